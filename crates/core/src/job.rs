@@ -1,0 +1,215 @@
+//! A job: one durable unit of asked-for work, and the life it leads.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+use crate::clock::Millis;
+
+pub mod retry;
+pub mod transition;
+
+/// A job's number in its database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JobId(pub i64);
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Where a job is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// Due at a later time. Put there at enqueue or by a snooze; becomes `available` when its time
+    /// comes, by itself.
+    Scheduled,
+    /// May be claimed now. Stays so until a worker of its role claims it.
+    Available,
+    /// A worker holds the lease. If that worker dies, the lease expires and a rescue makes the job
+    /// `available` again, or `discarded` when it has crashed too often.
+    Running,
+    /// An attempt failed and the next is due at a time; then it becomes `available` by itself.
+    Retryable,
+    /// Waits for a person, a child job or an event; holds no lease and no slot. Stays so until that
+    /// decision arrives.
+    Suspended,
+    /// Done, has output. Final.
+    Completed,
+    /// Stopped on request. Final.
+    Cancelled,
+    /// Attempts or limits spent, or given up for a reason that trying again cannot mend. Final, but
+    /// can be looked at and re-run by hand.
+    Discarded,
+}
+
+impl JobState {
+    /// Every state, in the order of a job's life.
+    pub const ALL: [JobState; 8] = [
+        JobState::Scheduled,
+        JobState::Available,
+        JobState::Running,
+        JobState::Retryable,
+        JobState::Suspended,
+        JobState::Completed,
+        JobState::Cancelled,
+        JobState::Discarded,
+    ];
+
+    /// Whether nothing happens to the job any more by itself.
+    pub fn is_final(self) -> bool {
+        matches!(self, JobState::Completed | JobState::Cancelled | JobState::Discarded)
+    }
+
+    /// The name kept in databases and shown to people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            JobState::Scheduled => "scheduled",
+            JobState::Available => "available",
+            JobState::Running => "running",
+            JobState::Retryable => "retryable",
+            JobState::Suspended => "suspended",
+            JobState::Completed => "completed",
+            JobState::Cancelled => "cancelled",
+            JobState::Discarded => "discarded",
+        }
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A text that names no state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no job state; states are scheduled, available, running, retryable, suspended, completed, cancelled, discarded")]
+pub struct UnknownState(pub String);
+
+impl FromStr for JobState {
+    type Err = UnknownState;
+
+    fn from_str(text: &str) -> Result<Self, UnknownState> {
+        JobState::ALL.into_iter().find(|s| s.as_str() == text).ok_or_else(|| UnknownState(text.into()))
+    }
+}
+
+/// Attempts a job gets unless it asks for another number.
+pub const DEFAULT_MAX_ATTEMPTS: u32 = 5;
+
+/// How often a job may take its worker down with it before it is discarded. Counted apart from
+/// attempts, because a job that kills workers is dangerous to everything beside it.
+pub const MAX_CRASHES: u32 = 3;
+
+/// Priority unless asked otherwise; 1 is served first, 9 last.
+pub const DEFAULT_PRIORITY: u8 = 5;
+
+/// The queue used where none is named.
+pub const DEFAULT_QUEUE: &str = "default";
+
+/// A job about to be enqueued. [`crate::usecase::enqueue`] checks it; repositories store it as is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NewJob {
+    /// The queue it waits in.
+    pub queue: String,
+    /// The persona role that must work it.
+    pub role: String,
+    /// 1 (first) to 9 (last).
+    pub priority: u8,
+    /// Not before this time; due at once when absent.
+    pub run_at: Option<Millis>,
+    /// Attempts it gets, at least 1.
+    pub max_attempts: u32,
+    /// What is asked for.
+    pub payload: Payload,
+}
+
+/// What is asked of the agent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Payload {
+    /// The goal, in a person's words.
+    pub goal: String,
+    /// The folder its tools are confined to; absolute. Empty means the worker's default.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub workspace: String,
+    /// The configured model to use instead of the persona's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// A job as it is stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Its number.
+    pub id: JobId,
+    /// The queue it waits in.
+    pub queue: String,
+    /// The persona role that must work it.
+    pub role: String,
+    /// Where it is in its life.
+    pub state: JobState,
+    /// 1 (first) to 9 (last).
+    pub priority: u8,
+    /// Due from this time on.
+    pub run_at: Millis,
+    /// Attempts begun so far, this one included.
+    pub attempt: u32,
+    /// Attempts it gets.
+    pub max_attempts: u32,
+    /// Times a worker died while it held this job.
+    pub crashes: u32,
+    /// The worker that holds the lease, while one does.
+    pub leased_by: Option<String>,
+    /// Until when the lease stands, while one does.
+    pub lease_until: Option<Millis>,
+    /// True once somebody asked for its end while it was running.
+    pub cancel_requested: bool,
+    /// What is asked for.
+    pub payload: Payload,
+    /// The answer of a completed job, or what a job ended early had so far.
+    pub output: Option<Output>,
+    /// Why it is where it is, in words.
+    pub reason: Option<String>,
+    /// When it was enqueued.
+    pub created_at: Millis,
+    /// When it reached a final state, if it has.
+    pub finalized_at: Option<Millis>,
+}
+
+/// What a job leaves behind.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Output {
+    /// The answer, or the last words of a run that ended early.
+    pub text: String,
+    /// How the run ended: `completed`, or the limit or failure that ended it.
+    pub status: String,
+    /// Names of the tools it used, sorted.
+    pub tools_used: Vec<String>,
+    /// Model requests answered.
+    pub turns: u32,
+    /// Tokens used, over all attempts.
+    pub usage: crate::model::Usage,
+    /// Price in millionths of a US dollar, where prices are configured.
+    pub cost_microusd: Option<u64>,
+}
+
+/// One claim's try at a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// The attempt's number; repeats when an attempt was given back.
+    pub number: u32,
+    /// The worker that made it.
+    pub worker: String,
+    /// When it was claimed.
+    pub started_at: Millis,
+    /// When it ended, if it has.
+    pub ended_at: Option<Millis>,
+    /// The event that ended it, by [`transition::Event::name`].
+    pub outcome: Option<String>,
+    /// Why, in words.
+    pub reason: Option<String>,
+}

@@ -1,0 +1,260 @@
+//! The whole state machine of a job, as one pure function.
+//!
+//! Repositories store the [`Transition`] they are given and decide nothing themselves.
+
+use super::{JobState, MAX_CRASHES};
+use crate::clock::Millis;
+
+/// Something that happens to a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// Its time came.
+    Due,
+    /// A worker of its role takes it.
+    Claim,
+    /// The work is done.
+    Complete,
+    /// The attempt failed in a way that another attempt may mend.
+    Fail,
+    /// The attempt failed in a way that another attempt cannot mend, or a limit is spent.
+    GiveUp,
+    /// The work goes on at a later time.
+    Snooze,
+    /// The worker shuts down and hands the job back.
+    Interrupt,
+    /// The work waits for a person, a child job or an event.
+    Suspend,
+    /// The worker vanished.
+    LeaseExpired,
+    /// What a suspended job waited for is there.
+    Decide,
+    /// Somebody asks for its end.
+    Cancel,
+    /// Somebody re-runs a final job by hand.
+    Retry,
+}
+
+impl Event {
+    /// Every event.
+    pub const ALL: [Event; 12] = [
+        Event::Due,
+        Event::Claim,
+        Event::Complete,
+        Event::Fail,
+        Event::GiveUp,
+        Event::Snooze,
+        Event::Interrupt,
+        Event::Suspend,
+        Event::LeaseExpired,
+        Event::Decide,
+        Event::Cancel,
+        Event::Retry,
+    ];
+
+    /// The name kept with an attempt that this event ended.
+    pub fn name(self) -> &'static str {
+        match self {
+            Event::Due => "due",
+            Event::Claim => "claimed",
+            Event::Complete => "completed",
+            Event::Fail => "failed",
+            Event::GiveUp => "gave_up",
+            Event::Snooze => "snoozed",
+            Event::Interrupt => "interrupted",
+            Event::Suspend => "suspended",
+            Event::LeaseExpired => "worker_lost",
+            Event::Decide => "decided",
+            Event::Cancel => "cancelled",
+            Event::Retry => "retried",
+        }
+    }
+}
+
+/// The part of a job that its transitions depend on and change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// Where it is.
+    pub state: JobState,
+    /// Attempts begun so far.
+    pub attempt: u32,
+    /// Attempts it gets.
+    pub max_attempts: u32,
+    /// Times a worker died holding it.
+    pub crashes: u32,
+    /// Whether its end was asked for while it was running.
+    pub cancel_requested: bool,
+    /// Due from this time on.
+    pub run_at: Millis,
+}
+
+/// What becomes of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transition {
+    /// The standing after the event.
+    pub to: Standing,
+    /// Whether the lease ends with it (or none is held).
+    pub frees_lease: bool,
+}
+
+/// An event that cannot happen to a job in this state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a job that is {state} cannot be {}", .event.name())]
+pub struct IllegalTransition {
+    /// Where the job is.
+    pub state: JobState,
+    /// What was tried.
+    pub event: Event,
+}
+
+/// What becomes of a job in standing `from` when `event` happens. `at` is the time from which it
+/// is due next, for the events that have one ([`Event::Fail`], [`Event::Snooze`]); for the others
+/// it is the current time.
+///
+/// ```text
+/// scheduled, retryable  due            available
+/// available             claim          running      attempt + 1
+/// running               complete       completed
+/// running               fail           retryable, or discarded when attempts are spent
+/// running               give up        discarded
+/// running               snooze         scheduled    attempt given back
+/// running               interrupt      available    attempt given back
+/// running               suspend        suspended    attempt given back
+/// running               lease expired  available, crash + 1; discarded when crashes or attempts are spent
+/// suspended             decide         available
+/// not final             cancel         cancelled; a running job is flagged and its worker ends it
+/// final                 retry          available, with attempts and crashes afresh
+/// ```
+///
+/// A running job whose end was asked for becomes `cancelled` with whatever ends its attempt next,
+/// except that an attempt which completed first stays completed.
+pub fn transition(from: Standing, event: Event, at: Millis) -> Result<Transition, IllegalTransition> {
+    use JobState::*;
+    let illegal = Err(IllegalTransition { state: from.state, event });
+    let running = from.state == Running;
+    let mut to = from;
+    match event {
+        Event::Due if matches!(from.state, Scheduled | Retryable) => to.state = Available,
+        Event::Claim if from.state == Available => {
+            to.state = Running;
+            to.attempt += 1;
+        }
+        Event::Complete if running => to.state = Completed,
+        Event::GiveUp if running => to.state = Discarded,
+        Event::Fail if running && from.attempt < from.max_attempts => {
+            to.state = Retryable;
+            to.run_at = at;
+        }
+        Event::Fail if running => to.state = Discarded,
+        Event::Snooze if running => {
+            to.state = Scheduled;
+            to.run_at = at;
+        }
+        Event::Interrupt if running => to.state = Available,
+        Event::Suspend if running => to.state = Suspended,
+        Event::LeaseExpired if running => {
+            to.crashes += 1;
+            let spent = to.crashes >= MAX_CRASHES || from.attempt >= from.max_attempts;
+            to.state = if spent { Discarded } else { Available };
+        }
+        Event::Decide if from.state == Suspended => to.state = Available,
+        Event::Cancel if running && !from.cancel_requested => to.cancel_requested = true,
+        Event::Cancel if !from.state.is_final() => to.state = Cancelled,
+        Event::Retry if from.state.is_final() => {
+            to = Standing { state: Available, attempt: 0, crashes: 0, cancel_requested: false, run_at: at, ..from };
+        }
+        _ => return illegal,
+    }
+    if running && matches!(event, Event::Snooze | Event::Interrupt | Event::Suspend) {
+        to.attempt = from.attempt.saturating_sub(1);
+    }
+    if running && from.cancel_requested && !matches!(event, Event::Complete | Event::Cancel) {
+        to.state = Cancelled;
+    }
+    Ok(Transition { to, frees_lease: to.state != Running })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn standing(state: JobState) -> Standing {
+        Standing { state, attempt: 0, max_attempts: 3, crashes: 0, cancel_requested: false, run_at: 0 }
+    }
+
+    #[test]
+    fn every_pair_of_state_and_event_is_decided() {
+        use Event::*;
+        use JobState::*;
+        let legal: &[(JobState, Event, JobState)] = &[
+            (Scheduled, Due, Available),
+            (Scheduled, Cancel, Cancelled),
+            (Available, Claim, Running),
+            (Available, Cancel, Cancelled),
+            (Running, Complete, Completed),
+            (Running, Fail, Retryable),
+            (Running, GiveUp, Discarded),
+            (Running, Snooze, Scheduled),
+            (Running, Interrupt, Available),
+            (Running, Suspend, Suspended),
+            (Running, LeaseExpired, Available),
+            (Running, Cancel, Running),
+            (Retryable, Due, Available),
+            (Retryable, Cancel, Cancelled),
+            (Suspended, Decide, Available),
+            (Suspended, Cancel, Cancelled),
+            (Completed, Retry, Available),
+            (Cancelled, Retry, Available),
+            (Discarded, Retry, Available),
+        ];
+        for state in JobState::ALL {
+            for event in Event::ALL {
+                let got = transition(standing(state), event, 7).map(|t| t.to.state);
+                let want = legal.iter().find(|(s, e, _)| (*s, *e) == (state, event)).map(|t| t.2);
+                assert_eq!(got.ok(), want, "{state} + {event:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_second_cancel_while_running_is_final() {
+        let mut from = standing(Running);
+        from.cancel_requested = true;
+        assert_eq!(transition(from, Event::Cancel, 0).expect("legal").to.state, JobState::Cancelled);
+    }
+
+    use JobState::Running;
+
+    fn events() -> impl Strategy<Value = Vec<Event>> {
+        prop::collection::vec(prop::sample::select(&Event::ALL[..]), 0..200)
+    }
+
+    proptest! {
+        /// Whatever happens in whatever order: counters stay within their limits, a final job only
+        /// moves by hand, a lease exists exactly while the job runs, and a job that keeps killing
+        /// its workers ends.
+        #[test]
+        fn any_history_keeps_the_invariants(events in events(), max_attempts in 1u32..6) {
+            let mut now = Standing { max_attempts, ..standing(JobState::Available) };
+            for (i, event) in events.into_iter().enumerate() {
+                let Ok(t) = transition(now, event, i as i64) else { continue };
+                prop_assert_eq!(t.frees_lease, t.to.state != Running);
+                prop_assert!(t.to.attempt <= t.to.max_attempts);
+                prop_assert!(t.to.crashes <= MAX_CRASHES);
+                if now.state.is_final() {
+                    prop_assert_eq!(event, Event::Retry);
+                }
+                if event == Event::LeaseExpired && t.to.state == JobState::Available {
+                    prop_assert!(t.to.crashes < MAX_CRASHES && t.to.attempt < max_attempts);
+                }
+                if matches!(event, Event::Interrupt | Event::Snooze | Event::Suspend) {
+                    prop_assert_eq!(t.to.attempt + 1, now.attempt, "the attempt is given back");
+                }
+                if now.cancel_requested && now.state == Running && event != Event::Complete {
+                    prop_assert_eq!(t.to.state, JobState::Cancelled, "a cancelled job never runs again");
+                }
+                now = t.to;
+            }
+        }
+    }
+}

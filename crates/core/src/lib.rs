@@ -1,0 +1,28 @@
+//! Posse's core: it decides what happens next and performs no I/O.
+//!
+//! What holds here, and nowhere else needs to be checked:
+//!
+//! - **No I/O.** No files, sockets, processes, environment or wall clock; all of them come in
+//!   through [`port`]s and [`clock::Clock`]. `tests/architecture.rs` holds the crate to it.
+//! - **Two pure machines.** [`job::transition`] is the whole life of a job; [`run`] is the whole
+//!   life of an agent's run. Both are functions from a state and an event to a state.
+//! - **The journal is the only truth about a run.** [`run::Run`] changes only by
+//!   [`run::Run::apply`]ing a journal entry, so a replay gives the same state.
+//! - **Every write about a job carries its lease token.** See [`lease`].
+//!
+//! Modules in reading order: what a job is, what a run is, what the world must offer, and the
+//! loop that joins them.
+
+pub mod annotation;
+pub mod clock;
+pub mod job;
+//MOD journal
+pub mod lease;
+pub mod model;
+//MOD persona
+//MOD port
+//MOD run
+pub mod stop;
+pub mod tool;
+//MOD usecase
+//MOD worker

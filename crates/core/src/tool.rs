@@ -1,0 +1,132 @@
+//! What a tool is: a name, a schema, an effect class and one function.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::PathBuf;
+
+use crate::annotation::NewAnnotation;
+use crate::job::JobId;
+use crate::stop::Stop;
+
+/// What the model is told of a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// 1 to 64 of `[a-zA-Z0-9_-]`; unique in the registry.
+    pub name: String,
+    /// One or two sentences for the model.
+    pub description: String,
+    /// JSON Schema (2020-12, no `$ref`) of the arguments: an object.
+    pub parameters: Value,
+}
+
+/// What happens if a call runs twice. Decides what a worker may do with a call that was in flight
+/// when a process died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectClass {
+    /// Only reads: may run again, and beside others.
+    Pure,
+    /// Changes something, but running it twice with one effect key is the same as once.
+    Idempotent,
+    /// Must not run twice; after a crash the model is told that it may or may not have happened.
+    Once,
+}
+
+impl EffectClass {
+    /// Whether a call whose fate is unknown may simply run again.
+    pub fn repeatable(self) -> bool {
+        !matches!(self, EffectClass::Once)
+    }
+
+    /// The name kept in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EffectClass::Pure => "pure",
+            EffectClass::Idempotent => "idempotent",
+            EffectClass::Once => "once",
+        }
+    }
+}
+
+/// What a call is told about its circumstances.
+#[derive(Debug, Clone)]
+pub struct ToolContext {
+    /// The job it works for.
+    pub job: JobId,
+    /// The role of the persona that calls.
+    pub role: String,
+    /// The same on every retry of this call and different for every other call, on any machine:
+    /// pass it to the outside world as its idempotency key.
+    pub effect_key: String,
+    /// The folder the tool is confined to.
+    pub workspace: PathBuf,
+    /// Fires when the call should end early.
+    pub stop: Stop,
+}
+
+/// What a call gave.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ToolOutput {
+    /// What the model reads.
+    pub text: String,
+    /// Annotations to be saved in the same transaction as the result.
+    pub annotations: Vec<NewAnnotation>,
+}
+
+impl From<String> for ToolOutput {
+    fn from(text: String) -> Self {
+        ToolOutput { text, annotations: Vec::new() }
+    }
+}
+
+/// What kind of failure a tool had; the model is told, and reacts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolErrorCategory {
+    /// The arguments do not fit the schema or each other.
+    InvalidArguments,
+    /// The thing named is not there.
+    NotFound,
+    /// It is there and may not be touched.
+    PermissionDenied,
+    /// It is too large, too long, or took too long.
+    LimitExceeded,
+    /// It is not in the state the call expects (already exists, text not found, changed meanwhile).
+    Conflict,
+    /// The call was stopped.
+    Stopped,
+    /// Everything else.
+    Failed,
+}
+
+/// A call that did not do what was asked. Its text is written for the model: what is wrong, and
+/// what to do instead.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct ToolError {
+    /// What kind of failure.
+    pub category: ToolErrorCategory,
+    /// What is wrong and the way out.
+    pub message: String,
+}
+
+impl ToolError {
+    /// A failure of the given kind.
+    pub fn new(category: ToolErrorCategory, message: impl Into<String>) -> Self {
+        ToolError { category, message: message.into() }
+    }
+}
+
+/// One thing an agent can do.
+#[async_trait]
+pub trait Tool: Send + Sync {
+    /// What the model is told.
+    fn spec(&self) -> &ToolSpec;
+
+    /// What happens if it runs twice.
+    fn effect(&self) -> EffectClass;
+
+    /// Runs it. `args` fit the schema in [`Tool::spec`]; the caller has checked.
+    async fn call(&self, cx: &ToolContext, args: Value) -> Result<ToolOutput, ToolError>;
+}
