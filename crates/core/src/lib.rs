@@ -16,11 +16,11 @@
 pub mod annotation;
 pub mod clock;
 pub mod job;
-//MOD journal
+pub mod journal;
 pub mod lease;
 pub mod model;
-//MOD persona
-//MOD port
+pub mod persona;
+pub mod port;
 //MOD run
 pub mod stop;
 pub mod tool;
