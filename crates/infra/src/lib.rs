@@ -1,0 +1,3 @@
+
+pub mod process;
+pub mod sqlite;
