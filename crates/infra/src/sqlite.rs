@@ -107,10 +107,18 @@ impl SqliteStore {
                 folder.display(),
             )));
         }
-        let is_new = match std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path) {
+        let is_new = match std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+        {
             Ok(file) => file.metadata().map(|data| data.len() == 0).unwrap_or(false),
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied
-                || error.kind() == std::io::ErrorKind::ReadOnlyFilesystem =>
+            Err(error)
+                if error.kind() == std::io::ErrorKind::PermissionDenied
+                    || error.kind() == std::io::ErrorKind::ReadOnlyFilesystem =>
             {
                 return Err(fault::describe_text(fault::Kind::ReadOnly, &error.to_string(), path));
             }

@@ -7,12 +7,12 @@ use posse_core::job::transition::{Event, transition};
 use posse_core::lease::Lease;
 use posse_core::port::{ClaimRequest, Claimed};
 
+use super::attempts;
 use super::fault::Outcome;
 use super::jobs::{DataRow, JobRow, stored, to_job};
 use super::literal::{IsAvailable, IsWaiting, in_queues};
 use super::schema::{job_data, jobs};
 use super::writer::Transaction;
-use super::attempts;
 
 /// Most jobs whose time has come that one claim makes available, so that a great many due at one
 /// instant do not hold the write lock for seconds. The next claim goes on.

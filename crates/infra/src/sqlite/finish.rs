@@ -7,12 +7,12 @@ use posse_core::job::{JobId, JobState};
 use posse_core::lease::Lease;
 use posse_core::port::{Ending, RepositoryError};
 
+use super::attempts;
 use super::fault::{Fault, Outcome};
 use super::jobs::{JobRow, find, store};
 use super::journal::{self, Sheet};
 use super::schema::job_data;
 use super::writer::Transaction;
-use super::attempts;
 
 /// The job's row, if the lease still stands.
 fn guarded(connection: &mut SqliteConnection, lease: Lease) -> Outcome<JobRow> {

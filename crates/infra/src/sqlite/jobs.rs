@@ -125,7 +125,8 @@ pub(super) fn store(
     );
     let row = diesel::update(jobs::table.find(job.0));
     if transition.frees_lease {
-        row.set((standing, jobs::lease_until.eq(None::<i64>), jobs::leased_by.eq(None::<String>))).execute(connection)?;
+        row.set((standing, jobs::lease_until.eq(None::<i64>), jobs::leased_by.eq(None::<String>)))
+            .execute(connection)?;
     } else {
         row.set(standing).execute(connection)?;
     }

@@ -7,12 +7,12 @@ use posse_core::job::{JobId, JobState, MAX_CRASHES};
 use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{Heartbeat, Rescued};
 
-use super::attempts;
 use super::fault::Outcome;
 use super::jobs::{JobRow, set_reason, store};
-use super::literal::{IsRunning, IsToBeCancelled};
+use super::literal::IsRunning;
 use super::schema::{jobs, workers};
 use super::writer::Transaction;
+use super::{attempts, queries};
 
 /// Renews leases and marks the worker alive.
 pub(super) fn heartbeat(
@@ -27,23 +27,17 @@ pub(super) fn heartbeat(
     let mut kept = std::collections::HashSet::with_capacity(leases.len());
     for lease in leases {
         let stands = diesel::update(
-            jobs::table
-                .filter(jobs::id.eq(lease.job.0))
-                .filter(jobs::lease_token.eq(lease.token))
-                .filter(IsRunning),
+            jobs::table.filter(jobs::id.eq(lease.job.0)).filter(jobs::lease_token.eq(lease.token)).filter(IsRunning),
         )
         .set(jobs::lease_until.eq(lease_until))
         .execute(tx.connection)?;
         if stands == 1 {
-            kept.insert(lease.job.0);
+            kept.insert(lease.job);
         } else {
             heard.lost.push(lease.job);
         }
     }
-    // Nearly always none at all, so asked for all at once.
-    let to_cancel: Vec<i64> =
-        jobs::table.filter(IsToBeCancelled).order(jobs::id).select(jobs::id).load(tx.connection)?;
-    heard.cancelled = to_cancel.into_iter().filter(|id| kept.contains(id)).map(JobId).collect();
+    heard.cancelled = queries::cancel_requested(tx.connection)?.into_iter().filter(|job| kept.contains(job)).collect();
     Ok(heard)
 }
 

@@ -9,7 +9,7 @@ use posse_core::port::JobFilter;
 
 use super::fault::Outcome;
 use super::jobs::{DataRow, JobRow, state, to_job};
-use super::literal::{IsRunning, IsWaiting};
+use super::literal::{IsRunning, IsToBeCancelled, IsWaiting};
 use super::schema::{job_data, jobs};
 
 /// One job.
@@ -96,6 +96,12 @@ pub(super) const COUNTS: &str = "
     SELECT role, 'running', count(*) FROM jobs WHERE state = 'running' GROUP BY role
     UNION ALL
     SELECT role, 'suspended', count(*) FROM jobs WHERE state = 'suspended' GROUP BY role";
+
+/// Running jobs whose end was asked for. Nearly always none, and then free.
+pub(super) fn cancel_requested(connection: &mut SqliteConnection) -> Outcome<Vec<JobId>> {
+    let ids: Vec<i64> = jobs::table.filter(IsToBeCancelled).order(jobs::id).select(jobs::id).load(connection)?;
+    Ok(ids.into_iter().map(JobId).collect())
+}
 
 /// The earliest time at which a waiting job becomes due or a lease expires.
 pub(super) fn next_deadline(connection: &mut SqliteConnection) -> Outcome<Option<Millis>> {

@@ -9,13 +9,15 @@ use posse_core::job::{Attempt, Job, JobId, JobState, NewJob};
 use posse_core::journal::{Entry, LedgerRow, Recorded};
 use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{
-    Cancelled, ClaimRequest, Claimed, Ending, Heartbeat, JobFilter, JobQueries, JobRepository, RepositoryError, Rescued,
-    WorkerRecord,
+    Cancelled, ClaimRequest, Claimed, Ending, Heartbeat, JobFilter, JobQueries, JobRepository, RepositoryError,
+    Rescued, WorkerRecord,
 };
 use tokio::sync::watch;
 
 use super::journal::Sheet;
-use super::{SqliteStore, annotations, attempts, claim, finish, jobs, journal, leases, ledger, people, queries, workers};
+use super::{
+    SqliteStore, annotations, attempts, claim, finish, jobs, journal, leases, ledger, people, queries, workers,
+};
 
 /// Roughly what a change of a row takes, in bytes.
 const ROW: usize = 300;
@@ -50,9 +52,7 @@ impl JobRepository for SqliteStore {
         let bytes = ROW + output.as_ref().map_or(0, String::len) + sheets.iter().map(Sheet::bytes).sum::<usize>();
         let installation = Arc::clone(&self.installation);
         self.writer()?
-            .run(bytes, move |tx| {
-                finish::finish(tx, &installation, lease, &ending, output.as_deref(), &sheets, now)
-            })
+            .run(bytes, move |tx| finish::finish(tx, &installation, lease, &ending, output.as_deref(), &sheets, now))
             .await
     }
 
@@ -132,6 +132,10 @@ impl JobQueries for SqliteStore {
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>, RepositoryError> {
         self.readers.run(workers::all).await
+    }
+
+    async fn cancel_requested(&self) -> Result<Vec<JobId>, RepositoryError> {
+        self.readers.run(queries::cancel_requested).await
     }
 
     async fn next_deadline(&self) -> Result<Option<Millis>, RepositoryError> {
