@@ -103,7 +103,20 @@ fn a_newer_schema_is_refused_and_the_file_not_touched() {
     let read_only = SqliteStore::open_read_only(&folder.file()).err().expect("is refused").to_string();
     assert_eq!(read_only, said);
     assert_eq!(hash(&folder.file()), before);
-    assert!(!folder.0.path().join("jobs.db-wal").exists());
+    assert!(!folder.0.path().join("jobs.db-wal").exists(), "and nothing was left beside it");
+}
+
+#[test]
+fn reading_leaves_nothing_behind() {
+    let folder = Folder::new();
+    some_jobs(&open(&folder.file()));
+    let beside = || std::fs::read_dir(folder.0.path()).expect("can be listed").count();
+    let before = (hash(&folder.file()), beside());
+    assert_eq!(jobs_in(&SqliteStore::open_read_only(&folder.file()).expect("opens")), 10);
+    assert_eq!((hash(&folder.file()), beside()), before);
+    // A writer that was also read from takes its log in when it closes.
+    assert_eq!(jobs_in(&open(&folder.file())), 10);
+    assert_eq!(beside(), before.1);
 }
 
 #[test]
