@@ -50,9 +50,11 @@ fn settings(access: Access) -> String {
              PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 2000;",
             synchronous.as_str()
         ),
-        Access::Read | Access::Look | Access::Frozen => "PRAGMA busy_timeout = 5000; PRAGMA query_only = 1; PRAGMA cache_size = -8192;
+        Access::Read | Access::Look | Access::Frozen => {
+            "PRAGMA busy_timeout = 5000; PRAGMA query_only = 1; PRAGMA cache_size = -8192;
              PRAGMA mmap_size = 268435456;"
-            .to_owned(),
+                .to_owned()
+        }
     };
     format!("PRAGMA foreign_keys = 1; PRAGMA temp_store = memory; {own}")
 }
