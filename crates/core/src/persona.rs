@@ -119,11 +119,8 @@ pub fn check_role(role: &str) -> Result<(), String> {
 }
 
 fn suggestion(role: &str) -> String {
-    let mut out: String = role
-        .to_lowercase()
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' })
-        .collect();
+    let mut out: String =
+        role.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
     while out.contains("--") {
         out = out.replace("--", "-");
     }

@@ -223,6 +223,9 @@ pub trait JobQueries: Send + Sync {
     /// Worker processes on the list.
     async fn workers(&self) -> Result<Vec<WorkerRecord>, RepositoryError>;
 
+    /// Running jobs whose end was asked for.
+    async fn cancel_requested(&self) -> Result<Vec<JobId>, RepositoryError>;
+
     /// The earliest time at which a waiting job becomes due or a lease expires.
     async fn next_deadline(&self) -> Result<Option<Millis>, RepositoryError>;
 
