@@ -7,4 +7,5 @@ mod request;
 
 pub(super) use fault::Fault;
 pub(super) use reply::{Answer, Arguments, CallPiece, Completion, Models, finish_of, settle};
-pub(super) use request::{Body, Dialect, Format, MaxTokens, Purpose};
+pub use request::MaxTokens;
+pub(super) use request::{Body, Dialect, Format, Purpose};

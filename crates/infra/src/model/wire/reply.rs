@@ -121,8 +121,7 @@ impl Completion {
         let total = told.total_tokens.unwrap_or(0);
         // Where the total is more than its parts, the rest is reasoning that was not counted in.
         let output = told.completion_tokens.unwrap_or(0).max(total.saturating_sub(input));
-        let cached =
-            told.prompt_tokens_details.cached_tokens.or(told.prompt_cache_hit_tokens).unwrap_or(0);
+        let cached = told.prompt_tokens_details.cached_tokens.or(told.prompt_cache_hit_tokens).unwrap_or(0);
         (input + output > 0).then_some(Usage { input, output, cached, estimated: false })
     }
 }
@@ -148,9 +147,7 @@ impl Answer {
     /// The visible text.
     pub fn text(&self) -> String {
         match &self.content {
-            Value::Array(parts) => {
-                parts.iter().filter(|part| !is_thought(part)).map(words_of).collect()
-            }
+            Value::Array(parts) => parts.iter().filter(|part| !is_thought(part)).map(words_of).collect(),
             other => words_of(other),
         }
     }
@@ -164,26 +161,21 @@ impl Answer {
             }
         }
         match &self.content {
-            Value::Array(parts) => {
-                parts.iter().filter(|part| is_thought(part)).map(words_of).collect()
-            }
+            Value::Array(parts) => parts.iter().filter(|part| is_thought(part)).map(words_of).collect(),
             _ => String::new(),
         }
     }
 
     /// A refusal in the provider's own field, or as a part of the content.
     pub fn refused(&self) -> Option<String> {
-        let in_parts = || {
-            self.content.as_array()?.iter().find_map(|part| Some(part.get("refusal")?.as_str()?.to_owned()))
-        };
+        let in_parts =
+            || self.content.as_array()?.iter().find_map(|part| Some(part.get("refusal")?.as_str()?.to_owned()));
         self.refusal.clone().or_else(in_parts).filter(|words| !words.is_empty())
     }
 
     /// The calls, the older form included. Pieces with nothing in them are none.
     pub fn into_calls(self) -> Vec<CallPiece> {
-        let older = self
-            .function_call
-            .map(|function| CallPiece { function, ..CallPiece::default() });
+        let older = self.function_call.map(|function| CallPiece { function, ..CallPiece::default() });
         self.tool_calls.into_iter().chain(older).filter(|piece| !piece.is_blank()).collect()
     }
 }
@@ -230,10 +222,7 @@ fn words_of(value: &Value) -> String {
 }
 
 fn is_thought(part: &Value) -> bool {
-    matches!(
-        part.get("type").and_then(Value::as_str),
-        Some("thinking" | "reasoning" | "redacted_thinking")
-    )
+    matches!(part.get("type").and_then(Value::as_str), Some("thinking" | "reasoning" | "redacted_thinking"))
 }
 
 /// What a finish word means; `None` for words that say the server broke off.
@@ -381,8 +370,7 @@ mod tests {
             assert!(answer(none).into_calls().is_empty(), "{none}");
         }
         for absent in ["null", "\"\""] {
-            let message =
-                format!(r#"{{"tool_calls":[{{"id":"c","function":{{"name":"f","arguments":{absent}}}}}]}}"#);
+            let message = format!(r#"{{"tool_calls":[{{"id":"c","function":{{"name":"f","arguments":{absent}}}}}]}}"#);
             assert_eq!(answer(&message).into_calls()[0].arguments(), Arguments::Absent);
         }
     }
@@ -394,7 +382,10 @@ mod tests {
             (r#"{"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":9}}"#, Some((3, 6, 0))),
             (r#"{"usage":{"input_tokens":3.0,"output_tokens":"4"}}"#, Some((3, 4, 0))),
             (r#"{"usage":{"prompt_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}}"#, Some((3, 0, 2))),
-            (r#"{"usage":{"prompt_tokens":3,"prompt_tokens_details":null,"prompt_cache_hit_tokens":1}}"#, Some((3, 0, 1))),
+            (
+                r#"{"usage":{"prompt_tokens":3,"prompt_tokens_details":null,"prompt_cache_hit_tokens":1}}"#,
+                Some((3, 0, 1)),
+            ),
             (r#"{"usage":{"prompt_tokens":0,"completion_tokens":0}}"#, None),
             (r#"{"usage":{"prompt_tokens":-3}}"#, None),
             (r#"{"usage":null}"#, None),
