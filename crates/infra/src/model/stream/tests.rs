@@ -168,7 +168,7 @@ fn which_call_a_piece_belongs_to() {
     check_calls(
         &[
             json!([start(none.clone(), json!("a"), "f", "{\"x\":1}")]),
-            json!([start(none.clone(), json!("a"), "f", "{\"x\":2}")]),
+            json!([start(none, json!("a"), "f", "{\"x\":2}")]),
         ],
         &[("a", "f", "{\"x\":1}"), ("a", "f", "{\"x\":2}")],
     );
