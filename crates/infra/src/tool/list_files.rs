@@ -89,6 +89,6 @@ fn list_files(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     if walk.unreadable > 0 {
         writeln!(text, "[{} folders could not be read]", walk.unreadable).ok();
     }
-    text.truncate(text.trim_end().len());
+    text.pop();
     Ok(text.into())
 }

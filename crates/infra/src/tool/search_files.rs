@@ -211,7 +211,7 @@ impl Search<'_> {
         if !skipped.is_empty() {
             writeln!(self.text, "[not searched: {}]", skipped.join(", ")).ok();
         }
-        self.text.truncate(self.text.trim_end().len());
+        self.text.pop();
         self.text
     }
 }

@@ -61,8 +61,6 @@ fn paths_that_lead_out_are_refused_by_every_tool() {
     }
     // Through a folder that does not exist, nobody can say where it leads.
     refused(&bench, "none/../../x", &[PermissionDenied, NotFound]);
-    let inside_and_out = format!("{}/../ws-evil/secret.txt", bench.ws("sub").display());
-    refused(&bench, &inside_and_out, &[PermissionDenied, NotFound]);
     refused(&bench, &format!("{}/../../ws-evil/secret.txt", bench.ws("sub").display()), &[PermissionDenied]);
 }
 
