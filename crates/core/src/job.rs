@@ -87,7 +87,9 @@ impl fmt::Display for JobState {
 
 /// A text that names no state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no job state; states are scheduled, available, running, retryable, suspended, completed, cancelled, discarded")]
+#[error(
+    "'{0}' is no job state; states are scheduled, available, running, retryable, suspended, completed, cancelled, discarded"
+)]
 pub struct UnknownState(pub String);
 
 impl FromStr for JobState {

@@ -15,14 +15,15 @@
 
 pub mod annotation;
 pub mod clock;
+pub mod executor;
 pub mod job;
-//MOD journal
+pub mod journal;
 pub mod lease;
 pub mod model;
-//MOD persona
-//MOD port
-//MOD run
+pub mod persona;
+pub mod port;
+pub mod run;
 pub mod stop;
 pub mod tool;
-//MOD usecase
-//MOD worker
+pub mod usecase;
+pub mod worker;

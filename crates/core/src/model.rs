@@ -7,6 +7,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::stop::Stop;
@@ -257,4 +258,11 @@ pub trait Model: Send + Sync {
         deltas: &DeltaSink<'_>,
         stop: &Stop,
     ) -> Result<ModelReply, ModelError>;
+}
+
+/// The configured models, by name.
+pub trait Models: Send + Sync {
+    /// The model of that name, or the default one. An unknown name is [`ModelErrorKind::Rejected`],
+    /// with the names there are.
+    fn get(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError>;
 }

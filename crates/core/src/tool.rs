@@ -130,3 +130,16 @@ pub trait Tool: Send + Sync {
     /// Runs it. `args` fit the schema in [`Tool::spec`]; the caller has checked.
     async fn call(&self, cx: &ToolContext, args: Value) -> Result<ToolOutput, ToolError>;
 }
+
+/// The JSON Schema of a type, as tools carry it: draft 2020-12, without `$ref` and `$schema`, so
+/// that every provider and every grammar compiler takes it.
+pub fn schema_of<T: schemars::JsonSchema>() -> Value {
+    let mut settings = schemars::generate::SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    settings.meta_schema = None;
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    if let Some(object) = schema.as_object_mut() {
+        object.remove("title");
+    }
+    schema
+}

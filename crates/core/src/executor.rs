@@ -1,0 +1,162 @@
+//! Who does the work of a job, and what it is given to do it with.
+
+use async_trait::async_trait;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Millis;
+use crate::job::{Job, Output};
+use crate::journal::{Entry, Recorded};
+use crate::lease::Lease;
+use crate::port::RepositoryError;
+use crate::run::Run;
+use crate::stop::{Stop, StopReason};
+use crate::worker::{Fleet, Progress};
+
+/// What became of one step.
+#[derive(Debug, Clone)]
+pub enum StepOutcome {
+    /// There is more to do.
+    Continue,
+    /// The job is done. The entries are committed together with the job's end.
+    Completed {
+        /// The answer.
+        output: Output,
+        /// Last entries of the journal.
+        entries: Vec<Entry>,
+    },
+    /// The job ends without its answer, and trying again cannot mend it.
+    GaveUp {
+        /// Why, in words.
+        reason: String,
+        /// What there is all the same.
+        output: Option<Output>,
+        /// Last entries of the journal.
+        entries: Vec<Entry>,
+    },
+    /// This attempt failed; another may succeed.
+    Failed {
+        /// Why, in words.
+        reason: String,
+    },
+    /// The step was asked to end, and did.
+    Stopped(StopReason),
+}
+
+/// Works jobs of one role, one step at a time.
+#[async_trait]
+pub trait AgentExecutor: Send + Sync {
+    /// Takes the job one step on: at most one model request and one round of tools.
+    async fn process_job(&self, cx: &mut JobContext) -> StepOutcome;
+}
+
+/// A job in a worker's hands.
+pub struct JobContext {
+    /// The job, as it was claimed.
+    pub job: Job,
+    /// Fires when the step should end early.
+    pub stop: Stop,
+    /// The run between two steps of one attempt, so that it need not be loaded again.
+    pub run: Option<Run>,
+    lease: Lease,
+    fleet: Arc<Fleet>,
+}
+
+/// Why nothing more may be done for a job by this worker now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Halt {
+    /// Asked to end.
+    Stop(StopReason),
+    /// The database cannot be used, in words.
+    Broken(String),
+}
+
+impl From<StopReason> for Halt {
+    fn from(reason: StopReason) -> Self {
+        Halt::Stop(reason)
+    }
+}
+
+impl From<Halt> for StepOutcome {
+    fn from(halt: Halt) -> Self {
+        match halt {
+            Halt::Stop(reason) => StepOutcome::Stopped(reason),
+            Halt::Broken(reason) => StepOutcome::Failed { reason },
+        }
+    }
+}
+
+impl JobContext {
+    pub(crate) fn new(job: Job, lease: Lease, stop: Stop, fleet: Arc<Fleet>) -> Self {
+        JobContext { job, stop, run: None, lease, fleet }
+    }
+
+    /// Whether work may go on: to be asked before every model request and every tool. Compares the
+    /// lease with the clock too, because a process that was frozen finds out by itself before
+    /// anybody can tell it.
+    pub fn check(&self) -> Result<(), Halt> {
+        match self.stop.reason() {
+            Some(reason) => Err(reason.into()),
+            None if !self.fleet.holds(self.lease) => Err(StopReason::LeaseLost.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// The run's journal, from the database.
+    pub async fn journal(&self) -> Result<Vec<Recorded>, Halt> {
+        self.until_available(|| self.fleet.queries.journal(self.job.id, 0)).await
+    }
+
+    /// Commits entries from place `seq` on. A database that cannot take them now is waited for, as
+    /// long as the lease stands: what a tool did must not be forgotten because a disk was full.
+    pub async fn append(&self, seq: u64, entries: Vec<Entry>) -> Result<(), Halt> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let told = if self.fleet.is_watched() { entries.clone() } else { Vec::new() };
+        self.until_available(|| self.fleet.jobs.append(self.lease, seq, entries.clone(), self.now())).await?;
+        let at = self.now();
+        for (i, entry) in told.into_iter().enumerate() {
+            self.report(Progress::Recorded { job: self.job.id, recorded: Recorded { seq: seq + i as u64, at, entry } });
+        }
+        Ok(())
+    }
+
+    /// Tells whoever watches.
+    pub fn report(&self, progress: Progress) {
+        self.fleet.report(progress);
+    }
+
+    /// The current time.
+    pub fn now(&self) -> Millis {
+        self.fleet.clock.now()
+    }
+
+    /// The text that tells this database from every other.
+    pub fn installation(&self) -> &str {
+        self.fleet.queries.installation()
+    }
+
+    async fn until_available<T, F>(&self, mut call: impl FnMut() -> F) -> Result<T, Halt>
+    where
+        F: Future<Output = Result<T, RepositoryError>>,
+    {
+        let mut wait = Duration::from_millis(500);
+        loop {
+            match call().await {
+                Ok(value) => return Ok(value),
+                Err(RepositoryError::LeaseLost(_)) => return Err(StopReason::LeaseLost.into()),
+                Err(RepositoryError::Unavailable(why)) => self.fleet.warn_unavailable(&why),
+                Err(other) => return Err(Halt::Broken(other.to_string())),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                reason = self.stop.stopped() => return Err(reason.into()),
+            }
+            if !self.fleet.holds(self.lease) {
+                return Err(StopReason::LeaseLost.into());
+            }
+            wait = (wait * 2).min(Duration::from_secs(10));
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! What the core needs of the world. Ports speak of jobs, never of databases.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::annotation::{Annotation, NewAnnotation};
+use crate::clock::Millis;
+use crate::job::transition::{Event, IllegalTransition};
+use crate::job::{Attempt, Job, JobId, JobState, NewJob, Output};
+use crate::journal::{Entry, LedgerRow, Recorded};
+use crate::lease::{Lease, WorkerId};
+
+/// A repository call that did not do what was asked, by what the caller should do about it.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RepositoryError {
+    /// The lease is no longer ours: drop everything about this job. Nothing was changed.
+    #[error("the lease on job {0} is lost")]
+    LeaseLost(JobId),
+    /// There is no such job.
+    #[error("there is no job {0}")]
+    NoSuchJob(JobId),
+    /// The job's state does not allow it. Nothing was changed.
+    #[error(transparent)]
+    Illegal(#[from] IllegalTransition),
+    /// The database cannot take writes now (full disk, read-only, locked for too long); trying
+    /// later may help. In words for a person, with the way out.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The database cannot be used at all (newer schema, damage). In words, with the way out.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+/// What a claim asks for.
+#[derive(Debug, Clone)]
+pub struct ClaimRequest {
+    /// Who claims.
+    pub worker: WorkerId,
+    /// Only jobs of this role.
+    pub role: String,
+    /// Only jobs of these queues; all when empty.
+    pub queues: Vec<String>,
+    /// At most so many.
+    pub limit: u32,
+    /// The current time.
+    pub now: Millis,
+    /// Until when the leases shall stand.
+    pub lease_until: Millis,
+}
+
+/// A job and the proof that it is ours.
+#[derive(Debug, Clone)]
+pub struct Claimed {
+    /// The job, already `running`.
+    pub job: Job,
+    /// The proof.
+    pub lease: Lease,
+}
+
+/// How an attempt ends.
+#[derive(Debug, Clone)]
+pub struct Ending {
+    /// What happens to the job.
+    pub event: Event,
+    /// The time from which it is due next, for the events that have one.
+    pub due_at: Millis,
+    /// Why, in words.
+    pub reason: Option<String>,
+    /// The answer, or what there is of it. Absent leaves what was stored before.
+    pub output: Option<Output>,
+    /// Last entries of the journal, in the same transaction.
+    pub entries: Vec<Entry>,
+    /// The place of the first of them.
+    pub seq: u64,
+}
+
+/// What a heartbeat learned.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// Leases that are no longer ours.
+    pub lost: Vec<JobId>,
+    /// Jobs whose end was asked for.
+    pub cancelled: Vec<JobId>,
+}
+
+/// A job taken back from a vanished worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rescued {
+    /// The job.
+    pub job: JobId,
+    /// The worker that vanished.
+    pub worker: String,
+    /// What became of it.
+    pub state: JobState,
+}
+
+/// What became of a request to cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cancelled {
+    /// The job is cancelled.
+    Now,
+    /// It is running; its worker ends it at the next boundary.
+    Requested,
+    /// It was cancelled before.
+    Already,
+    /// It had ended in this state before the request.
+    TooLate(JobState),
+}
+
+/// One worker process, as others see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerRecord {
+    /// Its id.
+    pub id: String,
+    /// The machine and boot it runs on; equal only for processes whose ids can be compared.
+    pub host: String,
+    /// Its process id.
+    pub pid: u32,
+    /// When that process started, in the kernel's own ticks; tells a process from a later one with
+    /// the same id.
+    pub pid_started: u64,
+    /// The roles it serves.
+    pub roles: Vec<String>,
+    /// Jobs it works at once.
+    pub slots: u32,
+    /// When it started.
+    pub started_at: Millis,
+    /// Its last sign of life.
+    pub heartbeat_at: Millis,
+}
+
+/// Which jobs to list: newest first.
+#[derive(Debug, Clone, Default)]
+pub struct JobFilter {
+    /// Only in these states; all when empty.
+    pub states: Vec<JobState>,
+    /// Only of this role.
+    pub role: Option<String>,
+    /// Only with ids below this one: the way to the next page.
+    pub before: Option<JobId>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// Everything that changes jobs. Each method is one transaction, and returns after it is durable.
+#[async_trait]
+pub trait JobRepository: Send + Sync {
+    /// Stores jobs, all or none, and gives their ids in the same order.
+    async fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Result<Vec<JobId>, RepositoryError>;
+
+    /// Takes due jobs, most urgent first: each becomes `running` with a new lease, and its attempt
+    /// is written down before anything is done.
+    async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>, RepositoryError>;
+
+    /// Appends entries from place `seq` on, with what they change in the ledger and the annotations
+    /// they bring.
+    async fn append(&self, lease: Lease, seq: u64, entries: Vec<Entry>, now: Millis) -> Result<(), RepositoryError>;
+
+    /// Ends the attempt and gives the lease back; tells where the job is then.
+    async fn finish(&self, lease: Lease, ending: Ending, now: Millis) -> Result<JobState, RepositoryError>;
+
+    /// Renews `leases` until `lease_until` and marks the worker alive.
+    async fn heartbeat(
+        &self,
+        worker: WorkerId,
+        leases: Vec<Lease>,
+        lease_until: Millis,
+        now: Millis,
+    ) -> Result<Heartbeat, RepositoryError>;
+
+    /// Takes back jobs whose lease has expired, and jobs leased by workers in `dead` at once.
+    async fn rescue(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError>;
+
+    /// Asks for a job's end.
+    async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled, RepositoryError>;
+
+    /// Makes a final job available again, by hand. Its journal stays; the run goes on from there
+    /// (a [`Entry::Reopened`] is appended when it had ended).
+    async fn retry(&self, job: JobId, now: Millis) -> Result<(), RepositoryError>;
+
+    /// Adds a remark.
+    async fn annotate(
+        &self,
+        job: JobId,
+        author: String,
+        annotation: NewAnnotation,
+        now: Millis,
+    ) -> Result<i64, RepositoryError>;
+
+    /// Announces a worker process.
+    async fn register_worker(&self, worker: WorkerRecord) -> Result<(), RepositoryError>;
+
+    /// Takes a worker process off the list.
+    async fn unregister_worker(&self, worker: WorkerId) -> Result<(), RepositoryError>;
+}
+
+/// Everything that is asked about jobs. Reads never wait for writes.
+#[async_trait]
+pub trait JobQueries: Send + Sync {
+    /// One job.
+    async fn job(&self, id: JobId) -> Result<Option<Job>, RepositoryError>;
+
+    /// Jobs by filter, newest first.
+    async fn jobs(&self, filter: JobFilter) -> Result<Vec<Job>, RepositoryError>;
+
+    /// How many jobs of each role are in each state; rows without jobs are left out.
+    async fn counts(&self) -> Result<Vec<(String, JobState, u64)>, RepositoryError>;
+
+    /// A run's entries from place `from` on, in order.
+    async fn journal(&self, job: JobId, from: u64) -> Result<Vec<Recorded>, RepositoryError>;
+
+    /// A run's tool calls, in order.
+    async fn ledger(&self, job: JobId) -> Result<Vec<LedgerRow>, RepositoryError>;
+
+    /// A job's attempts, oldest first.
+    async fn attempts(&self, job: JobId) -> Result<Vec<Attempt>, RepositoryError>;
+
+    /// Remarks about a job, oldest first.
+    async fn annotations(&self, job: JobId) -> Result<Vec<Annotation>, RepositoryError>;
+
+    /// Worker processes on the list.
+    async fn workers(&self) -> Result<Vec<WorkerRecord>, RepositoryError>;
+
+    /// Running jobs whose end was asked for.
+    async fn cancel_requested(&self) -> Result<Vec<JobId>, RepositoryError>;
+
+    /// The earliest time at which a waiting job becomes due or a lease expires.
+    async fn next_deadline(&self) -> Result<Option<Millis>, RepositoryError>;
+
+    /// A random text that tells this database from every other; part of every effect key.
+    fn installation(&self) -> &str;
+
+    /// Changes whenever a job may have become claimable, or a running one's end was asked for, in
+    /// this process or another.
+    fn wakes(&self) -> watch::Receiver<u64>;
+}
+
+/// Tells which of the listed worker processes are certainly gone.
+pub trait ProcessProbe: Send + Sync {
+    /// Those of `workers` that ran on this host and boot and exist no more.
+    fn dead(&self, workers: &[WorkerRecord]) -> Vec<WorkerId>;
+}

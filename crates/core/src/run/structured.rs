@@ -1,0 +1,71 @@
+//! Tool calling without the provider's protocol: the model writes its next step as one JSON object
+//! and the server's constrained decoding holds it to the schema.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::finish;
+use crate::journal::OfferedTool;
+use crate::model::CallRequest;
+use crate::tool::ToolSpec;
+
+/// Most tokens of one step, unless the persona says otherwise.
+pub const MAX_STEP_TOKENS: u32 = 2048;
+
+/// The schema of one step: exactly one of the offered tools, with its arguments, or `finish`. The
+/// thought comes first so that the choice can follow from it.
+pub fn schema(tools: &[OfferedTool]) -> Value {
+    let finish = finish::spec();
+    let step = |spec: &ToolSpec| {
+        json!({
+            "type": "object",
+            "properties": {
+                "thinking": {"type": "string"},
+                "tool": {"const": spec.name},
+                "arguments": spec.parameters,
+            },
+            "required": ["thinking", "tool", "arguments"],
+            "additionalProperties": false,
+        })
+    };
+    let steps: Vec<_> = tools.iter().map(|t| step(&t.spec)).chain([step(&finish)]).collect();
+    json!({ "oneOf": steps })
+}
+
+/// One step as the model writes it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct StructuredStep {
+    /// Why this step; not shown as an answer.
+    #[serde(default)]
+    pub thinking: String,
+    /// The tool's name.
+    pub tool: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub arguments: Value,
+}
+
+/// Reads a step, or says what is wrong with the text in words for the model. Servers that do not
+/// enforce the schema wrap the object in a code fence; that much is tolerated.
+pub fn parse(text: &str) -> Result<StructuredStep, String> {
+    let body = text.trim();
+    let body = body.strip_prefix("```json").or_else(|| body.strip_prefix("```")).unwrap_or(body);
+    let body = body.strip_suffix("```").unwrap_or(body).trim();
+    serde_json::from_str(body).map_err(|e| {
+        format!(
+            "Your reply was not a valid step ({e}). Reply with exactly one JSON object: \
+             {{\"thinking\": \"...\", \"tool\": \"<name>\", \"arguments\": {{...}}}}."
+        )
+    })
+}
+
+/// The call that a step asks for.
+pub fn call(step: &StructuredStep) -> CallRequest {
+    let arguments = if step.arguments.is_null() { "{}".into() } else { step.arguments.to_string() };
+    CallRequest { id: String::new(), name: step.tool.clone(), arguments, extra: None }
+}
+
+/// How a tool's result is told to a model that does not know tool messages.
+pub fn result(tool: &str, text: &str) -> String {
+    format!("Result of {tool}:\n{text}")
+}

@@ -1,0 +1,3 @@
+//! What people ask of Posse where something is decided. Plain reads go to the port directly.
+
+pub mod enqueue;

@@ -1,0 +1,241 @@
+//! The loop that joins queue and agents: claim, step, save, finish.
+
+use futures::FutureExt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{debug, info, warn};
+
+use crate::executor::{AgentExecutor, JobContext, StepOutcome};
+use crate::job::transition::Event;
+use crate::job::{JobState, retry};
+use crate::port::{ClaimRequest, Claimed, Ending, RepositoryError};
+use crate::stop::{StopReason, stop_pair};
+
+mod fleet;
+mod keeper;
+
+pub use fleet::{Fleet, FleetOptions, Phase, Progress};
+
+/// Claims at most so many jobs in one transaction.
+const CLAIM_AT_MOST: usize = 200;
+
+/// Works the jobs of one role. One service per persona role runs in a worker process.
+pub struct WorkerService {
+    /// The role whose jobs it claims.
+    pub handles_role: String,
+    /// Only jobs of these queues; all when empty.
+    pub queues: Vec<String>,
+    /// Jobs it works at once.
+    pub slots: usize,
+    /// Who does the work.
+    pub executor: Arc<dyn AgentExecutor>,
+    /// What all services of a process share.
+    pub fleet: Arc<Fleet>,
+}
+
+impl WorkerService {
+    /// Runs until the fleet drains and the last job in hand is given back or done.
+    pub async fn run(self: Arc<Self>) {
+        let mut wakes = self.fleet.queries.wakes();
+        let mut phase = self.fleet.phase();
+        let mut working = JoinSet::new();
+        let mut trouble = Duration::ZERO;
+        loop {
+            while working.try_join_next().is_some() {}
+            if *phase.borrow_and_update() != Phase::Working {
+                break;
+            }
+            wakes.borrow_and_update();
+            let free = self.slots.saturating_sub(working.len()).min(CLAIM_AT_MOST);
+            let claimed = match self.claim(free).await {
+                Ok(claimed) => {
+                    trouble = Duration::ZERO;
+                    claimed
+                }
+                Err(error) => {
+                    self.fleet.warn_unavailable(&error.to_string());
+                    trouble = (trouble * 2).clamp(Duration::from_secs(1), Duration::from_secs(60));
+                    Vec::new()
+                }
+            };
+            let more = !claimed.is_empty() && claimed.len() == free;
+            for one in claimed {
+                let service = Arc::clone(&self);
+                working.spawn(async move { service.work(one).await });
+            }
+            if more && working.len() < self.slots {
+                continue;
+            }
+            let idle = if trouble.is_zero() { self.until_next_deadline().await } else { trouble };
+            tokio::select! {
+                _ = wakes.changed(), if trouble.is_zero() => {}
+                _ = phase.changed() => {}
+                _ = working.join_next(), if !working.is_empty() => {}
+                () = tokio::time::sleep(idle) => {}
+            }
+        }
+        while working.join_next().await.is_some() {}
+    }
+
+    async fn claim(&self, free: usize) -> Result<Vec<Claimed>, RepositoryError> {
+        if free == 0 {
+            return Ok(Vec::new());
+        }
+        let now = self.fleet.clock.now();
+        let request = ClaimRequest {
+            worker: self.fleet.worker.clone(),
+            role: self.handles_role.clone(),
+            queues: self.queues.clone(),
+            limit: free as u32,
+            now,
+            lease_until: now + self.fleet.lease_ms,
+        };
+        self.fleet.jobs.claim(request).await
+    }
+
+    /// How long nothing can become due by itself. Bounded, as a net under lost wake-ups.
+    async fn until_next_deadline(&self) -> Duration {
+        const AT_MOST: Duration = Duration::from_secs(30);
+        match self.fleet.queries.next_deadline().await {
+            Ok(Some(at)) => Duration::from_millis((at - self.fleet.clock.now()).max(1) as u64).min(AT_MOST),
+            _ => AT_MOST,
+        }
+    }
+
+    /// Works one claimed job until its attempt ends.
+    async fn work(&self, claimed: Claimed) {
+        let Claimed { job, lease } = claimed;
+        let (id, attempt) = (job.id, job.attempt);
+        debug!(job.id = id.0, attempt, role = %self.handles_role, "claimed job {id}");
+        self.fleet.report(Progress::Claimed { job: Box::new(job.clone()) });
+        let (stopper, stop) = stop_pair();
+        let until = job.lease_until.unwrap_or_default();
+        self.fleet.keep(lease, until, stopper);
+        let mut cx = JobContext::new(job, lease, stop, Arc::clone(&self.fleet));
+        let outcome = self.steps(&mut cx).await;
+        if let Some(ending) = self.ending(&cx, outcome) {
+            self.finish(&cx, lease, ending).await;
+        }
+        self.fleet.release(lease);
+    }
+
+    async fn steps(&self, cx: &mut JobContext) -> StepOutcome {
+        let phase = self.fleet.phase();
+        loop {
+            let step = AssertUnwindSafe(self.executor.process_job(cx)).catch_unwind().await;
+            let outcome = step.unwrap_or_else(|panic| StepOutcome::Failed { reason: panic_text(&*panic) });
+            if !matches!(outcome, StepOutcome::Continue) {
+                return outcome;
+            }
+            if let Some(reason) = cx.stop.reason() {
+                return StepOutcome::Stopped(reason);
+            }
+            if *phase.borrow() != Phase::Working {
+                return StepOutcome::Stopped(StopReason::Shutdown);
+            }
+        }
+    }
+
+    /// What the attempt's end does to the job; nothing where the lease is gone.
+    fn ending(&self, cx: &JobContext, outcome: StepOutcome) -> Option<Ending> {
+        let now = self.fleet.clock.now();
+        let seq = cx.run.as_ref().map_or(0, |run| run.next_seq());
+        let mut ending =
+            Ending { event: Event::Complete, due_at: now, reason: None, output: None, entries: Vec::new(), seq };
+        match outcome {
+            StepOutcome::Completed { output, entries } => {
+                ending.seq -= entries.len() as u64;
+                (ending.output, ending.entries) = (Some(output), entries);
+            }
+            StepOutcome::GaveUp { reason, output, entries } => {
+                ending.event = Event::GiveUp;
+                ending.seq -= entries.len() as u64;
+                (ending.reason, ending.output, ending.entries) = (Some(reason), output, entries);
+            }
+            StepOutcome::Failed { reason } => {
+                ending.event = Event::Fail;
+                ending.due_at = now + retry::backoff_ms(cx.job.attempt, cx.job.id.0 as u64);
+                ending.reason = Some(reason);
+            }
+            StepOutcome::Stopped(StopReason::Shutdown) => {
+                ending.event = Event::Interrupt;
+                ending.reason = Some("its worker shut down; the attempt was given back".into());
+            }
+            StepOutcome::Stopped(StopReason::Cancelled) => {
+                // The reason stays the one that was given with the request.
+                ending.event = Event::Cancel;
+                ending.output = cx.run.as_ref().map(|run| run.output());
+            }
+            StepOutcome::Stopped(StopReason::LeaseLost) => {
+                info!(job.id = cx.job.id.0, "lost the lease on job {}; its result is dropped", cx.job.id);
+                self.fleet.report(Progress::LeaseLost { job: cx.job.id });
+                return None;
+            }
+            StepOutcome::Continue => unreachable!("steps go on until something ends them"),
+        }
+        Some(ending)
+    }
+
+    /// Stores the end. A database that cannot take it now is waited for as long as the lease
+    /// stands; after that the job is somebody else's and nothing is lost.
+    async fn finish(&self, cx: &JobContext, lease: crate::lease::Lease, ending: Ending) {
+        let mut wait = Duration::from_millis(500);
+        loop {
+            let now = self.fleet.clock.now();
+            match self.fleet.jobs.finish(lease, ending.clone(), now).await {
+                Ok(state) => return self.report_end(cx, state, ending),
+                Err(RepositoryError::Unavailable(why)) if self.fleet.holds(lease) => {
+                    self.fleet.warn_unavailable(&why);
+                }
+                Err(error) => {
+                    warn!(job.id = cx.job.id.0, "the end of job {} was not stored: {error}", cx.job.id);
+                    return;
+                }
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(Duration::from_secs(10));
+        }
+    }
+
+    fn report_end(&self, cx: &JobContext, state: JobState, ending: Ending) {
+        debug!(job.id = cx.job.id.0, %state, "job {} is {state}", cx.job.id);
+        if !self.fleet.is_watched() {
+            return;
+        }
+        let (job, now) = (cx.job.id, self.fleet.clock.now());
+        for (i, entry) in ending.entries.into_iter().enumerate() {
+            let recorded = crate::journal::Recorded { seq: ending.seq + i as u64, at: now, entry };
+            self.fleet.report(Progress::Recorded { job, recorded });
+        }
+        self.fleet.report(Progress::Ended { job, state, reason: ending.reason });
+    }
+}
+
+/// Keeps a process's part of the fleet in order until it drains: renews leases, hears of
+/// cancellations, takes back what vanished workers held.
+pub async fn maintain(fleet: Arc<Fleet>) {
+    let mut wakes: watch::Receiver<u64> = fleet.queries.wakes();
+    let mut phase = fleet.phase();
+    loop {
+        wakes.borrow_and_update();
+        fleet.hear_cancellations().await;
+        fleet.rescue().await;
+        tokio::select! {
+            _ = wakes.changed() => {
+                // Enough to be felt as at once, and bounded under a flood of wake-ups.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            _ = phase.wait_for(|p| *p == Phase::Gone) => return,
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text =
+        panic.downcast_ref::<&str>().map(|s| (*s).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("a bug in Posse: the step panicked: {}", text.unwrap_or_else(|| "no message".into()))
+}

@@ -1,0 +1,242 @@
+//! What the services of one worker process share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use tokio::sync::{broadcast, watch};
+use tracing::{info, warn};
+
+use super::keeper::Keeper;
+use crate::clock::{Clock, Millis};
+use crate::job::{Job, JobId, JobState};
+use crate::journal::Recorded;
+use crate::lease::{Lease, WorkerId};
+use crate::model::Delta;
+use crate::port::{JobQueries, JobRepository, ProcessProbe, RepositoryError, WorkerRecord};
+use crate::stop::{StopReason, Stopper};
+
+/// What happens in this process, as it happens. Never durable: the journal is.
+#[derive(Debug, Clone)]
+pub enum Progress {
+    /// A job was claimed.
+    Claimed {
+        /// The job.
+        job: Box<Job>,
+    },
+    /// Entries of its journal were committed.
+    Recorded {
+        /// The job.
+        job: JobId,
+        /// The entry.
+        recorded: Recorded,
+    },
+    /// The model is being asked.
+    AskingModel {
+        /// The job.
+        job: JobId,
+    },
+    /// The model said something.
+    Delta {
+        /// The job.
+        job: JobId,
+        /// What.
+        delta: Delta,
+    },
+    /// The attempt ended.
+    Ended {
+        /// The job.
+        job: JobId,
+        /// Where it is now.
+        state: JobState,
+        /// Why.
+        reason: Option<String>,
+    },
+    /// The job is another worker's now.
+    LeaseLost {
+        /// The job.
+        job: JobId,
+    },
+}
+
+/// How far a worker process is from its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Claims and works.
+    Working,
+    /// Claims nothing more; steps in progress may end.
+    Draining,
+    /// Steps in progress are stopped.
+    Stopping,
+    /// Everything is given back.
+    Gone,
+}
+
+/// What a fleet is made of.
+pub struct FleetOptions {
+    /// Changes jobs.
+    pub jobs: Arc<dyn JobRepository>,
+    /// Asks about jobs.
+    pub queries: Arc<dyn JobQueries>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Tells which worker processes are gone.
+    pub processes: Arc<dyn ProcessProbe>,
+    /// This worker process.
+    pub worker: WorkerRecord,
+    /// How long a lease stands without a heartbeat, in milliseconds.
+    pub lease_ms: Millis,
+}
+
+/// One worker process's part of the fleet.
+pub struct Fleet {
+    pub(crate) jobs: Arc<dyn JobRepository>,
+    pub(crate) queries: Arc<dyn JobQueries>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) worker: WorkerId,
+    pub(crate) lease_ms: Millis,
+    processes: Arc<dyn ProcessProbe>,
+    record: WorkerRecord,
+    keeper: Keeper,
+    progress: broadcast::Sender<Progress>,
+    phase: watch::Sender<Phase>,
+    warned_at: AtomicI64,
+}
+
+impl Fleet {
+    /// Announces this worker process and starts to renew its leases.
+    pub async fn start(options: FleetOptions) -> Result<Arc<Fleet>, RepositoryError> {
+        let FleetOptions { jobs, queries, clock, processes, worker, lease_ms } = options;
+        jobs.register_worker(worker.clone()).await?;
+        let id = WorkerId(worker.id.clone());
+        let keeper = Keeper::start(Arc::clone(&jobs), Arc::clone(&clock), id.clone(), lease_ms);
+        Ok(Arc::new(Fleet {
+            jobs,
+            queries,
+            clock,
+            worker: id,
+            lease_ms,
+            processes,
+            record: worker,
+            keeper,
+            progress: broadcast::channel(4096).0,
+            phase: watch::channel(Phase::Working).0,
+            warned_at: AtomicI64::new(Millis::MIN / 2),
+        }))
+    }
+
+    /// What happens from now on. A receiver that falls behind misses the oldest.
+    pub fn watch(&self) -> broadcast::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    /// How far this process is from its end.
+    pub fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// Claims nothing more. Steps in progress may end; their jobs are then handed back.
+    pub fn drain(&self) {
+        self.enter(Phase::Draining);
+    }
+
+    /// Stops steps in progress too. Their jobs are handed back at the last saved entry.
+    pub fn stop(&self) {
+        self.enter(Phase::Stopping);
+        self.keeper.stop_all(StopReason::Shutdown);
+    }
+
+    /// After the last service ended: takes this process off the list.
+    pub async fn leave(&self) {
+        self.enter(Phase::Gone);
+        self.keeper.end();
+        if let Err(error) = self.jobs.unregister_worker(self.worker.clone()).await {
+            warn!("this worker could not be taken off the list: {error}");
+        }
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.phase.send_if_modified(|now| {
+            let later = phase > *now;
+            if later {
+                *now = phase;
+            }
+            later
+        });
+    }
+
+    /// Renews all leases now instead of at the next beat. Blocks; not for async code.
+    pub fn beat(&self) {
+        self.keeper.beat();
+    }
+
+    pub(crate) fn is_watched(&self) -> bool {
+        self.progress.receiver_count() > 0
+    }
+
+    pub(crate) fn report(&self, progress: Progress) {
+        // Nobody watching is the normal case.
+        let _ = self.progress.send(progress);
+    }
+
+    pub(crate) fn keep(&self, lease: Lease, until: Millis, stopper: Stopper) {
+        if *self.phase.borrow() >= Phase::Stopping {
+            stopper.stop(StopReason::Shutdown);
+        }
+        self.keeper.keep(lease, until, stopper);
+    }
+
+    pub(crate) fn release(&self, lease: Lease) {
+        self.keeper.release(lease);
+    }
+
+    pub(crate) fn holds(&self, lease: Lease) -> bool {
+        self.keeper.holds(lease, self.clock.now())
+    }
+
+    /// Says once a minute that the database cannot be used now, however often that is found.
+    pub(crate) fn warn_unavailable(&self, why: &str) {
+        let now = self.clock.now();
+        let last = self.warned_at.load(Ordering::Relaxed);
+        let due = now.saturating_sub(last) >= 60_000;
+        if due && self.warned_at.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            warn!("the database cannot take writes; nothing is lost, trying again until it can: {why}");
+        }
+    }
+
+    pub(crate) async fn hear_cancellations(&self) {
+        if self.keeper.is_idle() {
+            return;
+        }
+        match self.queries.cancel_requested().await {
+            Ok(jobs) => jobs.into_iter().for_each(|job| self.keeper.stop(job, StopReason::Cancelled)),
+            Err(error) => self.warn_unavailable(&error.to_string()),
+        }
+    }
+
+    /// Takes back jobs of workers that are gone: those whose lease ran out, and at once those whose
+    /// process is known to be dead.
+    pub async fn rescue(&self) {
+        let now = self.clock.now();
+        let dead = match self.queries.workers().await {
+            Ok(workers) => {
+                let others: Vec<_> = workers.into_iter().filter(|w| w.id != self.record.id).collect();
+                self.processes.dead(&others)
+            }
+            Err(error) => return self.warn_unavailable(&error.to_string()),
+        };
+        let due = match self.queries.next_deadline().await {
+            Ok(deadline) => deadline.is_some_and(|at| at <= now),
+            Err(_) => true,
+        };
+        if dead.is_empty() && !due {
+            return;
+        }
+        match self.jobs.rescue(dead, now).await {
+            Ok(rescued) => {
+                for r in rescued {
+                    info!(job.id = r.job.0, "job {} is {} again: worker {} is gone", r.job, r.state, r.worker);
+                }
+            }
+            Err(error) => self.warn_unavailable(&error.to_string()),
+        }
+    }
+}
