@@ -22,8 +22,7 @@ mod search_files;
 use std::sync::Arc;
 
 pub use arguments::ArgumentCheck;
-pub use finish::FinishArgs;
-pub use function::{FnTool, schema_of};
+pub use function::FnTool;
 pub use registry::{RegisterError, ToolRegistry, UnknownTool, is_legal_name};
 
 type Make = fn() -> FnTool;

@@ -1,7 +1,9 @@
 //! What the model is told of the built-in tools.
+#![allow(clippy::unwrap_used)]
 
+use posse_core::run::finish::{FinishArgs, spec};
 use posse_core::tool::EffectClass;
-use posse_infra::tool::{FinishArgs, ToolRegistry, is_legal_name};
+use posse_infra::tool::{ToolRegistry, is_legal_name};
 use serde_json::{Value, json};
 
 fn names(list: &[&str]) -> Vec<String> {
@@ -98,11 +100,12 @@ fn a_wrong_call_is_answered_with_the_right_form() {
 #[test]
 fn finish_takes_the_final_answer() {
     let registry = ToolRegistry::builtin();
-    let spec = registry.get("finish").unwrap().spec().clone();
-    let args: Value = registry.validate_args(&spec, r#"{"final_summary": "Done."}"#).unwrap();
+    let offered = registry.get("finish").unwrap().spec().clone();
+    assert_eq!((&offered.name, &offered.description), (&spec().name, &spec().description));
+    let args: Value = registry.validate_args(&offered, r#"{"final_summary": "Done."}"#).unwrap();
     let args: FinishArgs = serde_json::from_value(args).unwrap();
     assert_eq!(args.final_summary, "Done.");
-    assert!(registry.validate_args(&spec, r#"{"final_summary": ""}"#).is_err());
+    assert!(registry.validate_args(&offered, "{}").is_err());
 }
 
 #[test]

@@ -53,5 +53,7 @@ fn create_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
 
 pub(super) fn too_long(len: usize) -> ToolError {
     let (len, limit) = (size(len as u64), size(MAX_CONTENT as u64));
-    over_limit(format!("the text has {len}; the limit for one call is {limit}. Write the beginning, then use append_file"))
+    over_limit(format!(
+        "the text has {len}; the limit for one call is {limit}. Write the beginning, then use append_file"
+    ))
 }

@@ -34,9 +34,9 @@ pub(crate) fn kernel(errno: Errno, doing: &str, shown: &str) -> ToolError {
             "'{shown}' leads outside the workspace, which is not allowed. Give a path below the \
              workspace root, such as 'notes.txt', or '.' for the root itself"
         )),
-        Errno::LOOP => denied(format!(
-            "'{shown}' goes through a symlink that may not be followed here. Name the real path"
-        )),
+        Errno::LOOP => {
+            denied(format!("'{shown}' goes through a symlink that may not be followed here. Name the real path"))
+        }
         Errno::NOENT => missing(format!("no such file or folder '{shown}'")),
         Errno::NOTDIR => missing(format!("a part of '{shown}' is a file where a folder is needed")),
         Errno::ISDIR => conflict(format!("'{shown}' is a folder, not a file")),
@@ -46,9 +46,7 @@ pub(crate) fn kernel(errno: Errno, doing: &str, shown: &str) -> ToolError {
         Errno::NOSPC | Errno::DQUOT => {
             over_limit(format!("cannot {doing} '{shown}': the disk is full. Nothing was changed"))
         }
-        Errno::AGAIN => conflict(format!(
-            "'{shown}' is being moved by another process just now. Try again"
-        )),
+        Errno::AGAIN => conflict(format!("'{shown}' is being moved by another process just now. Try again")),
         other => failed(format!("could not {doing} '{shown}': {other}")),
     }
 }

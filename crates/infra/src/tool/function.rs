@@ -7,8 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use posse_core::tool::{EffectClass, Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
-use schemars::generate::SchemaSettings;
+use posse_core::tool::{EffectClass, Tool, ToolContext, ToolError, ToolOutput, ToolSpec, schema_of};
 use schemars::transform::{RecursiveTransform, Transform};
 use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
@@ -50,11 +49,8 @@ impl FnTool {
                 }
             }
         };
-        let spec = ToolSpec {
-            name: name.to_owned(),
-            description: description.to_owned(),
-            parameters: schema_of::<A>(),
-        };
+        let spec =
+            ToolSpec { name: name.to_owned(), description: description.to_owned(), parameters: parameters_of::<A>() };
         FnTool { spec, effect, call: Box::new(call) }
     }
 
@@ -105,19 +101,15 @@ fn panicked(tool: &str, panic: &(dyn Any + Send)) -> ToolError {
     failed(format!("{tool} broke down ({text}). This is a fault of the tool, not of the arguments"))
 }
 
-/// The JSON Schema of a tool's arguments: draft 2020-12, everything inline, and only what each
-/// provider and a small model can read.
-pub fn schema_of<A: JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| {
-        settings.inline_subschemas = true;
-        settings.meta_schema = None;
-    });
-    let mut schema =
-        settings.with_transform(RecursiveTransform(Plain)).into_generator().into_root_schema_for::<A>();
-    // They would only repeat the name of a Rust type and the tool's own description.
-    schema.remove("title");
-    schema.remove("description");
-    schema.to_value()
+/// The schema of a tool's arguments, with only what each provider and a small model can read.
+fn parameters_of<A: JsonSchema>() -> Value {
+    let mut parameters = schema_of::<A>();
+    if let Ok(schema) = <&mut Schema>::try_from(&mut parameters) {
+        RecursiveTransform(Plain).transform(schema);
+        // What the type is stands in the tool's own description.
+        schema.remove("description");
+    }
+    parameters
 }
 
 /// Leaves out what providers refuse or models stumble over: number formats that only Rust has, and
@@ -201,7 +193,7 @@ mod tests {
     #[test]
     fn the_schema_is_plain() {
         assert_eq!(
-            schema_of::<Args>(),
+            parameters_of::<Args>(),
             json!({
                 "type": "object",
                 "properties": {
@@ -237,9 +229,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_the_failure_of_that_call() {
-        let soft = FnTool::new("soft", "", EffectClass::Pure, |_, args: Args| async move {
-            panic!("soft {}", args.times)
-        });
+        let soft =
+            FnTool::new("soft", "", EffectClass::Pure, |_, args: Args| async move { panic!("soft {}", args.times) });
         let hard = FnTool::blocking("hard", "", EffectClass::Pure, |_, args: Args| panic!("hard {}", args.times));
         for (tool, words) in [(soft, "soft 1"), (hard, "hard 1")] {
             let error = tool.call(&cx(), json!({"times": 1})).await.unwrap_err();

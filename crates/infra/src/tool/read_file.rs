@@ -64,7 +64,14 @@ fn read_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
         return Ok("(empty file)".to_owned().into());
     }
     file.rewind().map_err(wrong)?;
-    let ask = Ask { path: &path, len, first, last: end_line, whole: start_line.is_none() && end_line.is_none(), stop: &cx.stop };
+    let ask = Ask {
+        path: &path,
+        len,
+        first,
+        last: end_line,
+        whole: start_line.is_none() && end_line.is_none(),
+        stop: &cx.stop,
+    };
     match classify(&head) {
         Content::Text => ask.answer(BufReader::with_capacity(64 * 1024, file), ""),
         Content::Binary(guess) => Ok(ask.binary(guess).into()),

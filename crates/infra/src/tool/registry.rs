@@ -84,7 +84,8 @@ impl ToolRegistry {
         }
         // One word may name a pack and the only tool in it (`finish`): both resolve to the same.
         let pack_hides_tool = self.tools.contains_key(pack) && !self.packs.contains_key(pack);
-        let tool_hides_pack = self.packs.contains_key(&name) || self.packs.get(pack).is_some_and(|tools| tools.as_slice() == [pack]);
+        let tool_hides_pack =
+            self.packs.contains_key(&name) || self.packs.get(pack).is_some_and(|tools| tools.as_slice() == [pack]);
         if self.tools.contains_key(&name) || tool_hides_pack {
             return Err(RegisterError::NameTaken(name));
         }
@@ -228,10 +229,7 @@ mod tests {
     fn names_that_providers_refuse_are_refused() {
         let long = "x".repeat(65);
         for name in ["", "docs.create", "docs/create", "größe", "...", "read file", "a\n", long.as_str()] {
-            assert_eq!(
-                ToolRegistry::new().register("pack", tool(name)),
-                Err(RegisterError::BadName(name.into()))
-            );
+            assert_eq!(ToolRegistry::new().register("pack", tool(name)), Err(RegisterError::BadName(name.into())));
         }
         assert!(is_legal_name(&"x".repeat(64)));
         assert!(is_legal_name("Docs_create-2"));
@@ -240,10 +238,7 @@ mod tests {
     #[test]
     fn nothing_is_shadowed() {
         for (pack, name) in [("other", "now"), ("now", "x"), ("x", "files"), ("end", "other"), ("other", "end")] {
-            assert!(
-                matches!(registry().register(pack, tool(name)), Err(RegisterError::NameTaken(_))),
-                "{pack}/{name}"
-            );
+            assert!(matches!(registry().register(pack, tool(name)), Err(RegisterError::NameTaken(_))), "{pack}/{name}");
         }
     }
 

@@ -56,7 +56,17 @@ fn search_files(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     let literal = !args.regex;
     let regex = compile(&args.pattern, literal)?;
     let limit = args.limit.unwrap_or(LIMIT).clamp(1, MAX_LIMIT);
-    let mut search = Search { regex, literal, limit, stop: &cx.stop, text: String::new(), matches: 0, searched: 0, files: 0, skipped: Skipped::default() };
+    let mut search = Search {
+        regex,
+        literal,
+        limit,
+        stop: &cx.stop,
+        text: String::new(),
+        matches: 0,
+        searched: 0,
+        files: 0,
+        skipped: Skipped::default(),
+    };
     let workspace = Workspace::open(&cx.workspace)?;
     let raw = args.path.as_deref().unwrap_or(".");
     let ended = match workspace.find(raw)? {
@@ -73,7 +83,9 @@ fn compile(pattern: &str, literal: bool) -> Result<Regex, ToolError> {
         return Err(invalid(format!("the pattern needs 1 to {MAX_PATTERN} bytes, but has {}", pattern.len())));
     }
     if literal && pattern.contains('\n') {
-        return Err(invalid("the pattern has a line break, but each line is searched on its own. Look for one of the lines"));
+        return Err(invalid(
+            "the pattern has a line break, but each line is searched on its own. Look for one of the lines",
+        ));
     }
     let source = if literal { regex::escape(pattern) } else { pattern.to_owned() };
     RegexBuilder::new(&source).size_limit(1 << 20).build().map_err(|error| {
@@ -197,7 +209,12 @@ impl Search<'_> {
             }
             Ended::Budget => {
                 let done = size(self.searched);
-                writeln!(self.text, "[ended early, after {} files and {done}; give a path to search the rest]", self.files).ok();
+                writeln!(
+                    self.text,
+                    "[ended early, after {} files and {done}; give a path to search the rest]",
+                    self.files
+                )
+                .ok();
             }
         }
         let skipped = [

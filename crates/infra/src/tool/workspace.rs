@@ -91,7 +91,9 @@ impl Workspace {
         let shown = root.display().to_string();
         let opened = openat2(CWD, root, DIRECTORY, Mode::empty(), ResolveFlags::empty());
         let dir = opened.map(Dir).map_err(|errno| match errno {
-            Errno::NOSYS => failed("file tools need Linux 5.6 or newer: this kernel cannot resolve paths beneath a folder"),
+            Errno::NOSYS => {
+                failed("file tools need Linux 5.6 or newer: this kernel cannot resolve paths beneath a folder")
+            }
             errno => failed(format!("the workspace {shown} cannot be opened: {errno}")),
         })?;
         let real = dir.real_path().map_err(|errno| failed(format!("the workspace {shown} has no path: {errno}")))?;
@@ -102,7 +104,8 @@ impl Workspace {
     /// type, without opening it.
     pub fn find(&self, raw: &str) -> Result<Found, ToolError> {
         let path = self.relative(raw)?;
-        let meta = self.root.metadata(&path, Links::Beneath).map_err(|errno| self.explain(errno, "open", raw, &path))?;
+        let meta =
+            self.root.metadata(&path, Links::Beneath).map_err(|errno| self.explain(errno, "open", raw, &path))?;
         match Kind::of(meta.file_type()) {
             Kind::Folder => {
                 let dir = self.root.dir(&path, Links::Beneath);

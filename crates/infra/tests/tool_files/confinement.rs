@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::support::{Bench, SECRET};
 use posse_core::tool::ToolErrorCategory::{self, *};
 use serde_json::{Value, json};
-use super::support::{Bench, SECRET};
 
 /// Every tool that takes a path, with arguments that would work if the path were fine.
 fn calls(path: &str) -> Vec<(&'static str, Value)> {
@@ -80,7 +80,9 @@ fn paths_that_lead_back_to_the_root_are_fine() {
     let root = bench.ws("");
     for path in [".", "./", "./sub/..", "sub//..//.", root.to_str().unwrap()] {
         assert_eq!(bench.call("list_files", json!({"path": path})).unwrap().lines().count(), 1, "{path}");
-        assert!(bench.call("search_files", json!({"path": path, "pattern": "alp"})).unwrap().contains("a.txt:1: alpha"));
+        assert!(
+            bench.call("search_files", json!({"path": path, "pattern": "alp"})).unwrap().contains("a.txt:1: alpha")
+        );
         for tool in ["read_file", "edit_file", "append_file", "create_file"] {
             let args = json!({"path": path, "old_text": "a", "new_text": "b", "text": "c", "content": "d"});
             let fields: &[&str] = match tool {
@@ -124,7 +126,9 @@ fn symlinks_work_only_beneath_the_root() {
     symlink("../ws-evil/new", bench.ws("dangling_folder")).unwrap();
     symlink("/proc/self/cwd", bench.ws("magic")).unwrap();
     symlink("loop", bench.ws("loop")).unwrap();
-    for path in ["passwd", "evil", "evil/secret.txt", "secret", "dangling", "magic", "magic/Cargo.toml", "loop", "evil/new.txt"] {
+    for path in
+        ["passwd", "evil", "evil/secret.txt", "secret", "dangling", "magic", "magic/Cargo.toml", "loop", "evil/new.txt"]
+    {
         refused(&bench, path, &[PermissionDenied]);
     }
     refused(&bench, "dangling_folder/x", &[PermissionDenied]);
@@ -165,7 +169,17 @@ fn gits_own_files_are_read_only() {
     bench.write("sub/.GIT/x", "s3cret");
     symlink(".git", bench.ws("alias")).unwrap();
     symlink("../.git", bench.ws("sub/alias")).unwrap();
-    for path in [".git/config", ".git/hooks/post-commit", "alias/config", "alias/hooks/x", "sub/../.git/config", "sub/alias/config", "sub/.GIT/x", "new/.git/config", "new/.git"] {
+    for path in [
+        ".git/config",
+        ".git/hooks/post-commit",
+        "alias/config",
+        "alias/hooks/x",
+        "sub/../.git/config",
+        "sub/alias/config",
+        "sub/.GIT/x",
+        "new/.git/config",
+        "new/.git",
+    ] {
         let before = bench.tree();
         for (tool, args) in calls(path).into_iter().skip(5) {
             let error = bench.call(tool, args).unwrap_err();
@@ -194,8 +208,14 @@ fn a_swapped_symlink_never_lets_anybody_out() {
                 for link in ["link", "relative"] {
                     for _ in 0..2 {
                         let flags = rustix::fs::RenameFlags::EXCHANGE;
-                        rustix::fs::renameat_with(rustix::fs::CWD, bench.ws("d"), rustix::fs::CWD, bench.ws(link), flags)
-                            .unwrap();
+                        rustix::fs::renameat_with(
+                            rustix::fs::CWD,
+                            bench.ws("d"),
+                            rustix::fs::CWD,
+                            bench.ws(link),
+                            flags,
+                        )
+                        .unwrap();
                         swaps += 1;
                     }
                 }

@@ -5,10 +5,10 @@ use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
+use super::support::Bench;
 use posse_core::stop::{StopReason, stop_pair};
 use posse_core::tool::ToolErrorCategory::*;
 use serde_json::json;
-use super::support::Bench;
 
 impl Bench {
     fn read(&self, path: &str) -> String {
@@ -146,7 +146,10 @@ fn huge_files_are_read_in_pieces() {
     assert!(bench.lines("log", 1_000_000_000, 1_000_000_000).contains("NUL bytes further on"));
     let head = bench.read("line");
     let label = head.lines().next().unwrap();
-    assert_eq!(label, "[line, line 1 of a file of 64.0 MiB; line 1 is longer than 32.0 KiB and was cut; read on with start_line 2]");
+    assert_eq!(
+        label,
+        "[line, line 1 of a file of 64.0 MiB; line 1 is longer than 32.0 KiB and was cut; read on with start_line 2]"
+    );
     assert!(head.len() < 33 * 1024);
     assert!(bench.lines("line", 2, 2).ends_with("]\nsecond\n"));
 
@@ -165,10 +168,22 @@ fn huge_files_are_read_in_pieces() {
 fn what_is_not_utf8_is_named_and_never_damaged() {
     let bench = Bench::new();
     let cases: [(&str, &[u8], &str); 5] = [
-        ("logo.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x01\x02", "'logo.png' is not a text file (PNG image, 18 bytes); its content is not shown"),
-        ("le.txt", b"\xff\xfeh\0i\0\n\0", "[le.txt, line 1 of 1; UTF-16 text, shown as UTF-8; it cannot be edited]\nhi\n"),
+        (
+            "logo.png",
+            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x01\x02",
+            "'logo.png' is not a text file (PNG image, 18 bytes); its content is not shown",
+        ),
+        (
+            "le.txt",
+            b"\xff\xfeh\0i\0\n\0",
+            "[le.txt, line 1 of 1; UTF-16 text, shown as UTF-8; it cannot be edited]\nhi\n",
+        ),
         ("be.txt", b"\xfe\xff\0h\0i", "[be.txt, line 1 of 1; UTF-16 text, shown as UTF-8; it cannot be edited]\nhi"),
-        ("latin.txt", b"caf\xe9\r\n", "[latin.txt, line 1 of 1; not UTF-8; shown as Latin-1, so some letters may be wrong]\ncafé\r\n"),
+        (
+            "latin.txt",
+            b"caf\xe9\r\n",
+            "[latin.txt, line 1 of 1; not UTF-8; shown as Latin-1, so some letters may be wrong]\ncafé\r\n",
+        ),
         ("bom.txt", b"\xef\xbb\xbfhi\r\n", "hi\r\n"),
     ];
     for (name, bytes, shown) in cases {
@@ -179,9 +194,15 @@ fn what_is_not_utf8_is_named_and_never_damaged() {
         bench.call("edit_file", json!({"path": path, "old_text": old, "new_text": new}))
     };
     let before = bench.tree();
-    for (path, old, new) in [("logo.png", "PNG", "x"), ("le.txt", "h", "x"), ("be.txt", "i", "x"), ("latin.txt", "caf", "é")] {
+    for (path, old, new) in
+        [("logo.png", "PNG", "x"), ("le.txt", "h", "x"), ("be.txt", "i", "x"), ("latin.txt", "caf", "é")]
+    {
         assert_eq!(edit(path, old, new).unwrap_err().category, Conflict, "{path}");
-        assert_eq!(bench.call("append_file", json!({"path": path, "text": "é"})).unwrap_err().category, Conflict, "{path}");
+        assert_eq!(
+            bench.call("append_file", json!({"path": path, "text": "é"})).unwrap_err().category,
+            Conflict,
+            "{path}"
+        );
     }
     assert!(before == bench.tree());
     edit("latin.txt", "caf", "CAF").unwrap();
@@ -250,7 +271,10 @@ fn a_search_shows_where_and_ends() {
     let search = |args| bench.call("search_files", args);
     assert_eq!(search(json!({"pattern": "a.b"})).unwrap(), "src/a.rs:2: // a.b");
     assert_eq!(search(json!({"pattern": "a.b", "regex": true})).unwrap(), "src/a.rs:2: // a.b\nsrc/b.rs:1: axb");
-    assert_eq!(search(json!({"pattern": "\\{\\}$", "regex": true, "path": "src"})).unwrap(), "src/a.rs:1: fn main() {}");
+    assert_eq!(
+        search(json!({"pattern": "\\{\\}$", "regex": true, "path": "src"})).unwrap(),
+        "src/a.rs:1: fn main() {}"
+    );
     assert_eq!(search(json!({"pattern": "^$", "regex": true})).unwrap(), "src/a.rs:3: ");
     let wide = search(json!({"pattern": "needle"})).unwrap();
     assert!(wide.contains("needle") && wide.len() < 400, "{wide}");
@@ -289,5 +313,8 @@ fn a_stopped_call_ends_and_changes_nothing() {
 fn an_annotation_comes_back_with_the_result() {
     let output = Bench::new().output("annotate", json!({"text": "Check the price", "tags": ["doubt"]})).unwrap();
     assert_eq!(output.annotations.len(), 1);
-    assert_eq!((output.annotations[0].text.as_str(), output.text.as_str()), ("Check the price", "Saved with the tags doubt."));
+    assert_eq!(
+        (output.annotations[0].text.as_str(), output.text.as_str()),
+        ("Check the price", "Saved with the tags doubt.")
+    );
 }

@@ -41,7 +41,10 @@ impl Existing {
     pub fn read(&self, limit: u64) -> Result<Vec<u8>, ToolError> {
         let len = self.meta.len();
         if len > limit {
-            return Err(over_limit(format!("'{}' has {len} bytes; files up to {limit} bytes can be changed", self.shown)));
+            return Err(over_limit(format!(
+                "'{}' has {len} bytes; files up to {limit} bytes can be changed",
+                self.shown
+            )));
         }
         let mut bytes = Vec::with_capacity(len as usize);
         // One more than the limit: a file that grows meanwhile is noticed, not cut.
@@ -127,7 +130,9 @@ impl Workspace {
         let rest: PathBuf = parts.collect();
         // Nobody can say where `..` leads from a folder that is not there.
         if rest.components().any(|part| !matches!(part, Component::Normal(_))) {
-            return Err(denied(format!("'{raw}' goes up ('..') from a folder that does not exist. Give the plain path")));
+            return Err(denied(format!(
+                "'{raw}' goes up ('..') from a folder that does not exist. Give the plain path"
+            )));
         }
         Ok((folder, rest))
     }
@@ -136,12 +141,17 @@ impl Workspace {
     /// by whatever way it came. `below` is what is still to be made or opened below the folder.
     fn refuse_git(&self, folder: &Dir, below: &Path, raw: &str) -> Result<(), ToolError> {
         let real = folder.real_path().map_err(|errno| kernel(errno, "write", raw))?;
-        let inside = real.strip_prefix(&self.prefixes[0]).unwrap_or(&real);
+        let inside = real.strip_prefix(&self.prefixes[0]).map_err(|_| moved_out(raw))?;
         if is_git_internal(inside) || is_git_internal(below) {
             return Err(denied(format!("'{raw}' belongs to git, whose own files are read-only to tools")));
         }
         Ok(())
     }
+}
+
+/// The handle is of a folder that was beneath the root when it was opened.
+fn moved_out(raw: &str) -> ToolError {
+    denied(format!("the folder of '{raw}' was moved out of the workspace just now"))
 }
 
 /// Makes the folders one below the other, each durably.
@@ -223,7 +233,8 @@ fn write(
         let own = fresh.file.metadata().map_err(|error| io(&error, "write", shown))?;
         if (own.uid(), own.gid()) != (meta.uid(), meta.gid()) {
             let (uid, gid) = (Uid::from_raw(meta.uid()), Gid::from_raw(meta.gid()));
-            fchown(&fresh.file, Some(uid), Some(gid)).map_err(at)?;
+            // Only root can give a file away; keeping its group keeps those in who shared it.
+            fchown(&fresh.file, Some(uid), Some(gid)).or_else(|_| fchown(&fresh.file, None, Some(gid))).map_err(at)?;
         }
         fchmod(&fresh.file, Mode::from_raw_mode(meta.mode() & 0o777)).map_err(at)?;
     }
