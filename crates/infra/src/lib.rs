@@ -4,4 +4,7 @@
 // A failed `unwrap` is how a test fails.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod agent;
+pub mod process;
+pub mod sqlite;
 pub mod tool;
