@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod agent;
+pub mod model;
 pub mod process;
 pub mod sqlite;
 pub mod tool;
