@@ -66,12 +66,8 @@ pub struct Stopper {
 impl Engine {
     /// Loads the model in a thread of its own and waits until it can answer.
     pub async fn start(args: &Args) -> Result<(Self, Stopper), String> {
-        let plan = Plan {
-            model: args.model.clone(),
-            ctx: args.ctx,
-            threads: args.thread_count(),
-            verbose: args.verbose,
-        };
+        let plan =
+            Plan { model: args.model.clone(), ctx: args.ctx, threads: args.thread_count(), verbose: args.verbose };
         let (jobs, queue) = mpsc::channel(QUEUE);
         let (ready, loaded) = oneshot::channel();
         let stop = Arc::new(AtomicBool::new(false));
@@ -125,12 +121,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn run(
-        self,
-        mut queue: mpsc::Receiver<Message>,
-        ready: oneshot::Sender<Result<usize, String>>,
-        stop: &AtomicBool,
-    ) {
+    fn run(self, mut queue: mpsc::Receiver<Message>, ready: oneshot::Sender<Result<usize, String>>, stop: &AtomicBool) {
         let (backend, model) = match self.load() {
             Ok(loaded) => loaded,
             Err(error) => return drop(ready.send(Err(error))),
