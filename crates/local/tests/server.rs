@@ -308,7 +308,7 @@ fn a_client_that_leaves_frees_the_model() {
         stream.shutdown(Shutdown::Both).expect("closed");
         let begun = Instant::now();
         server.text(&quick);
-        assert!(begun.elapsed() < Duration::from_secs(3), "free after {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(10), "free after {:?}", begun.elapsed());
     }
 }
 
@@ -318,15 +318,15 @@ fn it_ends_when_told_and_when_idle() {
     let mut stream = server.send(&json!({"messages": user(&long(500))}));
     std::thread::sleep(Duration::from_millis(300));
     server.terminate();
-    let (status, took) = server.wait(Duration::from_secs(5));
-    assert!(status.success() && took < Duration::from_secs(3), "{status} after {took:?}");
+    let (status, took) = server.wait(Duration::from_secs(20));
+    assert!(status.success() && took < Duration::from_secs(10), "{status} after {took:?}");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("retry-after"), "{answer}");
 
     let Some(mut server) = Server::start("it_ends_when_told_and_when_idle", &["--idle-exit", "1"], "") else { return };
     server.text(&json!({"messages": user("Hi"), "max_tokens": 1}));
-    let (status, took) = server.wait(Duration::from_secs(5));
+    let (status, took) = server.wait(Duration::from_secs(20));
     assert!(status.success() && took > Duration::from_millis(800), "{status} after {took:?}");
     let mut rest = String::new();
     server.child.stdout.take().expect("stdout").read_to_string(&mut rest).expect("text");
