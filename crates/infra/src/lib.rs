@@ -4,4 +4,8 @@
 // A failed `unwrap` is how a test fails.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod agent;
+pub mod model;
+pub mod process;
+pub mod sqlite;
 pub mod tool;
