@@ -1,1 +1,1 @@
-
+pub mod local_model;
