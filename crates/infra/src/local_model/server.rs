@@ -124,9 +124,8 @@ pub fn ensure_running_blocking(model: &Path, name: &str, options: &ServerOptions
     let _lock = room.lock(Instant::now() + patience)?;
     if let Some(record) = room.read() {
         match Pid::find(record.pid, record.start_ticks) {
-            Some(pid) if record.model == model && record.context >= options.context && is_healthy(record.port) => {
+            Some(_alive) if record.serves(&model, options.context) && is_healthy(record.port) => {
                 room.trim_log();
-                drop(pid);
                 return Ok(Endpoint::of(record, false));
             }
             // Ours, but not what is asked for or beyond reach: two of them would not fit into memory.

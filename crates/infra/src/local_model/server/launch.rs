@@ -74,6 +74,7 @@ pub(super) fn launch(model: &Path, name: &str, options: &ServerOptions, room: &R
             start_ticks,
             model: model.to_owned(),
             context: ready.ctx,
+            asked_context: options.context,
         };
         room.write(&record)?;
         Ok(record)

@@ -27,7 +27,16 @@ pub(super) struct Record {
     pub pid: u32,
     pub start_ticks: u64,
     pub model: PathBuf,
+    /// What it runs with, and what it was asked for: a model may have less to give.
     pub context: u32,
+    pub asked_context: u32,
+}
+
+impl Record {
+    /// Whether this server is as good as one that would be started for the same.
+    pub(super) fn serves(&self, model: &Path, context: u32) -> bool {
+        self.model == model && self.context.max(self.asked_context) >= context
+    }
 }
 
 /// The files about the server of one name.
