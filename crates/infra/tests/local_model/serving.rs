@@ -127,7 +127,11 @@ fn callers_at_the_same_time_share_one_server() {
     let fake = Fake::new();
     fs::write(fake.flag("slow"), "").expect("a flag");
     let ends: Vec<Endpoint> = std::thread::scope(|scope| {
-        let callers: Vec<_> = (0..4).map(|_| scope.spawn(|| fake.ensure().expect("a server"))).collect();
+        // All are started before the first is waited for.
+        let mut callers = Vec::new();
+        for _ in 0..4 {
+            callers.push(scope.spawn(|| fake.ensure().expect("a server")));
+        }
         callers.into_iter().map(|c| c.join().expect("no panic")).collect()
     });
     assert_eq!(fake.starts().len(), 1);
