@@ -222,6 +222,8 @@ impl Run {
                 request.tools.sort_by(|a, b| a.name.cmp(&b.name));
             }
             ToolCalling::Structured => {
+                // A small model that falls into a loop inside a string would never stop by itself.
+                request.max_tokens.get_or_insert(structured::MAX_STEP_TOKENS);
                 request.schema = Some(structured::schema(&opening.tools));
             }
         }

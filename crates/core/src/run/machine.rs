@@ -25,13 +25,15 @@ pub enum Verdict {
 
 /// Something that happened to a run.
 pub enum Input<'a> {
-    /// A worker picked it up: for the first time, or cold from its journal.
-    PickedUp {
-        /// What is asked for; used when the run has not begun.
+    /// It begins.
+    Begun {
+        /// What is asked for.
         goal: &'a str,
-        /// What it works with; used when the run has not begun.
+        /// What it works with.
         opening: Arc<Opening>,
     },
+    /// A worker goes on with a run that has begun: between two steps, or cold from its journal.
+    PickedUp,
     /// The model replied.
     Replied {
         /// What it said.
@@ -92,7 +94,11 @@ pub struct Step {
 pub fn step(run: &mut Run, input: Input<'_>) -> Step {
     let mut recorder = Recorder { run, entries: Vec::new() };
     let effect = match input {
-        Input::PickedUp { goal, opening } => recorder.picked_up(goal, opening),
+        Input::Begun { goal, opening } => {
+            recorder.record(Entry::Began { goal: goal.into(), opening });
+            None
+        }
+        Input::PickedUp => recorder.picked_up(),
         Input::Replied { reply, ms, check } => {
             recorder.replied(reply, ms, check);
             None
@@ -118,11 +124,7 @@ impl Recorder<'_> {
         self.entries.push(entry);
     }
 
-    fn picked_up(&mut self, goal: &str, opening: Arc<Opening>) -> Option<Effect> {
-        if self.run.opening().is_none() {
-            self.record(Entry::Began { goal: goal.into(), opening });
-            return None;
-        }
+    fn picked_up(&mut self) -> Option<Effect> {
         // Whatever was started and has not ended was in flight when the last worker stopped.
         let in_flight = self.run.open_calls().iter().filter(|c| c.started).cloned();
         let (again, unknown): (Vec<_>, Vec<_>) = in_flight.partition(|c| c.effect.is_some_and(EffectClass::repeatable));
@@ -241,6 +243,9 @@ impl Recorder<'_> {
             return Some(Effect::FailAttempt { reason: message, try_again: true });
         }
         self.record(Entry::TurnFailed { reason: message.clone(), failed_tries, ms });
+        if self.run.limit_reached().is_some() {
+            return None;
+        }
         let try_again = match kind {
             ModelErrorKind::InvalidToolCall => {
                 self.record(Entry::Note { text: format!("{BAD_CALL}\n{message}") });

@@ -9,6 +9,9 @@ use crate::journal::OfferedTool;
 use crate::model::CallRequest;
 use crate::tool::ToolSpec;
 
+/// Most tokens of one step, unless the persona says otherwise.
+pub const MAX_STEP_TOKENS: u32 = 2048;
+
 /// The schema of one step: exactly one of the offered tools, with its arguments, or `finish`. The
 /// thought comes first so that the choice can follow from it.
 pub fn schema(tools: &[OfferedTool]) -> Value {

@@ -1,0 +1,318 @@
+//! Posse as a peer of the agent benchmark: `--mode b1|b2|b3 --base URL --db FILE --steps N
+//! --agents N --latency MS [--resume] [--toolfile FILE] [--toolsleep S]`, and `b4`, which the
+//! harness does not have: one long run, CPU at marks along the way, then its size and cold resume.
+
+use anyhow::{Context, bail};
+use posse_bench::{fleet, monotonic_ns, open, resources};
+use posse_core::clock::Clock;
+use posse_core::job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_QUEUE, JobId, JobState, NewJob, Payload};
+use posse_core::model::{Model, ModelError, Models, ToolCalling};
+use posse_core::persona::{Limits, PersonaTemplate};
+use posse_core::port::{JobQueries, JobRepository};
+use posse_core::run::Run;
+use posse_core::tool::{EffectClass, ToolError};
+use posse_core::worker::{Fleet, Progress, WorkerService, maintain};
+use posse_infra::agent::GenericAgentExecutor;
+use posse_infra::model::{OpenAiConfig, OpenAiModel, Secret, ToolCallingSetting};
+use posse_infra::process::SystemClock;
+use posse_infra::sqlite::SqliteStore;
+use posse_infra::tool::{FnTool, ToolRegistry};
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+const ROLE: &str = "bench";
+
+#[derive(Default)]
+struct Args {
+    mode: String,
+    base: String,
+    db: String,
+    steps: u64,
+    agents: usize,
+    latency: u64,
+    resume: bool,
+    toolfile: String,
+    toolsleep: f64,
+}
+
+fn parse() -> anyhow::Result<Args> {
+    let mut args = Args { steps: 5, agents: 1, ..Args::default() };
+    let mut words = std::env::args().skip(1);
+    while let Some(flag) = words.next() {
+        if flag == "--resume" {
+            args.resume = true;
+            continue;
+        }
+        let value = words.next().with_context(|| format!("{flag} wants a value"))?;
+        match flag.as_str() {
+            "--mode" => args.mode = value,
+            "--base" => args.base = value,
+            "--db" => args.db = value,
+            "--steps" => args.steps = value.parse()?,
+            "--agents" => args.agents = value.parse()?,
+            "--latency" => args.latency = value.parse()?,
+            "--toolfile" => args.toolfile = value,
+            "--toolsleep" => args.toolsleep = value.parse()?,
+            _ => {}
+        }
+    }
+    Ok(args)
+}
+
+/// The harness's tool: 200 bytes out; in the crash test, first one line in a file, then a sleep.
+#[derive(Deserialize, schemars::JsonSchema)]
+struct NoopArgs {
+    step: i64,
+    out_bytes: i64,
+}
+
+fn registry(toolfile: String, toolsleep: f64) -> anyhow::Result<Arc<ToolRegistry>> {
+    let noop = FnTool::new("noop", "Does nothing.", EffectClass::Once, move |_cx, args: NoopArgs| {
+        let toolfile = toolfile.clone();
+        async move {
+            if !toolfile.is_empty() {
+                let line = format!("{} {}\n", args.step, std::process::id());
+                let file = std::fs::OpenOptions::new().create(true).append(true).open(&toolfile);
+                if let Ok(mut file) = file {
+                    let _ = file.write_all(line.as_bytes());
+                }
+                tokio::time::sleep(Duration::from_secs_f64(toolsleep)).await;
+            }
+            Ok::<_, ToolError>("x".repeat(args.out_bytes.clamp(0, 1 << 20) as usize).into())
+        }
+    });
+    let mut registry = ToolRegistry::new();
+    registry.register("bench", Arc::new(noop))?;
+    Ok(Arc::new(registry))
+}
+
+struct OneModel(Arc<OpenAiModel>);
+
+impl Models for OneModel {
+    fn get(&self, _name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(self.0.clone())
+    }
+}
+
+struct Bench {
+    store: Arc<SqliteStore>,
+    fleet: Arc<Fleet>,
+    args: Args,
+}
+
+impl Bench {
+    async fn start(args: Args) -> anyhow::Result<Bench> {
+        let store = open(&args.db)?;
+        let slots = args.agents.max(4);
+        let fleet = fleet(&store, ROLE, slots).await?;
+        let config = OpenAiConfig {
+            base_url: args.base.clone(),
+            api_key: Some(Secret::new("none")),
+            model: "standin".into(),
+            stream: false,
+            tool_calling: ToolCallingSetting::Fixed(ToolCalling::Native),
+            ..OpenAiConfig::named("bench")
+        };
+        let persona = PersonaTemplate {
+            schema: None,
+            role: ROLE.into(),
+            goal: "Run the tool until told to stop.".into(),
+            backstory: String::new(),
+            tools: vec!["noop".into()],
+            model: None,
+            temperature: None,
+            max_reply_tokens: None,
+            limits: Limits { max_turns: u32::MAX, ..Limits::default() },
+        };
+        let registry = registry(args.toolfile.clone(), args.toolsleep)?;
+        let models = Arc::new(OneModel(Arc::new(OpenAiModel::new(config)?)));
+        let executor = GenericAgentExecutor::new(persona, registry, models, std::env::temp_dir())?;
+        let service = WorkerService {
+            handles_role: ROLE.into(),
+            queues: Vec::new(),
+            slots,
+            executor: Arc::new(executor),
+            fleet: Arc::clone(&fleet),
+        };
+        tokio::spawn(Arc::new(service).run());
+        tokio::spawn(maintain(Arc::clone(&fleet)));
+        Ok(Bench { store, fleet, args })
+    }
+
+    fn goal(&self, id: &str, steps: u64, latency: u64) -> NewJob {
+        let goal = format!(
+            "Run the tool until told to stop. ID={id} STEPS={steps} LATENCY_MS={latency} TOOL=noop OUT_BYTES=200"
+        );
+        NewJob {
+            queue: DEFAULT_QUEUE.into(),
+            role: ROLE.into(),
+            priority: DEFAULT_PRIORITY,
+            run_at: None,
+            max_attempts: DEFAULT_MAX_ATTEMPTS,
+            payload: Payload { goal, ..Payload::default() },
+        }
+    }
+
+    /// Enqueues goals and waits for all of them; gives how many answered `done`.
+    async fn run(&self, jobs: Vec<NewJob>) -> anyhow::Result<usize> {
+        let mut watch = self.fleet.watch();
+        let ids = self.store.enqueue(jobs, SystemClock.now()).await?;
+        self.wait(&mut watch, ids).await
+    }
+
+    async fn wait(
+        &self,
+        watch: &mut tokio::sync::broadcast::Receiver<Progress>,
+        ids: Vec<JobId>,
+    ) -> anyhow::Result<usize> {
+        let mut open: HashMap<_, _> = ids.iter().map(|id| (*id, ())).collect();
+        while !open.is_empty() {
+            match watch.recv().await {
+                Ok(Progress::Ended { job, state, .. }) if state.is_final() => {
+                    open.remove(&job);
+                }
+                Ok(_) => {}
+                // Fell behind: the database knows.
+                Err(_) => {
+                    let mut still = HashMap::new();
+                    for id in open.into_keys() {
+                        if self.store.job(id).await?.is_some_and(|job| !job.state.is_final()) {
+                            still.insert(id, ());
+                        }
+                    }
+                    open = still;
+                }
+            }
+        }
+        let mut done = 0;
+        for id in ids {
+            let job = self.store.job(id).await?.context("a job that was just enqueued")?;
+            let answered = job.output.as_ref().is_some_and(|o| o.text == "done");
+            if job.state == JobState::Completed && answered {
+                done += 1;
+            } else if done == 0 {
+                eprintln!("job {id} is {}: {:?}", job.state, job.reason);
+            }
+        }
+        Ok(done)
+    }
+}
+
+fn written_bytes() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    io.lines().find_map(|l| l.strip_prefix("write_bytes: ")).and_then(|n| n.parse().ok()).unwrap_or_default()
+}
+
+fn report(began: (u64, f64, u64), ok: usize, errors: usize) {
+    let (t0, cpu0, disk0) = began;
+    let (cpu, rss) = resources();
+    println!(
+        r#"{{"wall_s":{:.4},"cpu_s":{:.4},"peak_rss_mb":{rss:.1},"disk_written_bytes":{},"ok":{ok},"errors":{errors}}}"#,
+        (monotonic_ns() - t0) as f64 / 1e9,
+        cpu - cpu0,
+        written_bytes() - disk0,
+    );
+}
+
+fn begin() -> (u64, f64, u64) {
+    (monotonic_ns(), resources().0, written_bytes())
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let bench = Bench::start(parse()?).await?;
+    let args = &bench.args;
+    if args.mode == "b3" {
+        return crash(&bench).await;
+    }
+    bench.run(vec![bench.goal("warm", 3, 0)]).await?;
+    println!("READY");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    match args.mode.as_str() {
+        "b1" => {
+            let began = begin();
+            let ok = bench.run(vec![bench.goal("solo", args.steps, args.latency)]).await?;
+            report(began, ok, 1 - ok);
+        }
+        "b2" => {
+            let jobs: Vec<_> =
+                (0..args.agents).map(|i| bench.goal(&format!("a{i}"), args.steps, args.latency)).collect();
+            let began = begin();
+            let ok = bench.run(jobs).await?;
+            report(began, ok, args.agents - ok);
+        }
+        "b4" => long_run(&bench).await?,
+        other => bail!("unknown mode '{other}'"),
+    }
+    std::process::exit(0);
+}
+
+/// B3: the run named `crash`; with `--resume` it is there already and is only waited for.
+async fn crash(bench: &Bench) -> anyhow::Result<()> {
+    let began = begin();
+    let mut watch = bench.fleet.watch();
+    let ids = match bench.args.resume {
+        true => bench.store.jobs(posse_core::port::JobFilter { limit: 1, ..Default::default() }).await?.iter().map(|j| j.id).collect(),
+        false => bench.store.enqueue(vec![bench.goal("crash", bench.args.steps, bench.args.latency)], SystemClock.now()).await?,
+    };
+    let ok = bench.wait(&mut watch, ids).await?;
+    report(began, ok, 1 - ok);
+    std::process::exit(0);
+}
+
+/// B4: what a step costs along one long run, what it leaves on disk, and what a cold resume takes.
+async fn long_run(bench: &Bench) -> anyhow::Result<()> {
+    let steps = bench.args.steps;
+    let mut watch = bench.fleet.watch();
+    let ids = bench.store.enqueue(vec![bench.goal("long", steps, 0)], SystemClock.now()).await?;
+    let mut marks = Vec::new();
+    let (mut turns, mut cpu) = (0_u64, resources().0);
+    loop {
+        match watch.recv().await? {
+            Progress::Recorded { recorded, .. } if recorded.entry.kind() == "turn" => {
+                turns += 1;
+                let near = [10, 100, steps].into_iter().find(|mark| turns == mark.saturating_sub(5));
+                if near.is_some() {
+                    cpu = resources().0;
+                }
+                if let Some(mark) = [10, 100, steps].into_iter().find(|mark| turns == mark + 5 || turns == steps && *mark == steps) {
+                    let over = if mark == steps { 5.0 } else { 10.0 };
+                    marks.push(format!(r#"{{"step":{mark},"cpu_ms_per_step":{:.3}}}"#, (resources().0 - cpu) * 1000.0 / over));
+                }
+            }
+            Progress::Ended { .. } => break,
+            _ => {}
+        }
+    }
+    let content: usize = bench.store.journal(ids[0], 0).await?.iter().map(|r| content_bytes(&r.entry)).sum();
+    let (rss0, t0) = (resources().1, monotonic_ns());
+    let journal = bench.store.journal(ids[0], 0).await?;
+    let run = Run::replay(&journal);
+    let resume_ms = (monotonic_ns() - t0) as f64 / 1e6;
+    println!(
+        r#"{{"steps":{steps},"turns":{},"marks":[{}],"content_bytes":{content},"cold_resume_ms":{resume_ms:.1},"cold_resume_rss_mb":{:.1}}}"#,
+        run.turns(),
+        marks.join(","),
+        resources().1 - rss0,
+    );
+    Ok(())
+}
+
+/// Bytes that a model or a tool brought into the world with this entry.
+fn content_bytes(entry: &posse_core::journal::Entry) -> usize {
+    use posse_core::journal::Entry;
+    match entry {
+        Entry::Began { goal, .. } => goal.len(),
+        Entry::Turn(turn) => {
+            let calls = turn.calls.iter().map(|c| c.request.name.len() + c.request.arguments.len());
+            turn.text.len() + calls.sum::<usize>()
+        }
+        Entry::CallEnded { text, .. } => text.len(),
+        Entry::Ended { text, .. } => text.len(),
+        _ => 0,
+    }
+}

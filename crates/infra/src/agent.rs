@@ -1,0 +1,262 @@
+//! The agent executor: performs the effects that the run machine asks for.
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use posse_core::executor::{AgentExecutor, Halt, JobContext, StepOutcome};
+use posse_core::journal::{Entry, OfferedTool, Opening, effect_key};
+use posse_core::model::{CallRequest, Delta, FailedTry, Model, ModelError, ModelErrorKind, Models, Usage};
+use posse_core::persona::PersonaTemplate;
+use posse_core::run::machine::{Effect, Input, Step, Verdict, step};
+use posse_core::run::{OpenCall, Run, finish, prompt};
+use posse_core::stop::StopReason;
+use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory, ToolOutput};
+use posse_core::worker::Progress;
+
+use crate::tool::{ToolRegistry, UnknownTool};
+
+/// How long a tool that was asked to end may take before its result is no longer waited for.
+const TOOL_GRACE: Duration = Duration::from_secs(5);
+
+/// Works the jobs of one persona with a language model and tools.
+pub struct GenericAgentExecutor {
+    persona: PersonaTemplate,
+    tools: Vec<OfferedTool>,
+    registry: Arc<ToolRegistry>,
+    models: Arc<dyn Models>,
+    default_workspace: PathBuf,
+}
+
+impl GenericAgentExecutor {
+    /// An executor for `persona`. Jobs that name no workspace work in `default_workspace`.
+    pub fn new(
+        persona: PersonaTemplate,
+        registry: Arc<ToolRegistry>,
+        models: Arc<dyn Models>,
+        default_workspace: PathBuf,
+    ) -> Result<Self, UnknownTool> {
+        let tools = registry.resolve(&persona.tools)?;
+        // The final answer is offered by the run machine to every persona.
+        let offered = tools.iter().filter(|tool| tool.spec().name != finish::FINISH);
+        let tools = offered.map(|tool| OfferedTool { spec: tool.spec().clone(), effect: tool.effect() }).collect();
+        Ok(Self { persona, tools, registry, models, default_workspace })
+    }
+
+    async fn one_step(&self, cx: &mut JobContext, run: &mut Run) -> Result<StepOutcome, Halt> {
+        let mut seq = run.next_seq();
+        let mut next = match run.opening() {
+            Some(_) => step(run, Input::PickedUp),
+            None => match self.opening(cx).await {
+                Ok(opening) => step(run, Input::Begun { goal: &cx.job.payload.goal.clone(), opening }),
+                Err(error) => return Ok(not_begun(error)),
+            },
+        };
+        let mut asked = false;
+        loop {
+            let Step { entries, effect } = next;
+            if effect == Effect::End {
+                return Ok(end(run, entries));
+            }
+            cx.append(seq, entries).await?;
+            seq = run.next_seq();
+            next = match effect {
+                Effect::AskModel if asked => return Ok(StepOutcome::Continue),
+                Effect::AskModel => {
+                    asked = true;
+                    self.ask_model(cx, run).await?
+                }
+                Effect::RunCalls(calls) => {
+                    let last = self.run_calls(cx, run, calls).await?;
+                    seq = run.next_seq() - last.entries.len() as u64;
+                    last
+                }
+                Effect::FailAttempt { reason, try_again: true } => return Ok(StepOutcome::Failed { reason }),
+                Effect::FailAttempt { reason, try_again: false } => {
+                    return Ok(StepOutcome::GaveUp { reason, output: Some(run.output()), entries: Vec::new() });
+                }
+                Effect::Wait | Effect::End => {
+                    return Err(Halt::Broken("the run waits for a call that nobody runs".into()));
+                }
+            };
+        }
+    }
+
+    /// What a new run works with: fixed from here on.
+    async fn opening(&self, cx: &JobContext) -> Result<Arc<Opening>, ModelError> {
+        let mut persona = self.persona.clone();
+        if cx.job.payload.model.is_some() {
+            persona.model.clone_from(&cx.job.payload.model);
+        }
+        let profile = self.models.get(persona.model.as_deref())?.profile().await?;
+        let calling = profile.tool_calling;
+        let system = prompt::system(&persona, calling, &self.tools);
+        Ok(Arc::new(Opening { persona, model: profile.name, calling, tools: self.tools.clone(), system }))
+    }
+
+    async fn ask_model(&self, cx: &JobContext, run: &mut Run) -> Result<Step, Halt> {
+        cx.check()?;
+        let began = Instant::now();
+        let answer = match self.model(run) {
+            Ok(model) => self.complete(cx, run, &*model).await,
+            Err(error) => Err(error),
+        };
+        let ms = began.elapsed().as_millis() as u64;
+        if let (Err(_), Some(reason)) = (&answer, cx.stop.reason()) {
+            return Err(reason.into());
+        }
+        Ok(match answer {
+            Ok(reply) => {
+                let opening = run.opening().cloned();
+                let check = |call: &CallRequest| self.check(opening.as_deref(), call);
+                step(run, Input::Replied { reply, ms, check: &check })
+            }
+            Err(error) => step(run, Input::ModelFailed { error, ms }),
+        })
+    }
+
+    fn model(&self, run: &Run) -> Result<Arc<dyn Model>, ModelError> {
+        let name = run.opening().and_then(|opening| opening.persona.model.clone());
+        self.models.get(name.as_deref())
+    }
+
+    async fn complete(
+        &self,
+        cx: &JobContext,
+        run: &Run,
+        model: &dyn Model,
+    ) -> Result<posse_core::model::ModelReply, ModelError> {
+        let request = run.request();
+        cx.report(Progress::AskingModel { job: cx.job.id });
+        let deltas = |delta: Delta| cx.report(Progress::Delta { job: cx.job.id, delta });
+        let reply = model.complete(&request, &deltas, &cx.stop);
+        match run.time_left() {
+            None => reply.await,
+            Some(ms) => {
+                let limit = Duration::from_millis(ms.max(0) as u64);
+                tokio::time::timeout(limit, reply).await.unwrap_or_else(|_| Err(out_of_time(limit)))
+            }
+        }
+    }
+
+    /// Whether a call may run, and if not, what would be right.
+    fn check(&self, opening: Option<&Opening>, call: &CallRequest) -> Verdict {
+        let offered = opening.map_or(&[][..], |o| &o.tools);
+        let Some(tool) = offered.iter().find(|t| t.spec.name == call.name) else {
+            let names: Vec<_> = offered.iter().map(|t| t.spec.name.as_str()).chain([finish::FINISH]).collect();
+            return Verdict::Refuse(format!("There is no tool '{}'. Your tools are: {}.", call.name, names.join(", ")));
+        };
+        if self.registry.get(&call.name).is_none() {
+            return Verdict::Refuse(format!("The tool '{}' is no longer available. Go on without it.", call.name));
+        }
+        match self.registry.validate_args(&tool.spec, &call.arguments) {
+            Ok(_) => Verdict::Run(tool.effect),
+            Err(error) => Verdict::Refuse(error.message),
+        }
+    }
+
+    /// Runs calls at once and commits each result as it comes, all but the last with what follows.
+    async fn run_calls(&self, cx: &JobContext, run: &mut Run, calls: Vec<OpenCall>) -> Result<Step, Halt> {
+        cx.check()?;
+        let mut running: FuturesUnordered<_> = calls.iter().map(|call| self.run_call(cx, call)).collect();
+        let overdue = async {
+            if cx.stop.stopped().await != StopReason::LeaseLost {
+                tokio::time::sleep(TOOL_GRACE).await;
+            }
+        };
+        tokio::pin!(overdue);
+        loop {
+            let ended = tokio::select! {
+                biased;
+                ended = running.next() => ended,
+                () = &mut overdue => return Err(cx.check().err().unwrap_or(StopReason::Shutdown.into())),
+            };
+            let Some((call_id, result, ms)) = ended else {
+                return Err(Halt::Broken("no call was left to run".into()));
+            };
+            let seq = run.next_seq();
+            let next = step(run, Input::CallEnded { call_id, result, ms });
+            if next.effect != Effect::Wait {
+                return Ok(next);
+            }
+            cx.append(seq, next.entries).await?;
+        }
+    }
+
+    async fn run_call(&self, cx: &JobContext, call: &OpenCall) -> (String, Result<ToolOutput, ToolError>, u64) {
+        let began = Instant::now();
+        let CallRequest { id, name, arguments, .. } = &call.request;
+        let workspace = match cx.job.payload.workspace.as_str() {
+            "" => self.default_workspace.clone(),
+            path => PathBuf::from(path),
+        };
+        let context = ToolContext {
+            job: cx.job.id,
+            role: self.persona.role.clone(),
+            effect_key: effect_key(cx.installation(), cx.job.id, id),
+            workspace,
+            stop: cx.stop.clone(),
+        };
+        let result = match self.registry.get(name) {
+            Some(tool) => match self.registry.validate_args(tool.spec(), arguments) {
+                Ok(args) => tool.call(&context, args).await,
+                Err(error) => Err(error),
+            },
+            None => Err(ToolError::new(ToolErrorCategory::NotFound, format!("The tool '{name}' is no longer available."))),
+        };
+        (id.clone(), result, began.elapsed().as_millis() as u64)
+    }
+}
+
+#[async_trait]
+impl AgentExecutor for GenericAgentExecutor {
+    async fn process_job(&self, cx: &mut JobContext) -> StepOutcome {
+        let mut run = match cx.run.take() {
+            Some(run) => run,
+            None => match cx.journal().await {
+                Ok(journal) => Run::replay(&journal),
+                Err(halt) => return halt.into(),
+            },
+        };
+        let outcome = self.one_step(cx, &mut run).await;
+        cx.run = Some(run);
+        outcome.unwrap_or_else(StepOutcome::from)
+    }
+}
+
+/// The end of the job that the end of its run means.
+fn end(run: &Run, entries: Vec<Entry>) -> StepOutcome {
+    use posse_core::journal::EndStatus;
+    let output = run.output();
+    match run.ended() {
+        Some(ended) if ended.status != EndStatus::Completed => {
+            let reason = ended.reason.clone().unwrap_or_else(|| ended.text.clone());
+            StepOutcome::GaveUp { reason, output: Some(output), entries }
+        }
+        _ => StepOutcome::Completed { output, entries },
+    }
+}
+
+fn not_begun(error: ModelError) -> StepOutcome {
+    match error.kind {
+        ModelErrorKind::Transient | ModelErrorKind::RateLimited | ModelErrorKind::Stopped => {
+            StepOutcome::Failed { reason: error.message }
+        }
+        _ => StepOutcome::GaveUp { reason: error.message, output: None, entries: Vec::new() },
+    }
+}
+
+fn out_of_time(limit: Duration) -> ModelError {
+    let message = format!("the model had not answered when the run's time was used up ({:.1} s)", limit.as_secs_f32());
+    let usage = Usage { estimated: true, ..Usage::default() };
+    ModelError {
+        kind: ModelErrorKind::Stopped,
+        message: message.clone(),
+        retry_after: None,
+        context_window: None,
+        failed_tries: vec![FailedTry { model: String::new(), reason: message, usage }],
+    }
+}
