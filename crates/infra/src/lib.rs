@@ -2,3 +2,5 @@
 //! decides nothing about jobs or runs.
 
 pub mod persona;
+pub mod process;
+pub mod sqlite;

@@ -1,0 +1,147 @@
+//! The host's clock, and its processes: which of the workers on the list exist no more.
+
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use posse_core::clock::{Clock, Millis};
+use posse_core::lease::WorkerId;
+use posse_core::port::{ProcessProbe, WorkerRecord};
+
+/// The host's wall clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Millis {
+        // A clock before 1970 is wrong in a way that only its owner can mend.
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as Millis)
+    }
+}
+
+/// Looks processes up in `/proc`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LinuxProcessProbe;
+
+impl ProcessProbe for LinuxProcessProbe {
+    fn dead(&self, workers: &[WorkerRecord]) -> Vec<WorkerId> {
+        let here = host();
+        if here.is_empty() {
+            return Vec::new();
+        }
+        workers
+            .iter()
+            .filter(|worker| worker.host == here && is_gone(worker.pid, worker.pid_started))
+            .map(|worker| WorkerId(worker.id.clone()))
+            .collect()
+    }
+}
+
+/// What a [`WorkerRecord`] says of this process: its host, process id and the start of it.
+pub fn this_process() -> (String, u32, u64) {
+    let pid = std::process::id();
+    let started = match look(pid) {
+        Process::Runs { started } => started,
+        Process::Gone | Process::Unknown => 0,
+    };
+    (host(), pid, started)
+}
+
+/// The machine, its boot, and the space of process ids: equal only where a process id means the
+/// same process. Two containers of one machine have ids of their own. Empty where it cannot be told.
+fn host() -> String {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let space = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    match boot.trim() {
+        "" => String::new(),
+        boot => format!("{boot} {}", space.display()),
+    }
+}
+
+enum Process {
+    /// It exists since this tick.
+    Runs { started: u64 },
+    /// There is none, or only its remains.
+    Gone,
+    /// It cannot be told.
+    Unknown,
+}
+
+fn look(pid: u32) -> Process {
+    let stat = match fs::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Process::Gone,
+        Err(_) => return Process::Unknown,
+    };
+    let stat = String::from_utf8_lossy(&stat);
+    // The second field is the program's name in parentheses, and may itself contain any of both.
+    let Some((_, rest)) = stat.rsplit_once(')') else { return Process::Unknown };
+    let mut fields = rest.split_ascii_whitespace();
+    // Field 3: the state. Z and X are processes that ended and were not yet taken off the list.
+    match (fields.next(), fields.nth(18).and_then(|ticks| ticks.parse().ok())) {
+        (Some("Z" | "X"), _) => Process::Gone,
+        (_, Some(started)) => Process::Runs { started },
+        _ => Process::Unknown,
+    }
+}
+
+/// Whether that very process is certainly gone. One whose start was not known when it was put on
+/// the list is gone only when there is none of its id.
+fn is_gone(pid: u32, started: u64) -> bool {
+    // Where processes of other users are hidden, "not there" says nothing.
+    let can_see = || fs::metadata("/proc/1").is_ok();
+    match look(pid) {
+        Process::Gone => can_see(),
+        Process::Runs { started: now } => started != 0 && now != started,
+        Process::Unknown => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(id: &str, (host, pid, pid_started): (String, u32, u64)) -> WorkerRecord {
+        WorkerRecord {
+            id: id.into(),
+            host,
+            pid,
+            pid_started,
+            roles: Vec::new(),
+            slots: 1,
+            started_at: 0,
+            heartbeat_at: 0,
+        }
+    }
+
+    #[test]
+    fn a_running_process_lives_and_an_ended_one_is_dead() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep runs");
+        let (host, _, _) = this_process();
+        let Process::Runs { started } = look(child.id()) else { panic!("the child runs") };
+        let workers = [
+            record("me", this_process()),
+            record("child", (host.clone(), child.id(), started)),
+            record("reused id", (host, child.id(), started + 1)),
+            record("elsewhere", ("another boot".into(), child.id(), started)),
+        ];
+        let dead = |workers: &[WorkerRecord]| {
+            LinuxProcessProbe.dead(workers).into_iter().map(|worker| worker.0).collect::<Vec<_>>()
+        };
+        assert_eq!(dead(&workers), ["reused id"]);
+        child.kill().expect("may be killed");
+        // Before its parent has looked it is a zombie: it works no more.
+        let wait_for_end = std::time::Instant::now();
+        while !dead(&workers).contains(&"child".to_owned()) {
+            assert!(wait_for_end.elapsed().as_secs() < 10, "a killed process is seen to be dead");
+            std::thread::yield_now();
+        }
+        child.wait().expect("is waited for");
+        assert_eq!(dead(&workers), ["child", "reused id"]);
+    }
+
+    #[test]
+    fn the_clock_tells_milliseconds() {
+        let year_2020 = 1_577_836_800_000;
+        assert!(SystemClock.now() > year_2020 && SystemClock.now() < 100 * year_2020);
+    }
+}

@@ -1,0 +1,247 @@
+//! The repository on SQLite.
+//!
+//! What holds here:
+//!
+//! - **One thread writes** ([`writer`]), and answers after COMMIT. Many callers share one commit.
+//! - **Reads have their own connections** ([`readers`]) and never wait for a write.
+//! - **The core decides.** Whatever moves a job asks [`posse_core::job::transition`] and stores the
+//!   answer; whatever changes the ledger comes from [`posse_core::journal::ledger_changes`].
+//! - **Every write about a job carries its lease token**, or is a person's.
+//! - **The journal is only appended to**, and its large parts are stored once by content.
+//! - **Every query is diesel's**; what diesel cannot say is in [`literal`].
+
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use diesel::connection::SimpleConnection;
+use diesel::prelude::*;
+use posse_core::port::RepositoryError;
+
+mod annotations;
+mod attempts;
+mod blobs;
+mod claim;
+mod connection;
+pub mod extension;
+mod fault;
+mod finish;
+mod jobs;
+mod journal;
+mod leases;
+mod ledger;
+mod literal;
+mod migrate;
+mod people;
+mod queries;
+mod readers;
+mod repository;
+mod schema;
+mod wake;
+mod workers;
+mod writer;
+
+use connection::{Access, beside};
+use fault::describe;
+use migrate::Schema;
+use readers::Readers;
+use wake::{Bell, Ear};
+use writer::Writer;
+
+/// What a commit promises.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Synchronous {
+    /// What was answered survives a power cut.
+    #[default]
+    Full,
+    /// What was answered survives the death of the process; a power cut may take back the last
+    /// moments. Several times faster where the disk is slow to sync.
+    Normal,
+}
+
+impl Synchronous {
+    fn as_str(self) -> &'static str {
+        match self {
+            Synchronous::Full => "FULL",
+            Synchronous::Normal => "NORMAL",
+        }
+    }
+}
+
+/// How a database is opened.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// What a commit promises.
+    pub synchronous: Synchronous,
+    /// Most pages (of 4 KiB) the file may have, so that tests can fill it.
+    #[doc(hidden)]
+    pub max_page_count: Option<u32>,
+}
+
+/// Jobs, journals and all that belongs to them, in one SQLite file.
+///
+/// Dropping it waits until everything asked for is written.
+pub struct SqliteStore {
+    // Dropped in this order: no more writes, then no more listening.
+    writer: Option<Writer>,
+    readers: Readers,
+    _ear: Option<Ear>,
+    bell: Arc<Bell>,
+    installation: Arc<str>,
+    path: PathBuf,
+}
+
+impl SqliteStore {
+    /// Opens the database at `path`, which is made if it is not there, and brings it to this
+    /// version's schema. Its folder must exist. Blocks while it does so; a start at the same time in
+    /// another process waits for this one.
+    ///
+    /// Errors are for a person: which path, which user, what to do. A newer database is refused and
+    /// left as it is.
+    pub fn open(path: &Path, options: Options) -> Result<SqliteStore, RepositoryError> {
+        let path = &std::path::absolute(path).map_err(|error| unavailable(path, "found", &error))?;
+        if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
+            return Err(RepositoryError::Unavailable(format!(
+                "there is no folder {} for the database; make it (mkdir -p {}), or name another path",
+                folder.display(),
+                folder.display(),
+            )));
+        }
+        let is_new = match std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+        {
+            Ok(file) => file.metadata().map(|data| data.len() == 0).unwrap_or(false),
+            Err(error)
+                if error.kind() == std::io::ErrorKind::PermissionDenied
+                    || error.kind() == std::io::ErrorKind::ReadOnlyFilesystem =>
+            {
+                return Err(fault::describe_text(fault::Kind::ReadOnly, &error.to_string(), path));
+            }
+            Err(error) => return Err(unavailable(path, "opened", &error)),
+        };
+        // A look that cannot change anything, before anything is changed: a connection that may
+        // write can alter the file by merely being closed.
+        let schema = match is_new {
+            true => Schema::Older,
+            false => migrate::inspect(&mut connection::open(path, Access::Read)?, path)?,
+        };
+        let mut connection = connection::open(path, Access::Write(options.synchronous))?;
+        prepare(&mut connection, schema, &options, path)?;
+        let installation = installation(&mut connection, path)?;
+
+        let wake_file = beside(path, ".wake");
+        let bell = Arc::new(Bell::new(&wake_file));
+        let ear = Ear::open(&wake_file, Arc::clone(&bell))
+            .inspect_err(|error| tracing::warn!(%error, "not woken by other processes; looking once a second"));
+        let threads = |error| unavailable(path, "served", &error);
+        Ok(SqliteStore {
+            writer: Some(Writer::start(connection, path.clone(), Arc::clone(&bell)).map_err(threads)?),
+            readers: Readers::start(path.clone(), Access::Read).map_err(threads)?,
+            _ear: ear.ok(),
+            bell,
+            installation,
+            path: path.clone(),
+        })
+    }
+
+    /// Opens the database at `path` to be looked at. Nothing is written, so it works where the file
+    /// and its folder may only be read. The schema must be this version's.
+    pub fn open_read_only(path: &Path) -> Result<SqliteStore, RepositoryError> {
+        let path = &std::path::absolute(path).map_err(|error| unavailable(path, "found", &error))?;
+        if !path.exists() {
+            return Err(RepositoryError::Unavailable(format!(
+                "there is no database {}; enqueue a job to make one, or name another path",
+                path.display()
+            )));
+        }
+        let access = if is_frozen(path) { Access::Frozen } else { Access::Read };
+        let mut connection = connection::open(path, access)?;
+        if migrate::inspect(&mut connection, path)? == Schema::Older {
+            return Err(RepositoryError::Unavailable(format!(
+                "the database {} was made by an older posse; run any command that writes to bring it up to date",
+                path.display()
+            )));
+        }
+        let installation = installation(&mut connection, path)?;
+        let wake_file = beside(path, ".wake");
+        let bell = Arc::new(Bell::silent(&wake_file));
+        Ok(SqliteStore {
+            writer: None,
+            readers: Readers::start(path.clone(), access).map_err(|error| unavailable(path, "served", &error))?,
+            // Without a file there was never anybody to ring.
+            _ear: Ear::open(&wake_file, Arc::clone(&bell)).ok(),
+            bell,
+            installation,
+            path: path.clone(),
+        })
+    }
+
+    /// Where the database is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Transactions this store has committed: how well writes are grouped.
+    pub fn commits(&self) -> u64 {
+        self.writer.as_ref().map_or(0, Writer::commits)
+    }
+
+    fn writer(&self) -> Result<&Writer, RepositoryError> {
+        self.writer.as_ref().ok_or_else(|| {
+            RepositoryError::Unavailable(format!("the database {} was opened to be read only", self.path.display()))
+        })
+    }
+}
+
+/// Gives a file the settings that are kept in it, and its tables.
+fn prepare(
+    connection: &mut SqliteConnection,
+    schema: Schema,
+    options: &Options,
+    path: &Path,
+) -> Result<(), RepositoryError> {
+    let failed = |error| describe(&error, path);
+    // Changing the journal needs the file for a moment, which another start may be using.
+    connection
+        .batch_execute("PRAGMA busy_timeout = 30000; PRAGMA journal_mode = WAL; PRAGMA busy_timeout = 0")
+        .map_err(failed)?;
+    if schema == Schema::Older {
+        migrate::migrate(connection, path)?;
+    }
+    if let Some(pages) = options.max_page_count {
+        connection.batch_execute(&format!("PRAGMA max_page_count = {pages}")).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn installation(connection: &mut SqliteConnection, path: &Path) -> Result<Arc<str>, RepositoryError> {
+    use schema::meta;
+    meta::table
+        .filter(meta::key.eq("installation"))
+        .select(meta::value)
+        .first::<String>(connection)
+        .map(Arc::from)
+        .map_err(|error| describe(&error, path))
+}
+
+/// Whether SQLite could not make the files it needs beside a database that is in use, and they are
+/// not there. Then nobody writes, and the file alone is the whole database.
+fn is_frozen(path: &Path) -> bool {
+    let writable = path.parent().is_some_and(|folder| {
+        rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
+            && rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+    });
+    !writable && !beside(path, "-wal").exists() && !beside(path, "-shm").exists()
+}
+
+fn unavailable(path: &Path, what: &str, error: &std::io::Error) -> RepositoryError {
+    RepositoryError::Unavailable(format!(
+        "the database {} could not be {what}: {error}; check the path and its rights",
+        path.display()
+    ))
+}

@@ -1,0 +1,58 @@
+//! Remarks about jobs.
+
+use diesel::prelude::*;
+use posse_core::annotation::{Annotation, NewAnnotation};
+use posse_core::clock::Millis;
+use posse_core::job::JobId;
+
+use super::fault::Outcome;
+use super::jobs::no_such;
+use super::schema::{annotations, jobs};
+use super::writer::Transaction;
+
+/// Saves a remark about a job that is there, and gives its number.
+pub(super) fn add(
+    connection: &mut SqliteConnection,
+    job: JobId,
+    author: &str,
+    annotation: &NewAnnotation,
+    now: Millis,
+) -> Outcome<i64> {
+    let id = diesel::insert_into(annotations::table)
+        .values((
+            annotations::job_id.eq(job.0),
+            annotations::author.eq(author),
+            annotations::text.eq(&annotation.text),
+            annotations::tags.eq(serde_json::to_string(&annotation.tags)?),
+            annotations::created_at.eq(now),
+        ))
+        .returning(annotations::id)
+        .get_result(connection)?;
+    Ok(id)
+}
+
+/// The same for a remark that somebody makes by hand.
+pub(super) fn annotate(
+    tx: &mut Transaction<'_>,
+    job: JobId,
+    author: &str,
+    annotation: &NewAnnotation,
+    now: Millis,
+) -> Outcome<i64> {
+    let found: Option<i64> = jobs::table.find(job.0).select(jobs::id).first(tx.connection).optional()?;
+    match found {
+        Some(_) => add(tx.connection, job, author, annotation, now),
+        None => Err(no_such(job)),
+    }
+}
+
+/// Remarks about a job, oldest first.
+pub(super) fn of(connection: &mut SqliteConnection, job: JobId) -> Outcome<Vec<Annotation>> {
+    type Row = (i64, i64, String, String, String, i64);
+    let rows: Vec<Row> =
+        annotations::table.filter(annotations::job_id.eq(job.0)).order(annotations::id).load(connection)?;
+    let annotation = |(id, job, author, text, tags, created_at): Row| {
+        Ok(Annotation { id, job: JobId(job), author, text, tags: serde_json::from_str(&tags)?, created_at })
+    };
+    rows.into_iter().map(annotation).collect()
+}

@@ -1,0 +1,31 @@
+//! Contents that are stored once, under their SHA-256.
+
+use diesel::prelude::*;
+use sha2::{Digest, Sha256};
+
+use super::schema::blobs;
+
+/// Content and its hash.
+#[derive(Debug)]
+pub(super) struct Blob {
+    /// Its SHA-256.
+    pub hash: Vec<u8>,
+    /// The content.
+    pub bytes: Vec<u8>,
+}
+
+impl Blob {
+    /// Hashes `bytes`.
+    pub fn new(bytes: Vec<u8>) -> Blob {
+        Blob { hash: Sha256::digest(&bytes).to_vec(), bytes }
+    }
+}
+
+/// Stores the blob unless it is there.
+pub(super) fn keep(connection: &mut SqliteConnection, blob: &Blob) -> QueryResult<()> {
+    diesel::insert_into(blobs::table)
+        .values((blobs::hash.eq(&blob.hash), blobs::bytes.eq(&blob.bytes)))
+        .on_conflict_do_nothing()
+        .execute(connection)
+        .map(drop)
+}

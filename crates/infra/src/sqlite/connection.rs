@@ -1,0 +1,74 @@
+//! Opening connections: how a file is addressed, and the settings every connection gets.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use diesel::connection::SimpleConnection;
+use diesel::{Connection, ConnectionError, SqliteConnection};
+use posse_core::port::RepositoryError;
+
+use super::fault::{Kind, describe, describe_text, kind_of_text};
+use super::{Synchronous, extension};
+
+/// How a connection is going to be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Reads and writes.
+    Write(Synchronous),
+    /// Reads, beside a writer of this process or another.
+    Read,
+    /// Reads a file that nobody can be writing, because neither it nor its folder can be written.
+    /// SQLite then needs none of the files it otherwise puts beside it.
+    Frozen,
+}
+
+/// Opens the file at `path`. Fails with words for a person.
+pub(super) fn open(path: &Path, access: Access) -> Result<SqliteConnection, RepositoryError> {
+    extension::register();
+    let parameters = match access {
+        Access::Write(_) => "mode=rw",
+        Access::Read => "mode=ro",
+        Access::Frozen => "mode=ro&immutable=1",
+    };
+    let url = format!("file:{}?{parameters}", percent_encoded(path));
+    let mut connection = SqliteConnection::establish(&url).map_err(|error| match error {
+        ConnectionError::BadConnection(text) => describe_text(kind_of_text(&text), &text, path),
+        other => describe_text(Kind::Statement, &other.to_string(), path),
+    })?;
+    connection.batch_execute(&settings(access)).map_err(|error| describe(&error, path))?;
+    Ok(connection)
+}
+
+fn settings(access: Access) -> String {
+    let own = match access {
+        // The writer waits for other processes itself, in smaller steps than SQLite's; see `writer`.
+        Access::Write(synchronous) => format!(
+            "PRAGMA busy_timeout = 0; PRAGMA synchronous = {}; PRAGMA cache_size = -32768;
+             PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 2000;",
+            synchronous.as_str()
+        ),
+        Access::Read | Access::Frozen => "PRAGMA busy_timeout = 5000; PRAGMA query_only = 1; PRAGMA cache_size = -8192;
+             PRAGMA mmap_size = 268435456;"
+            .to_owned(),
+    };
+    format!("PRAGMA foreign_keys = 1; PRAGMA temp_store = memory; {own}")
+}
+
+/// A path as part of a `file:` address: any byte is a legal part of a file's name.
+fn percent_encoded(path: &Path) -> String {
+    let mut out = String::new();
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => out.push(byte as char),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// The path of a file that lives beside the database: `jobs.db` and `-wal` give `jobs.db-wal`.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}

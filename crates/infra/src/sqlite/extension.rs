@@ -1,0 +1,81 @@
+//! sqlite-vec for every connection of this process: the one built in, or the one in the folder for
+//! extensions. The only `unsafe` of the database code.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use diesel::{Connection, SqliteConnection};
+use libsqlite3_sys as ffi;
+use posse_core::port::RepositoryError;
+
+/// An extension's entry point, as SQLite calls it for every new connection.
+type Init = unsafe extern "C" fn(*mut ffi::sqlite3, *mut *mut c_char, *const ffi::sqlite3_api_routines) -> c_int;
+
+/// What was registered first stands for the life of the process; SQLite keeps one list for all.
+static REGISTERED: OnceLock<Result<Source, String>> = OnceLock::new();
+
+/// Where sqlite-vec comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// The one compiled in.
+    BuiltIn,
+    /// This file.
+    File(PathBuf),
+}
+
+/// Makes sqlite-vec part of every connection opened from now on, preferring a build of it in
+/// `folder`. Call it before the first database is opened; once a source was chosen it stays, and
+/// every later call returns the first answer.
+pub fn register_from(folder: &Path) -> Result<Source, RepositoryError> {
+    let file = folder.join(format!("vec0{}", std::env::consts::DLL_SUFFIX));
+    let chosen = REGISTERED.get_or_init(|| if file.exists() { load(&file) } else { built_in() });
+    chosen.clone().map_err(RepositoryError::Unusable)
+}
+
+/// The same, with the built-in one where nothing was chosen before. A failure was told to whoever
+/// chose.
+pub(super) fn register() {
+    let _ = REGISTERED.get_or_init(built_in);
+}
+
+fn built_in() -> Result<Source, String> {
+    // SAFETY: `sqlite3_vec_init` has the signature of an entry point; the crate declares it without
+    // its parameters. It is compiled against the same SQLite that calls it.
+    let init = unsafe { std::mem::transmute::<*const (), Init>(sqlite_vec::sqlite3_vec_init as *const ()) };
+    register_init(init)?;
+    Ok(Source::BuiltIn)
+}
+
+fn load(file: &Path) -> Result<Source, String> {
+    let failed = |error: libloading::Error| {
+        format!("{} cannot be used as sqlite-vec: {error}; replace or remove it", file.display())
+    };
+    // SAFETY: loading runs the file's code; whoever can write this folder decides what posse runs,
+    // as its README says.
+    let library = unsafe { libloading::Library::new(file) }.map_err(failed)?;
+    // SAFETY: an extension exports this symbol with this signature, by SQLite's naming rule.
+    let init = *unsafe { library.get::<Init>(b"sqlite3_vec_init\0") }.map_err(failed)?;
+    // Every later connection calls into it, so it stays loaded.
+    std::mem::forget(library);
+    register_init(init)?;
+    // An entry point that fails would make every later connection fail, and nothing would say why.
+    SqliteConnection::establish(":memory:").map_err(|error| {
+        // SAFETY: only takes the entry off SQLite's list.
+        unsafe { ffi::sqlite3_cancel_auto_extension(Some(init)) };
+        format!("{} does not work as sqlite-vec: {error}; replace or remove it", file.display())
+    })?;
+    Ok(Source::File(file.to_owned()))
+}
+
+fn register_init(init: Init) -> Result<(), String> {
+    // SAFETY: `init` is an entry point that stays loaded for the life of the process.
+    match unsafe { ffi::sqlite3_auto_extension(Some(init)) } {
+        ffi::SQLITE_OK => Ok(()),
+        code => {
+            // SAFETY: `sqlite3_errstr` gives a static text for every number.
+            let text = unsafe { CStr::from_ptr(ffi::sqlite3_errstr(code)) };
+            Err(format!("sqlite-vec could not be registered: {}", text.to_string_lossy()))
+        }
+    }
+}

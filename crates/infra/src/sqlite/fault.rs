@@ -1,0 +1,160 @@
+//! What can go wrong in a command, and what it means for the batch it is in.
+
+use std::path::Path;
+
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use posse_core::job::transition::IllegalTransition;
+use posse_core::port::RepositoryError;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// For the caller alone; the batch goes on.
+    Refused(RepositoryError),
+    /// From the database; [`kind`] tells whether it is about this command or about all.
+    Db(DieselError),
+}
+
+/// What a command gives.
+pub(super) type Outcome<T> = Result<T, Fault>;
+
+impl From<DieselError> for Fault {
+    fn from(error: DieselError) -> Self {
+        Fault::Db(error)
+    }
+}
+
+impl From<RepositoryError> for Fault {
+    fn from(error: RepositoryError) -> Self {
+        Fault::Refused(error)
+    }
+}
+
+impl From<IllegalTransition> for Fault {
+    fn from(error: IllegalTransition) -> Self {
+        Fault::Refused(error.into())
+    }
+}
+
+impl From<serde_json::Error> for Fault {
+    fn from(error: serde_json::Error) -> Self {
+        unusable(format!("a value in the database is not what this version of posse writes: {error}"))
+    }
+}
+
+/// A fault for the caller, in words.
+pub(super) fn unusable(message: impl Into<String>) -> Fault {
+    Fault::Refused(RepositoryError::Unusable(message.into()))
+}
+
+/// What a database error is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Another process holds the lock.
+    Busy,
+    /// No room, or the device fails.
+    Storage,
+    /// The file or its folder may not be written.
+    ReadOnly,
+    /// The file is damaged or was never a database.
+    Damaged,
+    /// One statement broke a rule of the tables.
+    Statement,
+}
+
+/// Sorts a database error. diesel hands on SQLite's text and not its code, so the fixed texts of
+/// `sqlite3_errstr` are what there is to go by.
+pub(super) fn kind(error: &DieselError) -> Kind {
+    match error {
+        DieselError::DatabaseError(DatabaseErrorKind::Unknown, info) => kind_of_text(info.message()),
+        _ => Kind::Statement,
+    }
+}
+
+/// Sorts SQLite's text of an error.
+pub(super) fn kind_of_text(text: &str) -> Kind {
+    let has = |part: &str| text.contains(part);
+    if has("is locked") || has("locking protocol") {
+        Kind::Busy
+    } else if has("is full") || has("disk I/O error") || has("out of memory") {
+        Kind::Storage
+    } else if has("readonly") || has("unable to open") {
+        Kind::ReadOnly
+    } else if has("not a database") || has("malformed") {
+        Kind::Damaged
+    } else {
+        Kind::Statement
+    }
+}
+
+/// The caller's error for a database error about the file at `path`.
+pub(super) fn describe(error: &DieselError, path: &Path) -> RepositoryError {
+    describe_text(kind(error), &error.to_string(), path)
+}
+
+/// The caller's error for SQLite's text of an error.
+pub(super) fn describe_text(kind: Kind, text: &str, path: &Path) -> RepositoryError {
+    let path = path.display();
+    match kind {
+        Kind::Busy => RepositoryError::Unavailable(format!(
+            "the database {path} stays locked by another process; end the process that holds it, then try again"
+        )),
+        Kind::Storage => RepositoryError::Unavailable(format!(
+            "storage full or failing: the database {path} could not be written ({text}); nothing of this was saved; \
+             free some space, work then goes on by itself"
+        )),
+        Kind::ReadOnly => RepositoryError::Unavailable(format!(
+            "the database {path} cannot be written by {} ({text}); give that user the right to write the file and its \
+             folder, or run posse as the user who owns them",
+            user()
+        )),
+        Kind::Damaged => RepositoryError::Unusable(format!(
+            "{path} is not a database or is damaged ({text}); restore it from a backup, or name another file"
+        )),
+        Kind::Statement => RepositoryError::Unusable(format!("the database {path} refused a change: {text}")),
+    }
+}
+
+/// The user this process runs as, for messages.
+fn user() -> String {
+    let id = rustix::process::geteuid().as_raw();
+    let names = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = names.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(id)).then(|| name.to_owned())
+    });
+    match name {
+        Some(name) => format!("user {name} (uid {id})"),
+        None => format!("uid {id}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_sorted_by_sqlites_own_texts() {
+        use libsqlite3_sys as ffi;
+        let text = |code| {
+            // SAFETY: `sqlite3_errstr` gives a static text for every number.
+            unsafe { std::ffi::CStr::from_ptr(ffi::sqlite3_errstr(code)) }.to_string_lossy().into_owned()
+        };
+        for (code, want) in [
+            (ffi::SQLITE_BUSY, Kind::Busy),
+            (ffi::SQLITE_LOCKED, Kind::Busy),
+            (ffi::SQLITE_PROTOCOL, Kind::Busy),
+            (ffi::SQLITE_FULL, Kind::Storage),
+            (ffi::SQLITE_IOERR, Kind::Storage),
+            (ffi::SQLITE_NOMEM, Kind::Storage),
+            (ffi::SQLITE_READONLY, Kind::ReadOnly),
+            (ffi::SQLITE_CANTOPEN, Kind::ReadOnly),
+            (ffi::SQLITE_NOTADB, Kind::Damaged),
+            (ffi::SQLITE_CORRUPT, Kind::Damaged),
+            (ffi::SQLITE_CONSTRAINT, Kind::Statement),
+        ] {
+            assert_eq!(kind_of_text(&text(code)), want, "{}", text(code));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What the holder of a lease writes: entries while it works, and how its attempt ends.
+
+use diesel::prelude::*;
+use posse_core::clock::Millis;
+use posse_core::job::transition::{Event, transition};
+use posse_core::job::{JobId, JobState};
+use posse_core::lease::Lease;
+use posse_core::port::{Ending, RepositoryError};
+
+use super::attempts;
+use super::fault::{Fault, Outcome};
+use super::jobs::{JobRow, find, store};
+use super::journal::{self, Sheet};
+use super::schema::job_data;
+use super::writer::Transaction;
+
+/// The job's row, if the lease still stands.
+fn guarded(connection: &mut SqliteConnection, lease: Lease) -> Outcome<JobRow> {
+    find(connection, lease.job)?
+        .filter(|row| row.is_leased_as(lease.token))
+        .ok_or(Fault::Refused(RepositoryError::LeaseLost(lease.job)))
+}
+
+/// Appends entries from place `seq` on.
+pub(super) fn append(
+    tx: &mut Transaction<'_>,
+    installation: &str,
+    lease: Lease,
+    seq: u64,
+    sheets: &[Sheet],
+    now: Millis,
+) -> Outcome<()> {
+    let row = guarded(tx.connection, lease)?;
+    journal::append(tx.connection, installation, lease.job, &row.role, seq, sheets, now)
+}
+
+/// Ends the attempt, and tells where the job is then. `sheets` are the ending's entries.
+pub(super) fn finish(
+    tx: &mut Transaction<'_>,
+    installation: &str,
+    lease: Lease,
+    ending: &Ending,
+    output: Option<&str>,
+    sheets: &[Sheet],
+    now: Millis,
+) -> Outcome<JobState> {
+    let row = guarded(tx.connection, lease)?;
+    let from = row.standing()?;
+    let at = match ending.event {
+        Event::Fail | Event::Snooze => ending.due_at,
+        _ => now,
+    };
+    let mut change = transition(from, ending.event, at)?;
+    if !change.frees_lease {
+        // The first cancel of a running job only asks its worker, and here the worker is answering.
+        change = transition(change.to, ending.event, at)?;
+    }
+    let to = change.to.state;
+    if !sheets.is_empty() {
+        journal::append(tx.connection, installation, lease.job, &row.role, ending.seq, sheets, now)?;
+    }
+    store(tx.connection, lease.job, &change, now)?;
+    attempts::end(tx.connection, lease, ending.event, ending.reason.as_deref(), now)?;
+    // A job that ends because somebody asked for it keeps what they said as its reason.
+    let is_asked_for = to == JobState::Cancelled && from.cancel_requested;
+    let reason = (!is_asked_for).then_some(ending.reason.as_deref());
+    leave(tx.connection, lease.job, output, reason)?;
+    if matches!(to, JobState::Available | JobState::Retryable | JobState::Scheduled) {
+        tx.ring();
+    }
+    Ok(to)
+}
+
+/// Stores what an attempt leaves behind. What is `None` stays as it was.
+fn leave(
+    connection: &mut SqliteConnection,
+    job: JobId,
+    output: Option<&str>,
+    reason: Option<Option<&str>>,
+) -> QueryResult<()> {
+    let row = diesel::update(job_data::table.find(job.0));
+    match (output, reason) {
+        (Some(output), Some(reason)) => {
+            row.set((job_data::output.eq(output), job_data::reason.eq(reason))).execute(connection)?;
+        }
+        (Some(output), None) => {
+            row.set(job_data::output.eq(output)).execute(connection)?;
+        }
+        (None, Some(reason)) => {
+            row.set(job_data::reason.eq(reason)).execute(connection)?;
+        }
+        (None, None) => {}
+    }
+    Ok(())
+}

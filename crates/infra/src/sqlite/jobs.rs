@@ -1,0 +1,199 @@
+//! Job rows: making them, reading them, and storing what a transition makes of one.
+
+use std::str::FromStr;
+
+use diesel::prelude::*;
+use posse_core::clock::Millis;
+use posse_core::job::transition::{Standing, Transition};
+use posse_core::job::{Job, JobId, JobState, NewJob, Output, Payload};
+
+use super::fault::{Fault, Outcome, unusable};
+use super::schema::{job_data, jobs, sqlite_sequence};
+use super::writer::Transaction;
+
+/// A row of `jobs`, with what a transition needs of it.
+#[derive(Debug, Queryable, Selectable)]
+#[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
+pub(super) struct JobRow {
+    pub id: i64,
+    pub queue: String,
+    pub role: String,
+    pub state: String,
+    pub priority: i32,
+    pub run_at: i64,
+    pub attempt: i32,
+    pub max_attempts: i32,
+    pub crashes: i32,
+    pub lease_token: i64,
+    pub lease_until: Option<i64>,
+    pub leased_by: Option<String>,
+    pub cancel_requested: bool,
+    pub created_at: i64,
+    pub finalized_at: Option<i64>,
+}
+
+impl JobRow {
+    /// The part that transitions are about.
+    pub fn standing(&self) -> Outcome<Standing> {
+        Ok(Standing {
+            state: state(&self.state)?,
+            attempt: count(self.attempt),
+            max_attempts: count(self.max_attempts),
+            crashes: count(self.crashes),
+            cancel_requested: self.cancel_requested,
+            run_at: self.run_at,
+        })
+    }
+
+    /// Whether `token` is the one of the lease that stands.
+    pub fn is_leased_as(&self, token: i64) -> bool {
+        self.lease_token == token && self.state == JobState::Running.as_str()
+    }
+}
+
+/// A row of `job_data`.
+#[derive(Debug, Queryable, Selectable)]
+#[diesel(table_name = job_data, check_for_backend(diesel::sqlite::Sqlite))]
+pub(super) struct DataRow {
+    pub payload: String,
+    pub output: Option<String>,
+    pub reason: Option<String>,
+}
+
+/// A stored job as the core sees it.
+pub(super) fn to_job((row, data): (JobRow, DataRow)) -> Outcome<Job> {
+    let payload: Payload = serde_json::from_str(&data.payload)?;
+    let output: Option<Output> = data.output.as_deref().map(serde_json::from_str).transpose()?;
+    let standing = row.standing()?;
+    Ok(Job {
+        id: JobId(row.id),
+        queue: row.queue,
+        role: row.role,
+        state: standing.state,
+        priority: u8::try_from(row.priority).unwrap_or(u8::MAX),
+        run_at: row.run_at,
+        attempt: standing.attempt,
+        max_attempts: standing.max_attempts,
+        crashes: standing.crashes,
+        leased_by: row.leased_by,
+        lease_until: row.lease_until,
+        cancel_requested: row.cancel_requested,
+        payload,
+        output,
+        reason: data.reason,
+        created_at: row.created_at,
+        finalized_at: row.finalized_at,
+    })
+}
+
+/// A state's name as stored.
+pub(super) fn state(name: &str) -> Outcome<JobState> {
+    JobState::from_str(name).map_err(|error| unusable(error.to_string()))
+}
+
+/// A count as stored; the table keeps them from being negative.
+fn count(stored: i32) -> u32 {
+    u32::try_from(stored).unwrap_or(0)
+}
+
+/// A count as it is to be stored; the table refuses what comes of one that is too large.
+pub(super) fn stored(count: u32) -> i32 {
+    i32::try_from(count).unwrap_or(-1)
+}
+
+/// The job's row, if there is such a job.
+pub(super) fn find(connection: &mut SqliteConnection, job: JobId) -> Outcome<Option<JobRow>> {
+    Ok(jobs::table.find(job.0).select(JobRow::as_select()).first(connection).optional()?)
+}
+
+/// Stores what a transition made of a job, and when it became final, if it is. A lease that ends
+/// is taken off; a new one is a claim's business.
+pub(super) fn store(
+    connection: &mut SqliteConnection,
+    job: JobId,
+    transition: &Transition,
+    now: Millis,
+) -> QueryResult<()> {
+    let to = &transition.to;
+    let standing = (
+        jobs::state.eq(to.state.as_str()),
+        jobs::attempt.eq(stored(to.attempt)),
+        jobs::crashes.eq(stored(to.crashes)),
+        jobs::cancel_requested.eq(to.cancel_requested),
+        jobs::run_at.eq(to.run_at),
+        jobs::finalized_at.eq(to.state.is_final().then_some(now)),
+    );
+    let row = diesel::update(jobs::table.find(job.0));
+    if transition.frees_lease {
+        row.set((standing, jobs::lease_until.eq(None::<i64>), jobs::leased_by.eq(None::<String>)))
+            .execute(connection)?;
+    } else {
+        row.set(standing).execute(connection)?;
+    }
+    Ok(())
+}
+
+/// Says why a job is where it is; nothing clears what was said before.
+pub(super) fn set_reason(connection: &mut SqliteConnection, job: JobId, reason: Option<&str>) -> QueryResult<()> {
+    diesel::update(job_data::table.find(job.0)).set(job_data::reason.eq(reason)).execute(connection).map(drop)
+}
+
+/// Jobs about to be stored, their payloads already written out.
+pub(super) struct Batch(Vec<(NewJob, String)>);
+
+impl Batch {
+    /// Prepares jobs, outside of the writer's thread.
+    pub fn new(jobs: Vec<NewJob>) -> Result<Batch, serde_json::Error> {
+        let with_payload = |job: NewJob| serde_json::to_string(&job.payload).map(|payload| (job, payload));
+        Ok(Batch(jobs.into_iter().map(with_payload).collect::<Result<_, _>>()?))
+    }
+
+    /// Roughly what it will take.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|(_, payload)| payload.len() + 200).sum()
+    }
+}
+
+/// Stores the jobs and gives their ids in the same order.
+pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, now: Millis) -> Outcome<Vec<JobId>> {
+    // Given out here rather than read back row by row: the write lock is ours.
+    let last: Option<i64> = sqlite_sequence::table
+        .filter(sqlite_sequence::name.eq("jobs"))
+        .select(sqlite_sequence::seq)
+        .first(tx.connection)
+        .optional()?;
+    let mut id = last.unwrap_or(0);
+    let mut ids = Vec::with_capacity(batch.0.len());
+    for (job, payload) in &batch.0 {
+        id += 1;
+        let run_at = job.run_at.unwrap_or(now);
+        let state = if run_at > now { JobState::Scheduled } else { JobState::Available };
+        diesel::insert_into(jobs::table)
+            .values((
+                jobs::id.eq(id),
+                jobs::queue.eq(&job.queue),
+                jobs::role.eq(&job.role),
+                jobs::state.eq(state.as_str()),
+                jobs::priority.eq(i32::from(job.priority)),
+                jobs::run_at.eq(run_at),
+                jobs::attempt.eq(0),
+                jobs::max_attempts.eq(stored(job.max_attempts)),
+                jobs::crashes.eq(0),
+                jobs::lease_token.eq(0),
+                jobs::cancel_requested.eq(false),
+                jobs::created_at.eq(now),
+            ))
+            .execute(tx.connection)?;
+        diesel::insert_into(job_data::table)
+            .values((job_data::job_id.eq(id), job_data::payload.eq(payload)))
+            .execute(tx.connection)?;
+        ids.push(JobId(id));
+    }
+    tx.ring();
+    Ok(ids)
+}
+
+/// The error for a job that is not there.
+pub(super) fn no_such(job: JobId) -> Fault {
+    Fault::Refused(posse_core::port::RepositoryError::NoSuchJob(job))
+}

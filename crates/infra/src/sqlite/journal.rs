@@ -1,0 +1,182 @@
+//! The journal: entries as rows, and back.
+//!
+//! A row keeps an entry's JSON. What is large and often the same is kept in `blobs` instead: the
+//! opening of a run always, since all runs of a persona share it, and what a tool said from
+//! [`LONG_TEXT`] bytes on. A reader sees no difference.
+
+use diesel::prelude::*;
+use posse_core::annotation::NewAnnotation;
+use posse_core::clock::Millis;
+use posse_core::job::JobId;
+use posse_core::journal::{Entry, LedgerChange, Recorded, ledger_changes};
+use serde_json::Value;
+
+use super::blobs::{self, Blob};
+use super::fault::{Outcome, unusable};
+use super::schema::steps;
+use super::{annotations, ledger};
+
+/// Texts of tools longer than this many bytes are kept as blobs.
+const LONG_TEXT: usize = 2048;
+
+/// An entry written out, with what it changes elsewhere. Made outside of the writer's thread.
+#[derive(Debug)]
+pub(super) struct Sheet {
+    kind: &'static str,
+    data: String,
+    blob: Option<Blob>,
+    ledger: Vec<LedgerChange>,
+    annotations: Vec<NewAnnotation>,
+}
+
+impl Sheet {
+    /// Writes an entry out.
+    pub fn new(entry: &Entry) -> Result<Sheet, serde_json::Error> {
+        let (data, blob) = split(entry)?;
+        let annotations = match entry {
+            Entry::CallEnded { annotations, .. } => annotations.clone(),
+            _ => Vec::new(),
+        };
+        Ok(Sheet { kind: entry.kind(), data, blob, ledger: ledger_changes(entry), annotations })
+    }
+
+    /// Writes entries out.
+    pub fn all(entries: &[Entry]) -> Result<Vec<Sheet>, serde_json::Error> {
+        entries.iter().map(Sheet::new).collect()
+    }
+
+    /// Roughly what it will take.
+    pub fn bytes(&self) -> usize {
+        self.data.len() + self.blob.as_ref().map_or(0, |blob| blob.bytes.len()) + 100
+    }
+}
+
+/// The field of an entry of this kind that may be in a blob.
+fn field_in_blob(kind: &str) -> Option<&'static str> {
+    match kind {
+        "began" => Some("opening"),
+        "call_ended" => Some("text"),
+        _ => None,
+    }
+}
+
+fn split(entry: &Entry) -> Result<(String, Option<Blob>), serde_json::Error> {
+    let bytes = match entry {
+        Entry::Began { opening, .. } => serde_json::to_vec(opening)?,
+        Entry::CallEnded { text, .. } if text.len() > LONG_TEXT => text.clone().into_bytes(),
+        _ => return Ok((serde_json::to_string(entry)?, None)),
+    };
+    let mut value = serde_json::to_value(entry)?;
+    if let (Some(fields), Some(field)) = (value.as_object_mut(), field_in_blob(entry.kind())) {
+        fields.shift_remove(field);
+    }
+    Ok((value.to_string(), Some(Blob::new(bytes))))
+}
+
+fn join(kind: &str, data: &str, blob: Option<Vec<u8>>) -> Outcome<Entry> {
+    let (Some(bytes), Some(field)) = (blob, field_in_blob(kind)) else {
+        return Ok(serde_json::from_str(data)?);
+    };
+    let content = match field {
+        "text" => Value::String(String::from_utf8(bytes).map_err(|_| unusable("a stored text is not UTF-8"))?),
+        _ => serde_json::from_slice(&bytes)?,
+    };
+    let mut value: Value = serde_json::from_str(data)?;
+    value[field] = content;
+    Ok(serde_json::from_value(value)?)
+}
+
+/// The place of a job's last entry.
+fn last_seq(connection: &mut SqliteConnection, job: JobId) -> QueryResult<Option<i64>> {
+    steps::table
+        .filter(steps::job_id.eq(job.0))
+        .order(steps::seq.desc())
+        .select(steps::seq)
+        .first(connection)
+        .optional()
+}
+
+/// Appends entries from place `seq` on, which must be the next one, with what they change in the
+/// ledger and the annotations they bring, written by `author`.
+pub(super) fn append(
+    connection: &mut SqliteConnection,
+    installation: &str,
+    job: JobId,
+    author: &str,
+    seq: u64,
+    sheets: &[Sheet],
+    now: Millis,
+) -> Outcome<()> {
+    let next = last_seq(connection, job)?.map_or(0, |last| last + 1);
+    if i64::try_from(seq) != Ok(next) {
+        return Err(unusable(format!(
+            "the journal of job {job} goes on at place {next}, and an entry for place {seq} was offered; nothing was \
+             saved"
+        )));
+    }
+    for (seq, sheet) in (next..).zip(sheets) {
+        if let Some(blob) = &sheet.blob {
+            blobs::keep(connection, blob)?;
+        }
+        diesel::insert_into(steps::table)
+            .values((
+                steps::job_id.eq(job.0),
+                steps::seq.eq(seq),
+                steps::kind.eq(sheet.kind),
+                steps::data.eq(&sheet.data),
+                steps::blob_hash.eq(sheet.blob.as_ref().map(|blob| &blob.hash)),
+                steps::created_at.eq(now),
+            ))
+            .execute(connection)?;
+        for (position, change) in (0..).zip(&sheet.ledger) {
+            ledger::apply(connection, installation, job, seq, position, change, now)?;
+        }
+        for annotation in &sheet.annotations {
+            annotations::add(connection, job, author, annotation, now)?;
+        }
+    }
+    Ok(())
+}
+
+/// Appends [`Entry::Reopened`] if the run had ended.
+pub(super) fn reopen(connection: &mut SqliteConnection, job: JobId, now: Millis) -> Outcome<()> {
+    let last: Option<(i64, String)> = steps::table
+        .filter(steps::job_id.eq(job.0))
+        .order(steps::seq.desc())
+        .select((steps::seq, steps::kind))
+        .first(connection)
+        .optional()?;
+    let Some((seq, kind)) = last else { return Ok(()) };
+    if kind != "ended" {
+        return Ok(());
+    }
+    let sheet = Sheet::new(&Entry::Reopened)?;
+    diesel::insert_into(steps::table)
+        .values((
+            steps::job_id.eq(job.0),
+            steps::seq.eq(seq + 1),
+            steps::kind.eq(sheet.kind),
+            steps::data.eq(&sheet.data),
+            steps::created_at.eq(now),
+        ))
+        .execute(connection)?;
+    Ok(())
+}
+
+/// A job's entries from place `from` on, in order.
+pub(super) fn read(connection: &mut SqliteConnection, job: JobId, from: u64) -> Outcome<Vec<Recorded>> {
+    use super::schema::blobs;
+    type Row = (i64, String, String, i64, Option<Vec<u8>>);
+    let rows: Vec<Row> = steps::table
+        .left_join(blobs::table.on(steps::blob_hash.eq(blobs::hash.nullable())))
+        .filter(steps::job_id.eq(job.0))
+        .filter(steps::seq.ge(i64::try_from(from).unwrap_or(i64::MAX)))
+        .order(steps::seq)
+        .select((steps::seq, steps::kind, steps::data, steps::created_at, blobs::bytes.nullable()))
+        .load(connection)?;
+    let recorded = |(seq, kind, data, at, blob): Row| {
+        let entry = join(&kind, &data, blob)?;
+        Ok(Recorded { seq: seq.unsigned_abs(), at, entry })
+    };
+    rows.into_iter().map(recorded).collect()
+}

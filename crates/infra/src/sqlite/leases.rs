@@ -1,0 +1,81 @@
+//! Keeping leases, and taking jobs back from those who no longer do.
+
+use diesel::prelude::*;
+use posse_core::clock::Millis;
+use posse_core::job::transition::{Event, transition};
+use posse_core::job::{JobId, JobState, MAX_CRASHES};
+use posse_core::lease::{Lease, WorkerId};
+use posse_core::port::{Heartbeat, Rescued};
+
+use super::fault::Outcome;
+use super::jobs::{JobRow, set_reason, store};
+use super::literal::IsRunning;
+use super::schema::{jobs, workers};
+use super::writer::Transaction;
+use super::{attempts, queries};
+
+/// Renews leases and marks the worker alive.
+pub(super) fn heartbeat(
+    tx: &mut Transaction<'_>,
+    worker: &WorkerId,
+    leases: &[Lease],
+    lease_until: Millis,
+    now: Millis,
+) -> Outcome<Heartbeat> {
+    diesel::update(workers::table.find(&worker.0)).set(workers::heartbeat_at.eq(now)).execute(tx.connection)?;
+    let mut heard = Heartbeat::default();
+    let mut kept = std::collections::HashSet::with_capacity(leases.len());
+    for lease in leases {
+        let stands = diesel::update(
+            jobs::table.filter(jobs::id.eq(lease.job.0)).filter(jobs::lease_token.eq(lease.token)).filter(IsRunning),
+        )
+        .set(jobs::lease_until.eq(lease_until))
+        .execute(tx.connection)?;
+        if stands == 1 {
+            kept.insert(lease.job);
+        } else {
+            heard.lost.push(lease.job);
+        }
+    }
+    heard.cancelled = queries::cancel_requested(tx.connection)?.into_iter().filter(|job| kept.contains(job)).collect();
+    Ok(heard)
+}
+
+/// Takes back jobs whose lease has expired, and those of workers known to be gone.
+pub(super) fn rescue(tx: &mut Transaction<'_>, dead: &[WorkerId], now: Millis) -> Outcome<Vec<Rescued>> {
+    let running = || jobs::table.filter(IsRunning).order(jobs::id).select(JobRow::as_select());
+    let mut rows: Vec<JobRow> = running().filter(jobs::lease_until.le(now)).load(tx.connection)?;
+    for worker in dead {
+        let held: Vec<JobRow> =
+            running().filter(jobs::leased_by.eq(&worker.0)).filter(jobs::lease_until.gt(now)).load(tx.connection)?;
+        rows.extend(held);
+    }
+    let mut rescued = Vec::with_capacity(rows.len());
+    for row in rows {
+        let (job, worker) = (JobId(row.id), row.leased_by.clone().unwrap_or_default());
+        let from = row.standing()?;
+        let change = transition(from, Event::LeaseExpired, now)?;
+        store(tx.connection, job, &change, now)?;
+        let lost = format!("worker {worker} was lost while working on it");
+        let lease = Lease { job, token: row.lease_token };
+        attempts::end(tx.connection, lease, Event::LeaseExpired, Some(&lost), now)?;
+        match change.to.state {
+            // It keeps what was said when its end was asked for.
+            JobState::Cancelled => {}
+            JobState::Discarded if change.to.crashes >= MAX_CRASHES => {
+                let reason = format!("its worker died {} times while working on it", change.to.crashes);
+                set_reason(tx.connection, job, Some(&reason))?;
+            }
+            JobState::Discarded => {
+                let reason = format!("its worker died in the last of its {} attempts", from.max_attempts);
+                set_reason(tx.connection, job, Some(&reason))?;
+            }
+            _ => set_reason(tx.connection, job, Some(&lost))?,
+        }
+        rescued.push(Rescued { job, worker, state: change.to.state });
+    }
+    if !rescued.is_empty() {
+        tx.ring();
+    }
+    Ok(rescued)
+}

@@ -1,0 +1,105 @@
+//! The ledger of tool calls. It says the same as the journal, in a form that can be asked.
+
+use diesel::prelude::*;
+use posse_core::clock::Millis;
+use posse_core::job::JobId;
+use posse_core::journal::{CallState, LedgerChange, LedgerRow, effect_key};
+use posse_core::tool::EffectClass;
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+
+use super::fault::{Outcome, unusable};
+use super::schema::tool_calls;
+
+/// Whether a call may go from one state to another.
+fn is_legal(from: CallState, to: CallState, effect: EffectClass) -> bool {
+    use CallState::*;
+    match (from, to) {
+        (Proposed, Started | Refused) | (Started, Done | Failed | Unknown) => true,
+        // It was in flight when its worker ended, and runs again.
+        (Started, Started) => effect.repeatable(),
+        _ => false,
+    }
+}
+
+/// Applies what an entry at place `seq` changes. `position` is the call's place among the entry's.
+pub(super) fn apply(
+    connection: &mut SqliteConnection,
+    installation: &str,
+    job: JobId,
+    seq: i64,
+    position: i32,
+    change: &LedgerChange,
+    now: Millis,
+) -> Outcome<()> {
+    match change {
+        LedgerChange::Propose { call_id, tool, effect } => {
+            let added = diesel::insert_into(tool_calls::table)
+                .values((
+                    tool_calls::job_id.eq(job.0),
+                    tool_calls::call_id.eq(call_id),
+                    tool_calls::seq.eq(seq),
+                    tool_calls::tool.eq(tool),
+                    tool_calls::effect_class.eq(effect.as_str()),
+                    tool_calls::effect_key.eq(effect_key(installation, job, call_id)),
+                    tool_calls::state.eq(CallState::Proposed.as_str()),
+                    tool_calls::changed_at.eq(now),
+                    tool_calls::position.eq(position),
+                ))
+                .on_conflict_do_nothing()
+                .execute(connection)?;
+            match added {
+                0 => Err(unusable(format!("job {job} has a call {call_id} already; nothing was saved"))),
+                _ => Ok(()),
+            }
+        }
+        LedgerChange::Move { call_id, to } => {
+            let row = tool_calls::table.find((job.0, call_id));
+            let now_is: Option<(String, String)> =
+                row.select((tool_calls::state, tool_calls::effect_class)).first(connection).optional()?;
+            let Some((from, effect)) = now_is else { return Ok(()) };
+            let (from, effect) = (named(&from)?, named(&effect)?);
+            if !is_legal(from, *to, effect) {
+                return Err(unusable(format!(
+                    "call {call_id} of job {job} is {} and cannot become {}; nothing was saved",
+                    from.as_str(),
+                    to.as_str()
+                )));
+            }
+            diesel::update(row)
+                .set((tool_calls::state.eq(to.as_str()), tool_calls::changed_at.eq(now)))
+                .execute(connection)?;
+            Ok(())
+        }
+    }
+}
+
+/// A job's calls, in the order they were asked for.
+pub(super) fn read(connection: &mut SqliteConnection, job: JobId) -> Outcome<Vec<LedgerRow>> {
+    type Row = (String, i64, String, String, String, String, i64);
+    let rows: Vec<Row> = tool_calls::table
+        .filter(tool_calls::job_id.eq(job.0))
+        .order((tool_calls::seq, tool_calls::position))
+        .select((
+            tool_calls::call_id,
+            tool_calls::seq,
+            tool_calls::tool,
+            tool_calls::effect_class,
+            tool_calls::effect_key,
+            tool_calls::state,
+            tool_calls::changed_at,
+        ))
+        .load(connection)?;
+    let call = |(call_id, seq, tool, effect, effect_key, state, at): Row| {
+        let (effect, state) = (named(&effect)?, named(&state)?);
+        Ok(LedgerRow { call_id, seq: seq.unsigned_abs(), tool, effect, effect_key, state, at })
+    };
+    rows.into_iter().map(call).collect()
+}
+
+/// The value of a type that is stored by name.
+fn named<'de, T: Deserialize<'de>>(name: &'de str) -> Outcome<T> {
+    T::deserialize(name.into_deserializer()).map_err(|error: serde::de::value::Error| {
+        unusable(format!("the ledger has a word that this version of posse does not know: {error}"))
+    })
+}

@@ -1,0 +1,119 @@
+//! Fixed pieces of SQL as diesel expressions.
+//!
+//! Two things that diesel's own means do not give together: conditions spelled with literals,
+//! which SQLite needs to see before it uses a partial index, and statements that are prepared once
+//! per connection (`sql()` and `sql_query()` are prepared on every use).
+
+use diesel::expression::{AppearsOnTable, Expression, SelectableExpression, ValidGrouping, is_aggregate};
+use diesel::prelude::*;
+use diesel::query_builder::{AstPass, QueryFragment, QueryId};
+use diesel::sql_types::{Bool, Text};
+use diesel::sqlite::Sqlite;
+
+macro_rules! condition {
+    ($(#[$doc:meta])* $name:ident = $sql:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, QueryId)]
+        pub(super) struct $name;
+
+        impl Expression for $name {
+            type SqlType = Bool;
+        }
+        impl<QS> AppearsOnTable<QS> for $name {}
+        impl<QS> SelectableExpression<QS> for $name {}
+        impl ValidGrouping<()> for $name {
+            type IsAggregate = is_aggregate::Never;
+        }
+        impl QueryFragment<Sqlite> for $name {
+            fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
+                out.push_sql($sql);
+                Ok(())
+            }
+        }
+    };
+}
+
+macro_rules! statement {
+    ($(#[$doc:meta])* $name:ident = $sql:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, QueryId)]
+        pub(super) struct $name;
+
+        impl QueryFragment<Sqlite> for $name {
+            fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
+                out.push_sql($sql);
+                Ok(())
+            }
+        }
+        impl<C> RunQueryDsl<C> for $name {}
+    };
+}
+
+condition! {
+    /// Rows of the claim index.
+    IsAvailable = "(jobs.state = 'available')"
+}
+condition! {
+    /// Rows of the due index.
+    IsWaiting = "(jobs.state IN ('scheduled', 'retryable'))"
+}
+condition! {
+    /// Rows of the lease index.
+    IsRunning = "(jobs.state = 'running')"
+}
+condition! {
+    /// Rows of the cancel index.
+    IsToBeCancelled = "(jobs.state = 'running' AND jobs.cancel_requested = 1)"
+}
+
+statement! {
+    /// Takes the write lock at once. A transaction that reads first and writes later can find that
+    /// another process has written in between, and then nothing helps but starting over.
+    Begin = "BEGIN IMMEDIATE"
+}
+statement! {
+    /// Makes the batch durable.
+    Commit = "COMMIT"
+}
+statement! {
+    /// Drops the batch.
+    Rollback = "ROLLBACK"
+}
+statement! {
+    /// Before a command of a batch.
+    Savepoint = "SAVEPOINT command"
+}
+statement! {
+    /// After a command that worked.
+    Release = "RELEASE command"
+}
+statement! {
+    /// After a command that failed; the savepoint is still there and must be released.
+    RollbackTo = "ROLLBACK TO command"
+}
+
+/// Queue names as one bind, whatever their number, so that the statement stays the same text.
+/// Matches `jobs.queue`; built by [`in_queues`].
+#[derive(Debug, Clone, QueryId)]
+pub(super) struct InQueues(String);
+
+/// The condition that a job's queue is one of `queues`.
+pub(super) fn in_queues(queues: &[String]) -> InQueues {
+    InQueues(serde_json::json!(queues).to_string())
+}
+
+impl Expression for InQueues {
+    type SqlType = Bool;
+}
+impl<QS> AppearsOnTable<QS> for InQueues {}
+impl ValidGrouping<()> for InQueues {
+    type IsAggregate = is_aggregate::Never;
+}
+impl QueryFragment<Sqlite> for InQueues {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
+        out.push_sql("(jobs.queue IN (SELECT value FROM json_each(");
+        out.push_bind_param::<Text, _>(&self.0)?;
+        out.push_sql(")))");
+        Ok(())
+    }
+}

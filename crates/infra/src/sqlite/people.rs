@@ -1,0 +1,43 @@
+//! What people do to jobs: end them, run them again.
+
+use posse_core::clock::Millis;
+use posse_core::job::transition::{Event, transition};
+use posse_core::job::{JobId, JobState};
+use posse_core::port::Cancelled;
+
+use super::fault::Outcome;
+use super::jobs::{find, no_such, set_reason, store};
+use super::journal;
+use super::writer::Transaction;
+
+/// Asks for a job's end.
+pub(super) fn cancel(tx: &mut Transaction<'_>, job: JobId, reason: &str, now: Millis) -> Outcome<Cancelled> {
+    let row = find(tx.connection, job)?.ok_or_else(|| no_such(job))?;
+    let from = row.standing()?;
+    match from.state {
+        JobState::Cancelled => return Ok(Cancelled::Already),
+        state if state.is_final() => return Ok(Cancelled::TooLate(state)),
+        // Asked before. Its worker still holds it; asking again must not take it away.
+        JobState::Running if from.cancel_requested => return Ok(Cancelled::Requested),
+        _ => {}
+    }
+    let change = transition(from, Event::Cancel, now)?;
+    store(tx.connection, job, &change, now)?;
+    set_reason(tx.connection, job, Some(reason))?;
+    if change.to.state == JobState::Running {
+        tx.ring();
+        return Ok(Cancelled::Requested);
+    }
+    Ok(Cancelled::Now)
+}
+
+/// Makes a final job available again.
+pub(super) fn retry(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcome<()> {
+    let row = find(tx.connection, job)?.ok_or_else(|| no_such(job))?;
+    let change = transition(row.standing()?, Event::Retry, now)?;
+    store(tx.connection, job, &change, now)?;
+    set_reason(tx.connection, job, None)?;
+    journal::reopen(tx.connection, job, now)?;
+    tx.ring();
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! What is asked about jobs.
+
+use diesel::dsl::min;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Text};
+use posse_core::clock::Millis;
+use posse_core::job::{Job, JobId, JobState};
+use posse_core::port::JobFilter;
+
+use super::fault::Outcome;
+use super::jobs::{DataRow, JobRow, state, to_job};
+use super::literal::{IsRunning, IsToBeCancelled, IsWaiting};
+use super::schema::{job_data, jobs};
+
+/// One job.
+pub(super) fn job(connection: &mut SqliteConnection, id: JobId) -> Outcome<Option<Job>> {
+    jobs::table
+        .inner_join(job_data::table)
+        .filter(jobs::id.eq(id.0))
+        .select((JobRow::as_select(), DataRow::as_select()))
+        .first(connection)
+        .optional()?
+        .map(to_job)
+        .transpose()
+}
+
+/// Jobs by filter, newest first.
+pub(super) fn list(connection: &mut SqliteConnection, filter: &JobFilter) -> Outcome<Vec<Job>> {
+    let page = |states: &[JobState]| {
+        let mut query = jobs::table
+            .inner_join(job_data::table)
+            .select((JobRow::as_select(), DataRow::as_select()))
+            .order(jobs::id.desc())
+            .limit(i64::from(filter.limit))
+            .into_boxed();
+        if let [state] = states {
+            query = query.filter(jobs::state.eq(state.as_str()));
+            if state.is_final() {
+                // Spells the condition of the index that has these in order.
+                query = query.filter(jobs::finalized_at.is_not_null());
+            }
+        }
+        if let Some(role) = &filter.role {
+            query = query.filter(jobs::role.eq(role.clone()));
+        }
+        if let Some(before) = filter.before {
+            query = query.filter(jobs::id.lt(before.0));
+        }
+        query
+    };
+    // One index walk per state asked for: a state that is rare among a million others is found
+    // without looking at them.
+    let mut rows: Vec<(JobRow, DataRow)> = Vec::new();
+    if filter.states.is_empty() {
+        rows = page(&[]).load(connection)?;
+    } else {
+        for state in JobState::ALL.iter().filter(|state| filter.states.contains(state)) {
+            rows.extend(page(&[*state]).load::<(JobRow, DataRow)>(connection)?);
+        }
+        rows.sort_by_key(|(row, _)| std::cmp::Reverse(row.id));
+        rows.truncate(filter.limit as usize);
+    }
+    rows.into_iter().map(to_job).collect()
+}
+
+/// How many jobs of each role are in each state, in the order of a job's life.
+pub(super) fn counts(connection: &mut SqliteConnection) -> Outcome<Vec<(String, JobState, u64)>> {
+    #[derive(QueryableByName)]
+    struct Count {
+        #[diesel(sql_type = Text)]
+        role: String,
+        #[diesel(sql_type = Text)]
+        state: String,
+        #[diesel(sql_type = BigInt)]
+        jobs: i64,
+    }
+    // Each part reads one partial index.
+    let rows: Vec<Count> = diesel::sql_query(COUNTS).load(connection)?;
+    let mut counts = rows
+        .into_iter()
+        .map(|row| Ok((row.role, state(&row.state)?, row.jobs.unsigned_abs())))
+        .collect::<Outcome<Vec<_>>>()?;
+    let place = |state: JobState| JobState::ALL.iter().position(|s| *s == state);
+    counts.sort_by(|(a_role, a, _), (b_role, b, _)| (a_role, place(*a)).cmp(&(b_role, place(*b))));
+    Ok(counts)
+}
+
+/// The statement of [`counts`].
+pub(super) const COUNTS: &str = "
+    SELECT role, state, count(*) AS jobs FROM jobs WHERE finalized_at IS NOT NULL GROUP BY role, state
+    UNION ALL
+    SELECT role, 'available', count(*) FROM jobs WHERE state = 'available' GROUP BY role
+    UNION ALL
+    SELECT role, state, count(*) FROM jobs WHERE state IN ('scheduled', 'retryable') GROUP BY role, state
+    UNION ALL
+    SELECT role, 'running', count(*) FROM jobs WHERE state = 'running' GROUP BY role
+    UNION ALL
+    SELECT role, 'suspended', count(*) FROM jobs WHERE state = 'suspended' GROUP BY role";
+
+/// Running jobs whose end was asked for. Nearly always none, and then free.
+pub(super) fn cancel_requested(connection: &mut SqliteConnection) -> Outcome<Vec<JobId>> {
+    let ids: Vec<i64> = jobs::table.filter(IsToBeCancelled).order(jobs::id).select(jobs::id).load(connection)?;
+    Ok(ids.into_iter().map(JobId).collect())
+}
+
+/// The earliest time at which a waiting job becomes due or a lease expires.
+pub(super) fn next_deadline(connection: &mut SqliteConnection) -> Outcome<Option<Millis>> {
+    let due: Option<i64> = jobs::table.filter(IsWaiting).select(min(jobs::run_at)).first(connection)?;
+    let expiry: Option<i64> = jobs::table.filter(IsRunning).select(min(jobs::lease_until)).first(connection)?;
+    Ok(due.into_iter().chain(expiry).min())
+}

@@ -1,0 +1,156 @@
+//! The core's ports, onto the writer and the readers.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use posse_core::annotation::{Annotation, NewAnnotation};
+use posse_core::clock::Millis;
+use posse_core::job::{Attempt, Job, JobId, JobState, NewJob};
+use posse_core::journal::{Entry, LedgerRow, Recorded};
+use posse_core::lease::{Lease, WorkerId};
+use posse_core::port::{
+    Cancelled, ClaimRequest, Claimed, Ending, Heartbeat, JobFilter, JobQueries, JobRepository, RepositoryError,
+    Rescued, WorkerRecord,
+};
+use tokio::sync::watch;
+
+use super::journal::Sheet;
+use super::{
+    SqliteStore, annotations, attempts, claim, finish, jobs, journal, leases, ledger, people, queries, workers,
+};
+
+/// Roughly what a change of a row takes, in bytes.
+const ROW: usize = 300;
+
+#[async_trait]
+impl JobRepository for SqliteStore {
+    async fn enqueue(&self, new: Vec<NewJob>, now: Millis) -> Result<Vec<JobId>, RepositoryError> {
+        if new.is_empty() {
+            return Ok(Vec::new());
+        }
+        let batch = jobs::Batch::new(new).map_err(unwritable)?;
+        self.writer()?.run(batch.bytes(), move |tx| jobs::enqueue(tx, &batch, now)).await
+    }
+
+    async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>, RepositoryError> {
+        if request.limit == 0 {
+            return Ok(Vec::new());
+        }
+        self.writer()?.run(ROW * request.limit as usize, move |tx| claim::claim(tx, &request)).await
+    }
+
+    async fn append(&self, lease: Lease, seq: u64, entries: Vec<Entry>, now: Millis) -> Result<(), RepositoryError> {
+        let sheets = Sheet::all(&entries).map_err(unwritable)?;
+        let bytes = sheets.iter().map(Sheet::bytes).sum();
+        let installation = Arc::clone(&self.installation);
+        self.writer()?.run(bytes, move |tx| finish::append(tx, &installation, lease, seq, &sheets, now)).await
+    }
+
+    async fn finish(&self, lease: Lease, ending: Ending, now: Millis) -> Result<JobState, RepositoryError> {
+        let sheets = Sheet::all(&ending.entries).map_err(unwritable)?;
+        let output = ending.output.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?;
+        let bytes = ROW + output.as_ref().map_or(0, String::len) + sheets.iter().map(Sheet::bytes).sum::<usize>();
+        let installation = Arc::clone(&self.installation);
+        self.writer()?
+            .run(bytes, move |tx| finish::finish(tx, &installation, lease, &ending, output.as_deref(), &sheets, now))
+            .await
+    }
+
+    async fn heartbeat(
+        &self,
+        worker: WorkerId,
+        leases: Vec<Lease>,
+        lease_until: Millis,
+        now: Millis,
+    ) -> Result<Heartbeat, RepositoryError> {
+        self.writer()?
+            .run(ROW * leases.len(), move |tx| leases::heartbeat(tx, &worker, &leases, lease_until, now))
+            .await
+    }
+
+    async fn rescue(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError> {
+        self.writer()?.run(ROW, move |tx| leases::rescue(tx, &dead, now)).await
+    }
+
+    async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled, RepositoryError> {
+        self.writer()?.run(ROW, move |tx| people::cancel(tx, job, &reason, now)).await
+    }
+
+    async fn retry(&self, job: JobId, now: Millis) -> Result<(), RepositoryError> {
+        self.writer()?.run(ROW, move |tx| people::retry(tx, job, now)).await
+    }
+
+    async fn annotate(
+        &self,
+        job: JobId,
+        author: String,
+        annotation: NewAnnotation,
+        now: Millis,
+    ) -> Result<i64, RepositoryError> {
+        let bytes = ROW + annotation.text.len();
+        self.writer()?.run(bytes, move |tx| annotations::annotate(tx, job, &author, &annotation, now)).await
+    }
+
+    async fn register_worker(&self, worker: WorkerRecord) -> Result<(), RepositoryError> {
+        self.writer()?.run(ROW, move |tx| workers::register(tx, &worker)).await
+    }
+
+    async fn unregister_worker(&self, worker: WorkerId) -> Result<(), RepositoryError> {
+        self.writer()?.run(ROW, move |tx| workers::unregister(tx, &worker)).await
+    }
+}
+
+#[async_trait]
+impl JobQueries for SqliteStore {
+    async fn job(&self, id: JobId) -> Result<Option<Job>, RepositoryError> {
+        self.readers.run(move |connection| queries::job(connection, id)).await
+    }
+
+    async fn jobs(&self, filter: JobFilter) -> Result<Vec<Job>, RepositoryError> {
+        self.readers.run(move |connection| queries::list(connection, &filter)).await
+    }
+
+    async fn counts(&self) -> Result<Vec<(String, JobState, u64)>, RepositoryError> {
+        self.readers.run(queries::counts).await
+    }
+
+    async fn journal(&self, job: JobId, from: u64) -> Result<Vec<Recorded>, RepositoryError> {
+        self.readers.run(move |connection| journal::read(connection, job, from)).await
+    }
+
+    async fn ledger(&self, job: JobId) -> Result<Vec<LedgerRow>, RepositoryError> {
+        self.readers.run(move |connection| ledger::read(connection, job)).await
+    }
+
+    async fn attempts(&self, job: JobId) -> Result<Vec<Attempt>, RepositoryError> {
+        self.readers.run(move |connection| attempts::of(connection, job)).await
+    }
+
+    async fn annotations(&self, job: JobId) -> Result<Vec<Annotation>, RepositoryError> {
+        self.readers.run(move |connection| annotations::of(connection, job)).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>, RepositoryError> {
+        self.readers.run(workers::all).await
+    }
+
+    async fn cancel_requested(&self) -> Result<Vec<JobId>, RepositoryError> {
+        self.readers.run(queries::cancel_requested).await
+    }
+
+    async fn next_deadline(&self) -> Result<Option<Millis>, RepositoryError> {
+        self.readers.run(queries::next_deadline).await
+    }
+
+    fn installation(&self) -> &str {
+        &self.installation
+    }
+
+    fn wakes(&self) -> watch::Receiver<u64> {
+        self.bell.listen()
+    }
+}
+
+fn unwritable(error: serde_json::Error) -> RepositoryError {
+    RepositoryError::Unusable(format!("a value cannot be written as JSON: {error}"))
+}

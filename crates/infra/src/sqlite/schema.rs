@@ -1,0 +1,118 @@
+//! The tables, as `migrations/sqlite` makes them.
+
+diesel::table! {
+    meta (key) {
+        key -> Text,
+        value -> Text,
+    }
+}
+
+diesel::table! {
+    jobs (id) {
+        id -> BigInt,
+        queue -> Text,
+        role -> Text,
+        state -> Text,
+        priority -> Integer,
+        run_at -> BigInt,
+        attempt -> Integer,
+        max_attempts -> Integer,
+        crashes -> Integer,
+        lease_token -> BigInt,
+        lease_until -> Nullable<BigInt>,
+        leased_by -> Nullable<Text>,
+        cancel_requested -> Bool,
+        created_at -> BigInt,
+        finalized_at -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
+    job_data (job_id) {
+        job_id -> BigInt,
+        payload -> Text,
+        output -> Nullable<Text>,
+        reason -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    attempts (job_id, token) {
+        job_id -> BigInt,
+        token -> BigInt,
+        number -> Integer,
+        worker -> Text,
+        started_at -> BigInt,
+        ended_at -> Nullable<BigInt>,
+        outcome -> Nullable<Text>,
+        reason -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    blobs (hash) {
+        hash -> Binary,
+        bytes -> Binary,
+    }
+}
+
+diesel::table! {
+    steps (job_id, seq) {
+        job_id -> BigInt,
+        seq -> BigInt,
+        kind -> Text,
+        data -> Text,
+        blob_hash -> Nullable<Binary>,
+        created_at -> BigInt,
+    }
+}
+
+diesel::table! {
+    tool_calls (job_id, call_id) {
+        job_id -> BigInt,
+        call_id -> Text,
+        seq -> BigInt,
+        tool -> Text,
+        effect_class -> Text,
+        effect_key -> Text,
+        state -> Text,
+        changed_at -> BigInt,
+        position -> Integer,
+    }
+}
+
+diesel::table! {
+    annotations (id) {
+        id -> BigInt,
+        job_id -> BigInt,
+        author -> Text,
+        text -> Text,
+        tags -> Text,
+        created_at -> BigInt,
+    }
+}
+
+diesel::table! {
+    workers (id) {
+        id -> Text,
+        host -> Text,
+        pid -> BigInt,
+        pid_started -> BigInt,
+        roles -> Text,
+        slots -> Integer,
+        started_at -> BigInt,
+        heartbeat_at -> BigInt,
+    }
+}
+
+// SQLite's own record of the highest id given out by each AUTOINCREMENT table.
+diesel::table! {
+    sqlite_sequence (name) {
+        name -> Text,
+        seq -> BigInt,
+    }
+}
+
+diesel::joinable!(job_data -> jobs (job_id));
+diesel::allow_tables_to_appear_in_same_query!(jobs, job_data);
+diesel::allow_tables_to_appear_in_same_query!(steps, blobs);

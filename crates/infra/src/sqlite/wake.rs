@@ -1,0 +1,110 @@
+//! Telling workers, in this process and others, that there may be something to do.
+//!
+//! Beside the database lies a small file. A process that commits something of interest writes its
+//! mark into it; the others are told by inotify, within a millisecond and at no cost while nothing
+//! happens.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use rustix::fs::inotify;
+use tokio::sync::watch;
+
+/// Rung when something of interest was committed.
+pub(super) struct Bell {
+    changes: watch::Sender<u64>,
+    /// Absent where the file cannot be written; then others find out by their slow poll.
+    file: Option<File>,
+    /// Tells this store's writes from those of others.
+    mark: [u8; 8],
+}
+
+impl Bell {
+    /// A bell whose file is at `path`.
+    pub fn new(path: &Path) -> Bell {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+        Bell { changes: watch::Sender::new(0), file: file.ok(), mark: rand::random() }
+    }
+
+    /// A bell that is heard here only.
+    pub fn silent(path: &Path) -> Bell {
+        Bell { changes: watch::Sender::new(0), file: File::open(path).ok(), mark: rand::random() }
+    }
+
+    /// For everybody. Others first: then a listener here that takes the mark for our own and stays
+    /// quiet can rely on being told by this very ring, after anything the mark has covered up.
+    pub fn ring(&self) {
+        if let Some(Err(error)) = self.file.as_ref().map(|file| file.write_all_at(&self.mark, 0)) {
+            tracing::debug!(%error, "other processes could not be woken; they look by themselves once a second");
+        }
+        self.ring_here();
+    }
+
+    /// For this process.
+    pub fn ring_here(&self) {
+        self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
+    }
+
+    /// Changes with every ring.
+    pub fn listen(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Whether the last one who wrote the file was this store.
+    fn is_own_echo(&self) -> bool {
+        let mut mark = [0; 8];
+        self.file.as_ref().is_some_and(|file| file.read_exact_at(&mut mark, 0).is_ok()) && mark == self.mark
+    }
+}
+
+/// A thread that rings a [`Bell`] here when another process has rung it.
+pub(super) struct Ear {
+    inotify: Arc<rustix::fd::OwnedFd>,
+    watch: i32,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ear {
+    /// Listens to the bell's file at `path`.
+    pub fn open(path: &Path, bell: Arc<Bell>) -> io::Result<Ear> {
+        let inotify = Arc::new(inotify::init(inotify::CreateFlags::CLOEXEC)?);
+        let watch = inotify::add_watch(&inotify, path, inotify::WatchFlags::MODIFY)?;
+        let thread = std::thread::Builder::new().name("posse-wake".into()).spawn({
+            let inotify = Arc::clone(&inotify);
+            move || {
+                let mut buffer = [MaybeUninit::uninit(); 1024];
+                let mut events = inotify::Reader::new(&*inotify, &mut buffer);
+                loop {
+                    match events.next().map(|event| event.events()) {
+                        // The watch has ended: the store closes, or somebody deleted the file.
+                        Ok(seen) if seen.contains(inotify::ReadFlags::IGNORED) => return,
+                        Ok(_) if !events.is_buffer_empty() || bell.is_own_echo() => {}
+                        Ok(_) => bell.ring_here(),
+                        Err(rustix::io::Errno::INTR) => {}
+                        Err(error) => {
+                            tracing::warn!(%error, "no longer woken by other processes; looking once a second");
+                            return;
+                        }
+                    }
+                }
+            }
+        })?;
+        Ok(Ear { inotify, watch, thread: Some(thread) })
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        // Ending the watch is an event too, the thread's last. Where it fails the file was deleted,
+        // and that was the thread's last.
+        let _ = inotify::remove_watch(&self.inotify, self.watch);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

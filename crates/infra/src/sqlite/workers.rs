@@ -1,0 +1,51 @@
+//! The list of worker processes.
+
+use diesel::prelude::*;
+use posse_core::lease::WorkerId;
+use posse_core::port::WorkerRecord;
+
+use super::fault::Outcome;
+use super::schema::workers;
+use super::writer::Transaction;
+
+/// Puts a worker on the list, in place of what was known of it.
+pub(super) fn register(tx: &mut Transaction<'_>, worker: &WorkerRecord) -> Outcome<()> {
+    diesel::replace_into(workers::table)
+        .values((
+            workers::id.eq(&worker.id),
+            workers::host.eq(&worker.host),
+            workers::pid.eq(i64::from(worker.pid)),
+            workers::pid_started.eq(worker.pid_started.cast_signed()),
+            workers::roles.eq(serde_json::to_string(&worker.roles)?),
+            workers::slots.eq(i32::try_from(worker.slots).unwrap_or(i32::MAX)),
+            workers::started_at.eq(worker.started_at),
+            workers::heartbeat_at.eq(worker.heartbeat_at),
+        ))
+        .execute(tx.connection)?;
+    Ok(())
+}
+
+/// Takes a worker off the list.
+pub(super) fn unregister(tx: &mut Transaction<'_>, worker: &WorkerId) -> Outcome<()> {
+    diesel::delete(workers::table.find(&worker.0)).execute(tx.connection)?;
+    Ok(())
+}
+
+/// The list, by id.
+pub(super) fn all(connection: &mut SqliteConnection) -> Outcome<Vec<WorkerRecord>> {
+    type Row = (String, String, i64, i64, String, i32, i64, i64);
+    let rows: Vec<Row> = workers::table.order(workers::id).load(connection)?;
+    let worker = |(id, host, pid, pid_started, roles, slots, started_at, heartbeat_at): Row| {
+        Ok(WorkerRecord {
+            id,
+            host,
+            pid: u32::try_from(pid).unwrap_or(0),
+            pid_started: pid_started.cast_unsigned(),
+            roles: serde_json::from_str(&roles)?,
+            slots: u32::try_from(slots).unwrap_or(0),
+            started_at,
+            heartbeat_at,
+        })
+    };
+    rows.into_iter().map(worker).collect()
+}

@@ -1,0 +1,9 @@
+DROP TABLE workers;
+DROP TABLE annotations;
+DROP TABLE tool_calls;
+DROP TABLE steps;
+DROP TABLE blobs;
+DROP TABLE attempts;
+DROP TABLE job_data;
+DROP TABLE jobs;
+DROP TABLE meta;
