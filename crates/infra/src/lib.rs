@@ -4,3 +4,4 @@
 pub mod persona;
 pub mod process;
 pub mod sqlite;
+pub mod tool;
