@@ -1,6 +1,11 @@
 //! Posse's adapters: how the world outside is reached. Each module fills ports of `posse-core` and
 //! decides nothing about jobs or runs.
 
+// A failed `unwrap` is how a test fails.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod agent;
+pub mod model;
 pub mod persona;
 pub mod process;
 pub mod sqlite;

@@ -208,8 +208,9 @@ mod tests {
         backend.void_logs();
         let model = LlamaModel::load_from_file(&backend, file, &LlamaModelParams::default()).expect("a model");
         let memory = || {
-            let params = LlamaContextParams::default().with_n_ctx(NonZeroU32::new(1024)).with_n_batch(CHUNK as u32);
-            Memory::new(model.new_context(&backend, params.with_n_ubatch(CHUNK as u32)).expect("a context"))
+            let params = LlamaContextParams::default().with_n_ctx(NonZeroU32::new(1024)).with_n_threads(2);
+            let params = params.with_n_threads_batch(2).with_n_batch(CHUNK as u32).with_n_ubatch(CHUNK as u32);
+            Memory::new(model.new_context(&backend, params).expect("a context"))
         };
         let text = |name: &str, n: i32| {
             let lines: String = (0..n).map(|i| format!("{name} has {i} apples. ")).collect();
