@@ -8,6 +8,7 @@ use posse_core::job::{Job, JobState};
 use posse_core::worker::Progress;
 use tokio::sync::broadcast;
 
+pub mod feed;
 pub mod happening;
 pub mod render;
 pub mod status;
