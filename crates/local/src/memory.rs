@@ -168,7 +168,7 @@ impl<'model> Memory<'model> {
 fn whole_prefix(known: &[LlamaToken], prompt: &[LlamaToken]) -> usize {
     let prompt = &prompt[..prompt.len().saturating_sub(1)];
     let common = known.iter().zip(prompt).take_while(|(a, b)| a == b).count();
-    common / CHUNK * CHUNK
+    common
 }
 
 #[cfg(test)]

@@ -29,22 +29,14 @@ pub(super) struct Failure {
 /// Longest excerpt of a provider's words that is shown.
 const MAX_WORDS: usize = 600;
 
-const SET_KEY: &str =
-    "set OPENAI_API_KEY, or api_key_env for this model in config/posse.toml, to a valid key";
+const SET_KEY: &str = "set OPENAI_API_KEY, or api_key_env for this model in config/posse.toml, to a valid key";
 const PAY: &str = "the account has no credit left: check its plan and billing";
 const CHECK_NAME: &str = "check `model` and `base_url` for this model in config/posse.toml";
 
 impl Failure {
     /// A failure with nothing from a provider: the network, a limit of ours, a stop.
     pub fn plain(kind: ModelErrorKind, words: impl Into<String>) -> Self {
-        Failure {
-            kind,
-            words: words.into(),
-            advice: None,
-            retry_after: None,
-            context_window: None,
-            fault: None,
-        }
+        Failure { kind, words: words.into(), advice: None, retry_after: None, context_window: None, fault: None }
     }
 
     /// What an answer with an error status means.
@@ -131,9 +123,7 @@ fn classify(status: Option<u16>, fault: &Fault) -> (ModelErrorKind, Option<&'sta
         Some(404 | 405 | 410) => (Rejected, Some(CHECK_NAME)),
         Some(300..=499) => (Rejected, None),
         // An error inside a 200. Said to be our fault, it is; else the provider failed half way.
-        _ if marked(&["invalid_request_error", "invalid_argument", "not_found_error"]) => {
-            (Rejected, None)
-        }
+        _ if marked(&["invalid_request_error", "invalid_argument", "not_found_error"]) => (Rejected, None),
         _ => (Transient, None),
     }
 }
@@ -175,7 +165,11 @@ mod tests {
             (400, r#"{"message":"Too many tokens, please wait before trying again."}"#, RateLimited),
             (422, r#"{"detail":[{"msg":"field required"}]}"#, Rejected),
             (413, r#"{"error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#, Rejected),
-            (400, r#"{"object":"error","message":"bad tool call id 'call_x': ids here are exactly 9 letters or digits","type":"invalid_function_call","code":"3280"}"#, Rejected),
+            (
+                400,
+                r#"{"object":"error","message":"bad tool call id 'call_x': ids here are exactly 9 letters or digits","type":"invalid_function_call","code":"3280"}"#,
+                Rejected,
+            ),
             (302, "", Rejected),
         ] {
             assert_eq!(of(status, body).kind, kind, "{status} {body}");

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use posse_core::model::{
-    Delta, DeltaSink, FailedTry, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply,
-    ModelRequest, ToolCalling, Usage,
+    Delta, DeltaSink, FailedTry, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest,
+    ToolCalling, Usage,
 };
 use posse_core::stop::Stop;
 use std::sync::Arc;
@@ -43,17 +43,10 @@ impl Model for FallbackModel {
             }
             (Err(primary), Err(fallback)) => return Err(both(primary, fallback)),
         };
-        let tool_calling = if primary.tool_calling == fallback.tool_calling {
-            primary.tool_calling
-        } else {
-            ToolCalling::Structured
-        };
+        let tool_calling =
+            if primary.tool_calling == fallback.tool_calling { primary.tool_calling } else { ToolCalling::Structured };
         let windows = [primary.context_window, fallback.context_window];
-        Ok(ModelProfile {
-            tool_calling,
-            context_window: windows.into_iter().flatten().min(),
-            ..primary
-        })
+        Ok(ModelProfile { tool_calling, context_window: windows.into_iter().flatten().min(), ..primary })
     }
 
     async fn complete(

@@ -133,8 +133,7 @@ pub fn judge_request(request: &ModelRequest) -> Vec<Violation> {
 }
 
 fn is_tool_name(name: &str) -> bool {
-    (1..=64).contains(&name.len())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+    (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 
 fn is_blank(text: &str) -> bool {
@@ -161,11 +160,7 @@ mod tests {
             arguments: "{}".to_owned(),
             extra: None,
         };
-        Message::Assistant {
-            text: String::new(),
-            reasoning: None,
-            calls: ids.iter().map(call).collect(),
-        }
+        Message::Assistant { text: String::new(), reasoning: None, calls: ids.iter().map(call).collect() }
     }
 
     fn result(id: &str) -> Message {
@@ -173,8 +168,7 @@ mod tests {
     }
 
     fn check(messages: &[Message], expected: &[(usize, Rule)]) {
-        let expected: Vec<_> =
-            expected.iter().map(|(at, rule)| Violation { at: *at, rule: rule.clone() }).collect();
+        let expected: Vec<_> = expected.iter().map(|(at, rule)| Violation { at: *at, rule: rule.clone() }).collect();
         assert_eq!(judge(messages), expected, "{messages:?}");
     }
 
@@ -182,10 +176,7 @@ mod tests {
     fn what_may_be_sent() {
         check(&[], &[]);
         check(&[system(), user("u")], &[]);
-        check(
-            &[system(), user("u"), calls(&["a", "b"]), result("b"), result("a"), user("more")],
-            &[],
-        );
+        check(&[system(), user("u"), calls(&["a", "b"]), result("b"), result("a"), user("more")], &[]);
         check(&[user("u"), calls(&["a"]), result("a"), calls(&["b"]), result("b")], &[]);
     }
 
@@ -197,24 +188,15 @@ mod tests {
         check(&[user(" \n")], &[(0, Rule::Empty)]);
         check(&[calls(&[])], &[(0, Rule::Empty)]);
         check(&[user("u"), result("a")], &[(1, Rule::OrphanResult(id("a")))]);
-        check(
-            &[calls(&["a"]), result("a"), result("a")],
-            &[(2, Rule::OrphanResult(id("a")))],
-        );
+        check(&[calls(&["a"]), result("a"), result("a")], &[(2, Rule::OrphanResult(id("a")))]);
         check(&[calls(&["a"]), user("u")], &[(1, Rule::Unanswered(id("a")))]);
         check(&[calls(&["a", "b"]), result("b")], &[(2, Rule::Unanswered(id("a")))]);
         check(
             &[calls(&["a"]), user("u"), result("a")],
             &[(1, Rule::Unanswered(id("a"))), (2, Rule::OrphanResult(id("a")))],
         );
-        check(
-            &[calls(&["a"]), result("a"), calls(&["a"]), result("a")],
-            &[(2, Rule::RepeatedId(id("a")))],
-        );
-        check(
-            &[calls(&["a", "a"]), result("a"), result("a")],
-            &[(0, Rule::RepeatedId(id("a")))],
-        );
+        check(&[calls(&["a"]), result("a"), calls(&["a"]), result("a")], &[(2, Rule::RepeatedId(id("a")))]);
+        check(&[calls(&["a", "a"]), result("a"), result("a")], &[(0, Rule::RepeatedId(id("a")))]);
     }
 
     #[test]

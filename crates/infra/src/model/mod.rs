@@ -22,6 +22,7 @@ pub mod openai;
 pub mod scripted;
 pub mod secret;
 mod sse;
+mod stopping;
 mod stream;
 mod transport;
 mod wire;

@@ -7,8 +7,7 @@ mod probe;
 
 use async_trait::async_trait;
 use posse_core::model::{
-    DeltaSink, Delta, FailedTry, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply,
-    ModelRequest, Usage,
+    Delta, DeltaSink, FailedTry, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest, Usage,
 };
 use posse_core::stop::{Stop, StopReason};
 use serde_json::value::RawValue;
@@ -18,6 +17,7 @@ use tokio::sync::OnceCell;
 
 use super::error::Failure;
 use super::sse::SseParser;
+use super::stopping;
 use super::stream::{Broken, StreamAssembler, WholeReply};
 use super::transport::{Ask, Reply, Transport, strike};
 use super::wire::{Body, Dialect, Purpose};
@@ -79,23 +79,19 @@ impl OpenAiModel {
             let outcome = tokio::select! {
                 biased;
                 // Dropping the other branch closes its connection.
-                reason = stop.stopped() => Err(stopped(reason)),
+                reason = stopping::stopped(stop) => Err(stopped(reason)),
                 outcome = self.try_once(&body, deltas, &spent) => outcome,
             };
             let failure = match outcome {
                 Ok(whole) => return Ok(self.reply(whole, body.get().len(), failed_tries)),
                 Err(failure) => failure,
             };
-            let failed = FailedTry {
-                model: self.config.model.clone(),
-                reason: self.sentence(&failure),
-                usage: spent.usage(),
-            };
+            let failed =
+                FailedTry { model: self.config.model.clone(), reason: self.sentence(&failure), usage: spent.usage() };
             failed_tries.push(failed.clone());
 
-            let lesson = failure.fault.as_ref().filter(|_| {
-                failure.kind == ModelErrorKind::Rejected && lessons < MAX_LESSONS
-            });
+            let lesson =
+                failure.fault.as_ref().filter(|_| failure.kind == ModelErrorKind::Rejected && lessons < MAX_LESSONS);
             let lesson = lesson.and_then(|fault| {
                 lesson::learn(fault, request, purpose, self.config.stream, &dialect, &self.config.dialect())
             });
@@ -119,18 +115,13 @@ impl OpenAiModel {
             deltas(Delta::Restarted(failed));
             tokio::select! {
                 biased;
-                reason = stop.stopped() => return Err(self.error(stopped(reason), failed_tries)),
+                reason = stopping::stopped(stop) => return Err(self.error(stopped(reason), failed_tries)),
                 () = tokio::time::sleep(wait) => {}
             }
         }
     }
 
-    async fn try_once(
-        &self,
-        body: &RawValue,
-        deltas: &DeltaSink<'_>,
-        spent: &Spent,
-    ) -> Result<WholeReply, Failure> {
+    async fn try_once(&self, body: &RawValue, deltas: &DeltaSink<'_>, spent: &Spent) -> Result<WholeReply, Failure> {
         let mut reply = self.transport.send(Ask::Chat(body)).await?;
         let mut assembler = StreamAssembler::default();
         // From here on the provider is at work, and what it read is billed.
@@ -158,12 +149,7 @@ impl OpenAiModel {
         })
     }
 
-    fn body(
-        &self,
-        request: &ModelRequest,
-        purpose: Purpose,
-        dialect: &Dialect,
-    ) -> Result<Box<RawValue>, ModelError> {
+    fn body(&self, request: &ModelRequest, purpose: Purpose, dialect: &Dialect) -> Result<Box<RawValue>, ModelError> {
         let body = Body::new(&self.config.model, request, self.config.stream, purpose, dialect);
         serde_json::value::to_raw_value(&body).map_err(|error| {
             let words = format!("was not asked: the request is not JSON: {error}");
@@ -171,12 +157,7 @@ impl OpenAiModel {
         })
     }
 
-    fn reply(
-        &self,
-        whole: WholeReply,
-        read: usize,
-        failed_tries: Vec<FailedTry>,
-    ) -> ModelReply {
+    fn reply(&self, whole: WholeReply, read: usize, failed_tries: Vec<FailedTry>) -> ModelReply {
         let usage = whole.usage.unwrap_or_else(|| {
             let calls = whole.calls.iter().map(|c| c.name.len() + c.arguments.len()).sum::<usize>();
             Usage::estimate(read, whole.text.len() + whole.reasoning.len() + calls)

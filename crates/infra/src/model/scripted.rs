@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use posse_core::model::{
-    CallRequest, Delta, DeltaSink, Finish, Model, ModelError, ModelErrorKind, ModelProfile,
-    ModelReply, ModelRequest, ToolCalling, Usage,
+    CallRequest, Delta, DeltaSink, Finish, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest,
+    ToolCalling, Usage,
 };
 use posse_core::stop::Stop;
 use serde_json::Value;
@@ -165,10 +165,8 @@ impl ScriptedModel {
         let mut state = self.state();
         state.requests.push(request.clone());
         let number = state.requests.len();
-        let mut wrong: Vec<_> = judge_request(request)
-            .iter()
-            .map(|violation| format!("request {number}, {violation}"))
-            .collect();
+        let mut wrong: Vec<_> =
+            judge_request(request).iter().map(|violation| format!("request {number}, {violation}")).collect();
         let scene = state.script.pop_front();
         if scene.is_none() && state.forever.is_none() {
             wrong.push(format!("request {number} is past the end of the script"));
@@ -226,7 +224,7 @@ impl Model for ScriptedModel {
             }
             Play::Fail(error) => Err(error),
             Play::Hang => {
-                stop.stopped().await;
+                super::stopping::stopped(stop).await;
                 Err(error(ModelErrorKind::Stopped, "stopped"))
             }
         }
@@ -254,11 +252,5 @@ pub fn calls_reply(calls: Vec<CallRequest>) -> ModelReply {
 }
 
 fn error(kind: ModelErrorKind, message: &str) -> ModelError {
-    ModelError {
-        kind,
-        message: message.to_owned(),
-        retry_after: None,
-        context_window: None,
-        failed_tries: Vec::new(),
-    }
+    ModelError { kind, message: message.to_owned(), retry_after: None, context_window: None, failed_tries: Vec::new() }
 }

@@ -119,8 +119,7 @@ mod tests {
     }
 
     fn check(text: &str, expected: &[(&str, &str)]) {
-        let expected: Vec<_> =
-            expected.iter().map(|(n, d)| ((*n).to_owned(), (*d).to_owned())).collect();
+        let expected: Vec<_> = expected.iter().map(|(n, d)| ((*n).to_owned(), (*d).to_owned())).collect();
         for cut in 1..=text.len() {
             assert_eq!(events(text.as_bytes(), cut), expected, "pieces of {cut} bytes");
         }
@@ -135,10 +134,7 @@ mod tests {
         check("data:  two\n\n", &[("", " two")]);
         check("data: one\ndata: two\n\n", &[("", "one\ntwo")]);
         check(": keep\n\n\n:\n\nid: 7\nretry: 10\ndata: x\n\n", &[("", "x")]);
-        check("event: error\ndata: {\"message\":\"m\"}\n\ndata: y\n\n", &[
-            ("error", "{\"message\":\"m\"}"),
-            ("", "y"),
-        ]);
+        check("event: error\ndata: {\"message\":\"m\"}\n\ndata: y\n\n", &[("error", "{\"message\":\"m\"}"), ("", "y")]);
         check("event: ping\n\ndata: z\n\n", &[("", "z")]);
         check("data: größe 🦆\n\n", &[("", "größe 🦆")]);
     }

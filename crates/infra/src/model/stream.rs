@@ -210,12 +210,7 @@ impl StreamAssembler {
         let at = self.open_call(&piece).unwrap_or_else(|| {
             self.calls.push(OpenCall {
                 index: piece.index,
-                call: CallRequest {
-                    id: String::new(),
-                    name: String::new(),
-                    arguments: String::new(),
-                    extra: None,
-                },
+                call: CallRequest { id: String::new(), name: String::new(), arguments: String::new(), extra: None },
                 piece: self.pieces,
             });
             self.calls.len() - 1

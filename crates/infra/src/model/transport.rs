@@ -8,7 +8,7 @@
 use async_openai::Client;
 use async_openai::config::Config;
 use async_openai::error::OpenAIError;
-use async_openai::executor::{HttpRequestFactory, ReqwestService};
+use async_openai::middleware::{HttpRequestFactory, ReqwestService};
 use posse_core::model::{ModelError, ModelErrorKind};
 use reqwest::Response;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
@@ -50,10 +50,7 @@ impl Transport {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let wrong = |what: String| ModelError {
             kind: ModelErrorKind::Rejected,
-            message: format!(
-                "model {} cannot be used: {what} (see config/posse.toml)",
-                config.name
-            ),
+            message: format!("model {} cannot be used: {what} (see config/posse.toml)", config.name),
             retry_after: None,
             context_window: None,
             failed_tries: Vec::new(),
@@ -72,17 +69,14 @@ impl Transport {
             // A proxy for the world has no way to this machine.
             builder = builder.no_proxy();
         }
-        let http = builder
-            .build()
-            .map_err(|error| wrong(format!("no HTTP client: {}", chain(&error))))?;
+        let http = builder.build().map_err(|error| wrong(format!("no HTTP client: {}", chain(&error))))?;
         let endpoint = Endpoint {
             base: config.base_url.trim_end_matches('/').to_owned(),
             headers: headers(config).map_err(wrong)?,
             unused: SecretString::default(),
         };
         Ok(Transport {
-            client: Client::build(http.clone(), endpoint)
-                .with_http_service(Unread(ReqwestService::new(http))),
+            client: Client::build(http.clone(), endpoint).with_http_service(Unread(ReqwestService::new(http))),
             idle: config.idle_timeout,
         })
     }
@@ -245,9 +239,7 @@ fn headers(config: &OpenAiConfig) -> Result<HeaderMap, String> {
         put(HeaderName::from_static("openai-project"), project, false)?;
     }
     for (name, value) in &config.headers {
-        let name = name
-            .parse::<HeaderName>()
-            .map_err(|_| format!("{name:?} is not a name of a header"))?;
+        let name = name.parse::<HeaderName>().map_err(|_| format!("{name:?} is not a name of a header"))?;
         put(name, value.expose(), true)?;
     }
     Ok(headers)

@@ -2,9 +2,12 @@
 
 mod fault;
 mod lenient;
+mod models;
 mod reply;
 mod request;
 
 pub(super) use fault::Fault;
-pub(super) use reply::{Answer, Arguments, CallPiece, Completion, Models, finish_of, settle};
-pub(super) use request::{Body, Dialect, Format, MaxTokens, Purpose};
+pub(super) use models::Models;
+pub(super) use reply::{Answer, Arguments, CallPiece, Completion, finish_of, settle};
+pub use request::MaxTokens;
+pub(super) use request::{Body, Dialect, Format, Purpose};

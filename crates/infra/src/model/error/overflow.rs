@@ -13,24 +13,24 @@ const CODES: &[&str] = &[
 
 /// Words for a conversation that does not fit, lower case; who says so is beside them.
 const TOO_LONG: &[&str] = &[
-    "maximum context length",               // OpenAI, vLLM, OpenRouter, Mistral
-    "context length exceeded",              // various
-    "context_length_exceeded",              // proxies that quote OpenAI
-    "reduce the length of the messages",    // OpenAI, Groq
-    "maximum model length",                 // vLLM
-    "exceeds the available context size",   // llama.cpp
-    "exceeds the context window",           // OpenAI's other API
-    "exceeds the model's context",          // various
-    "exceeded max context length",          // Ollama
-    "greater than the context length",      // LM Studio
-    "when context the overflows",           // LM Studio, so worded
-    "prompt is too long",                   // Anthropic
-    "exceed context limit",                 // Anthropic
-    "input is too long for requested model", // Bedrock
+    "maximum context length",                       // OpenAI, vLLM, OpenRouter, Mistral
+    "context length exceeded",                      // various
+    "context_length_exceeded",                      // proxies that quote OpenAI
+    "reduce the length of the messages",            // OpenAI, Groq
+    "maximum model length",                         // vLLM
+    "exceeds the available context size",           // llama.cpp
+    "exceeds the context window",                   // OpenAI's other API
+    "exceeds the model's context",                  // various
+    "exceeded max context length",                  // Ollama
+    "greater than the context length",              // LM Studio
+    "when context the overflows",                   // LM Studio, so worded
+    "prompt is too long",                           // Anthropic
+    "exceed context limit",                         // Anthropic
+    "input is too long for requested model",        // Bedrock
     "exceeds the maximum number of tokens allowed", // Gemini
-    "maximum prompt length is",             // xAI
-    "`max_new_tokens` must be <=",          // TGI
-    "prompt token count",                   // Copilot
+    "maximum prompt length is",                     // xAI
+    "`max_new_tokens` must be <=",                  // TGI
+    "prompt token count",                           // Copilot
 ];
 
 /// Words for too much in too little time.
@@ -108,17 +108,50 @@ mod tests {
     #[test]
     fn too_long() {
         for (body, tokens) in [
-            (r#"{"error":{"message":"This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens. Please reduce the length of the messages.","code":"context_length_exceeded"}}"#, Some(8192)),
-            (r#"{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 0 output tokens and your prompt contains at least 4097 input tokens","code":400}"#, Some(4096)),
-            (r#"{"error":{"message":"The decoder prompt (length 5000) is longer than the maximum model length of 4096."}}"#, Some(4096)),
-            (r#"{"error":{"code":400,"message":"the request exceeds the available context size. try increasing the context size","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":4096}}"#, Some(4096)),
-            (r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 213,462 tokens > 200,000 maximum"}}"#, Some(200_000)),
-            (r#"{"error":{"message":"input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000"}}"#, None),
-            (r#"[{"error":{"code":400,"message":"The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}]"#, Some(1_048_576)),
-            (r#"{"error":"This model's maximum prompt length is 131072 but the request contains 537812 tokens."}"#, Some(131_072)),
-            (r#"{"message":"Prompt contains 40000 tokens, too large for model with 32768 maximum context length"}"#, Some(32_768)),
-            (r#"{"error":"`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens"}"#, Some(4096)),
-            (r#"{"error":{"message":"Request too large for gpt-x on tokens per min (TPM): Limit 10000, Requested 12000.","code":"rate_limit_exceeded"}}"#, None),
+            (
+                r#"{"error":{"message":"This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens. Please reduce the length of the messages.","code":"context_length_exceeded"}}"#,
+                Some(8192),
+            ),
+            (
+                r#"{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 0 output tokens and your prompt contains at least 4097 input tokens","code":400}"#,
+                Some(4096),
+            ),
+            (
+                r#"{"error":{"message":"The decoder prompt (length 5000) is longer than the maximum model length of 4096."}}"#,
+                Some(4096),
+            ),
+            (
+                r#"{"error":{"code":400,"message":"the request exceeds the available context size. try increasing the context size","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":4096}}"#,
+                Some(4096),
+            ),
+            (
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 213,462 tokens > 200,000 maximum"}}"#,
+                Some(200_000),
+            ),
+            (
+                r#"{"error":{"message":"input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000"}}"#,
+                None,
+            ),
+            (
+                r#"[{"error":{"code":400,"message":"The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}]"#,
+                Some(1_048_576),
+            ),
+            (
+                r#"{"error":"This model's maximum prompt length is 131072 but the request contains 537812 tokens."}"#,
+                Some(131_072),
+            ),
+            (
+                r#"{"message":"Prompt contains 40000 tokens, too large for model with 32768 maximum context length"}"#,
+                Some(32_768),
+            ),
+            (
+                r#"{"error":"`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens"}"#,
+                Some(4096),
+            ),
+            (
+                r#"{"error":{"message":"Request too large for gpt-x on tokens per min (TPM): Limit 10000, Requested 12000.","code":"rate_limit_exceeded"}}"#,
+                None,
+            ),
         ] {
             let fault = Fault::in_body(body.as_bytes());
             assert!(is_overflow(&fault), "{body}");

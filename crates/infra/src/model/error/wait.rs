@@ -39,11 +39,7 @@ impl HeaderWaits {
 
 /// The wait asked for: by the header that is for it, else in the words, else by a reset.
 pub(in crate::model) fn asked_wait(headers: &HeaderWaits, words: &str) -> Option<Duration> {
-    headers
-        .asked
-        .or_else(|| wait_in_words(words))
-        .or(headers.reset)
-        .map(|wait| wait.min(BELIEVABLE))
+    headers.asked.or_else(|| wait_in_words(words)).or(headers.reset).map(|wait| wait.min(BELIEVABLE))
 }
 
 fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {

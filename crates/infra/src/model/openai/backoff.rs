@@ -14,12 +14,7 @@ const MOST: Duration = Duration::from_secs(60);
 /// Without a figure from the provider: full jitter, anything up to `base * 2^retry`, so that
 /// workers that failed together do not come back together. With one: at least that long, and a
 /// little more for the same reason. `roll` is from `[0, 1)`.
-pub(super) fn wait(
-    retry: u32,
-    base: Duration,
-    asked: Option<Duration>,
-    roll: f64,
-) -> Option<Duration> {
+pub(super) fn wait(retry: u32, base: Duration, asked: Option<Duration>, roll: f64) -> Option<Duration> {
     match asked {
         Some(asked) if asked > MOST => None,
         Some(asked) => Some(asked + asked.min(Duration::from_secs(1)).mul_f64(roll)),
@@ -42,9 +37,7 @@ mod tests {
 
     #[test]
     fn never_less_than_asked() {
-        let asked = |seconds, roll| {
-            wait(0, Duration::ZERO, Some(Duration::from_secs_f64(seconds)), roll)
-        };
+        let asked = |seconds, roll| wait(0, Duration::ZERO, Some(Duration::from_secs_f64(seconds)), roll);
         assert_eq!(asked(2.0, 0.0), Some(Duration::from_secs(2)));
         assert_eq!(asked(2.0, 0.5), Some(Duration::from_millis(2500)));
         assert_eq!(asked(0.1, 0.5), Some(Duration::from_millis(150)));

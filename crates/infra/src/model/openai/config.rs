@@ -64,11 +64,7 @@ pub struct OpenAiConfig {
 
 impl OpenAiConfig {
     /// The usual settings for a model.
-    pub fn new(
-        name: impl Into<String>,
-        base_url: impl Into<String>,
-        model: impl Into<String>,
-    ) -> Self {
+    pub fn new(name: impl Into<String>, base_url: impl Into<String>, model: impl Into<String>) -> Self {
         OpenAiConfig {
             name: name.into(),
             base_url: base_url.into(),
@@ -93,11 +89,7 @@ impl OpenAiConfig {
 
     /// What this host takes, before it has refused anything.
     pub(in crate::model) fn dialect(&self) -> Dialect {
-        let by_host = if is_openai(&self.host()) {
-            MaxTokens::MaxCompletionTokens
-        } else {
-            MaxTokens::MaxTokens
-        };
+        let by_host = if is_openai(&self.host()) { MaxTokens::MaxCompletionTokens } else { MaxTokens::MaxTokens };
         Dialect {
             max_tokens: Some(self.max_tokens_field.unwrap_or(by_host)),
             temperature: true,

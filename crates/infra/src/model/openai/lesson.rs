@@ -102,9 +102,10 @@ pub(super) fn learn(
     if purpose == Purpose::Probe && dialect.required_choice && named("tool_choice") {
         return Some(Lesson::AutoChoice);
     }
-    let has_reasoning = request.messages.iter().any(|message| {
-        matches!(message, Message::Assistant { reasoning: Some(words), .. } if !words.is_empty())
-    });
+    let has_reasoning = request
+        .messages
+        .iter()
+        .any(|message| matches!(message, Message::Assistant { reasoning: Some(words), .. } if !words.is_empty()));
     if has_reasoning && named("reasoning_content") && dialect.reasoning == initial.reasoning {
         return Some(Lesson::Reasoning(!dialect.reasoning));
     }
@@ -124,11 +125,7 @@ mod tests {
 
     fn request() -> ModelRequest {
         ModelRequest {
-            messages: vec![Message::Assistant {
-                text: "t".to_owned(),
-                reasoning: Some("r".to_owned()),
-                calls: vec![],
-            }],
+            messages: vec![Message::Assistant { text: "t".to_owned(), reasoning: Some("r".to_owned()), calls: vec![] }],
             schema: Some(json!({})),
             max_tokens: Some(1),
             temperature: Some(0.0),
@@ -146,19 +143,27 @@ mod tests {
     fn each_field_that_may_be_refused() {
         let initial = OpenAiConfig::new("n", "http://127.0.0.1:1", "m").dialect();
         for (body, expected) in [
-            (r#"{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.","param":"max_tokens","code":"unsupported_parameter"}}"#,
-                Some(Lesson::MaxTokens(Some(MaxTokens::MaxCompletionTokens)))),
+            (
+                r#"{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.","param":"max_tokens","code":"unsupported_parameter"}}"#,
+                Some(Lesson::MaxTokens(Some(MaxTokens::MaxCompletionTokens))),
+            ),
             (r#"{"error":{"message":"max_tokens is too large: 20000","param":"max_tokens"}}"#, None),
-            (r#"{"error":{"message":"Unsupported value: 'temperature' does not support 0.2 with this model.","param":"temperature","code":"unsupported_value"}}"#,
-                Some(Lesson::NoTemperature)),
+            (
+                r#"{"error":{"message":"Unsupported value: 'temperature' does not support 0.2 with this model.","param":"temperature","code":"unsupported_value"}}"#,
+                Some(Lesson::NoTemperature),
+            ),
             (r#"{"error":{"message":"temperature must be at most 1"}}"#, None),
             (r#"{"detail":[{"msg":"stream_options: Extra inputs are not permitted"}]}"#, Some(Lesson::NoStreamOptions)),
-            (r#"{"error":{"message":"Invalid schema for response_format 'step'","param":"response_format"}}"#,
-                Some(Lesson::Format(Format::Schema))),
+            (
+                r#"{"error":{"message":"Invalid schema for response_format 'step'","param":"response_format"}}"#,
+                Some(Lesson::Format(Format::Schema)),
+            ),
             (r#"{"error":"this model is restricted"}"#, None),
             (r#"{"error":"tool_choice must be auto"}"#, Some(Lesson::AutoChoice)),
-            (r#"{"error":{"message":"The `reasoning_content` of an assistant turn has to be sent back."}}"#,
-                Some(Lesson::Reasoning(true))),
+            (
+                r#"{"error":{"message":"The `reasoning_content` of an assistant turn has to be sent back."}}"#,
+                Some(Lesson::Reasoning(true)),
+            ),
             (r#"{"error":{"message":"messages: must not be empty"}}"#, None),
         ] {
             assert_eq!(lesson(body, &initial), expected, "{body}");

@@ -1,8 +1,6 @@
 //! Finding out how a model is asked for tools, and how large its window is.
 
-use posse_core::model::{
-    Message, ModelError, ModelErrorKind, ModelProfile, ModelRequest, ToolCalling,
-};
+use posse_core::model::{Message, ModelError, ModelErrorKind, ModelProfile, ModelRequest, ToolCalling};
 use posse_core::stop::Stop;
 use posse_core::tool::ToolSpec;
 use serde_json::{Map, Value, json};
@@ -80,8 +78,7 @@ impl OpenAiModel {
         let answer = self.ask(&request, Purpose::Probe, &|_| {}, &Stop::never()).await;
         let native = match answer {
             Ok(reply) => reply.calls.iter().any(|call| {
-                call.name == PROBE_TOOL
-                    && serde_json::from_str::<Map<String, Value>>(&call.arguments).is_ok()
+                call.name == PROBE_TOOL && serde_json::from_str::<Map<String, Value>>(&call.arguments).is_ok()
             }),
             Err(error) => match error.kind {
                 // The server knows no tools, or cannot make a call of what its model writes.

@@ -79,10 +79,7 @@ fn b01_no_index_and_a_late_signature() {
     };
     assert_eq!(
         reply.calls,
-        [
-            call("fc-a1", "alpha.txt", signature("U0lHLUE=")),
-            call("fc-b2", "beta.txt", signature("U0lHLUIy")),
-        ]
+        [call("fc-a1", "alpha.txt", signature("U0lHLUE=")), call("fc-b2", "beta.txt", signature("U0lHLUIy")),]
     );
 }
 
@@ -97,10 +94,7 @@ fn b03_stray_choices_and_late_usage() {
 fn b05_cut_arguments_are_a_cut_reply() {
     let reply = whole(B05);
     assert_eq!(reply.finish, Finish::Length);
-    assert_eq!(
-        reply.calls[0].arguments,
-        "{\"path\":\"notes.md\",\"content\":\"line 1\\nline 2\\nli"
-    );
+    assert_eq!(reply.calls[0].arguments, "{\"path\":\"notes.md\",\"content\":\"line 1\\nline 2\\nli");
 }
 
 #[test]
@@ -133,10 +127,7 @@ fn which_call_a_piece_belongs_to() {
     );
     // Index always 0, ids differ.
     check_calls(
-        &[
-            json!([start(json!(0), json!("a"), "f", "{}")]),
-            json!([start(json!(0), json!("b"), "f", "{\"x\":1}")]),
-        ],
+        &[json!([start(json!(0), json!("a"), "f", "{}")]), json!([start(json!(0), json!("b"), "f", "{\"x\":1}")])],
         &[("a", "f", "{}"), ("b", "f", "{\"x\":1}")],
     );
     // Index always 0, no ids.
@@ -177,7 +168,7 @@ fn which_call_a_piece_belongs_to() {
     check_calls(
         &[
             json!([start(none.clone(), json!("a"), "f", "{\"x\":1}")]),
-            json!([start(none.clone(), json!("a"), "f", "{\"x\":2}")]),
+            json!([start(none, json!("a"), "f", "{\"x\":2}")]),
         ],
         &[("a", "f", "{\"x\":1}"), ("a", "f", "{\"x\":2}")],
     );
@@ -201,7 +192,8 @@ fn done_alone_ends_a_complete_reply() {
     };
     assert!(finish(json!({"content": "hi"})).is_ok());
     assert!(finish(json!({"content": ""})).is_err());
-    let call = |arguments: &str| json!({"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": arguments}}]});
+    let call =
+        |arguments: &str| json!({"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": arguments}}]});
     assert_eq!(finish(call("{}")).expect("whole").finish, Finish::ToolCalls);
     assert!(finish(call("{\"x\":")).is_err());
     assert!(finish(call("")).is_err());

@@ -63,9 +63,8 @@ impl Fault {
         let value = value.as_array().and_then(|list| list.first()).unwrap_or(value);
         let object = value.as_object()?;
         let told = |key: &str| object.get(key).filter(|v| !matches!(v, Value::Null | Value::Bool(false)));
-        let is_reply = object.get("choices").is_some_and(|choices| {
-            choices.as_array().is_some_and(|list| !list.is_empty())
-        });
+        let is_reply =
+            object.get("choices").is_some_and(|choices| choices.as_array().is_some_and(|list| !list.is_empty()));
         if let Some(error) = told("error").filter(|e| !is_reply || !is_blank(e)) {
             return Some(Fault::of_value(error));
         }
@@ -154,11 +153,7 @@ mod tests {
 
     fn check(body: &str, message: &str, kind: &str, code: &str) {
         let fault = Fault::in_body(body.as_bytes());
-        assert_eq!(
-            (fault.message.as_str(), fault.kind.as_str(), fault.code.as_str()),
-            (message, kind, code),
-            "{body}"
-        );
+        assert_eq!((fault.message.as_str(), fault.kind.as_str(), fault.code.as_str()), (message, kind, code), "{body}");
     }
 
     #[test]
@@ -169,13 +164,16 @@ mod tests {
         check(r#"{"object":"error","message":"m","type":"t","code":"3280"}"#, "m", "t", "3280");
         check(r#"{"detail":"not found"}"#, "not found", "", "");
         check(r#"{"detail":[{"loc":["body","x"],"msg":"a","type":"b"}]}"#, "a", "", "");
-        check(r#"[{"error":{"code":429,"message":"m","status":"RESOURCE_EXHAUSTED"}}]"#,
-            "m", "RESOURCE_EXHAUSTED", "429");
+        check(
+            r#"[{"error":{"code":429,"message":"m","status":"RESOURCE_EXHAUSTED"}}]"#,
+            "m",
+            "RESOURCE_EXHAUSTED",
+            "429",
+        );
         check(r#"{"message":"m"}"#, "m", "", "");
         check(r#"{"error":{"message":"m","code":502,"metadata":{"raw":"up"}}}"#, "m (up)", "", "502");
         check(r#"{"error":{"odd":1}}"#, r#"{"odd":1}"#, "", "");
-        check("<html><style>p {x: y}</style><h1>502 Bad</h1><p>Gateway</p></html>",
-            "502 Bad Gateway", "", "");
+        check("<html><style>p {x: y}</style><h1>502 Bad</h1><p>Gateway</p></html>", "502 Bad Gateway", "", "");
         check("upstream down", "upstream down", "", "");
         check("", "", "", "");
         assert_eq!(Fault::in_body(br#"{"error":{"n_ctx":4096}}"#).n_ctx, Some(4096));

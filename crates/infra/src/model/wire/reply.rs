@@ -121,8 +121,7 @@ impl Completion {
         let total = told.total_tokens.unwrap_or(0);
         // Where the total is more than its parts, the rest is reasoning that was not counted in.
         let output = told.completion_tokens.unwrap_or(0).max(total.saturating_sub(input));
-        let cached =
-            told.prompt_tokens_details.cached_tokens.or(told.prompt_cache_hit_tokens).unwrap_or(0);
+        let cached = told.prompt_tokens_details.cached_tokens.or(told.prompt_cache_hit_tokens).unwrap_or(0);
         (input + output > 0).then_some(Usage { input, output, cached, estimated: false })
     }
 }
@@ -148,9 +147,7 @@ impl Answer {
     /// The visible text.
     pub fn text(&self) -> String {
         match &self.content {
-            Value::Array(parts) => {
-                parts.iter().filter(|part| !is_thought(part)).map(words_of).collect()
-            }
+            Value::Array(parts) => parts.iter().filter(|part| !is_thought(part)).map(words_of).collect(),
             other => words_of(other),
         }
     }
@@ -164,26 +161,21 @@ impl Answer {
             }
         }
         match &self.content {
-            Value::Array(parts) => {
-                parts.iter().filter(|part| is_thought(part)).map(words_of).collect()
-            }
+            Value::Array(parts) => parts.iter().filter(|part| is_thought(part)).map(words_of).collect(),
             _ => String::new(),
         }
     }
 
     /// A refusal in the provider's own field, or as a part of the content.
     pub fn refused(&self) -> Option<String> {
-        let in_parts = || {
-            self.content.as_array()?.iter().find_map(|part| Some(part.get("refusal")?.as_str()?.to_owned()))
-        };
+        let in_parts =
+            || self.content.as_array()?.iter().find_map(|part| Some(part.get("refusal")?.as_str()?.to_owned()));
         self.refusal.clone().or_else(in_parts).filter(|words| !words.is_empty())
     }
 
     /// The calls, the older form included. Pieces with nothing in them are none.
     pub fn into_calls(self) -> Vec<CallPiece> {
-        let older = self
-            .function_call
-            .map(|function| CallPiece { function, ..CallPiece::default() });
+        let older = self.function_call.map(|function| CallPiece { function, ..CallPiece::default() });
         self.tool_calls.into_iter().chain(older).filter(|piece| !piece.is_blank()).collect()
     }
 }
@@ -230,10 +222,7 @@ fn words_of(value: &Value) -> String {
 }
 
 fn is_thought(part: &Value) -> bool {
-    matches!(
-        part.get("type").and_then(Value::as_str),
-        Some("thinking" | "reasoning" | "redacted_thinking")
-    )
+    matches!(part.get("type").and_then(Value::as_str), Some("thinking" | "reasoning" | "redacted_thinking"))
 }
 
 /// What a finish word means; `None` for words that say the server broke off.
@@ -272,56 +261,6 @@ pub(in crate::model) fn settle(finish: Finish, calls: &mut [CallRequest]) -> Fin
 /// Whether JSON text ends before it is whole. Text that is wrong in another way is not cut.
 fn is_cut(text: &str) -> bool {
     serde_json::from_str::<serde::de::IgnoredAny>(text).is_err_and(|error| error.is_eof())
-}
-
-/// The answer to `GET /models`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(in crate::model) struct Models {
-    #[serde(alias = "models", deserialize_with = "lenient::list")]
-    data: Vec<ModelEntry>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(in crate::model) struct ModelEntry {
-    #[serde(deserialize_with = "lenient::word")]
-    id: Option<String>,
-    #[serde(deserialize_with = "lenient::count")]
-    context_window: Option<u64>,
-    #[serde(deserialize_with = "lenient::count")]
-    context_length: Option<u64>,
-    #[serde(deserialize_with = "lenient::count")]
-    max_model_len: Option<u64>,
-    #[serde(deserialize_with = "lenient::count")]
-    max_context_length: Option<u64>,
-    meta: Value,
-    posse: Value,
-}
-
-impl Models {
-    /// The entry for `model`.
-    pub fn entry(&self, model: &str) -> Option<&ModelEntry> {
-        self.data.iter().find(|entry| entry.id.as_deref() == Some(model))
-    }
-}
-
-impl ModelEntry {
-    /// The window in tokens, under any of the names servers give it. `meta.n_ctx_train` is not
-    /// among them: llama.cpp usually serves less than a model was trained for.
-    pub fn window(&self) -> Option<u32> {
-        [self.context_window, self.context_length, self.max_model_len, self.max_context_length]
-            .into_iter()
-            .flatten()
-            .chain(self.meta.get("n_ctx").and_then(Value::as_u64))
-            .find(|tokens| *tokens > 0)
-            .and_then(|tokens| u32::try_from(tokens).ok())
-    }
-
-    /// How the server says its model is asked for tools: a word of our own, `posse.tool_calling`.
-    pub fn tool_calling(&self) -> Option<posse_core::model::ToolCalling> {
-        serde_json::from_value(self.posse.get("tool_calling")?.clone()).ok()
-    }
 }
 
 #[cfg(test)]
@@ -381,8 +320,7 @@ mod tests {
             assert!(answer(none).into_calls().is_empty(), "{none}");
         }
         for absent in ["null", "\"\""] {
-            let message =
-                format!(r#"{{"tool_calls":[{{"id":"c","function":{{"name":"f","arguments":{absent}}}}}]}}"#);
+            let message = format!(r#"{{"tool_calls":[{{"id":"c","function":{{"name":"f","arguments":{absent}}}}}]}}"#);
             assert_eq!(answer(&message).into_calls()[0].arguments(), Arguments::Absent);
         }
     }
@@ -394,7 +332,10 @@ mod tests {
             (r#"{"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":9}}"#, Some((3, 6, 0))),
             (r#"{"usage":{"input_tokens":3.0,"output_tokens":"4"}}"#, Some((3, 4, 0))),
             (r#"{"usage":{"prompt_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}}"#, Some((3, 0, 2))),
-            (r#"{"usage":{"prompt_tokens":3,"prompt_tokens_details":null,"prompt_cache_hit_tokens":1}}"#, Some((3, 0, 1))),
+            (
+                r#"{"usage":{"prompt_tokens":3,"prompt_tokens_details":null,"prompt_cache_hit_tokens":1}}"#,
+                Some((3, 0, 1)),
+            ),
             (r#"{"usage":{"prompt_tokens":0,"completion_tokens":0}}"#, None),
             (r#"{"usage":{"prompt_tokens":-3}}"#, None),
             (r#"{"usage":null}"#, None),
@@ -436,20 +377,5 @@ mod tests {
                 assert_eq!(after.arguments, untouched);
             }
         }
-    }
-
-    #[test]
-    fn the_list_of_models() {
-        let list: Models = serde_json::from_str(
-            r#"{"data":[{"id":"a","max_model_len":4096},
-                {"id":"b","context_window":8192,"posse":{"tool_calling":"structured"}},
-                {"id":"c","meta":{"n_ctx_train":131072}}, 7]}"#,
-        )
-        .expect("leniently read");
-        let window = |id| list.entry(id).and_then(ModelEntry::window);
-        assert_eq!((window("a"), window("b"), window("c"), window("d")), (Some(4096), Some(8192), None, None));
-        let calling = |id| list.entry(id).and_then(ModelEntry::tool_calling);
-        assert_eq!(calling("b"), Some(posse_core::model::ToolCalling::Structured));
-        assert_eq!(calling("a"), None);
     }
 }

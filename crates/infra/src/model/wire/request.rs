@@ -123,18 +123,9 @@ struct WireTool<'a> {
 
 impl<'a> Body<'a> {
     /// The body for `request` in the given dialect.
-    pub fn new(
-        model: &'a str,
-        request: &'a ModelRequest,
-        stream: bool,
-        purpose: Purpose,
-        dialect: &Dialect,
-    ) -> Self {
-        let mut tools: Vec<_> = request
-            .tools
-            .iter()
-            .map(|spec| WireTool { kind: "function", function: spec })
-            .collect();
+    pub fn new(model: &'a str, request: &'a ModelRequest, stream: bool, purpose: Purpose, dialect: &Dialect) -> Self {
+        let mut tools: Vec<_> =
+            request.tools.iter().map(|spec| WireTool { kind: "function", function: spec }).collect();
         // The same tools are the same bytes, whatever order they were registered in: a provider's
         // prompt cache starts with them.
         tools.sort_by(|a, b| a.function.name.cmp(&b.function.name));
@@ -153,8 +144,7 @@ impl<'a> Body<'a> {
             max_completion_tokens: limit(MaxTokens::MaxCompletionTokens),
             temperature: request.temperature.filter(|_| dialect.temperature),
             stream,
-            stream_options: (stream && dialect.stream_options)
-                .then(|| json!({"include_usage": true})),
+            stream_options: (stream && dialect.stream_options).then(|| json!({"include_usage": true})),
         }
     }
 }
@@ -187,17 +177,14 @@ fn message<'a>(message: &'a Message, dialect: &Dialect) -> Option<WireMessage<'a
             }
             WireMessage::Assistant {
                 content,
-                reasoning_content: reasoning
-                    .as_deref()
-                    .filter(|reasoning| dialect.reasoning && !reasoning.is_empty()),
+                reasoning_content: reasoning.as_deref().filter(|reasoning| dialect.reasoning && !reasoning.is_empty()),
                 tool_calls: calls.iter().map(call).collect(),
             }
         }
         // A result cannot be left out: its call would have none.
-        Message::Tool { call_id, text, .. } => WireMessage::Tool {
-            tool_call_id: call_id,
-            content: filled(text).unwrap_or("(no output)"),
-        },
+        Message::Tool { call_id, text, .. } => {
+            WireMessage::Tool { tool_call_id: call_id, content: filled(text).unwrap_or("(no output)") }
+        }
     })
 }
 
@@ -205,10 +192,7 @@ fn call(call: &CallRequest) -> WireCall<'_> {
     WireCall {
         id: &call.id,
         kind: "function",
-        function: WireFunction {
-            name: sendable_name(&call.name),
-            arguments: sendable_arguments(&call.arguments),
-        },
+        function: WireFunction { name: sendable_name(&call.name), arguments: sendable_arguments(&call.arguments) },
         extra_content: call.extra.as_ref(),
     }
 }
@@ -246,16 +230,11 @@ mod tests {
     };
 
     fn sent(request: &ModelRequest, stream: bool, dialect: &Dialect) -> Value {
-        serde_json::to_value(Body::new("m", request, stream, Purpose::Work, dialect))
-            .expect("a body is JSON")
+        serde_json::to_value(Body::new("m", request, stream, Purpose::Work, dialect)).expect("a body is JSON")
     }
 
     fn tool(name: &str) -> ToolSpec {
-        ToolSpec {
-            name: name.to_owned(),
-            description: "d".to_owned(),
-            parameters: json!({"type": "object"}),
-        }
+        ToolSpec { name: name.to_owned(), description: "d".to_owned(), parameters: json!({"type": "object"}) }
     }
 
     fn user(text: &str) -> Message {
@@ -288,8 +267,8 @@ mod tests {
         assert_eq!(body["max_completion_tokens"], 64);
         assert_eq!(body["stream_options"], json!({"include_usage": true}));
         assert!(body.get("max_tokens").is_none() && body.get("tool_choice").is_none());
-        let text = serde_json::to_string(&Body::new("m", &request, true, Purpose::Work, &OPENAI))
-            .expect("a body is JSON");
+        let text =
+            serde_json::to_string(&Body::new("m", &request, true, Purpose::Work, &OPENAI)).expect("a body is JSON");
         assert!(text.contains("\"temperature\":0.7,"), "{text}");
     }
 
@@ -342,16 +321,8 @@ mod tests {
                         call("aaaaaaaa3", "now", "", None),
                     ],
                 },
-                Message::Tool {
-                    call_id: "aaaaaaaa1".to_owned(),
-                    name: "files_read".to_owned(),
-                    text: String::new(),
-                },
-                Message::Assistant {
-                    text: String::new(),
-                    reasoning: Some("only thought".to_owned()),
-                    calls: vec![],
-                },
+                Message::Tool { call_id: "aaaaaaaa1".to_owned(), name: "files_read".to_owned(), text: String::new() },
+                Message::Assistant { text: String::new(), reasoning: Some("only thought".to_owned()), calls: vec![] },
             ],
             ..ModelRequest::default()
         };

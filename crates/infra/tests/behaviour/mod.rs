@@ -1,0 +1,212 @@
+//! What every repository must do, told as a list of behaviours against one door, so that another
+//! database is held to the same list by one more file like `sqlite_behaviour.rs`.
+//!
+//! Time is passed in by hand: a test that needs an hour to pass says so.
+
+// Each test program uses what it needs of this.
+#![allow(dead_code, unused_macros, unused_imports)]
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use posse_core::clock::Millis;
+use posse_core::job::transition::Event;
+use posse_core::job::{Job, JobId, JobState, NewJob, Output, Payload};
+use posse_core::journal::Entry;
+use posse_core::lease::{Lease, WorkerId};
+use posse_core::port::{ClaimRequest, Claimed, Ending, JobQueries, JobRepository, RepositoryError};
+
+pub mod claiming;
+pub mod fencing;
+pub mod journals;
+pub mod model;
+pub mod people;
+
+/// A repository with both ports.
+pub trait Store: JobRepository + JobQueries {}
+impl<T: JobRepository + JobQueries> Store for T {}
+
+/// Gives empty repositories.
+#[async_trait]
+pub trait Door: Send + Sync {
+    /// A repository of its own; it lasts as long as the door.
+    async fn fresh(&self) -> Arc<dyn Store>;
+}
+
+/// The moment at which tests begin.
+pub const T0: Millis = 1_800_000_000_000;
+/// How long leases last in tests.
+pub const LEASE: Millis = 30_000;
+
+/// Makes a test of each behaviour. `$door` makes a [`Door`].
+macro_rules! behaviours {
+    ($door:expr => $($module:ident: $($name:ident),+ $(,)?;)+) => {
+        $(mod $module {
+            use super::*;
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                let door = $door;
+                let store = $crate::behaviour::Door::fresh(&door).await;
+                $crate::behaviour::$module::$name(store).await;
+            })+
+        })+
+    };
+}
+
+/// The list. Read it as the contract of a repository.
+macro_rules! suite {
+    ($door:expr) => {
+        behaviours! { $door =>
+            claiming:
+                ids_come_in_the_order_of_the_jobs,
+                a_batch_is_stored_whole_or_not_at_all,
+                what_is_enqueued_is_what_is_claimed,
+                urgent_jobs_come_first_then_due_ones_then_older_ones,
+                a_job_is_claimed_by_its_role_and_queue_only,
+                a_scheduled_job_waits_for_its_time,
+                the_next_deadline_is_the_earliest_of_all,
+                tokens_rise_with_every_claim,
+                the_attempt_is_written_before_the_work,
+                fifty_claimers_never_share_a_job,
+                strings_come_back_unchanged,
+                lists_come_newest_first_by_page,
+                counts_tell_each_role_and_state,
+                a_commit_of_interest_wakes;
+            fencing:
+                a_stale_worker_changes_nothing,
+                a_heartbeat_keeps_leases_and_reports_lost_ones,
+                an_interrupt_gives_the_attempt_back,
+                a_snooze_waits_and_gives_the_attempt_back,
+                a_failure_waits_and_the_last_discards,
+                a_job_that_kills_its_workers_is_discarded,
+                a_crash_in_the_last_attempt_discards,
+                the_jobs_of_a_dead_worker_are_rescued_at_once,
+                a_suspended_job_holds_no_lease,
+                workers_are_listed_until_they_leave;
+            people:
+                cancelling_works_in_every_state,
+                a_running_job_ends_as_cancelled_whatever_ends_it,
+                a_job_that_completed_first_stays_completed,
+                a_flagged_job_is_cancelled_when_its_worker_dies,
+                a_retry_begins_afresh_and_reopens_the_journal,
+                cancel_and_finish_race_to_one_outcome,
+                there_is_no_such_job;
+            journals:
+                every_kind_of_entry_comes_back,
+                entries_are_read_from_a_place_on,
+                a_gap_or_a_repeat_is_refused,
+                the_ledger_is_the_fold_of_the_journal,
+                illegal_moves_of_the_ledger_are_refused,
+                an_effect_key_names_one_call_of_one_job,
+                annotations_are_saved_with_their_entry,
+                annotations_by_hand_are_saved,
+                large_parts_are_read_back;
+        }
+    };
+}
+
+pub(crate) use {behaviours, suite};
+
+/// A job for `role`, due at once.
+pub fn job(role: &str) -> NewJob {
+    NewJob {
+        queue: "default".into(),
+        role: role.into(),
+        priority: 5,
+        run_at: None,
+        max_attempts: 5,
+        payload: Payload { goal: format!("a goal for {role}"), ..Payload::default() },
+    }
+}
+
+/// Enqueues one job for `role`.
+pub async fn enqueue(store: &dyn Store, role: &str, now: Millis) -> JobId {
+    store.enqueue(vec![job(role)], now).await.expect("is stored")[0]
+}
+
+/// What worker `w1` asks for as `role`.
+pub fn request(role: &str, limit: u32, now: Millis) -> ClaimRequest {
+    ClaimRequest {
+        worker: WorkerId("w1".into()),
+        role: role.into(),
+        queues: Vec::new(),
+        limit,
+        now,
+        lease_until: now + LEASE,
+    }
+}
+
+/// Claims up to `limit` jobs of `role` for worker `w1`.
+pub async fn claim(store: &dyn Store, role: &str, limit: u32, now: Millis) -> Vec<Claimed> {
+    store.claim(request(role, limit, now)).await.expect("a claim works")
+}
+
+/// Enqueues and claims one job.
+pub async fn running(store: &dyn Store, role: &str, now: Millis) -> Lease {
+    enqueue(store, role, now).await;
+    claim(store, role, 1, now).await[0].lease
+}
+
+/// An ending with `event` and nothing more.
+pub fn ending(event: Event, due_at: Millis) -> Ending {
+    Ending { event, due_at, reason: None, output: None, entries: Vec::new(), seq: 0 }
+}
+
+/// Ends the attempt with `event`.
+pub async fn finish(store: &dyn Store, lease: Lease, event: Event, now: Millis) -> JobState {
+    store.finish(lease, ending(event, now), now).await.expect("the lease stands")
+}
+
+/// The job as stored.
+pub async fn get(store: &dyn Store, id: JobId) -> Job {
+    store.job(id).await.expect("can be read").expect("is there")
+}
+
+/// Everything that is stored about a job, to tell that nothing was changed.
+pub async fn everything(store: &dyn Store, id: JobId) -> String {
+    format!(
+        "{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
+        store.job(id).await.expect("job"),
+        store.attempts(id).await.expect("attempts"),
+        store.journal(id, 0).await.expect("journal"),
+        store.ledger(id).await.expect("ledger"),
+        store.annotations(id).await.expect("annotations"),
+    )
+}
+
+/// Whether the call said that the lease on `job` is lost.
+pub fn is_lost<T: std::fmt::Debug>(result: Result<T, RepositoryError>, job: JobId) -> bool {
+    matches!(result, Err(RepositoryError::LeaseLost(lost)) if lost == job)
+}
+
+/// The number of claims it takes to reach any state, and a job in it.
+pub async fn in_state(store: &dyn Store, state: JobState, role: &str) -> JobId {
+    let event = match state {
+        JobState::Scheduled => Event::Snooze,
+        JobState::Retryable => Event::Fail,
+        JobState::Suspended => Event::Suspend,
+        JobState::Completed => Event::Complete,
+        JobState::Discarded => Event::GiveUp,
+        JobState::Available => return enqueue(store, role, T0).await,
+        JobState::Running => return running(store, role, T0).await.job,
+        JobState::Cancelled => {
+            let id = enqueue(store, role, T0).await;
+            store.cancel(id, "not needed".into(), T0).await.expect("is cancelled");
+            return id;
+        }
+    };
+    let lease = running(store, role, T0).await;
+    let due = ending(event, T0 + 1_000_000);
+    assert_eq!(store.finish(lease, due, T0).await.expect("finishes"), state);
+    lease.job
+}
+
+/// A note, for journals whose content does not matter.
+pub fn note(text: &str) -> Entry {
+    Entry::Note { text: text.into() }
+}
+
+/// An output that says `text`.
+pub fn output(text: &str) -> Output {
+    Output { text: text.into(), status: "completed".into(), ..Output::default() }
+}

@@ -1,0 +1,41 @@
+//! The behaviour suite, on SQLite.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use posse_infra::sqlite::{Options, SqliteStore, Synchronous};
+use proptest::prelude::*;
+
+mod behaviour;
+
+use behaviour::{Door, Store, behaviours, suite};
+
+/// Each store is a file of its own in a folder that goes with the door.
+struct SqliteDoor(tempfile::TempDir);
+
+fn door() -> SqliteDoor {
+    SqliteDoor(tempfile::tempdir().expect("a folder"))
+}
+
+#[async_trait]
+impl Door for SqliteDoor {
+    async fn fresh(&self) -> Arc<dyn Store> {
+        let options = Options { synchronous: Synchronous::Normal, ..Options::default() };
+        Arc::new(SqliteStore::open(&self.0.path().join("jobs.db"), options).expect("opens"))
+    }
+}
+
+suite!(door());
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_sequence_of_operations_follows_the_transition_function(ops in behaviour::model::ops()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let door = door();
+            behaviour::model::agrees(door.fresh().await, ops).await;
+        });
+    }
+}
