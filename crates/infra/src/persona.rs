@@ -275,9 +275,15 @@ mod tests {
         check("{\n\"role\": \"a\",\n}", "a.json:3: is no valid JSON: trailing comma");
         check("{\"role\": \"a\"", "is no valid JSON: EOF");
         check("{\"goal\": \"g\"}", "a.json: role is missing");
-        check("{\"role\":\"a\",\"goal\":\"g\",\n\"tolls\":[]}", "a.json:2: tolls is no field of a persona; did you mean tools?");
+        check(
+            "{\"role\":\"a\",\"goal\":\"g\",\n\"tolls\":[]}",
+            "a.json:2: tolls is no field of a persona; did you mean tools?",
+        );
         check("{\"role\":\"a\",\"goal\":\"g\",\"limits\":{\"turns\":1}}", "turns is no field");
-        check("{\"role\":\"a\",\n\"goal\": 7}", "a.json:2: goal has the wrong kind of value: invalid type: integer `7`");
+        check(
+            "{\"role\":\"a\",\n\"goal\": 7}",
+            "a.json:2: goal has the wrong kind of value: invalid type: integer `7`",
+        );
         check("{\"role\":\"Big Boss\",\"goal\":\"g\"}", "a.json:1: role 'Big Boss' contains");
         check("{\"role\":\"a\",\n\"goal\":\" \",\n\"temperature\":3}", "a.json:2: goal is empty");
         check("{\"role\":\"a\",\n\"goal\":\" \",\n\"temperature\":3}", "a.json:3: temperature is 3");

@@ -18,7 +18,7 @@ pub use render::Renderer;
 pub use status::Status;
 
 use crate::output::Out;
-use crate::output::text::{duration, moment};
+use crate::output::text::moment;
 
 /// How often the journal is looked at.
 const EVERY: Duration = Duration::from_millis(150);
@@ -99,9 +99,4 @@ async fn hear(progress: &mut Option<broadcast::Receiver<Progress>>) -> Option<Pr
             None
         }
     }
-}
-
-/// How long a job has been in hand, in words.
-pub fn since(job: &Job, now: i64) -> String {
-    duration(now - job.created_at)
 }

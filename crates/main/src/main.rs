@@ -49,7 +49,8 @@ fn main() -> ExitCode {
 /// POSSE_LOG or RUST_LOG decides what is logged; else warnings, and more where a command goes on
 /// for long.
 fn log_to_stderr(long: bool, out: &output::Out) {
-    let named = ["POSSE_LOG", "RUST_LOG"].into_iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
+    let named =
+        ["POSSE_LOG", "RUST_LOG"].into_iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
     let fallback = if long { "warn,posse=info,posse_core=info,posse_infra=info" } else { "warn" };
     let filter = match named.as_deref().map(EnvFilter::try_new) {
         Some(Ok(filter)) => filter,
@@ -60,5 +61,10 @@ fn log_to_stderr(long: bool, out: &output::Out) {
         None => EnvFilter::new(fallback),
     };
     let ansi = !out.note_paint.red("x").eq("x");
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).with_target(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(ansi)
+        .with_target(false)
+        .init();
 }

@@ -94,7 +94,12 @@ impl Catalog {
             } else if let Some(model) = probe::ollama(env).await? {
                 let base_url = Some(format!("{}/v1", probe::ollama_url(env)?));
                 // "" says on purpose that no key is sent.
-                let table = FileModel { base_url, model: Some(model), api_key_env: Some(String::new()), ..FileModel::default() };
+                let table = FileModel {
+                    base_url,
+                    model: Some(model),
+                    api_key_env: Some(String::new()),
+                    ..FileModel::default()
+                };
                 known.insert("ollama".into(), Known { table, origin: Origin::Ollama });
                 default = default.filter(|d| known.contains_key(d)).or(Some("ollama".into()));
             }
@@ -144,7 +149,10 @@ impl Models for Catalog {
     fn get(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
         let names = || self.known.keys().cloned().collect::<Vec<_>>().join(", ");
         let name = name.or(self.default.as_deref()).ok_or_else(|| {
-            rejected(format!("it is not clear which model to use; set default_model in config/posse.toml to one of {}", names()))
+            rejected(format!(
+                "it is not clear which model to use; set default_model in config/posse.toml to one of {}",
+                names()
+            ))
         })?;
         if let Some(model) = self.built.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
             return Ok(Arc::clone(model));
@@ -170,7 +178,9 @@ async fn from_environment(settings: &Settings, env: Env<'_>) -> Result<Option<(S
         Some(model) => model,
         None if base_url.starts_with(OPENAI_URL) => OPENAI_DEFAULT_MODEL.into(),
         None => probe::first_model(&base_url, key.as_deref()).await.map_err(|why| {
-            usage(format!("which model shall {base_url} run? It could not be asked ({why}); set OPENAI_MODEL or --model"))
+            usage(format!(
+                "which model shall {base_url} run? It could not be asked ({why}); set OPENAI_MODEL or --model"
+            ))
         })?,
     };
     // A local server wants no key; where one is set, it goes to the endpoint it was set beside.
@@ -181,10 +191,13 @@ async fn from_environment(settings: &Settings, env: Env<'_>) -> Result<Option<(S
 
 /// `--model` may name a provider's model at an endpoint that was found rather than configured.
 fn name_at_endpoint(known: &mut BTreeMap<String, Known>, at: Option<&str>, model: &str) -> Result<()> {
-    let endpoint = at.and_then(|name| known.get(name)).filter(|k| matches!(k.origin, Origin::Environment | Origin::Ollama));
+    let endpoint =
+        at.and_then(|name| known.get(name)).filter(|k| matches!(k.origin, Origin::Environment | Origin::Ollama));
     let Some(endpoint) = endpoint else {
         let names = known.keys().cloned().collect::<Vec<_>>().join(", ");
-        return Err(usage(format!("there is no model '{model}'; there are {names}. Add [models.{model}] to config/posse.toml")));
+        return Err(usage(format!(
+            "there is no model '{model}'; there are {names}. Add [models.{model}] to config/posse.toml"
+        )));
     };
     let mut named = endpoint.clone();
     named.table.model = Some(model.into());

@@ -82,7 +82,9 @@ impl Settings {
         let said = file.as_deref().map(file::read).transpose()?.unwrap_or_default();
         let in_root = |path: &Path| root.join(path);
         let database = match overrides.database.clone().or_else(|| env("POSSE_DB").map(Into::into)) {
-            Some(path) if path.as_os_str().is_empty() => return Err(usage("the database's path is empty (--db, POSSE_DB)")),
+            Some(path) if path.as_os_str().is_empty() => {
+                return Err(usage("the database's path is empty (--db, POSSE_DB)"));
+            }
             Some(path) => cwd.join(path),
             None => in_root(said.database.as_deref().unwrap_or(Path::new(".posse/posse.db"))),
         };
@@ -109,15 +111,22 @@ impl Settings {
     fn check(&self) -> Result<()> {
         let file = self.file.as_ref().map(|f| f.display().to_string()).unwrap_or_else(|| "the settings".into());
         if !(1..=1000).contains(&self.slots) {
-            return Err(usage(format!("slots is {}; a role works 1 to 1000 jobs at once (--slots, {file})", self.slots)));
+            return Err(usage(format!(
+                "slots is {}; a role works 1 to 1000 jobs at once (--slots, {file})",
+                self.slots
+            )));
         }
         if !(1..=3600).contains(&self.lease.as_secs()) {
-            return Err(usage(format!("{file}: lease_seconds is {}; it must lie between 1 and 3600", self.lease.as_secs())));
+            return Err(usage(format!(
+                "{file}: lease_seconds is {}; it must lie between 1 and 3600",
+                self.lease.as_secs()
+            )));
         }
         if self.grace.as_secs() > 3600 {
             return Err(usage(format!("{file}: grace_seconds is {}; at most 3600 are allowed", self.grace.as_secs())));
         }
-        if let Some(url) = self.base_url.as_deref().filter(|u| !(u.starts_with("http://") || u.starts_with("https://"))) {
+        if let Some(url) = self.base_url.as_deref().filter(|u| !(u.starts_with("http://") || u.starts_with("https://")))
+        {
             return Err(usage(format!("--base-url '{url}' must begin with http:// or https://")));
         }
         Ok(())
@@ -189,7 +198,8 @@ mod tests {
         let from_env = resolve(&deep, &env, Overrides::default()).expect("legal");
         assert_eq!((from_env.database, from_env.default_model.as_deref()), (deep.join("e.db"), Some("e")));
 
-        let flags = Overrides { database: Some("f.db".into()), model: Some("f".into()), slots: Some(1), ..Default::default() };
+        let flags =
+            Overrides { database: Some("f.db".into()), model: Some("f".into()), slots: Some(1), ..Default::default() };
         let from_flags = resolve(&deep, &env, flags).expect("legal");
         assert_eq!((from_flags.database, from_flags.default_model.as_deref()), (deep.join("f.db"), Some("f")));
         assert_eq!(from_flags.slots, 1);
@@ -201,6 +211,9 @@ mod tests {
         let refuse = |overrides| resolve(folder.path(), &[], overrides).expect_err("refused").to_string();
         assert!(refuse(Overrides { slots: Some(0), ..Default::default() }).contains("slots is 0"));
         assert!(refuse(Overrides { base_url: Some("x".into()), ..Default::default() }).contains("--base-url 'x'"));
-        assert!(refuse(Overrides { config: Some("no.toml".into()), ..Default::default() }).contains("no.toml cannot be read"));
+        assert!(
+            refuse(Overrides { config: Some("no.toml".into()), ..Default::default() })
+                .contains("no.toml cannot be read")
+        );
     }
 }

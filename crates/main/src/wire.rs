@@ -36,7 +36,10 @@ pub fn open_store(settings: &Settings) -> Result<Arc<SqliteStore>> {
     let path = &settings.database;
     if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
         make_folder(folder).map_err(|error| {
-            let what = format!("the folder {} for the database cannot be made: {error}. Name another with --db or POSSE_DB", folder.display());
+            let what = format!(
+                "the folder {} for the database cannot be made: {error}. Name another with --db or POSSE_DB",
+                folder.display()
+            );
             fail(Exit::Database, what)
         })?;
     }
@@ -62,7 +65,9 @@ pub fn open_reader(settings: &Settings) -> Result<Option<Arc<dyn JobQueries>>> {
     match path.try_exists() {
         Ok(true) => {}
         Ok(false) => return Ok(None),
-        Err(error) => return Err(fail(Exit::Database, format!("the database {} cannot be reached: {error}", path.display()))),
+        Err(error) => {
+            return Err(fail(Exit::Database, format!("the database {} cannot be reached: {error}", path.display())));
+        }
     }
     match SqliteStore::open_read_only(path) {
         Ok(store) => Ok(Some(Arc::new(store))),
@@ -77,11 +82,15 @@ pub fn open_reader(settings: &Settings) -> Result<Option<Arc<dyn JobQueries>>> {
 pub fn personas(settings: &Settings, tools: &ToolRegistry) -> Result<Loaded> {
     let folder = &settings.personas;
     let mut loaded = if folder.is_dir() || settings.personas_named {
-        let unreadable = |e| usage(format!("the folder of personas {} cannot be read: {e}. Make it with posse init", folder.display()));
+        let unreadable = |e| {
+            usage(format!("the folder of personas {} cannot be read: {e}. Make it with posse init", folder.display()))
+        };
         load_all(folder).map_err(unreadable)?
     } else {
         let mut loaded = Loaded::default();
-        BUILT_IN.iter().for_each(|(role, text)| loaded.add(&Path::new("(built in)").join(format!("{role}.json")), text));
+        BUILT_IN
+            .iter()
+            .for_each(|(role, text)| loaded.add(&Path::new("(built in)").join(format!("{role}.json")), text));
         loaded
     };
     let mut problems = Vec::new();
@@ -111,9 +120,12 @@ pub fn persona<'a>(loaded: &'a Loaded, role: &str) -> Result<&'a PersonaFile> {
         return Err(usage(format!("the persona '{role}' cannot be used: {}", told.join("; "))));
     }
     let roles = loaded.roles();
-    let near = nearest(role, roles.iter().map(String::as_str)).map(|n| format!("; did you mean {n}?")).unwrap_or_default();
+    let near =
+        nearest(role, roles.iter().map(String::as_str)).map(|n| format!("; did you mean {n}?")).unwrap_or_default();
     let there_are = if roles.is_empty() { "none".into() } else { roles.join(", ") };
-    Err(not_found(format!("there is no persona '{role}'{near} There are: {there_are} (posse persona new {role} makes one)")))
+    Err(not_found(format!(
+        "there is no persona '{role}'{near} There are: {there_are} (posse persona new {role} makes one)"
+    )))
 }
 
 /// Says what is wrong with personas that are left out.
@@ -145,7 +157,10 @@ impl Workshop {
         let personas = personas(settings, &tools)?;
         let models = Arc::new(Catalog::find(settings, &|name| std::env::var_os(name)).await?);
         if !settings.workspace.is_dir() {
-            return Err(usage(format!("the workspace {} is no folder; set workspace in config/posse.toml", settings.workspace.display())));
+            return Err(usage(format!(
+                "the workspace {} is no folder; set workspace in config/posse.toml",
+                settings.workspace.display()
+            )));
         }
         let store = open_store(settings)?;
         Ok(Workshop { jobs: store.clone(), queries: store, models, tools, personas })
@@ -154,8 +169,12 @@ impl Workshop {
     /// Who works the jobs of `persona`.
     pub fn executor(&self, settings: &Settings, persona: &PersonaFile) -> Result<Arc<GenericAgentExecutor>> {
         let models: Arc<dyn Models> = self.models.clone();
-        let executor =
-            GenericAgentExecutor::new(persona.persona.clone(), Arc::clone(&self.tools), models, settings.workspace.clone());
+        let executor = GenericAgentExecutor::new(
+            persona.persona.clone(),
+            Arc::clone(&self.tools),
+            models,
+            settings.workspace.clone(),
+        );
         Ok(Arc::new(executor.with_context(|| format!("the persona '{}' cannot be used", persona.persona.role))?))
     }
 }
@@ -165,7 +184,8 @@ pub fn free_models(settings: &Settings) -> Box<dyn Fn(&str) -> bool + Send> {
     let models = settings.models.clone();
     Box::new(move |name| match models.get(name) {
         Some(table) => {
-            let on_loopback = |url: &str| url.contains("://127.0.0.1") || url.contains("://localhost") || url.contains("://[::1]");
+            let on_loopback =
+                |url: &str| url.contains("://127.0.0.1") || url.contains("://localhost") || url.contains("://[::1]");
             table.kind == ModelKind::Local || table.base_url.as_deref().is_some_and(on_loopback)
         }
         None => name == crate::local::NAME || name == "ollama",

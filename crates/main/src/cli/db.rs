@@ -24,7 +24,9 @@ pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let path = settings.database.display().to_string();
     match command {
-        DbCommand::Path if cx.out.json => cx.out.document(&json!({"path": path, "exists": settings.database.exists()}))?,
+        DbCommand::Path if cx.out.json => {
+            cx.out.document(&json!({"path": path, "exists": settings.database.exists()}))?
+        }
         DbCommand::Path => cx.out.line(visible(&path))?,
         DbCommand::Check => {
             let queries = wire::open_reader(&settings)?

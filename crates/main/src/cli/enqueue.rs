@@ -88,7 +88,8 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
     }
     let due = run_at.filter(|at| *at > now).map(|at| format!(", due {}", moment(at))).unwrap_or_default();
     cx.out.line(format!("{}  {}{due}", cx.out.paint.bold(format!("job {id}")), cx.out.paint.cyan(&job.role)))?;
-    cx.out.note(cx.out.note_paint.dim(format!("posse work runs it · posse job watch {id} follows it · posse show {id}")));
+    cx.out
+        .note(cx.out.note_paint.dim(format!("posse work runs it · posse job watch {id} follows it · posse show {id}")));
     Ok(Exit::Ok)
 }
 
@@ -104,7 +105,9 @@ pub fn new_job(
         // A broken file is a better answer than that there is none.
         wire::persona(personas, &args.role)?;
     }
-    if let Some(model) = args.model.as_deref().filter(|m| !settings.models.is_empty() && !settings.models.contains_key(*m)) {
+    if let Some(model) =
+        args.model.as_deref().filter(|m| !settings.models.is_empty() && !settings.models.contains_key(*m))
+    {
         let names = settings.models.keys().cloned().collect::<Vec<_>>().join(", ");
         if model != crate::local::NAME {
             return Err(usage(format!("model '{model}' is not in the settings; there are {names} (posse model list)")));
@@ -130,7 +133,11 @@ fn read_goal(words: Vec<String>) -> Result<String> {
     let mut bytes = Vec::new();
     // One byte more than is allowed tells that it is too much, without reading all of it.
     let most = MAX_GOAL_BYTES as u64 + 1;
-    std::io::stdin().lock().take(most).read_to_end(&mut bytes).map_err(|e| usage(format!("standard input cannot be read: {e}")))?;
+    std::io::stdin()
+        .lock()
+        .take(most)
+        .read_to_end(&mut bytes)
+        .map_err(|e| usage(format!("standard input cannot be read: {e}")))?;
     if bytes.len() as u64 == most {
         return Err(usage(format!(
             "goal on standard input has more than {MAX_GOAL_BYTES} bytes, the most allowed. Put the text in a file and name it"
@@ -149,15 +156,18 @@ fn workspace(folder: &Path) -> Result<String> {
     if !real.is_dir() {
         return Err(usage(format!("workspace {shown} is no folder; tools are confined to a folder")));
     }
-    real.into_os_string().into_string().map_err(|_| usage(format!("workspace {shown} has a path that is not UTF-8; rename it")))
+    real.into_os_string()
+        .into_string()
+        .map_err(|_| usage(format!("workspace {shown} has a path that is not UTF-8; rename it")))
 }
 
 fn parse_at(text: &str) -> Result<Millis, String> {
     if let Ok(at) = text.parse::<jiff::Timestamp>() {
         return Ok(at.as_millisecond());
     }
-    let civil: jiff::civil::DateTime =
-        text.parse().map_err(|_| "write it as 2026-05-01T09:00:00Z, or 2026-05-01T09:00 in this machine's zone".to_owned())?;
+    let civil: jiff::civil::DateTime = text
+        .parse()
+        .map_err(|_| "write it as 2026-05-01T09:00:00Z, or 2026-05-01T09:00 in this machine's zone".to_owned())?;
     let zoned = civil.to_zoned(jiff::tz::TimeZone::system()).map_err(|e| e.to_string())?;
     Ok(zoned.timestamp().as_millisecond())
 }
@@ -185,7 +195,10 @@ mod tests {
 
     #[test]
     fn times_as_people_write_them() {
-        assert_eq!(["90s", "10m", "2h", "1d", "5 min"].map(|t| parse_delay(t).ok()), [Some(90_000), Some(600_000), Some(7_200_000), Some(86_400_000), Some(300_000)]);
+        assert_eq!(
+            ["90s", "10m", "2h", "1d", "5 min"].map(|t| parse_delay(t).ok()),
+            [Some(90_000), Some(600_000), Some(7_200_000), Some(86_400_000), Some(300_000)]
+        );
         for wrong in ["", "10", "-5m", "5x", "99999999999999999999d", "9999d"] {
             assert!(parse_delay(wrong).is_err(), "{wrong}");
         }

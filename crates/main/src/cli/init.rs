@@ -68,11 +68,18 @@ pub fn init(cx: &Context, args: InitArgs) -> Result<Exit> {
     ] {
         cx.out.line(format!("  {} {what:<20} {}", paint.green("+"), paint.dim(why)))?;
     }
-    let cd = if folder == Path::new(".") { String::new() } else { format!("cd {} && ", visible(&folder.display().to_string())) };
+    let cd = if folder == Path::new(".") {
+        String::new()
+    } else {
+        format!("cd {} && ", visible(&folder.display().to_string()))
+    };
     cx.out.line("\nWhat next:")?;
     for (command, why) in [
         ("posse model list", "which language model would be used"),
-        ("posse run --role researcher \"Which supplier in examples/suppliers ships to Norway?\"", "a first job, here and now"),
+        (
+            "posse run --role researcher \"Which supplier in examples/suppliers ships to Norway?\"",
+            "a first job, here and now",
+        ),
         ("posse enqueue --role triager \"Triage the items in examples/issues\"", "a job for later"),
         ("posse up", "work all that is enqueued"),
     ] {

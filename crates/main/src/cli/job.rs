@@ -168,8 +168,9 @@ fn row(cx: &Context, job: &Job, now: i64) -> Vec<Cell> {
 /// The queries, or that there is no such job because there is no database.
 pub fn reader_for(settings: &Settings, id: i64) -> Result<Arc<dyn JobQueries>> {
     let path = settings.database.display();
-    wire::open_reader(settings)?
-        .ok_or_else(|| not_found(format!("there is no job {id}, and no database at {path} yet (--db, POSSE_DB name another)")))
+    wire::open_reader(settings)?.ok_or_else(|| {
+        not_found(format!("there is no job {id}, and no database at {path} yet (--db, POSSE_DB name another)"))
+    })
 }
 
 /// The exit code that a job's final state stands for.
@@ -233,7 +234,10 @@ async fn retry(cx: &Context, args: RetryArgs) -> Result<Exit> {
         Ok(()) => {}
         Err(RepositoryError::Illegal(illegal)) => {
             let way_out = "only a job that ended can be re-run";
-            return Err(fail(Exit::Conflict, format!("job {id} is {}; {way_out} (posse job cancel {id} ends it)", illegal.state)));
+            return Err(fail(
+                Exit::Conflict,
+                format!("job {id} is {}; {way_out} (posse job cancel {id} ends it)", illegal.state),
+            ));
         }
         Err(error) => return Err(error.into()),
     }
@@ -250,13 +254,16 @@ async fn annotate(cx: &Context, args: AnnotateArgs) -> Result<Exit> {
     if text.trim().is_empty() || text.len() > 64 * 1024 || text.contains('\0') {
         return Err(usage("a remark must be text of 1 to 65536 bytes, without NUL"));
     }
-    if let Some(tag) = args.tag.iter().find(|tag| tag.trim().is_empty() || tag.len() > 128 || tag.chars().any(char::is_control)) {
+    if let Some(tag) =
+        args.tag.iter().find(|tag| tag.trim().is_empty() || tag.len() > 128 || tag.chars().any(char::is_control))
+    {
         return Err(usage(format!("tag '{}' must be 1 to 128 bytes without control characters", tag.escape_debug())));
     }
     let settings = cx.plain_settings()?;
     reader_for(&settings, args.id)?;
     let store = wire::open_store(&settings)?;
-    let id = store.annotate(JobId(args.id), "person".into(), NewAnnotation { text, tags: args.tag }, wire::now()).await?;
+    let id =
+        store.annotate(JobId(args.id), "person".into(), NewAnnotation { text, tags: args.tag }, wire::now()).await?;
     if cx.out.json {
         cx.out.document(&json!({"id": id, "job": args.id}))?;
     } else {

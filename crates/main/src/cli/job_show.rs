@@ -40,10 +40,14 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let queries = reader_for(&settings, args.id)?;
     let id = JobId(args.id);
-    let job = queries.job(id).await?.ok_or_else(|| not_found(format!("there is no job {id} in {}", settings.database.display())))?;
+    let job = queries
+        .job(id)
+        .await?
+        .ok_or_else(|| not_found(format!("there is no job {id} in {}", settings.database.display())))?;
     let annotations = queries.annotations(id).await?;
     if cx.out.json {
-        let (attempts, journal, ledger) = (queries.attempts(id).await?, queries.journal(id, 0).await?, queries.ledger(id).await?);
+        let (attempts, journal, ledger) =
+            (queries.attempts(id).await?, queries.journal(id, 0).await?, queries.ledger(id).await?);
         cx.out.document(&Shown { job, attempts, journal, ledger, annotations })?;
         return Ok(Exit::Ok);
     }
@@ -65,7 +69,12 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
 
 fn head(out: &Out, job: &Job, now: Millis) -> Result<()> {
     let paint = out.paint;
-    out.line(format!("{}  {}  {}", paint.bold(format!("job {}", job.id)), paint.cyan(&job.role), paint.state(job.state, state_in_words(job, now))))?;
+    out.line(format!(
+        "{}  {}  {}",
+        paint.bold(format!("job {}", job.id)),
+        paint.cyan(&job.role),
+        paint.state(job.state, state_in_words(job, now))
+    ))?;
     let field = |name: &str, value: String| out.line(format!("  {} {value}", paint.dim(format!("{name:<10}"))));
     for (i, line) in wrap(&visible(&job.payload.goal), out.width - 14).into_iter().enumerate() {
         field(if i == 0 { "goal" } else { "" }, line)?;
@@ -77,7 +86,10 @@ fn head(out: &Out, job: &Job, now: Millis) -> Result<()> {
     }
     field("enqueued", format!("{} ({})", moment(job.created_at), ago(job.created_at, now)))?;
     if let Some(at) = job.finalized_at {
-        field("ended", format!("{} ({}, {} after it was enqueued)", moment(at), ago(at, now), duration(at - job.created_at)))?;
+        field(
+            "ended",
+            format!("{} ({}, {} after it was enqueued)", moment(at), ago(at, now), duration(at - job.created_at)),
+        )?;
     }
     let crashes = if job.crashes > 0 { format!(", its worker died {} times", job.crashes) } else { String::new() };
     field("attempts", format!("{} of {}{crashes}", job.attempt, job.max_attempts))?;

@@ -61,7 +61,8 @@ pub async fn dispatch(cx: &Context, command: ModelCommand) -> Result<Exit> {
 async fn list(cx: &Context) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let catalog = Catalog::find(&settings, &env).await?;
-    let listed: Vec<_> = catalog.known().iter().map(|(name, known)| describe(name, known, catalog.default_name())).collect();
+    let listed: Vec<_> =
+        catalog.known().iter().map(|(name, known)| describe(name, known, catalog.default_name())).collect();
     if cx.out.json {
         cx.out.document(&listed)?;
         return Ok(Exit::Ok);
@@ -93,7 +94,8 @@ async fn list(cx: &Context) -> Result<Exit> {
     for line in render(&["", "NAME", "MODEL", "FROM", "KEY", "WHERE"], rows.collect(), cx.out.width, |t| paint.dim(t)) {
         cx.out.line(line)?;
     }
-    cx.out.note(cx.out.note_paint.dim("* is used where a persona and a job name none · posse model test NAME asks one"));
+    cx.out
+        .note(cx.out.note_paint.dim("* is used where a persona and a job name none · posse model test NAME asks one"));
     Ok(Exit::Ok)
 }
 
@@ -110,7 +112,10 @@ fn env(name: &str) -> Option<std::ffi::OsString> {
 }
 
 fn pull(_name: Option<&str>) -> Result<Exit> {
-    Err(fail(Exit::Failed, "this build has no local model to fetch; set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own"))
+    Err(fail(
+        Exit::Failed,
+        "this build has no local model to fetch; set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own",
+    ))
 }
 
 async fn test(cx: &Context, name: Option<String>, base_url: Option<String>) -> Result<Exit> {
@@ -124,11 +129,13 @@ async fn test(cx: &Context, name: Option<String>, base_url: Option<String>) -> R
     let profile = model.profile().await?;
     let profiled = began.elapsed();
     let text = "Reply with the one word: ready".to_owned();
-    let request = ModelRequest { messages: vec![Message::User { text }], max_tokens: Some(256), ..ModelRequest::default() };
+    let request =
+        ModelRequest { messages: vec![Message::User { text }], max_tokens: Some(256), ..ModelRequest::default() };
     let asked = Instant::now();
     let reply = model.complete(&request, &|_| (), &Stop::never()).await?;
     let took = asked.elapsed();
-    let said = if reply.text.trim().is_empty() { reply.reasoning.clone().unwrap_or_default() } else { reply.text.clone() };
+    let said =
+        if reply.text.trim().is_empty() { reply.reasoning.clone().unwrap_or_default() } else { reply.text.clone() };
     if cx.out.json {
         let Usage { input, output, .. } = reply.usage;
         cx.out.document(&json!({
@@ -147,7 +154,11 @@ async fn test(cx: &Context, name: Option<String>, base_url: Option<String>) -> R
     cx.out.line(format!("{}  {name}: {} answers", paint.green("✓"), one_line(&reply.model, 60)))?;
     cx.out.line(format!("   it said       {}", one_line(&said, cx.out.width.saturating_sub(20))))?;
     cx.out.line(format!("   tool calls    {calling}{window}"))?;
-    let found_out = if profiled.as_millis() > 50 { format!(" (and {} to find out how to ask)", duration(profiled.as_millis() as i64)) } else { String::new() };
+    let found_out = if profiled.as_millis() > 50 {
+        format!(" (and {} to find out how to ask)", duration(profiled.as_millis() as i64))
+    } else {
+        String::new()
+    };
     cx.out.line(format!("   took          {}{found_out}", duration(took.as_millis() as i64)))?;
     cx.out.line(format!("   used          {}, {}", tokens(&reply.usage), cost(reply.cost_microusd, free(&name))))?;
     Ok(Exit::Ok)

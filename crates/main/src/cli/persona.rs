@@ -143,7 +143,10 @@ fn check(cx: &Context, settings: &Settings, loaded: &Loaded) -> Result<Exit> {
     }
     let paint = cx.out.paint;
     for problem in &loaded.problems {
-        let shorter = PersonaFileProblem { file: problem.file.strip_prefix(&settings.root).unwrap_or(&problem.file).into(), ..problem.clone() };
+        let shorter = PersonaFileProblem {
+            file: problem.file.strip_prefix(&settings.root).unwrap_or(&problem.file).into(),
+            ..problem.clone()
+        };
         let mark = if problem.severity == Severity::Error { paint.red("✗") } else { paint.yellow("!") };
         cx.out.line(format!("{mark}  {}", visible(&shorter.to_string())))?;
     }
@@ -158,7 +161,11 @@ fn check(cx: &Context, settings: &Settings, loaded: &Loaded) -> Result<Exit> {
 }
 
 fn new(cx: &Context, settings: &Settings, loaded: &Loaded, registry: &ToolRegistry, args: NewArgs) -> Result<Exit> {
-    let tools = if args.tools.is_empty() { vec!["list_files".into(), "read_file".into(), "search_files".into()] } else { args.tools };
+    let tools = if args.tools.is_empty() {
+        vec!["list_files".into(), "read_file".into(), "search_files".into()]
+    } else {
+        args.tools
+    };
     let goal = args.goal.unwrap_or_else(|| format!("Say here in one sentence what a {} is for.", args.role));
     let backstory = args.backstory.unwrap_or_else(|| {
         "You are careful and brief. List the files first, read what matters completely, and copy names and numbers exactly.".into()
@@ -179,11 +186,16 @@ fn new(cx: &Context, settings: &Settings, loaded: &Loaded, registry: &ToolRegist
     }
     registry.resolve(&persona.tools).map_err(|unknown| usage(unknown.to_string()))?;
     let file = settings.personas.join(format!("{}.json", persona.role));
-    let taken = loaded.get(&persona.role).map(|found| &found.file).filter(|found| found.starts_with(&settings.personas));
+    let taken =
+        loaded.get(&persona.role).map(|found| &found.file).filter(|found| found.starts_with(&settings.personas));
     if let Some(there) = taken.or(file.exists().then_some(&file)) {
-        return Err(fail(Exit::Conflict, format!("{} plays '{}' already; nothing was changed", there.display(), persona.role)));
+        return Err(fail(
+            Exit::Conflict,
+            format!("{} plays '{}' already; nothing was changed", there.display(), persona.role),
+        ));
     }
-    std::fs::create_dir_all(&settings.personas).with_context(|| format!("{} cannot be made", settings.personas.display()))?;
+    std::fs::create_dir_all(&settings.personas)
+        .with_context(|| format!("{} cannot be made", settings.personas.display()))?;
     let text = serde_json::to_string_pretty(&persona)? + "\n";
     std::fs::write(&file, text).with_context(|| format!("{} cannot be written", file.display()))?;
     if cx.out.json {
@@ -191,6 +203,10 @@ fn new(cx: &Context, settings: &Settings, loaded: &Loaded, registry: &ToolRegist
         return Ok(Exit::Ok);
     }
     cx.out.line(visible(&file.display().to_string()))?;
-    cx.out.note(cx.out.note_paint.dim(format!("edit it, then posse persona check, then posse run --role {} \"<goal>\"", persona.role)));
+    cx.out.note(
+        cx.out
+            .note_paint
+            .dim(format!("edit it, then posse persona check, then posse run --role {} \"<goal>\"", persona.role)),
+    );
     Ok(Exit::Ok)
 }

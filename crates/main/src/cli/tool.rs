@@ -40,23 +40,34 @@ pub fn dispatch(cx: &Context, command: ToolCommand) -> Result<Exit> {
     match command {
         ToolCommand::List => {
             if cx.out.json {
-                let all: Vec<_> = tools.iter().map(|(pack, tool)| Listed { pack, effect: tool.effect(), spec: tool.spec() }).collect();
+                let all: Vec<_> = tools
+                    .iter()
+                    .map(|(pack, tool)| Listed { pack, effect: tool.effect(), spec: tool.spec() })
+                    .collect();
                 cx.out.document(&all)?;
                 return Ok(Exit::Ok);
             }
             let paint = cx.out.paint;
             let rows = tools.iter().map(|(pack, tool)| {
                 let spec = tool.spec();
-                vec![plain(*pack), painted(&spec.name, move |t| paint.cyan(t)), plain(tool.effect().as_str()), plain(first_sentence(&spec.description))]
+                vec![
+                    plain(*pack),
+                    painted(&spec.name, move |t| paint.cyan(t)),
+                    plain(tool.effect().as_str()),
+                    plain(first_sentence(&spec.description)),
+                ]
             });
-            for line in render(&["PACK", "TOOL", "IF RUN TWICE", "WHAT IT DOES"], rows.collect(), cx.out.width, |t| paint.dim(t)) {
+            for line in render(&["PACK", "TOOL", "IF RUN TWICE", "WHAT IT DOES"], rows.collect(), cx.out.width, |t| {
+                paint.dim(t)
+            }) {
                 cx.out.line(line)?;
             }
         }
         ToolCommand::Show { name } => {
             let Some((pack, tool)) = tools.iter().find(|(_, tool)| tool.spec().name == name) else {
                 let names: Vec<_> = tools.iter().map(|(_, tool)| tool.spec().name.as_str()).collect();
-                let near = nearest(&name, names.iter().copied()).map(|n| format!("; did you mean {n}?")).unwrap_or_default();
+                let near =
+                    nearest(&name, names.iter().copied()).map(|n| format!("; did you mean {n}?")).unwrap_or_default();
                 return Err(not_found(format!("there is no tool '{name}'{near} There are: {}", names.join(", "))));
             };
             let (effect, spec) = (tool.effect(), tool.spec());
@@ -64,7 +75,11 @@ pub fn dispatch(cx: &Context, command: ToolCommand) -> Result<Exit> {
                 cx.out.document(&Listed { pack, effect, spec })?;
                 return Ok(Exit::Ok);
             }
-            cx.out.line(format!("{}  pack {pack}, if run twice: {}", cx.out.paint.bold(&spec.name), effect.as_str()))?;
+            cx.out.line(format!(
+                "{}  pack {pack}, if run twice: {}",
+                cx.out.paint.bold(&spec.name),
+                effect.as_str()
+            ))?;
             for line in wrap(&spec.description, cx.out.width - 2) {
                 cx.out.line(format!("  {line}"))?;
             }

@@ -105,7 +105,11 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
         Some(job) => {
             let job = job?;
             if !cx.out.json {
-                let next = if job.state == JobState::Completed { "" } else { &format!(" · posse job retry {id} goes on with it") };
+                let next = if job.state == JobState::Completed {
+                    ""
+                } else {
+                    &format!(" · posse job retry {id} goes on with it")
+                };
                 cx.out.note(cx.out.note_paint.dim(format!("  posse show {id} --full shows it all{next}")));
             }
             Ok(exit_of(&job))
@@ -146,11 +150,12 @@ pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
     if let Err(error) = shop.models.get(None) {
         cx.out.warn(format!("{}; jobs that need it will fail", error.message));
     }
-    let waiting: u64 = shop.queries.counts().await?.iter().filter(|(_, state, _)| !state.is_final()).map(|(_, _, n)| n).sum();
+    let waiting: u64 =
+        shop.queries.counts().await?.iter().filter(|(_, state, _)| !state.is_final()).map(|(_, _, n)| n).sum();
     let example = personas.first().map_or("researcher", |p| p.persona.role.as_str());
     cx.out.note(format!("  waiting    {}", plural(waiting, "job")));
     cx.out.note(format!("  enqueue    posse enqueue --role {example} \"<what is to be done>\""));
-    cx.out.note(format!("  look       posse list · posse show ID · posse job watch ID\n"));
+    cx.out.note("  look       posse list · posse show ID · posse job watch ID\n");
     serve(cx, &settings, &shop, &personas, Vec::new(), false, &mut signals).await
 }
 
@@ -182,12 +187,17 @@ fn greet(out: &Out, settings: &Settings, shop: &Workshop, personas: &[PersonaFil
     let roles: Vec<_> = personas.iter().map(|p| p.persona.role.as_str()).collect();
     let model = match shop.models.default_name() {
         Some(name) => match shop.models.known().get(name) {
-            Some(known) => format!("{name} ({}, {})", known.table.model.as_deref().unwrap_or("its usual model"), known.place()),
+            Some(known) => {
+                format!("{name} ({}, {})", known.table.model.as_deref().unwrap_or("its usual model"), known.place())
+            }
             None => name.into(),
         },
         None => "none by default".into(),
     };
-    out.note(paint.bold(format!("posse {} at work; Ctrl-C ends it, and what is in hand goes back to the queue", env!("CARGO_PKG_VERSION"))));
+    out.note(paint.bold(format!(
+        "posse {} at work; Ctrl-C ends it, and what is in hand goes back to the queue",
+        env!("CARGO_PKG_VERSION")
+    )));
     for (what, value) in [
         ("roles", format!("{} ({} at once each)", roles.join(", "), settings.slots)),
         ("model", visible(&model)),

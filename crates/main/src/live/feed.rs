@@ -58,7 +58,9 @@ impl Feed {
                 self.calls.retain(|(of, _), _| of != job);
                 Some(line)
             }
-            Progress::LeaseLost { job } => Some(self.of(*job, "■ lost the lease; the job is another worker's now", |t| p.yellow(t))),
+            Progress::LeaseLost { job } => {
+                Some(self.of(*job, "■ lost the lease; the job is another worker's now", |t| p.yellow(t)))
+            }
             Progress::AskingModel { .. } | Progress::Delta { .. } => None,
         }
     }
@@ -87,7 +89,9 @@ impl Feed {
                 };
                 Some(self.of(job, &text, |t| if bad { p.yellow(t) } else { p.dim(t) }))
             }
-            Entry::TurnFailed { reason, .. } => Some(self.of(job, &format!("✗ the model gave no answer: {reason}"), |t| p.red(t))),
+            Entry::TurnFailed { reason, .. } => {
+                Some(self.of(job, &format!("✗ the model gave no answer: {reason}"), |t| p.red(t)))
+            }
             Entry::Note { text } => Some(self.of(job, &format!("! told the model: {text}"), |t| p.yellow(t))),
             Entry::Ended { text, .. } => Some(self.of(job, &format!("✓ {text}"), str::to_owned)),
             Entry::Began { .. } | Entry::CallStarted { .. } | Entry::Reopened => None,
@@ -119,12 +123,14 @@ fn said(turn: &Turn) -> String {
 /// The same facts as lines of JSON; what is not durable is left out.
 fn as_json(heard: &Progress) -> Option<serde_json::Value> {
     match heard {
-        Progress::Claimed { job } => {
-            Some(json!({"event": "claimed", "job": job.id, "role": job.role, "attempt": job.attempt, "max_attempts": job.max_attempts}))
-        }
+        Progress::Claimed { job } => Some(
+            json!({"event": "claimed", "job": job.id, "role": job.role, "attempt": job.attempt, "max_attempts": job.max_attempts}),
+        ),
         Progress::Recorded { job, recorded } => {
             let mut line = json!({"event": "entry", "job": job});
-            if let (Some(line), Ok(serde_json::Value::Object(entry))) = (line.as_object_mut(), serde_json::to_value(recorded)) {
+            if let (Some(line), Ok(serde_json::Value::Object(entry))) =
+                (line.as_object_mut(), serde_json::to_value(recorded))
+            {
                 line.extend(entry);
             }
             Some(line)

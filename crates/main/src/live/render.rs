@@ -76,7 +76,8 @@ impl Renderer {
             Entry::Began { opening, .. } => self.began(opening),
             Entry::Turn(turn) => self.turn(turn),
             Entry::TurnFailed { reason, failed_tries, ms } => {
-                let tries = if failed_tries.len() > 1 { format!("{} tries, ", failed_tries.len()) } else { String::new() };
+                let tries =
+                    if failed_tries.len() > 1 { format!("{} tries, ", failed_tries.len()) } else { String::new() };
                 let text = format!("the model gave no answer ({tries}{}): {reason}", duration(*ms as i64));
                 self.marked("✗", &text, Paint::red)
             }
@@ -84,7 +85,8 @@ impl Renderer {
             Entry::CallEnded { call_id, outcome, text, annotations, ms } => {
                 let mut lines = self.call_ended(call_id, *outcome, text, *ms);
                 for note in annotations {
-                    let tags = if note.tags.is_empty() { String::new() } else { format!(" [{}]", note.tags.join(", ")) };
+                    let tags =
+                        if note.tags.is_empty() { String::new() } else { format!(" [{}]", note.tags.join(", ")) };
                     lines.extend(self.marked("✎", &format!("{}{tags}", note.text), |p, t| p.cyan(t)));
                 }
                 lines
@@ -181,7 +183,9 @@ impl Renderer {
                 format!("{} {}", self.paint.red(format!("✗ {name}: {category}")), self.paint.dim(took))
             }
             CallOutcome::Refused => self.paint.yellow(format!("✗ {name} was not run")),
-            CallOutcome::Unknown => self.paint.yellow(format!("? {name}: its worker died; whether it took effect is not known")),
+            CallOutcome::Unknown => {
+                self.paint.yellow(format!("? {name}: its worker died; whether it took effect is not known"))
+            }
         };
         let mut out = vec![format!("{INDENT}{head}")];
         let shown = self.excerpt(&visible(result));

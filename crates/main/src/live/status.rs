@@ -34,7 +34,15 @@ impl Status {
     /// Moves only where both streams go to a terminal.
     pub fn new(out: &Out) -> Status {
         let doing = Doing::Waiting("waiting for a worker".into());
-        Status { on: out.moving, paint: out.note_paint, width: out.width, doing, since: Instant::now(), drawn: false, frame: 0 }
+        Status {
+            on: out.moving,
+            paint: out.note_paint,
+            width: out.width,
+            doing,
+            since: Instant::now(),
+            drawn: false,
+            frame: 0,
+        }
     }
 
     /// Something is waited for, in words.

@@ -41,10 +41,17 @@ pub async fn ollama(env: Env<'_>) -> Result<Option<String>> {
 pub async fn first_model(base_url: &str, key: Option<&str>) -> Result<String, String> {
     let rest = base_url.strip_prefix("http://").ok_or("only endpoints without TLS are asked")?;
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let address = if host.rsplit(':').next().is_some_and(|p| p.parse::<u16>().is_ok()) { host.into() } else { format!("{host}:80") };
+    let address = if host.rsplit(':').next().is_some_and(|p| p.parse::<u16>().is_ok()) {
+        host.into()
+    } else {
+        format!("{host}:80")
+    };
     let key = key.map(|key| format!("Authorization: Bearer {}\r\n", key.trim())).unwrap_or_default();
     // HTTP/1.0: the answer ends with the connection and comes in one piece.
-    let request = format!("GET /{}/models HTTP/1.0\r\nHost: {host}\r\n{key}Accept: application/json\r\n\r\n", path.trim_end_matches('/'));
+    let request = format!(
+        "GET /{}/models HTTP/1.0\r\nHost: {host}\r\n{key}Accept: application/json\r\n\r\n",
+        path.trim_end_matches('/')
+    );
     let exchange = async {
         let mut stream = TcpStream::connect(&address).await?;
         stream.write_all(request.as_bytes()).await?;

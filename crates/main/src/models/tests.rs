@@ -30,7 +30,8 @@ async fn the_default_is_found_in_order() {
 
 #[tokio::test]
 async fn a_flag_names_a_model_at_what_was_found() {
-    let catalog = find("", &[("OPENAI_API_KEY", "k")], |s| s.default_model = Some("gpt-x".into())).await.expect("found");
+    let catalog =
+        find("", &[("OPENAI_API_KEY", "k")], |s| s.default_model = Some("gpt-x".into())).await.expect("found");
     assert_eq!(catalog.known["gpt-x"].table.model.as_deref(), Some("gpt-x"));
     assert_eq!(catalog.default_name(), Some("gpt-x"));
     let unknown = find("[models.a]\nmodel='m'", &[], |s| s.default_model = Some("b".into())).await;

@@ -206,7 +206,10 @@ mod tests {
 
     #[test]
     fn nothing_steers_the_terminal() {
-        assert_eq!(visible("a\x1b[31mred\x07\u{9b}2J\u{202e}gpj.exe\u{200b}\r\nb\tc\r"), "a␛[31mred␇\\u{9b}2J\\u{202e}gpj.exe\\u{200b}\nb    c␍");
+        assert_eq!(
+            visible("a\x1b[31mred\x07\u{9b}2J\u{202e}gpj.exe\u{200b}\r\nb\tc\r"),
+            "a␛[31mred␇\\u{9b}2J\\u{202e}gpj.exe\\u{200b}\nb    c␍"
+        );
         assert_eq!(visible("häß 👩\u{200d}💻 e\u{301}"), "häß 👩\u{200d}💻 e\u{301}");
         assert_eq!(one_line("a\n b\t\x1b c", 40), "a b ␛ c");
     }
@@ -215,7 +218,10 @@ mod tests {
     fn text_fits_its_width() {
         assert_eq!(one_line("one two three", 8), "one two…");
         assert_eq!(one_line("日本語日本語", 7), "日本語…");
-        assert_eq!(wrap("one two three four\n\n  five six seven", 10), ["one two", "three four", "", "  five six", "  seven"]);
+        assert_eq!(
+            wrap("one two three four\n\n  five six seven", 10),
+            ["one two", "three four", "", "  five six", "  seven"]
+        );
         assert_eq!(wrap("abcdefghijklmn", 10), ["abcdefghij", "klmn"]);
     }
 
@@ -225,7 +231,10 @@ mod tests {
         assert_eq!(all, ["0 ms", "999 ms", "1.8 s", "59.9 s", "1 min", "2 min 5 s", "1 h", "1 d 1 h"]);
         assert_eq!([ago(0, 90_000), ago(5_000, 0), ago(0, 10)], ["1 min ago", "in 5.0 s", "just now"]);
         assert_eq!([count(0), count(999), count(1000), count(1_234_567)], ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([cost(Some(1200), false), cost(Some(3), false), cost(Some(2_500_000), false)], ["$0.0012", "$0.000003", "$2.50"]);
+        assert_eq!(
+            [cost(Some(1200), false), cost(Some(3), false), cost(Some(2_500_000), false)],
+            ["$0.0012", "$0.000003", "$2.50"]
+        );
         assert_eq!([cost(None, true), cost(None, false)], ["free (local)", "cost unknown"]);
         assert_eq!([bytes(12), bytes(1_500), bytes(2_500_000)], ["12 B", "1.5 kB", "2.5 MB"]);
     }

@@ -186,7 +186,8 @@ fn explain(path: &Path, text: &str, error: &toml::de::Error) -> String {
     let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
     let place = line.map_or_else(|| path.display().to_string(), |line| format!("{}:{line}", path.display()));
     let quoted = said.split('`').nth(1).unwrap_or_default();
-    if said.starts_with("unknown field") && ["api_key", "apikey", "api-key", "key", "token", "secret"].contains(&quoted) {
+    if said.starts_with("unknown field") && ["api_key", "apikey", "api-key", "key", "token", "secret"].contains(&quoted)
+    {
         return format!(
             "{place}: keys do not belong in this file, so '{quoted}' is refused. Put the key into an environment \
              variable and name that: api_key_env = \"OPENAI_API_KEY\""
@@ -196,7 +197,11 @@ fn explain(path: &Path, text: &str, error: &toml::de::Error) -> String {
         Some((_, allowed)) if said.starts_with("unknown field") => {
             let allowed: Vec<_> = allowed.split(", ").map(|name| name.trim_matches('`')).collect();
             let near = nearest(quoted, allowed.iter().copied()).map(|n| format!("; did you mean '{n}'?"));
-            format!("{place}: unknown key '{quoted}'{} Known here: {}", near.unwrap_or_else(|| ".".into()), allowed.join(", "))
+            format!(
+                "{place}: unknown key '{quoted}'{} Known here: {}",
+                near.unwrap_or_else(|| ".".into()),
+                allowed.join(", ")
+            )
         }
         _ => format!("{place}: {}", said.replace('`', "'")),
     }
