@@ -55,9 +55,11 @@ impl Stop {
     /// Waits until a stop is asked for. Pends for ever when none can come any more.
     pub async fn stopped(&self) -> StopReason {
         let mut rx = self.0.clone();
-        match rx.wait_for(Option::is_some).await {
-            Ok(reason) => reason.expect("waited for it to be there"),
-            Err(_) => std::future::pending().await,
+        // The guard that `wait_for` gives must not be held across the wait below.
+        let reason = rx.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
+        match reason {
+            Some(reason) => reason,
+            None => std::future::pending().await,
         }
     }
 }

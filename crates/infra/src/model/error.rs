@@ -1,0 +1,207 @@
+//! What a failure means: who tries again, when, and what a person should do.
+
+mod overflow;
+mod wait;
+
+use posse_core::model::ModelErrorKind;
+use std::time::Duration;
+
+use super::wire::Fault;
+pub(super) use wait::{HeaderWaits, asked_wait};
+
+/// One try that failed.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    /// What kind of failure.
+    pub kind: ModelErrorKind,
+    /// In words, without the endpoint.
+    pub words: String,
+    /// What a person can do about it, if it is theirs to do.
+    pub advice: Option<&'static str>,
+    /// How long the provider asked us to wait.
+    pub retry_after: Option<Duration>,
+    /// The model's window, where the error tells it.
+    pub context_window: Option<u32>,
+    /// The provider's own words and fields, where there are any, to learn from.
+    pub fault: Option<Fault>,
+}
+
+/// Longest excerpt of a provider's words that is shown.
+const MAX_WORDS: usize = 600;
+
+const SET_KEY: &str = "set OPENAI_API_KEY, or api_key_env for this model in config/posse.toml, to a valid key";
+const PAY: &str = "the account has no credit left: check its plan and billing";
+const CHECK_NAME: &str = "check `model` and `base_url` for this model in config/posse.toml";
+
+impl Failure {
+    /// A failure with nothing from a provider: the network, a limit of ours, a stop.
+    pub fn plain(kind: ModelErrorKind, words: impl Into<String>) -> Self {
+        Failure { kind, words: words.into(), advice: None, retry_after: None, context_window: None, fault: None }
+    }
+
+    /// What an answer with an error status means.
+    pub fn of_status(status: u16, waits: &HeaderWaits, fault: Fault) -> Self {
+        let said = if fault.message.is_empty() {
+            format!("answered {status} with no explanation")
+        } else {
+            format!("answered {status}: {}", shorten(&fault.message))
+        };
+        Failure::judge(Some(status), waits, fault, said)
+    }
+
+    /// What an error inside a 200 means, in its body or in the middle of its stream.
+    pub fn of_fault(waits: &HeaderWaits, fault: Fault) -> Self {
+        let said = format!("reported an error inside its reply: {}", shorten(&fault.message));
+        // Codes in such bodies are often the status that should have been sent.
+        let status = fault.code.parse().ok().filter(|code| (400..600).contains(code));
+        Failure::judge(status, waits, fault, said)
+    }
+
+    fn judge(status: Option<u16>, waits: &HeaderWaits, fault: Fault, words: String) -> Self {
+        let (kind, advice) = classify(status, &fault);
+        let overflow = kind == ModelErrorKind::ContextOverflow;
+        let waits_matter = matches!(kind, ModelErrorKind::RateLimited | ModelErrorKind::Transient);
+        Failure {
+            advice,
+            retry_after: asked_wait(waits, &fault.message).filter(|_| waits_matter),
+            context_window: overflow.then(|| overflow::window(&fault)).flatten(),
+            fault: Some(fault),
+            ..Failure::plain(kind, words)
+        }
+    }
+
+    /// Whether the same request may succeed later.
+    pub fn is_worth_another_try(&self) -> bool {
+        matches!(self.kind, ModelErrorKind::Transient | ModelErrorKind::RateLimited)
+    }
+
+    /// The whole sentence for a person.
+    pub fn sentence(&self, model: &str, endpoint: &str) -> String {
+        let advice = self.advice.map(|advice| format!(" ({advice})")).unwrap_or_default();
+        format!("model {model} at {endpoint} {}{advice}", self.words)
+    }
+}
+
+/// The table. Codes before words, words before the status, because providers send the right words
+/// with the wrong status far more often than the other way round.
+fn classify(status: Option<u16>, fault: &Fault) -> (ModelErrorKind, Option<&'static str>) {
+    use ModelErrorKind::*;
+    let message = fault.message.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    let marked = |marks: &[&str]| {
+        [&fault.code, &fault.kind].iter().any(|field| {
+            let field = field.to_lowercase();
+            marks.iter().any(|mark| field == *mark)
+        })
+    };
+
+    if marked(&["tool_use_failed"]) {
+        return (InvalidToolCall, None);
+    }
+    if marked(&["insufficient_quota", "billing_hard_limit_reached", "billing_not_active"])
+        || status == Some(402)
+        || says(&["exceeded your current quota", "insufficient balance", "credit balance is too low"])
+    {
+        return (Unauthorized, Some(PAY));
+    }
+    if overflow::is_overflow(fault) {
+        return (ContextOverflow, None);
+    }
+    if marked(&["invalid_api_key", "authentication_error", "unauthenticated", "permission_denied"])
+        || matches!(status, Some(401 | 403))
+    {
+        return (Unauthorized, Some(SET_KEY));
+    }
+    if status == Some(429)
+        || marked(&["rate_limit", "rate_limit_error", "rate_limit_exceeded", "resource_exhausted"])
+        || says(overflow::THROTTLED)
+    {
+        return (RateLimited, None);
+    }
+    match status {
+        Some(408 | 409 | 425 | 500..=599) => (Transient, None),
+        Some(404 | 405 | 410) => (Rejected, Some(CHECK_NAME)),
+        Some(300..=499) => (Rejected, None),
+        // An error inside a 200. Said to be our fault, it is; else the provider failed half way.
+        _ if marked(&["invalid_request_error", "invalid_argument", "not_found_error"]) => (Rejected, None),
+        _ => (Transient, None),
+    }
+}
+
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(MAX_WORDS) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ModelErrorKind::*;
+
+    fn of(status: u16, body: &str) -> Failure {
+        Failure::of_status(status, &HeaderWaits::default(), Fault::in_body(body.as_bytes()))
+    }
+
+    #[test]
+    fn the_table() {
+        for (status, body, kind) in [
+            (401, r#"{"error":{"message":"Incorrect API key","code":"invalid_api_key"}}"#, Unauthorized),
+            (403, "", Unauthorized),
+            (402, "", Unauthorized),
+            (404, r#"{"error":{"message":"no such model","code":"model_not_found"}}"#, Rejected),
+            (408, "", Transient),
+            (409, "", Transient),
+            (425, "", Transient),
+            (429, "slow down", RateLimited),
+            (429, r#"{"error":{"message":"x","code":"insufficient_quota"}}"#, Unauthorized),
+            (429, r#"{"error":{"message":"You exceeded your current quota, please check"}}"#, Unauthorized),
+            (500, "<html>oops</html>", Transient),
+            (503, r#"{"error":{"message":"Loading model","code":503}}"#, Transient),
+            (529, r#"{"error":{"type":"overloaded_error","message":"Overloaded"}}"#, Transient),
+            (400, r#"{"error":{"message":"bad","code":400}}"#, Rejected),
+            (400, r#"{"error":{"message":"Could not","code":"tool_use_failed"}}"#, InvalidToolCall),
+            (400, r#"{"message":"Too many tokens, please wait before trying again."}"#, RateLimited),
+            (422, r#"{"detail":[{"msg":"field required"}]}"#, Rejected),
+            (413, r#"{"error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#, Rejected),
+            (
+                400,
+                r#"{"object":"error","message":"bad tool call id 'call_x': ids here are exactly 9 letters or digits","type":"invalid_function_call","code":"3280"}"#,
+                Rejected,
+            ),
+            (302, "", Rejected),
+        ] {
+            assert_eq!(of(status, body).kind, kind, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn errors_inside_a_200() {
+        for (body, kind) in [
+            (r#"{"error":{"message":"m","type":"rate_limit","code":"429"}}"#, RateLimited),
+            (r#"{"error":{"message":"m","code":502}}"#, Transient),
+            (r#"{"error":{"message":"m","type":"server_error"}}"#, Transient),
+            (r#"{"error":{"message":"m","type":"invalid_request_error"}}"#, Rejected),
+            (r#"{"error":{"message":"m","code":"tool_use_failed"}}"#, InvalidToolCall),
+            (r#"{"error":{"message":"m","code":"context_length_exceeded"}}"#, ContextOverflow),
+            (r#"{"error":"try again in 2s"}"#, RateLimited),
+            (r#"{"error":"connection reset"}"#, Transient),
+        ] {
+            let fault = Fault::in_body(body.as_bytes());
+            assert_eq!(Failure::of_fault(&HeaderWaits::default(), fault).kind, kind, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_says_what_to_do() {
+        let failure = of(401, r#"{"error":{"message":"Incorrect API key"}}"#);
+        assert_eq!(
+            failure.sentence("gpt-x", "https://host/v1"),
+            "model gpt-x at https://host/v1 answered 401: Incorrect API key (set OPENAI_API_KEY, or \
+             api_key_env for this model in config/posse.toml, to a valid key)"
+        );
+        let long = of(500, &"ä".repeat(5000));
+        assert!(long.words.chars().count() < 700);
+    }
+}

@@ -1,0 +1,308 @@
+//! One model behind an OpenAI-compatible endpoint: its tries, and what they teach.
+
+mod backoff;
+mod config;
+mod lesson;
+mod probe;
+
+use async_trait::async_trait;
+use posse_core::model::{
+    Delta, DeltaSink, FailedTry, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest, Usage,
+};
+use posse_core::stop::{Stop, StopReason};
+use serde_json::value::RawValue;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::OnceCell;
+
+use super::error::Failure;
+use super::sse::SseParser;
+use super::stream::{Broken, StreamAssembler, WholeReply};
+use super::transport::{Ask, Reply, Transport, strike};
+use super::wire::{Body, Dialect, Purpose};
+
+pub use config::{MaxTokens, OpenAiConfig, ToolCallingChoice};
+
+/// Largest reply that is read.
+const MAX_REPLY: usize = 64 << 20;
+
+/// How long the count of tokens is waited for, once the reply itself is complete.
+const USAGE_GRACE: Duration = Duration::from_secs(5);
+
+/// Most lessons one request may teach; more than a server has fields to refuse.
+const MAX_LESSONS: usize = 8;
+
+/// A model behind an OpenAI-compatible endpoint.
+pub struct OpenAiModel {
+    config: OpenAiConfig,
+    endpoint: String,
+    transport: Transport,
+    /// What the server takes, as far as it has shown.
+    dialect: Mutex<Dialect>,
+    profile: OnceCell<ModelProfile>,
+}
+
+impl std::fmt::Debug for OpenAiModel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenAiModel").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl OpenAiModel {
+    /// A model as configured. Fails where the configuration could never make a request; asks
+    /// nothing of the endpoint yet.
+    pub fn new(config: OpenAiConfig) -> Result<Self, ModelError> {
+        Ok(OpenAiModel {
+            endpoint: config.endpoint(),
+            transport: Transport::new(&config)?,
+            dialect: Mutex::new(config.dialect()),
+            profile: OnceCell::new(),
+            config,
+        })
+    }
+
+    /// Makes a request until it succeeds, may not be made again, or is stopped.
+    async fn ask(
+        &self,
+        request: &ModelRequest,
+        purpose: Purpose,
+        deltas: &DeltaSink<'_>,
+        stop: &Stop,
+    ) -> Result<ModelReply, ModelError> {
+        let mut failed_tries: Vec<FailedTry> = Vec::new();
+        let (mut retries, mut lessons) = (0, 0);
+        loop {
+            let dialect = *self.dialect();
+            let body = self.body(request, purpose, &dialect)?;
+            let spent = Spent::default();
+            let outcome = tokio::select! {
+                biased;
+                // Dropping the other branch closes its connection.
+                reason = stop.stopped() => Err(stopped(reason)),
+                outcome = self.try_once(&body, deltas, &spent) => outcome,
+            };
+            let failure = match outcome {
+                Ok(whole) => return Ok(self.reply(whole, body.get().len(), failed_tries)),
+                Err(failure) => failure,
+            };
+            let failed =
+                FailedTry { model: self.config.model.clone(), reason: self.sentence(&failure), usage: spent.usage() };
+            failed_tries.push(failed.clone());
+
+            let lesson =
+                failure.fault.as_ref().filter(|_| failure.kind == ModelErrorKind::Rejected && lessons < MAX_LESSONS);
+            let lesson = lesson.and_then(|fault| {
+                lesson::learn(fault, request, purpose, self.config.stream, &dialect, &self.config.dialect())
+            });
+            if let Some(lesson) = lesson {
+                tracing::info!(model = %self.config.model, ?lesson, "the endpoint refused a field; it is not sent again");
+                lesson.apply(&mut self.dialect());
+                lessons += 1;
+                deltas(Delta::Restarted(failed));
+                continue;
+            }
+            let wait = backoff::wait(retries, self.config.backoff, failure.retry_after, rand::random())
+                .filter(|_| failure.is_worth_another_try() && retries < self.config.retries);
+            let Some(wait) = wait else {
+                return Err(self.error(failure, failed_tries));
+            };
+            retries += 1;
+            tracing::warn!(
+                reason = %failed.reason, wait_ms = wait.as_millis() as u64, retry = retries,
+                "a model request failed and is made again"
+            );
+            deltas(Delta::Restarted(failed));
+            tokio::select! {
+                biased;
+                reason = stop.stopped() => return Err(self.error(stopped(reason), failed_tries)),
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    async fn try_once(&self, body: &RawValue, deltas: &DeltaSink<'_>, spent: &Spent) -> Result<WholeReply, Failure> {
+        let mut reply = self.transport.send(Ask::Chat(body)).await?;
+        let mut assembler = StreamAssembler::default();
+        // From here on the provider is at work, and what it read is billed.
+        let mut account = |assembler: &StreamAssembler| {
+            let estimate = Usage::estimate(body.get().len(), assembler.written());
+            spent.set(assembler.usage().unwrap_or(estimate));
+        };
+        account(&assembler);
+        let streamed = reply.is_events().unwrap_or(self.config.stream);
+        if streamed {
+            read_events(&mut reply, &mut assembler, deltas, &mut account).await?;
+        } else {
+            read_body(&mut reply, &mut assembler, deltas, &mut account).await?;
+        }
+        let nothing_said = assembler.written() == 0 && assembler.usage().is_none();
+        let whole = if streamed { assembler.finish() } else { assembler.finish_body() };
+        whole.map_err(|broken| match broken {
+            Broken::Fault(fault) => {
+                if nothing_said {
+                    spent.clear();
+                }
+                Failure::of_fault(&reply.waits, fault)
+            }
+            Broken::Cut(words) => Failure::plain(ModelErrorKind::Transient, words),
+        })
+    }
+
+    fn body(&self, request: &ModelRequest, purpose: Purpose, dialect: &Dialect) -> Result<Box<RawValue>, ModelError> {
+        let body = Body::new(&self.config.model, request, self.config.stream, purpose, dialect);
+        serde_json::value::to_raw_value(&body).map_err(|error| {
+            let words = format!("was not asked: the request is not JSON: {error}");
+            self.error(Failure::plain(ModelErrorKind::Rejected, words), Vec::new())
+        })
+    }
+
+    fn reply(&self, whole: WholeReply, read: usize, failed_tries: Vec<FailedTry>) -> ModelReply {
+        let usage = whole.usage.unwrap_or_else(|| {
+            let calls = whole.calls.iter().map(|c| c.name.len() + c.arguments.len()).sum::<usize>();
+            Usage::estimate(read, whole.text.len() + whole.reasoning.len() + calls)
+        });
+        ModelReply {
+            text: whole.text,
+            reasoning: (!whole.reasoning.is_empty()).then_some(whole.reasoning),
+            calls: whole.calls,
+            refusal: whole.refusal,
+            finish: whole.finish,
+            cost_microusd: self.config.cost(&usage),
+            usage,
+            model: whole.model.unwrap_or_else(|| self.config.model.clone()),
+            failed_tries,
+        }
+    }
+
+    fn error(&self, failure: Failure, failed_tries: Vec<FailedTry>) -> ModelError {
+        ModelError {
+            kind: failure.kind,
+            message: self.sentence(&failure),
+            retry_after: failure.retry_after,
+            context_window: failure.context_window,
+            failed_tries,
+        }
+    }
+
+    fn sentence(&self, failure: &Failure) -> String {
+        // Providers quote the key they were given, and proxies whole requests.
+        strike(&self.config, &failure.sentence(&self.config.model, &self.endpoint))
+    }
+
+    fn dialect(&self) -> MutexGuard<'_, Dialect> {
+        // A `Dialect` is whole at every moment, so one that a panic left behind is good.
+        self.dialect.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Model for OpenAiModel {
+    async fn profile(&self) -> Result<ModelProfile, ModelError> {
+        self.profile.get_or_try_init(|| self.find_profile()).await.cloned()
+    }
+
+    async fn complete(
+        &self,
+        request: &ModelRequest,
+        deltas: &DeltaSink<'_>,
+        stop: &Stop,
+    ) -> Result<ModelReply, ModelError> {
+        self.ask(request, Purpose::Work, deltas, stop).await
+    }
+}
+
+async fn read_events(
+    reply: &mut Reply,
+    assembler: &mut StreamAssembler,
+    deltas: &DeltaSink<'_>,
+    account: &mut (dyn FnMut(&StreamAssembler) + Send),
+) -> Result<(), Failure> {
+    let mut parser = SseParser::default();
+    let mut total = 0;
+    while !assembler.over() {
+        let limit = assembler.finished().then_some(USAGE_GRACE);
+        let events = match reply.more(limit).await {
+            Ok(Some(bytes)) => {
+                total += bytes.len();
+                if total > MAX_REPLY {
+                    return Err(too_long());
+                }
+                parser.push(&bytes).map_err(|_| too_long())?
+            }
+            Ok(None) => {
+                // The last blank line is often left out. Half a line is no JSON and counts as cut.
+                if let Some(event) = parser.finish() {
+                    assembler.event(&event).into_iter().for_each(deltas);
+                }
+                account(assembler);
+                return Ok(());
+            }
+            // The reply is whole; only its count of tokens was still to come.
+            Err(_) if assembler.finished() => return Ok(()),
+            Err(failure) => return Err(failure),
+        };
+        for event in events {
+            if assembler.over() {
+                break;
+            }
+            assembler.event(&event).into_iter().for_each(deltas);
+        }
+        account(assembler);
+    }
+    Ok(())
+}
+
+async fn read_body(
+    reply: &mut Reply,
+    assembler: &mut StreamAssembler,
+    deltas: &DeltaSink<'_>,
+    account: &mut (dyn FnMut(&StreamAssembler) + Send),
+) -> Result<(), Failure> {
+    let body = reply.body(MAX_REPLY).await.map_err(|(failure, _)| failure)?;
+    match serde_json::from_slice(&body) {
+        Ok(value) => assembler.push(value).into_iter().for_each(deltas),
+        Err(_) => {
+            let fault = super::wire::Fault::in_body(&body);
+            let excerpt: String = fault.message.chars().take(200).collect();
+            let words = format!("sent a reply that is not JSON: {excerpt}");
+            return Err(Failure::plain(ModelErrorKind::Transient, words));
+        }
+    }
+    account(assembler);
+    Ok(())
+}
+
+fn too_long() -> Failure {
+    let words = format!("sent a reply beyond all bounds ({MAX_REPLY} bytes)");
+    Failure::plain(ModelErrorKind::Transient, words)
+}
+
+fn stopped(reason: StopReason) -> Failure {
+    let words = match reason {
+        StopReason::Cancelled => "was not asked further: the job is cancelled",
+        StopReason::LeaseLost => "was not asked further: the lease on the job is lost",
+        StopReason::Shutdown => "was not asked further: the worker is shutting down",
+    };
+    Failure::plain(ModelErrorKind::Stopped, words)
+}
+
+/// What the current try has cost so far. Outlives the try, which a stop may drop half way.
+#[derive(Default)]
+struct Spent(Mutex<Option<Usage>>);
+
+impl Spent {
+    fn set(&self, usage: Usage) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(usage);
+    }
+
+    /// An error in place of a reply is not billed.
+    fn clear(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Nothing, by our estimate, for a request that was refused or never arrived.
+    fn usage(&self) -> Usage {
+        let spent = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.unwrap_or(Usage { estimated: true, ..Usage::default() })
+    }
+}

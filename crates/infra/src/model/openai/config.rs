@@ -1,0 +1,200 @@
+//! How one model is reached and asked.
+
+use posse_core::model::ToolCalling;
+use std::time::Duration;
+
+use crate::model::secret::Secret;
+use crate::model::wire::{Dialect, Format};
+
+pub use crate::model::wire::MaxTokens;
+
+/// How a model is asked for tools, as configured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ToolCallingChoice {
+    /// Find out: from what is known of the host, from `/models`, else by asking the model once.
+    #[default]
+    Auto,
+    /// The provider's own protocol.
+    Native,
+    /// A JSON Schema per step.
+    Structured,
+}
+
+/// One model behind one endpoint. `Debug` shows no key and no header value.
+#[derive(Debug, Clone)]
+pub struct OpenAiConfig {
+    /// The configured name, `default` for instance.
+    pub name: String,
+    /// Up to and including the version: `https://api.openai.com/v1`.
+    pub base_url: String,
+    /// Sent as a bearer token; without one, no `Authorization` header is sent.
+    pub api_key: Option<Secret>,
+    /// The provider's name of the model.
+    pub model: String,
+    /// Sent as `OpenAI-Organization`.
+    pub organization: Option<String>,
+    /// Sent as `OpenAI-Project`.
+    pub project: Option<String>,
+    /// More headers, sent with every request; they win over the ones above.
+    pub headers: Vec<(String, Secret)>,
+    /// Whether replies are streamed.
+    pub stream: bool,
+    /// How the model is asked for tools.
+    pub tool_calling: ToolCallingChoice,
+    /// The window in tokens; asked of `/models` when absent.
+    pub context_window: Option<u32>,
+    /// Which field limits tokens; by the host when absent.
+    pub max_tokens_field: Option<MaxTokens>,
+    /// Whether an assistant's reasoning is sent back, as `reasoning_content`. Some providers demand
+    /// it, others refuse it.
+    pub send_reasoning: bool,
+    /// Longest silence: to the first byte, and between two pieces of a reply.
+    pub idle_timeout: Duration,
+    /// Longest time to connect.
+    pub connect_timeout: Duration,
+    /// How often a failed request is made again.
+    pub retries: u32,
+    /// The first wait between tries is up to this long; it doubles from there.
+    pub backoff: Duration,
+    /// US dollars per million tokens read.
+    pub price_input: Option<f64>,
+    /// US dollars per million tokens written.
+    pub price_output: Option<f64>,
+}
+
+impl OpenAiConfig {
+    /// The usual settings for a model.
+    pub fn new(name: impl Into<String>, base_url: impl Into<String>, model: impl Into<String>) -> Self {
+        OpenAiConfig {
+            name: name.into(),
+            base_url: base_url.into(),
+            api_key: None,
+            model: model.into(),
+            organization: None,
+            project: None,
+            headers: Vec::new(),
+            stream: true,
+            tool_calling: ToolCallingChoice::Auto,
+            context_window: None,
+            max_tokens_field: None,
+            send_reasoning: false,
+            idle_timeout: Duration::from_secs(120),
+            connect_timeout: Duration::from_secs(10),
+            retries: 4,
+            backoff: Duration::from_millis(500),
+            price_input: None,
+            price_output: None,
+        }
+    }
+
+    /// What this host takes, before it has refused anything.
+    pub(in crate::model) fn dialect(&self) -> Dialect {
+        let by_host = if is_openai(&self.host()) { MaxTokens::MaxCompletionTokens } else { MaxTokens::MaxTokens };
+        Dialect {
+            max_tokens: Some(self.max_tokens_field.unwrap_or(by_host)),
+            temperature: true,
+            stream_options: true,
+            format: Format::Strict,
+            required_choice: true,
+            reasoning: self.send_reasoning,
+        }
+    }
+
+    /// What is known of the host's models without asking: the ones that all make tool calls.
+    pub(in crate::model) fn known_calling(&self) -> Option<ToolCalling> {
+        let host = self.host();
+        let known = is_openai(&host)
+            || [
+                "api.anthropic.com",
+                "api.deepseek.com",
+                "api.mistral.ai",
+                "api.x.ai",
+                "generativelanguage.googleapis.com",
+            ]
+            .contains(&host.as_str());
+        known.then_some(ToolCalling::Native)
+    }
+
+    /// Whether `/models` of this host is worth asking: OpenAI's own list tells no windows.
+    pub(in crate::model) fn lists_windows(&self) -> bool {
+        !is_openai(&self.host())
+    }
+
+    /// The endpoint as it may be shown: without user, password and query.
+    pub(in crate::model) fn endpoint(&self) -> String {
+        match reqwest::Url::parse(&self.base_url) {
+            Ok(mut url) => {
+                // Failing to clear means there is nothing to clear.
+                let _ = url.set_username("");
+                let _ = url.set_password(None);
+                url.set_query(None);
+                url.set_fragment(None);
+                url.as_str().trim_end_matches('/').to_owned()
+            }
+            Err(_) => "an address that is not a URL".to_owned(),
+        }
+    }
+
+    /// What a reply cost, in millionths of a dollar. Dollars per million tokens are millionths of
+    /// a dollar per token.
+    pub(in crate::model) fn cost(&self, usage: &posse_core::model::Usage) -> Option<u64> {
+        if self.price_input.is_none() && self.price_output.is_none() {
+            return None;
+        }
+        let part = |tokens: u64, price: Option<f64>| tokens as f64 * price.unwrap_or(0.0).max(0.0);
+        let cost = part(usage.input, self.price_input) + part(usage.output, self.price_output);
+        // Rounded up: a budget must not be overrun by what was rounded away. `as` saturates.
+        Some(cost.ceil() as u64)
+    }
+
+    fn host(&self) -> String {
+        reqwest::Url::parse(&self.base_url)
+            .ok()
+            .and_then(|url| url.host_str().map(str::to_ascii_lowercase))
+            .unwrap_or_default()
+    }
+}
+
+fn is_openai(host: &str) -> bool {
+    host == "api.openai.com" || host.ends_with(".openai.azure.com")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use posse_core::model::Usage;
+
+    #[test]
+    fn what_a_host_takes() {
+        let field = |url: &str| OpenAiConfig::new("n", url, "m").dialect().max_tokens;
+        assert_eq!(field("https://api.openai.com/v1"), Some(MaxTokens::MaxCompletionTokens));
+        assert_eq!(field("http://127.0.0.1:1/v1"), Some(MaxTokens::MaxTokens));
+        let mut config = OpenAiConfig::new("n", "http://127.0.0.1:1/v1", "m");
+        config.max_tokens_field = Some(MaxTokens::MaxCompletionTokens);
+        assert_eq!(config.dialect().max_tokens, Some(MaxTokens::MaxCompletionTokens));
+        let known = |url: &str| OpenAiConfig::new("n", url, "m").known_calling();
+        assert_eq!(known("https://API.openai.com/v1"), Some(ToolCalling::Native));
+        assert_eq!(known("http://127.0.0.1:1/v1"), None);
+        assert_eq!(known("https://api.openai.com.example/v1"), None);
+    }
+
+    #[test]
+    fn nothing_secret_is_shown() {
+        let mut config = OpenAiConfig::new("n", "https://u:canary@host/v1/?k=canary", "m");
+        assert_eq!(config.endpoint(), "https://host/v1");
+        config.base_url = "https://host/v1".to_owned();
+        config.api_key = Some(Secret::new("canary"));
+        config.headers = vec![("x-key".to_owned(), Secret::new("canary"))];
+        assert!(!format!("{config:?}").contains("canary"));
+    }
+
+    #[test]
+    fn prices_are_per_million() {
+        let mut config = OpenAiConfig::new("n", "https://host/v1", "m");
+        let usage = Usage { input: 1000, output: 10, cached: 0, estimated: false };
+        assert_eq!(config.cost(&usage), None);
+        config.price_input = Some(2.5);
+        config.price_output = Some(10.0);
+        assert_eq!(config.cost(&usage), Some(2600));
+    }
+}

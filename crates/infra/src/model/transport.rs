@@ -1,0 +1,316 @@
+//! One request over async-openai's connection, and its answer as bytes.
+//!
+//! async-openai builds and sends the request. Its own reading of answers loses the status and the
+//! body of most errors, cannot tell `[DONE]` from a connection that broke, and makes hidden
+//! retries; so the HTTP service given to it hands every answer back unread, in the only way its
+//! interface lets one through: as a boxed error, taken out again in [`Transport::send`].
+
+use async_openai::Client;
+use async_openai::config::Config;
+use async_openai::error::OpenAIError;
+use async_openai::middleware::{HttpRequestFactory, ReqwestService};
+use posse_core::model::{ModelError, ModelErrorKind};
+use reqwest::Response;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use secrecy::SecretString;
+use serde_json::value::RawValue;
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+use tower::Service;
+
+use super::error::{Failure, HeaderWaits};
+use super::openai::OpenAiConfig;
+use super::secret::Secret;
+use super::wire::Fault;
+
+/// Longest body of an error that is read.
+const MAX_ERROR_BODY: usize = 64 << 10;
+
+/// A connection to one endpoint.
+pub(super) struct Transport {
+    client: Client<Endpoint>,
+    idle: Duration,
+}
+
+/// What is asked.
+pub(super) enum Ask<'a> {
+    /// `POST /chat/completions` with this body.
+    Chat(&'a RawValue),
+    /// `GET /models`.
+    Models,
+}
+
+impl Transport {
+    /// Checks everything that goes into a request once, so that sending cannot fail over it.
+    pub fn new(config: &OpenAiConfig) -> Result<Self, ModelError> {
+        // Whoever is first installs it; that it was there already is no error.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let wrong = |what: String| ModelError {
+            kind: ModelErrorKind::Rejected,
+            message: format!("model {} cannot be used: {what} (see config/posse.toml)", config.name),
+            retry_after: None,
+            context_window: None,
+            failed_tries: Vec::new(),
+        };
+        let url = reqwest::Url::parse(&config.base_url)
+            .map_err(|error| wrong(format!("its base_url is not a URL: {error}")))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(wrong("its base_url is neither http nor https".to_owned()));
+        }
+        let mut builder = reqwest::Client::builder()
+            .connect_timeout(config.connect_timeout)
+            // A redirect could carry the key to another host. Who moved says so in the error.
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("posse/", env!("CARGO_PKG_VERSION")));
+        if is_loopback(&url) {
+            // A proxy for the world has no way to this machine.
+            builder = builder.no_proxy();
+        }
+        let http = builder.build().map_err(|error| wrong(format!("no HTTP client: {}", chain(&error))))?;
+        let endpoint = Endpoint {
+            base: config.base_url.trim_end_matches('/').to_owned(),
+            headers: headers(config).map_err(wrong)?,
+            unused: SecretString::default(),
+        };
+        Ok(Transport {
+            client: Client::build(http.clone(), endpoint).with_http_service(Unread(ReqwestService::new(http))),
+            idle: config.idle_timeout,
+        })
+    }
+
+    /// Sends one request and gives its answer, if the status is one of success.
+    pub async fn send(&self, ask: Ask<'_>) -> Result<Reply, Failure> {
+        let request = async {
+            match ask {
+                Ask::Chat(body) => self.client.chat().create_byot::<_, Never>(body).await.err(),
+                Ask::Models => self.client.models().list_byot::<Never>().await.err(),
+            }
+        };
+        let Ok(error) = tokio::time::timeout(self.idle, request).await else {
+            return Err(self.silent());
+        };
+        let response = match error {
+            Some(OpenAIError::Boxed(inside)) => match inside.downcast::<Answered>() {
+                Ok(answered) => answered.0,
+                Err(other) => return Err(Failure::plain(ModelErrorKind::Transient, format!("failed: {other}"))),
+            },
+            Some(OpenAIError::Reqwest(error)) => return Err(network(error)),
+            Some(other) => {
+                return Err(Failure::plain(ModelErrorKind::Rejected, format!("was not asked: {other}")));
+            }
+            None => unreachable!("`Never` cannot be read from any answer"),
+        };
+        let waits = HeaderWaits::read(response.headers(), SystemTime::now());
+        let status = response.status();
+        let mut reply = Reply { response, waits, idle: self.idle };
+        if status.is_success() {
+            return Ok(reply);
+        }
+        let fault = if status.is_redirection() {
+            let target = reply.response.headers().get("location").and_then(|v| v.to_str().ok());
+            Fault::words(format!(
+                "it redirects to {}, which is not followed, since that could carry the key \
+                 elsewhere; set base_url to where the endpoint is",
+                target.unwrap_or("nowhere")
+            ))
+        } else {
+            // An error whose body breaks off is still that error.
+            let body = reply.body(MAX_ERROR_BODY).await;
+            Fault::in_body(&body.unwrap_or_else(|(_, partial)| partial))
+        };
+        Err(Failure::of_status(status.as_u16(), &waits, fault))
+    }
+
+    fn silent(&self) -> Failure {
+        silent(self.idle)
+    }
+}
+
+/// An answer with a status of success, its body still to be read.
+pub(super) struct Reply {
+    response: Response,
+    /// What its headers say about waiting, should the body turn out to be an error.
+    pub waits: HeaderWaits,
+    idle: Duration,
+}
+
+impl Reply {
+    /// Whether the server says that the body is a stream of events; `None` if it says neither.
+    pub fn is_events(&self) -> Option<bool> {
+        let kind = self.response.headers().get("content-type")?.to_str().ok()?.to_ascii_lowercase();
+        if kind.contains("event-stream") {
+            Some(true)
+        } else if kind.contains("json") || kind.contains("html") {
+            Some(false)
+        } else {
+            None
+        }
+    }
+
+    /// More of the body; `None` at its end. Fails after a silence of `limit`, or of the idle limit
+    /// if that is shorter.
+    pub async fn more(&mut self, limit: Option<Duration>) -> Result<Option<bytes::Bytes>, Failure> {
+        let limit = limit.unwrap_or(self.idle).min(self.idle);
+        match tokio::time::timeout(limit, self.response.chunk()).await {
+            Ok(Ok(bytes)) => Ok(bytes),
+            Ok(Err(error)) => Err(network(error)),
+            Err(_) => Err(silent(limit)),
+        }
+    }
+
+    /// The rest of the body, up to `most` bytes; what was read so far comes with a failure.
+    pub async fn body(&mut self, most: usize) -> Result<Vec<u8>, (Failure, Vec<u8>)> {
+        let mut body = Vec::new();
+        loop {
+            match self.more(None).await {
+                Ok(Some(bytes)) if body.len() + bytes.len() > most => {
+                    body.extend_from_slice(&bytes[..most - body.len()]);
+                    let words = format!("sent a reply of more than {most} bytes");
+                    return Err((Failure::plain(ModelErrorKind::Transient, words), body));
+                }
+                Ok(Some(bytes)) => body.extend_from_slice(&bytes),
+                Ok(None) => return Ok(body),
+                Err(failure) => return Err((failure, body)),
+            }
+        }
+    }
+}
+
+/// Where requests go, for async-openai. Its own configuration sends an empty bearer token where
+/// there is no key, and reads the environment behind our back.
+struct Endpoint {
+    base: String,
+    headers: HeaderMap,
+    /// The interface asks for a key; the header above is what is sent.
+    unused: SecretString,
+}
+
+impl Config for Endpoint {
+    fn headers(&self) -> HeaderMap {
+        self.headers.clone()
+    }
+
+    fn url(&self, path: &str) -> String {
+        // A query in the base (`?api-version=..`) stays behind the path.
+        match self.base.split_once('?') {
+            Some((base, query)) => format!("{}{path}?{query}", base.trim_end_matches('/')),
+            None => format!("{}{path}", self.base),
+        }
+    }
+
+    fn query(&self) -> Vec<(&str, &str)> {
+        Vec::new()
+    }
+
+    fn api_base(&self) -> &str {
+        &self.base
+    }
+
+    fn api_key(&self) -> &SecretString {
+        &self.unused
+    }
+}
+
+fn is_loopback(url: &reqwest::Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+fn headers(config: &OpenAiConfig) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    let mut put = |name: HeaderName, value: &str, secret: bool| {
+        let mut value = HeaderValue::from_str(value)
+            .map_err(|_| format!("the value of its header {name} holds forbidden characters"))?;
+        value.set_sensitive(secret);
+        headers.insert(name, value);
+        Ok::<_, String>(())
+    };
+    if let Some(key) = config.api_key.as_ref().filter(|key| !key.is_empty()) {
+        put(AUTHORIZATION, &format!("Bearer {}", key.expose()), true)?;
+    }
+    if let Some(organization) = &config.organization {
+        put(HeaderName::from_static("openai-organization"), organization, false)?;
+    }
+    if let Some(project) = &config.project {
+        put(HeaderName::from_static("openai-project"), project, false)?;
+    }
+    for (name, value) in &config.headers {
+        let name = name.parse::<HeaderName>().map_err(|_| format!("{name:?} is not a name of a header"))?;
+        put(name, value.expose(), true)?;
+    }
+    Ok(headers)
+}
+
+/// `text` without any value that this configuration keeps secret.
+pub(super) fn strike(config: &OpenAiConfig, text: &str) -> String {
+    let secrets = config.api_key.iter().chain(config.headers.iter().map(|(_, value)| value));
+    secrets.fold(text.to_owned(), |text, secret: &Secret| secret.strike(&text))
+}
+
+/// The HTTP service under async-openai: sends, and hands the answer back unread.
+#[derive(Clone)]
+struct Unread(ReqwestService);
+
+/// An answer on its way through async-openai.
+#[derive(Debug, thiserror::Error)]
+#[error("answered")]
+struct Answered(Response);
+
+/// Reads as nothing.
+#[derive(Debug)]
+enum Never {}
+
+impl<'de> serde::Deserialize<'de> for Never {
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        Err(serde::de::Error::custom("answers are not read here"))
+    }
+}
+
+impl Service<HttpRequestFactory> for Unread {
+    type Response = Response;
+    type Error = OpenAIError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, OpenAIError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), OpenAIError>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, request: HttpRequestFactory) -> Self::Future {
+        let answer = self.0.call(request);
+        Box::pin(async move { Err(OpenAIError::Boxed(Box::new(Answered(answer.await?)))) })
+    }
+}
+
+fn network(error: reqwest::Error) -> Failure {
+    // The address may hold a key in its query.
+    let error = error.without_url();
+    let words = if error.is_connect() {
+        format!("could not be reached: {}", chain(&error))
+    } else {
+        format!("broke the connection: {}", chain(&error))
+    };
+    Failure::plain(ModelErrorKind::Transient, words)
+}
+
+fn silent(limit: Duration) -> Failure {
+    let words = format!("sent nothing for {limit:?}");
+    Failure::plain(ModelErrorKind::Transient, words)
+}
+
+/// An error with its causes; reqwest's own words say only that something failed.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !words.contains(&more) {
+            words = format!("{words}: {more}");
+        }
+        cause = error.source();
+    }
+    words
+}

@@ -1,0 +1,13 @@
+//! The wire format of chat completions: what is sent, strictly, and what is read, leniently.
+
+mod fault;
+mod lenient;
+mod models;
+mod reply;
+mod request;
+
+pub(super) use fault::Fault;
+pub(super) use models::Models;
+pub(super) use reply::{Answer, Arguments, CallPiece, Completion, finish_of, settle};
+pub use request::MaxTokens;
+pub(super) use request::{Body, Dialect, Format, Purpose};

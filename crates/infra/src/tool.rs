@@ -1,0 +1,51 @@
+//! The tools: what an agent can do, by name and by pack.
+//!
+//! A tool is one file and one line. The file holds the type of its arguments (whose doc comments
+//! are what the model reads), its function and its tests; the line is in `PACKS` below.
+
+mod arguments;
+mod failure;
+mod function;
+mod registry;
+mod text;
+pub mod workspace;
+
+mod annotate;
+mod append_file;
+mod create_file;
+mod edit_file;
+mod finish;
+mod list_files;
+mod read_file;
+mod search_files;
+
+use std::sync::Arc;
+
+pub use arguments::ArgumentCheck;
+pub use function::FnTool;
+pub use registry::{RegisterError, ToolRegistry, UnknownTool, is_legal_name};
+
+type Make = fn() -> FnTool;
+
+/// The tools that need nothing but a workspace, by pack.
+const PACKS: &[(&str, Make)] = &[
+    ("annotations", annotate::tool),
+    ("filesystem", append_file::tool),
+    ("filesystem", create_file::tool),
+    ("filesystem", edit_file::tool),
+    ("filesystem", list_files::tool),
+    ("filesystem", read_file::tool),
+    ("filesystem", search_files::tool),
+    ("finish", finish::tool),
+];
+
+impl ToolRegistry {
+    /// A registry with the built-in tools. Others are added with [`ToolRegistry::register`].
+    pub fn builtin() -> Self {
+        let mut registry = ToolRegistry::new();
+        for (pack, tool) in PACKS {
+            registry.register(pack, Arc::new(tool())).expect("a test registers every built-in tool");
+        }
+        registry
+    }
+}

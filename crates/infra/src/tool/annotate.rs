@@ -1,0 +1,88 @@
+//! `annotate`: a remark on the job, for people to find later.
+
+use posse_core::annotation::NewAnnotation;
+use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::FnTool;
+use super::failure::{invalid, over_limit};
+
+const MAX_TEXT: usize = 16 * 1024;
+const MAX_TAGS: usize = 16;
+const MAX_TAG: usize = 64;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Args {
+    /// The remark.
+    #[schemars(length(min = 1))]
+    text: String,
+    /// Words to find it by.
+    #[serde(default)]
+    tags: Vec<String>,
+}
+
+/// It may run again: nothing happens outside before the worker commits the remark together with
+/// the result of the call.
+pub(super) fn tool() -> FnTool {
+    FnTool::new(
+        "annotate",
+        "Saves a remark about this job for the people who look at it: a finding, a doubt, a decision.",
+        EffectClass::Idempotent,
+        |_cx: ToolContext, args| async { annotate(args) },
+    )
+}
+
+fn annotate(args: Args) -> Result<ToolOutput, ToolError> {
+    let text = args.text.trim();
+    if text.is_empty() {
+        return Err(invalid("the text of the annotation is empty"));
+    }
+    if text.len() > MAX_TEXT {
+        return Err(over_limit(format!("the text has {} bytes; the limit is {MAX_TEXT}. Shorten it", text.len())));
+    }
+    let mut tags: Vec<String> = Vec::new();
+    for tag in args.tags.iter().map(|tag| tag.trim()) {
+        if tag.is_empty() || tag.len() > MAX_TAG || tag.chars().any(char::is_control) {
+            return Err(invalid(format!("each tag needs 1 to {MAX_TAG} bytes on one line")));
+        }
+        if !tags.iter().any(|known| known == tag) {
+            tags.push(tag.to_owned());
+        }
+    }
+    if tags.len() > MAX_TAGS {
+        return Err(over_limit(format!("there are {} tags; the limit is {MAX_TAGS}", tags.len())));
+    }
+    let saved = if tags.is_empty() { "Saved.".into() } else { format!("Saved with the tags {}.", tags.join(", ")) };
+    Ok(ToolOutput { text: saved, annotations: vec![NewAnnotation { text: text.to_owned(), tags }] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(text: &str, tags: &[&str]) -> Result<ToolOutput, ToolError> {
+        annotate(Args { text: text.into(), tags: tags.iter().map(|tag| (*tag).to_owned()).collect() })
+    }
+
+    #[test]
+    fn the_remark_comes_back_as_a_value() {
+        let output = with(" Price is unclear. ", &["price", " price", "doubt"]).unwrap();
+        assert_eq!(output.text, "Saved with the tags price, doubt.");
+        let tags = vec!["price".into(), "doubt".into()];
+        assert_eq!(output.annotations, [NewAnnotation { text: "Price is unclear.".into(), tags }]);
+    }
+
+    #[test]
+    fn empty_and_endless_remarks_are_refused() {
+        let (long, many) = ("x".repeat(MAX_TEXT + 1), vec!["t"; MAX_TAGS + 1]);
+        assert!(with(" \n", &[]).is_err());
+        assert!(with(&long, &[]).is_err());
+        assert!(with("x", &[" "]).is_err());
+        assert!(with("x", &["a\nb"]).is_err());
+        assert!(with("x", &many).is_ok(), "one tag, many times");
+        let different: Vec<_> = (0..=MAX_TAGS).map(|n| n.to_string()).collect();
+        assert!(with("x", &different.iter().map(String::as_str).collect::<Vec<_>>()).is_err());
+    }
+}

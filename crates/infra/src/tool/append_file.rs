@@ -1,0 +1,88 @@
+//! `append_file`: adds lines to the end of a file.
+
+use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::FnTool;
+use super::create_file::{MAX_CONTENT, too_long};
+use super::edit_file::{MAX_FILE, fits_encoding};
+use super::failure::{invalid, over_limit};
+use super::text::size;
+use super::workspace::Workspace;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Args {
+    /// The file, relative to the workspace root. It is made if it does not exist.
+    path: String,
+    /// The text to add. It starts on a line of its own and ends with a line break.
+    #[schemars(length(min = 1))]
+    text: String,
+}
+
+pub(super) fn tool() -> FnTool {
+    FnTool::blocking(
+        "append_file",
+        "Adds text as new lines at the end of a file of the workspace.",
+        EffectClass::Once,
+        append_file,
+    )
+}
+
+fn append_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
+    let Args { path, text } = args;
+    if text.is_empty() {
+        return Err(invalid("the text is empty"));
+    }
+    if text.len() > MAX_CONTENT {
+        return Err(too_long(text.len()));
+    }
+    Workspace::open(&cx.workspace)?.update(&path, &cx.stop, |existing| {
+        let bytes = existing.map(|existing| existing.read(MAX_FILE)).transpose()?.unwrap_or_default();
+        fits_encoding(&path, &bytes, &text)?;
+        let bytes = append(bytes, &text);
+        let len = bytes.len() as u64;
+        if len > MAX_FILE {
+            let (len, limit) = (size(len), size(MAX_FILE));
+            return Err(over_limit(format!("'{path}' would have {len}; the limit is {limit}. Start another file")));
+        }
+        Ok(bytes)
+    })?;
+    Ok(format!("{} added to '{path}'", size(text.len() as u64)).into())
+}
+
+/// Whole lines, with the line end that the file uses.
+fn append(mut bytes: Vec<u8>, text: &str) -> Vec<u8> {
+    let first = memchr::memchr(b'\n', &bytes);
+    let crlf = first.is_some_and(|first| first > 0 && bytes[first - 1] == b'\r');
+    let end: &[u8] = if crlf { b"\r\n" } else { b"\n" };
+    if !bytes.is_empty() && !bytes.ends_with(b"\n") {
+        bytes.extend_from_slice(end);
+    }
+    bytes.extend_from_slice(text.as_bytes());
+    if !text.ends_with('\n') {
+        bytes.extend_from_slice(end);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::append;
+
+    #[test]
+    fn the_text_becomes_lines_of_its_own() {
+        let cases: [(&[u8], &str, &[u8]); 6] = [
+            (b"", "a", b"a\n"),
+            (b"a\n", "b\n", b"a\nb\n"),
+            (b"a", "b", b"a\nb\n"),
+            (b"a\r\nb", "c", b"a\r\nb\r\nc\r\n"),
+            (b"\n", "c", b"\nc\n"),
+            (b"\xe9\n", "c", b"\xe9\nc\n"),
+        ];
+        for (before, text, after) in cases {
+            assert_eq!(append(before.to_vec(), text), after);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! `edit_file`: replaces one piece of a file's text.
+
+use memchr::memmem;
+use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::FnTool;
+use super::failure::{conflict, invalid};
+use super::text::{Content, HEAD, classify, size};
+use super::workspace::Workspace;
+
+/// The largest file that is changed, and the largest that a change makes.
+pub(super) const MAX_FILE: u64 = 16 << 20;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Args {
+    /// The file, relative to the workspace root.
+    path: String,
+    /// The text to replace, exactly as it is in the file. It must occur exactly once.
+    #[schemars(length(min = 1))]
+    old_text: String,
+    /// What to put in its place; empty to delete it.
+    new_text: String,
+}
+
+pub(super) fn tool() -> FnTool {
+    FnTool::blocking(
+        "edit_file",
+        "Replaces one piece of text in a file of the workspace. old_text must occur exactly once; \
+         everything else stays as it is.",
+        EffectClass::Once,
+        edit_file,
+    )
+}
+
+fn edit_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
+    let Args { path, old_text, new_text } = &args;
+    let workspace = Workspace::open(&cx.workspace)?;
+    workspace.update(path, &cx.stop, |existing| {
+        let existing = existing.ok_or_else(|| workspace.no_such_file(path))?;
+        replace_once(path, &existing.read(MAX_FILE)?, old_text, new_text)
+    })?;
+    Ok(format!("'{path}' was changed").into())
+}
+
+/// Refuses to add `text` to bytes of another encoding, which would leave a file of two.
+pub(super) fn fits_encoding(path: &str, bytes: &[u8], text: &str) -> Result<(), ToolError> {
+    match classify(&bytes[..bytes.len().min(HEAD)]) {
+        Content::Binary(guess) => Err(conflict(format!("'{path}' is not a text file ({guess}); it was not changed"))),
+        Content::Utf16 { .. } => Err(conflict(format!("'{path}' is UTF-16 text, which cannot be changed here"))),
+        Content::Text if bytes.contains(&0) => {
+            Err(conflict(format!("'{path}' is not a text file (it has NUL bytes); it was not changed")))
+        }
+        Content::Text if !text.is_ascii() && std::str::from_utf8(bytes).is_err() => {
+            Err(conflict(format!("'{path}' is not UTF-8, so only plain ASCII text can be changed or added")))
+        }
+        Content::Text => Ok(()),
+    }
+}
+
+fn replace_once(path: &str, bytes: &[u8], old: &str, new: &str) -> Result<Vec<u8>, ToolError> {
+    if old.is_empty() {
+        return Err(invalid("old_text is empty. Give the text to replace, or use append_file to add to the end"));
+    }
+    if old == new {
+        return Err(invalid("old_text and new_text are the same, so there is nothing to change"));
+    }
+    fits_encoding(path, bytes, &format!("{old}{new}"))?;
+    let places: Vec<usize> = occurrences(bytes, old.as_bytes()).take(1000).collect();
+    let [place] = places[..] else { return Err(not_once(path, bytes, old, places.len())) };
+    let len = (bytes.len() - old.len() + new.len()) as u64;
+    if len > MAX_FILE {
+        return Err(invalid(format!("'{path}' would have {}; the limit is {}", size(len), size(MAX_FILE))));
+    }
+    Ok([&bytes[..place], new.as_bytes(), &bytes[place + old.len()..]].concat())
+}
+
+/// Overlapping ones too: of `aa` in `aaa` nobody knows which is meant.
+fn occurrences<'a>(bytes: &'a [u8], text: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+    let finder = memmem::Finder::new(text).into_owned();
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let at = from + finder.find(bytes.get(from..)?)?;
+        from = at + 1;
+        Some(at)
+    })
+}
+
+fn not_once(path: &str, bytes: &[u8], old: &str, times: usize) -> ToolError {
+    if times > 0 {
+        let times = if times == 1000 { "at least 1000".into() } else { times.to_string() };
+        return conflict(format!(
+            "old_text occurs {times} times in '{path}' and must occur once. Include more of the text around it"
+        ));
+    }
+    let text = String::from_utf8_lossy(bytes);
+    let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let hint = if text.contains("\r\n") && text.replace("\r\n", "\n").contains(old) {
+        " Lines in this file end in CR LF: write \\r\\n in old_text and new_text, or edit one line at a time"
+    } else if squeeze(&text).contains(&squeeze(old)) {
+        " It differs only in spaces or line breaks: read the file and copy the text exactly"
+    } else if text.to_lowercase().contains(&old.to_lowercase()) {
+        " It differs only in upper and lower case"
+    } else {
+        " Read the file and copy the text exactly"
+    };
+    conflict(format!("old_text does not occur in '{path}'; it was not changed.{hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn complaint(bytes: &[u8], old: &str, new: &str) -> String {
+        replace_once("f", bytes, old, new).unwrap_err().message
+    }
+
+    #[test]
+    fn exactly_one_place_is_changed() {
+        assert_eq!(replace_once("f", b"\xef\xbb\xbfa\r\nb\nc", "b", "B\r\n").unwrap(), b"\xef\xbb\xbfa\r\nB\r\n\nc");
+        assert_eq!(replace_once("f", b"abc", "b", "").unwrap(), b"ac");
+        assert_eq!(replace_once("f", b"caf\xe9 one", "one", "two").unwrap(), b"caf\xe9 two");
+    }
+
+    #[test]
+    fn each_refusal_shows_the_way_out() {
+        assert!(complaint(b"a b a", "a", "x").contains("occurs 2 times"));
+        assert!(complaint(b"aaa", "aa", "x").contains("occurs 2 times"));
+        assert!(complaint(b"a\r\nb", "a\nb", "x").contains("CR LF"));
+        assert!(complaint(b"a  b", "a b", "x").contains("spaces or line breaks"));
+        assert!(complaint(b"Alpha", "alpha", "x").contains("upper and lower case"));
+        assert!(complaint(b"x", "y", "z").contains("Read the file"));
+        assert!(complaint(b"x", "", "z").contains("old_text is empty"));
+        assert!(complaint(b"x", "x", "x").contains("nothing to change"));
+        assert!(complaint(b"caf\xe9 x", "x", "\u{e9}").contains("not UTF-8"));
+        assert!(complaint(b"\xff\xfea\0", "a", "b").contains("UTF-16"));
+        assert!(complaint(b"\x89PNG\r\n\x1a\n\0", "PNG", "b").contains("PNG image"));
+        let late = [vec![b'x'; HEAD], b"needle\0".to_vec()].concat();
+        assert!(complaint(&late, "needle", "b").contains("NUL"));
+    }
+
+    proptest! {
+        /// Whatever bytes stand around it, they come through as they were.
+        #[test]
+        fn the_bytes_around_the_place_stay(
+            before in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), 0x20u8..0x7f, 0xa0u8..=0xff], 0..200),
+            after in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), 0x20u8..0x7f, 0xa0u8..=0xff], 0..200),
+            new in "[ -~\r\n]{0,20}",
+        ) {
+            let bytes = [before.as_slice(), b"<<needle>>", after.as_slice()].concat();
+            let wanted = [before.as_slice(), new.as_bytes(), after.as_slice()].concat();
+            prop_assert_eq!(replace_once("f", &bytes, "<<needle>>", &new).unwrap(), wanted);
+        }
+    }
+}

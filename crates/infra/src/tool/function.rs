@@ -1,0 +1,241 @@
+//! The adapter that makes a tool of a function and the type of its arguments.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use posse_core::tool::{EffectClass, Tool, ToolContext, ToolError, ToolOutput, ToolSpec, schema_of};
+use schemars::transform::{RecursiveTransform, Transform};
+use schemars::{JsonSchema, Schema};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::failure::{failed, invalid};
+
+type Outcome = Result<ToolOutput, ToolError>;
+type Call = dyn Fn(ToolContext, Value) -> BoxFuture<'static, Outcome> + Send + Sync;
+
+/// A tool made of a function. The schema comes from the type of the arguments, whose doc comments
+/// become the descriptions of its fields; give it `#[serde(deny_unknown_fields)]`, so that a
+/// misspelt field is an error and not ignored.
+pub struct FnTool {
+    spec: ToolSpec,
+    effect: EffectClass,
+    call: Box<Call>,
+}
+
+impl FnTool {
+    /// A tool whose function is asynchronous.
+    pub fn new<A, F, Fut>(name: &str, description: &str, effect: EffectClass, function: F) -> Self
+    where
+        A: DeserializeOwned + JsonSchema,
+        F: Fn(ToolContext, A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Outcome> + Send + 'static,
+    {
+        let tool = name.to_owned();
+        let call = move |cx: ToolContext, args: Value| -> BoxFuture<'static, Outcome> {
+            let tool = tool.clone();
+            match serde_json::from_value::<A>(args) {
+                Ok(args) => {
+                    let running = AssertUnwindSafe(function(cx, args)).catch_unwind();
+                    running.map(move |end| end.unwrap_or_else(|panic| Err(panicked(&tool, &*panic)))).boxed()
+                }
+                Err(error) => {
+                    let error = invalid(format!("the arguments of {tool} do not fit: {error}"));
+                    std::future::ready(Err(error)).boxed()
+                }
+            }
+        };
+        let spec =
+            ToolSpec { name: name.to_owned(), description: description.to_owned(), parameters: parameters_of::<A>() };
+        FnTool { spec, effect, call: Box::new(call) }
+    }
+
+    /// A tool whose function blocks, on files for instance. It runs on a thread of its own and is
+    /// not interrupted when the call is dropped, so it looks at `cx.stop` in its loops and right
+    /// before its effect.
+    pub fn blocking<A, F>(name: &str, description: &str, effect: EffectClass, function: F) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        F: Fn(&ToolContext, A) -> Outcome + Send + Sync + 'static,
+    {
+        let (tool, function) = (name.to_owned(), Arc::new(function));
+        Self::new(name, description, effect, move |cx: ToolContext, args: A| {
+            let (tool, function) = (tool.clone(), function.clone());
+            async move {
+                match tokio::task::spawn_blocking(move || function(&cx, args)).await {
+                    Ok(outcome) => outcome,
+                    Err(error) => match error.try_into_panic() {
+                        Ok(panic) => Err(panicked(&tool, &*panic)),
+                        Err(_) => Err(failed(format!("{tool} was cut off: the process is ending"))),
+                    },
+                }
+            }
+        })
+    }
+}
+
+#[async_trait]
+impl Tool for FnTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self) -> EffectClass {
+        self.effect
+    }
+
+    async fn call(&self, cx: &ToolContext, args: Value) -> Outcome {
+        (self.call)(cx.clone(), args).await
+    }
+}
+
+/// A bug in one tool is that call's failure, never the worker's.
+fn panicked(tool: &str, panic: &(dyn Any + Send)) -> ToolError {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    tracing::error!(tool, panic = text, "tool {tool} panicked: {text}");
+    failed(format!("{tool} broke down ({text}). This is a fault of the tool, not of the arguments"))
+}
+
+/// The schema of a tool's arguments, with only what each provider and a small model can read.
+fn parameters_of<A: JsonSchema>() -> Value {
+    let mut parameters = schema_of::<A>();
+    if let Ok(schema) = <&mut Schema>::try_from(&mut parameters) {
+        RecursiveTransform(Plain).transform(schema);
+        // What the type is stands in the tool's own description.
+        schema.remove("description");
+    }
+    parameters
+}
+
+/// Leaves out what providers refuse or models stumble over: number formats that only Rust has, and
+/// `null` as a second type of an optional field. An absent field says the same, and the argument
+/// check takes a `null` there as absent.
+#[derive(Clone)]
+struct Plain;
+
+impl Transform for Plain {
+    fn transform(&mut self, schema: &mut Schema) {
+        let Some(object) = schema.as_object_mut() else { return };
+        if let Some(Value::Array(types)) = object.get_mut("type") {
+            types.retain(|kind| kind != "null");
+            if let [only] = types.as_slice() {
+                let only = only.clone();
+                object.insert("type".into(), only);
+            }
+            if let Some(Value::Array(options)) = object.get_mut("enum") {
+                options.retain(|option| !option.is_null());
+            }
+        }
+        if let Some(Value::Array(choices)) = object.get_mut("anyOf") {
+            choices.retain(|choice| choice.get("type").is_none_or(|kind| kind != "null"));
+            if let [Value::Object(only)] = choices.as_slice() {
+                let only = only.clone();
+                object.remove("anyOf");
+                for (key, value) in only {
+                    object.entry(key).or_insert(value);
+                }
+            }
+        }
+        let number = object.get("type").is_some_and(|kind| kind == "integer" || kind == "number");
+        if number {
+            object.remove("format");
+        }
+        if object.get("default").is_some_and(Value::is_null) {
+            object.remove("default");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use posse_core::job::JobId;
+    use posse_core::stop::Stop;
+    use posse_core::tool::ToolErrorCategory;
+    use serde::Deserialize;
+    use serde_json::json;
+
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    enum Colour {
+        Red,
+        Blue,
+    }
+
+    /// Not shown.
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    struct Args {
+        /// How often.
+        times: u32,
+        /// Which colour.
+        colour: Option<Colour>,
+        /// What to say.
+        #[serde(default)]
+        words: Option<String>,
+    }
+
+    fn cx() -> ToolContext {
+        ToolContext {
+            job: JobId(1),
+            role: "tester".into(),
+            effect_key: "k".into(),
+            workspace: "/".into(),
+            stop: Stop::never(),
+        }
+    }
+
+    #[test]
+    fn the_schema_is_plain() {
+        assert_eq!(
+            parameters_of::<Args>(),
+            json!({
+                "type": "object",
+                "properties": {
+                    "times": {"description": "How often.", "type": "integer", "minimum": 0},
+                    "colour": {"description": "Which colour.", "type": "string", "enum": ["red", "blue"]},
+                    "words": {"description": "What to say.", "type": "string"},
+                },
+                "required": ["times"],
+                "additionalProperties": false,
+            })
+        );
+    }
+
+    #[tokio::test]
+    async fn both_kinds_of_function_are_called_with_their_type() {
+        let say = |args: Args| {
+            let colour = args.colour.map_or("none", |colour| match colour {
+                Colour::Red => "red",
+                Colour::Blue => "blue",
+            });
+            Ok(format!("{} {colour} {:?}", args.times, args.words).into())
+        };
+        let soft = FnTool::new("soft", "", EffectClass::Pure, move |_, args: Args| async move { say(args) });
+        let hard = FnTool::blocking("hard", "", EffectClass::Once, move |_, args: Args| say(args));
+        for tool in [&soft, &hard] {
+            let output = tool.call(&cx(), json!({"times": 2, "colour": "red"})).await.unwrap();
+            assert_eq!(output.text, "2 red None");
+            let error = tool.call(&cx(), json!({"times": "x"})).await.unwrap_err();
+            assert_eq!(error.category, ToolErrorCategory::InvalidArguments);
+        }
+        assert_eq!(hard.effect(), EffectClass::Once);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_the_failure_of_that_call() {
+        let soft =
+            FnTool::new("soft", "", EffectClass::Pure, |_, args: Args| async move { panic!("soft {}", args.times) });
+        let hard = FnTool::blocking("hard", "", EffectClass::Pure, |_, args: Args| panic!("hard {}", args.times));
+        for (tool, words) in [(soft, "soft 1"), (hard, "hard 1")] {
+            let error = tool.call(&cx(), json!({"times": 1})).await.unwrap_err();
+            assert_eq!(error.category, ToolErrorCategory::Failed);
+            assert!(error.message.contains(words), "{error}");
+        }
+    }
+}

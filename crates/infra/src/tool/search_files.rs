@@ -1,0 +1,253 @@
+//! `search_files`: which lines of which files match.
+
+use std::fmt::Write;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use posse_core::stop::Stop;
+use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
+use regex::bytes::{Regex, RegexBuilder};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::FnTool;
+use super::failure::{check, invalid};
+use super::text::{Content, HEAD, classify, decode, size};
+use super::workspace::{Dir, Found, Kind, Links, Walk, Workspace, shown_name};
+
+const LIMIT: usize = 100;
+const MAX_LIMIT: usize = 500;
+const MAX_PATTERN: usize = 1000;
+/// Larger files are passed over.
+const MAX_FILE: u64 = 16 << 20;
+/// A search ends after this much content or this many entries.
+const MAX_SEARCHED: u64 = 256 << 20;
+const MAX_VISITED: usize = 100_000;
+/// How much of a line is shown, and how much of that may stand before the match.
+const MAX_LINE: usize = 300;
+const BEFORE: usize = 100;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Args {
+    /// What to look for: plain text, unless regex is true.
+    #[schemars(length(min = 1))]
+    pattern: String,
+    /// The folder or file to search, relative to the workspace root. Left out: everything.
+    path: Option<String>,
+    /// Take the pattern as a regular expression; `(?i)` at its start ignores case.
+    #[serde(default)]
+    regex: bool,
+    /// How many matching lines to show, 100 if left out.
+    #[schemars(range(min = 1, max = 500))]
+    limit: Option<usize>,
+}
+
+pub(super) fn tool() -> FnTool {
+    FnTool::blocking(
+        "search_files",
+        "Finds lines in the text files of the workspace, shown as 'path:line: text'.",
+        EffectClass::Pure,
+        search_files,
+    )
+}
+
+fn search_files(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
+    let literal = !args.regex;
+    let regex = compile(&args.pattern, literal)?;
+    let limit = args.limit.unwrap_or(LIMIT).clamp(1, MAX_LIMIT);
+    let mut search = Search {
+        regex,
+        literal,
+        limit,
+        stop: &cx.stop,
+        text: String::new(),
+        matches: 0,
+        searched: 0,
+        files: 0,
+        skipped: Skipped::default(),
+    };
+    let workspace = Workspace::open(&cx.workspace)?;
+    let raw = args.path.as_deref().unwrap_or(".");
+    let ended = match workspace.find(raw)? {
+        Found::File(file, len) => search.file(file, len, Path::new(raw))?,
+        Found::Folder(folder) => search.folder(&folder, Path::new(if raw == "." { "" } else { raw }))?,
+    };
+    Ok(search.report(ended).into())
+}
+
+/// The matcher for one line. A regular expression here takes time linear in what it reads, so no
+/// pattern can hang the search; only its compiled size needs a limit.
+fn compile(pattern: &str, literal: bool) -> Result<Regex, ToolError> {
+    if pattern.is_empty() || pattern.len() > MAX_PATTERN {
+        return Err(invalid(format!("the pattern needs 1 to {MAX_PATTERN} bytes, but has {}", pattern.len())));
+    }
+    if literal && pattern.contains('\n') {
+        return Err(invalid(
+            "the pattern has a line break, but each line is searched on its own. Look for one of the lines",
+        ));
+    }
+    let source = if literal { regex::escape(pattern) } else { pattern.to_owned() };
+    RegexBuilder::new(&source).size_limit(1 << 20).build().map_err(|error| {
+        invalid(format!("the pattern is no regular expression: {error}. Without regex=true it is taken as plain text"))
+    })
+}
+
+/// Why a search was over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Complete,
+    Matches,
+    Budget,
+}
+
+#[derive(Default)]
+struct Skipped {
+    binary: usize,
+    large: usize,
+    special: usize,
+    unreadable: usize,
+    folders: Vec<PathBuf>,
+}
+
+struct Search<'a> {
+    regex: Regex,
+    literal: bool,
+    limit: usize,
+    stop: &'a Stop,
+    text: String,
+    matches: usize,
+    searched: u64,
+    files: usize,
+    skipped: Skipped,
+}
+
+impl Search<'_> {
+    fn folder(&mut self, folder: &Dir, prefix: &Path) -> Result<Ended, ToolError> {
+        let mut walk = Walk::new(folder, true);
+        let mut ended = Ended::Complete;
+        for (visited, (path, kind)) in walk.by_ref().enumerate() {
+            check(self.stop)?;
+            ended = match kind {
+                _ if visited == MAX_VISITED || self.searched > MAX_SEARCHED => Ended::Budget,
+                Kind::File => {
+                    let shown = prefix.join(&path);
+                    match folder.file(&path, Links::None, &shown.to_string_lossy()) {
+                        Ok((file, len)) => self.file(file, len, &shown)?,
+                        // Removed, or another thing by now, or not ours to read.
+                        Err(_) => {
+                            self.skipped.unreadable += 1;
+                            Ended::Complete
+                        }
+                    }
+                }
+                Kind::Folder => Ended::Complete,
+                Kind::Symlink | Kind::Special(_) => {
+                    self.skipped.special += 1;
+                    Ended::Complete
+                }
+            };
+            if ended != Ended::Complete {
+                break;
+            }
+        }
+        self.skipped.unreadable += walk.unreadable;
+        self.skipped.folders = walk.passed_over.iter().map(|path| prefix.join(path)).collect();
+        Ok(ended)
+    }
+
+    fn file(&mut self, file: impl Read, len: u64, shown: &Path) -> Result<Ended, ToolError> {
+        if len > MAX_FILE {
+            self.skipped.large += 1;
+            return Ok(Ended::Complete);
+        }
+        let mut bytes = Vec::with_capacity(len as usize);
+        if file.take(MAX_FILE).read_to_end(&mut bytes).is_err() {
+            self.skipped.unreadable += 1;
+            return Ok(Ended::Complete);
+        }
+        self.searched += bytes.len() as u64;
+        let head = &bytes[..bytes.len().min(HEAD)];
+        if classify(head) != Content::Text || memchr::memchr(0, &bytes).is_some() {
+            self.skipped.binary += 1;
+            return Ok(Ended::Complete);
+        }
+        self.files += 1;
+        if bytes.is_empty() {
+            return Ok(Ended::Complete);
+        }
+        // What is nowhere in the file is in none of its lines; a regular expression may be anchored.
+        if self.literal && !self.regex.is_match(&bytes) {
+            return Ok(Ended::Complete);
+        }
+        let name = shown_name(shown);
+        // The last line break ends a line and starts none.
+        let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        for (index, line) in lines.split(|byte| *byte == b'\n').enumerate() {
+            if index % 4096 == 0 {
+                check(self.stop)?;
+            }
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let Some(found) = self.regex.find(line) else { continue };
+            if self.matches == self.limit {
+                return Ok(Ended::Matches);
+            }
+            self.matches += 1;
+            writeln!(self.text, "{name}:{}: {}", index + 1, excerpt(line, found.start())).ok();
+        }
+        Ok(Ended::Complete)
+    }
+
+    fn report(mut self, ended: Ended) -> String {
+        if self.matches == 0 {
+            self.text = format!("no match in {} files\n", self.files);
+        }
+        match ended {
+            Ended::Complete => {}
+            Ended::Matches => {
+                writeln!(self.text, "[more than {} matches; narrow the pattern or the path]", self.limit).ok();
+            }
+            Ended::Budget => {
+                let done = size(self.searched);
+                writeln!(
+                    self.text,
+                    "[ended early, after {} files and {done}; give a path to search the rest]",
+                    self.files
+                )
+                .ok();
+            }
+        }
+        let skipped = [
+            (self.skipped.binary, "not text".to_owned()),
+            (self.skipped.large, format!("larger than {}", size(MAX_FILE))),
+            (self.skipped.special, "symlinks or special files".to_owned()),
+            (self.skipped.unreadable, "not readable".to_owned()),
+        ];
+        let mut skipped: Vec<_> = skipped.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
+        skipped.extend(self.skipped.folders.iter().take(10).map(|path| format!("{}/", shown_name(path))));
+        if !skipped.is_empty() {
+            writeln!(self.text, "[not searched: {}]", skipped.join(", ")).ok();
+        }
+        self.text.pop();
+        self.text
+    }
+}
+
+/// The last place up to `at` where the text can be cut.
+fn char_boundary(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// The line, or of a long one what is around the match.
+fn excerpt(line: &[u8], found: usize) -> String {
+    if line.len() <= MAX_LINE {
+        return decode(line).0;
+    }
+    let (text, latin) = decode(line);
+    // The offset is one of bytes; in Latin-1 each became a character of its own.
+    let found = if latin { text.char_indices().nth(found).map_or(0, |(at, _)| at) } else { found };
+    let start = char_boundary(&text, found.saturating_sub(BEFORE));
+    let end = char_boundary(&text, start + MAX_LINE);
+    let (before, after) = (if start > 0 { "…" } else { "" }, if end < text.len() { "…" } else { "" });
+    format!("{before}{}{after}", &text[start..end])
+}

@@ -1,0 +1,143 @@
+//! What kind of content a file has, told from its first bytes.
+
+/// How much of a file is looked at.
+pub(crate) const HEAD: usize = 8 * 1024;
+
+/// What the bytes of a file are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Text, UTF-8 or close to it.
+    Text,
+    /// UTF-16 with a byte order mark; true: the low byte comes first.
+    Utf16 { little: bool },
+    /// Anything else, with a guess of what.
+    Binary(&'static str),
+}
+
+/// First bytes of formats that people keep beside their text.
+const MAGIC: &[(&[u8], &str)] = &[
+    (b"\x89PNG\r\n\x1a\n", "PNG image"),
+    (b"\xff\xd8\xff", "JPEG image"),
+    (b"GIF8", "GIF image"),
+    (b"%PDF-", "PDF document"),
+    (b"PK\x03\x04", "ZIP archive or office document"),
+    (b"\x1f\x8b", "gzip archive"),
+    (b"\x28\xb5\x2f\xfd", "zstd archive"),
+    (b"\xfd7zXZ\0", "xz archive"),
+    (b"BZh", "bzip2 archive"),
+    (b"\x7fELF", "ELF program"),
+    (b"SQLite format 3\0", "SQLite database"),
+    (b"RIFF", "RIFF media file"),
+    (b"OggS", "Ogg media file"),
+    (b"ID3", "MP3 audio"),
+    (b"wOF", "web font"),
+    (b"\0asm", "WebAssembly module"),
+];
+
+/// Looks at the first bytes of a file.
+pub(crate) fn classify(head: &[u8]) -> Content {
+    if head.starts_with(&[0xff, 0xfe]) && !head.starts_with(&[0xff, 0xfe, 0, 0]) {
+        return Content::Utf16 { little: true };
+    }
+    if head.starts_with(&[0xfe, 0xff]) {
+        return Content::Utf16 { little: false };
+    }
+    let odd_share = odd_bytes(head) * 10 > head.len();
+    let magic = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, name)| *name);
+    // Some of the marks are letters that a text may begin with.
+    let marked = magic.filter(|name| *name == "PDF document" || !head.is_ascii() || head.contains(&0));
+    match marked {
+        Some(name) => Content::Binary(name),
+        None if head.contains(&0) || odd_share => Content::Binary("unknown type"),
+        None => Content::Text,
+    }
+}
+
+/// How many bytes no text would have.
+fn odd_bytes(head: &[u8]) -> usize {
+    let control = |byte: u8| (byte < 0x20 && !b"\t\n\r\x0c\x1b".contains(&byte)) || byte == 0x7f;
+    let utf8 = match std::str::from_utf8(head) {
+        Ok(_) => true,
+        Err(error) => error.error_len().is_none(),
+    };
+    head.iter().filter(|byte| control(**byte) || (!utf8 && (0x80..0xa0).contains(*byte))).count()
+}
+
+/// UTF-16 behind its byte order mark; `None` where it is none.
+pub(crate) fn decode_utf16(bytes: &[u8], little: bool) -> Option<String> {
+    let (pairs, rest) = bytes.get(2..)?.as_chunks::<2>();
+    let units = pairs.iter().map(|pair| if little { u16::from_le_bytes(*pair) } else { u16::from_be_bytes(*pair) });
+    let text: Result<String, _> = char::decode_utf16(units).collect();
+    text.ok().filter(|text| rest.is_empty() && !text.contains('\0'))
+}
+
+/// The bytes as text: UTF-8, or else each byte as the Latin-1 character of its number, which loses
+/// nothing. True where it had to be Latin-1.
+pub(crate) fn decode(bytes: &[u8]) -> (String, bool) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (text.to_owned(), false),
+        Err(_) => (bytes.iter().map(|byte| char::from(*byte)).collect(), true),
+    }
+}
+
+/// The bytes without a character that was cut at their end.
+pub(crate) fn whole_chars(bytes: &[u8]) -> &[u8] {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
+        _ => bytes,
+    }
+}
+
+/// 1234 as "1234 bytes", larger numbers with a rounded size beside them.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match UNITS.iter().find(|(unit, _)| bytes >= 10 * unit || (*unit > 1024 && bytes >= *unit)) {
+        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
+        None if bytes == 1 => "1 byte".into(),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_are_told_apart() {
+        let cases: [(&[u8], Content); 12] = [
+            (b"", Content::Text),
+            (b"plain\r\n", Content::Text),
+            ("größe, 数, \u{1f600}".as_bytes(), Content::Text),
+            (&"数".as_bytes()[..2], Content::Text),
+            (b"caf\xe9 cr\xe8me br\xfbl\xe9e", Content::Text),
+            (b"GIF89 is how some files begin", Content::Text),
+            (b"\x89PNG\r\n\x1a\n\0\0", Content::Binary("PNG image")),
+            (b"%PDF-1.7", Content::Binary("PDF document")),
+            (b"a\0b", Content::Binary("unknown type")),
+            (b"\x01\x02\x03abc", Content::Binary("unknown type")),
+            (b"\xff\xfeh\0", Content::Utf16 { little: true }),
+            (b"\xfe\xff\0h", Content::Utf16 { little: false }),
+        ];
+        for (bytes, content) in cases {
+            assert_eq!(classify(bytes), content, "{}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn decoding_loses_nothing() {
+        assert_eq!(decode("é".as_bytes()), ("é".into(), false));
+        assert_eq!(decode(b"caf\xe9"), ("café".into(), true));
+        assert_eq!(decode_utf16(b"\xff\xfeh\0i\0", true).as_deref(), Some("hi"));
+        assert_eq!(decode_utf16(b"\xfe\xff\xd8\x3d\xde\x00", false).as_deref(), Some("\u{1f600}"));
+        assert_eq!(decode_utf16(b"\xff\xfeh\0i", true), None);
+        assert_eq!(decode_utf16(b"\xff\xfe\x3d\xd8", true), None);
+        assert_eq!(whole_chars("aé".as_bytes()), "aé".as_bytes());
+        assert_eq!(whole_chars(&"aé".as_bytes()[..2]), b"a");
+    }
+
+    #[test]
+    fn sizes_read_well() {
+        let sizes: Vec<_> = [0, 1, 10_239, 10_240, 1 << 20, 50 << 30].into_iter().map(size).collect();
+        assert_eq!(sizes, ["0 bytes", "1 byte", "10239 bytes", "10.0 KiB", "1.0 MiB", "50.0 GiB"]);
+    }
+}

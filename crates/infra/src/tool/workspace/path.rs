@@ -1,0 +1,90 @@
+//! The shape of a path as a model writes it. Where it leads is not decided here: see the parent.
+
+use std::path::{Path, PathBuf};
+
+use posse_core::tool::ToolError;
+
+use super::super::failure::{denied, invalid};
+
+/// The kernel's own limits, told before anything is done.
+const MAX_PATH: usize = 4096;
+const MAX_NAME: usize = 255;
+
+/// The path relative to the root. An absolute path is taken below one of the prefixes, compared by
+/// whole components. Backslashes and `%2e` are plain characters of a name.
+pub(super) fn relative(raw: &str, prefixes: &[PathBuf]) -> Result<PathBuf, ToolError> {
+    if raw.is_empty() {
+        return Err(invalid("the path is empty. Use '.' for the workspace root"));
+    }
+    if raw.len() > MAX_PATH {
+        return Err(invalid(format!("the path is {} bytes long; the limit is {MAX_PATH}", raw.len())));
+    }
+    if raw.contains('\0') {
+        return Err(invalid("the path contains a NUL character, which no file name can"));
+    }
+    if let Some(long) = raw.split('/').find(|name| name.len() > MAX_NAME) {
+        return Err(invalid(format!("a name in the path is {} bytes long; the limit is {MAX_NAME}", long.len())));
+    }
+    // Neither is expanded. They are refused, and not taken for names, because a file made under
+    // such a name is never what was meant.
+    if raw == "~" || raw.starts_with("~/") {
+        return Err(denied(format!(
+            "'{raw}' leads outside the workspace: there is no home folder here. Give a path relative \
+             to the workspace root ('./~' for something that is really named '~')"
+        )));
+    }
+    if raw.contains("://") {
+        return Err(denied(format!("'{raw}' is a URL. Give a path relative to the workspace root")));
+    }
+    let path = Path::new(raw);
+    let path = if path.is_absolute() {
+        prefixes.iter().find_map(|prefix| path.strip_prefix(prefix).ok()).ok_or_else(|| {
+            denied(format!(
+                "'{raw}' is outside the workspace. Give a path relative to the workspace root, such \
+                 as 'notes.txt', or '.' for the root itself"
+            ))
+        })?
+    } else {
+        path
+    };
+    Ok(if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(raw: &str) -> Result<String, String> {
+        let prefixes = [PathBuf::from("/real/ws"), PathBuf::from("/link/ws")];
+        let path = relative(raw, &prefixes).map_err(|error| error.message)?;
+        Ok(path.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn plain_names_stay_as_they_are() {
+        for raw in ["a", ".", "./sub/..", "%2e%2e/x", "..\\x", "../x", "a ~b", "x~/y", "a:b"] {
+            assert_eq!(at(raw).unwrap(), raw);
+        }
+    }
+
+    #[test]
+    fn absolute_paths_are_compared_by_component() {
+        assert_eq!(at("/real/ws/a/b").unwrap(), "a/b");
+        assert_eq!(at("/link//ws/./a").unwrap(), "a");
+        assert_eq!(at("/real/ws/").unwrap(), ".");
+        assert_eq!(at("/real/ws/../x").unwrap(), "../x");
+        for raw in ["/", "/real/ws-evil/x", "/real", "/x/../real/ws/a"] {
+            assert!(at(raw).unwrap_err().contains("outside the workspace"), "{raw}");
+        }
+    }
+
+    #[test]
+    fn bad_shapes_are_named() {
+        assert!(at("").unwrap_err().contains("'.' for the workspace root"));
+        assert!(at("x\0/../../etc/passwd").unwrap_err().contains("NUL"));
+        assert!(at(&"x/".repeat(2500)).unwrap_err().contains("5000 bytes"));
+        assert!(at(&"x".repeat(256)).unwrap_err().contains("256 bytes"));
+        assert!(at("~/.ssh/id_ed25519").unwrap_err().contains("no home folder"));
+        assert!(at("file:///etc/passwd").unwrap_err().contains("is a URL"));
+    }
+}

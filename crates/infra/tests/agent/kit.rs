@@ -1,0 +1,262 @@
+//! A worker process in miniature.
+
+use posse_core::clock::Clock;
+use posse_core::job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_QUEUE, Job, JobId, NewJob, Payload};
+use posse_core::journal::{CallState, Entry, LedgerChange, ledger_changes};
+use posse_core::model::{Model, ModelError, Models};
+use posse_core::persona::{Limits, PersonaTemplate};
+use posse_core::port::{JobQueries, JobRepository, WorkerRecord};
+use posse_core::tool::{EffectClass, Tool, ToolError};
+use posse_core::worker::{Fleet, FleetOptions, Progress, WorkerService, maintain};
+use posse_infra::agent::GenericAgentExecutor;
+use posse_infra::process::{LinuxProcessProbe, SystemClock, this_process};
+use posse_infra::sqlite::{Options, SqliteStore};
+use posse_infra::tool::{FnTool, ToolRegistry};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tempfile::TempDir;
+use tokio::sync::broadcast;
+use tokio::task::JoinHandle;
+
+pub const ROLE: &str = "tester";
+
+pub fn persona() -> PersonaTemplate {
+    PersonaTemplate {
+        schema: None,
+        role: ROLE.into(),
+        goal: "do only what the input says".into(),
+        backstory: String::new(),
+        tools: vec!["filesystem".into(), "annotations".into()],
+        model: None,
+        temperature: None,
+        max_reply_tokens: None,
+        limits: Limits::default(),
+    }
+}
+
+struct OneModel(Arc<dyn Model>);
+
+impl Models for OneModel {
+    fn get(&self, _name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(self.0.clone())
+    }
+}
+
+/// A folder with a database and a workspace in it.
+pub struct Home {
+    pub folder: TempDir,
+    pub store: Arc<SqliteStore>,
+}
+
+impl Home {
+    pub fn new() -> Home {
+        let folder = TempDir::new().expect("a temporary folder");
+        let workspace = folder.path().join("ws");
+        std::fs::create_dir(&workspace).expect("a workspace");
+        for (name, text) in [("alpha.txt", "ALPHA-7"), ("beta.txt", "BETA-9"), ("one.txt", "1"), ("two.txt", "2")] {
+            std::fs::write(workspace.join(name), text).expect("a file");
+        }
+        let store = SqliteStore::open(&folder.path().join("posse.db"), Options::default()).expect("a new database");
+        Home { folder, store: Arc::new(store) }
+    }
+
+    pub fn workspace(&self) -> PathBuf {
+        self.folder.path().join("ws")
+    }
+
+    pub async fn enqueue(&self, goal: &str) -> JobId {
+        let job = NewJob {
+            queue: DEFAULT_QUEUE.into(),
+            role: ROLE.into(),
+            priority: DEFAULT_PRIORITY,
+            run_at: None,
+            max_attempts: DEFAULT_MAX_ATTEMPTS,
+            payload: Payload {
+                goal: goal.into(),
+                workspace: self.workspace().display().to_string(),
+                ..Payload::default()
+            },
+        };
+        self.store.enqueue(vec![job], SystemClock.now()).await.expect("enqueued")[0]
+    }
+
+    pub async fn job(&self, id: JobId) -> Job {
+        self.store.job(id).await.expect("readable").expect("the job is there")
+    }
+
+    pub async fn entries(&self, id: JobId) -> Vec<Entry> {
+        self.store.journal(id, 0).await.expect("readable").into_iter().map(|r| r.entry).collect()
+    }
+
+    /// The ledger's states by call, from the table; checked against what the journal says.
+    pub async fn ledger(&self, id: JobId) -> HashMap<String, CallState> {
+        let rows = self.store.ledger(id).await.expect("readable");
+        let table: HashMap<_, _> = rows.into_iter().map(|row| (row.call_id, row.state)).collect();
+        let mut folded = HashMap::new();
+        for entry in self.entries(id).await {
+            for change in ledger_changes(&entry) {
+                match change {
+                    LedgerChange::Propose { call_id, .. } => {
+                        folded.insert(call_id, CallState::Proposed);
+                    }
+                    LedgerChange::Move { call_id, to } => {
+                        folded.entry(call_id).and_modify(|state| *state = to);
+                    }
+                }
+            }
+        }
+        assert_eq!(table, folded, "the ledger is the journal's");
+        table
+    }
+}
+
+/// One worker process. Dropping it is its sudden death: nothing is given back.
+pub struct Worker {
+    pub fleet: Arc<Fleet>,
+    pub watch: broadcast::Receiver<Progress>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+static WORKERS: AtomicU64 = AtomicU64::new(0);
+
+pub struct WorkerOptions {
+    pub persona: PersonaTemplate,
+    pub tools: Vec<Arc<dyn Tool>>,
+    pub lease_ms: i64,
+    pub slots: usize,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for WorkerOptions {
+    fn default() -> Self {
+        WorkerOptions {
+            persona: persona(),
+            tools: Vec::new(),
+            lease_ms: 30_000,
+            slots: 4,
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+impl Worker {
+    pub async fn start(home: &Home, model: Arc<dyn Model>) -> Worker {
+        Worker::start_with(home, model, WorkerOptions::default()).await
+    }
+
+    pub async fn start_with(home: &Home, model: Arc<dyn Model>, options: WorkerOptions) -> Worker {
+        let WorkerOptions { mut persona, tools, lease_ms, slots, clock } = options;
+        let mut registry = ToolRegistry::builtin();
+        for tool in tools {
+            persona.tools.push(tool.spec().name.clone());
+            registry.register("test", tool).expect("a free name");
+        }
+        let (host, pid, pid_started) = this_process();
+        let number = WORKERS.fetch_add(1, Ordering::Relaxed);
+        let worker = WorkerRecord {
+            id: format!("worker-{number}"),
+            host,
+            pid,
+            pid_started,
+            roles: vec![ROLE.into()],
+            slots: slots as u32,
+            started_at: clock.now(),
+            heartbeat_at: clock.now(),
+        };
+        let fleet = Fleet::start(FleetOptions {
+            jobs: home.store.clone(),
+            queries: home.store.clone(),
+            clock,
+            processes: Arc::new(LinuxProcessProbe),
+            worker,
+            lease_ms,
+        })
+        .await
+        .expect("a fleet");
+        let watch = fleet.watch();
+        let models = Arc::new(OneModel(model));
+        let executor = GenericAgentExecutor::new(persona, Arc::new(registry), models, home.workspace());
+        let service = Arc::new(WorkerService {
+            handles_role: ROLE.into(),
+            queues: Vec::new(),
+            slots,
+            executor: Arc::new(executor.expect("known tools")),
+            fleet: Arc::clone(&fleet),
+        });
+        let tasks = vec![tokio::spawn(service.run()), tokio::spawn(maintain(Arc::clone(&fleet)))];
+        Worker { fleet, watch, tasks }
+    }
+
+    /// Waits until a job's attempt ends.
+    pub async fn until_ended(&mut self, id: JobId) {
+        self.until(|p| matches!(p, Progress::Ended { job, .. } if *job == id)).await;
+    }
+
+    /// Waits until something happens.
+    pub async fn until(&mut self, wanted: impl Fn(&Progress) -> bool) {
+        let found = async {
+            loop {
+                let progress = self.watch.recv().await.expect("the worker lives");
+                if wanted(&progress) {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(20), found).await.expect("it happens within 20 s");
+    }
+
+    /// Shuts down as on SIGTERM, and waits for the end.
+    pub async fn shut_down(mut self) {
+        self.fleet.drain();
+        self.fleet.stop();
+        self.tasks.remove(0).await.expect("the service ends");
+        self.fleet.leave().await;
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// A tool that waits at a gate: it says when it has begun, and ends when it is let go.
+pub struct Gate {
+    pub begun: tokio::sync::mpsc::UnboundedReceiver<String>,
+    pub let_go: Arc<tokio::sync::Semaphore>,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct GateArgs {
+    line: String,
+}
+
+/// A tool named `gate` that appends `line` to `ledger.txt` in the workspace and then waits.
+pub fn gate(effect: EffectClass) -> (Arc<dyn Tool>, Gate) {
+    let (begin, begun) = tokio::sync::mpsc::unbounded_channel();
+    let let_go = Arc::new(tokio::sync::Semaphore::new(0));
+    let wait = Arc::clone(&let_go);
+    let tool = FnTool::new("gate", "Appends a line, then waits.", effect, move |cx, args: GateArgs| {
+        let (begin, wait) = (begin.clone(), Arc::clone(&wait));
+        let ledger = cx.workspace.join("ledger.txt");
+        async move {
+            append_line(&ledger, &args.line);
+            let _ = begin.send(args.line);
+            wait.acquire().await.expect("never closed").forget();
+            Ok::<_, ToolError>("done".to_owned().into())
+        }
+    });
+    (Arc::new(tool), Gate { begun, let_go })
+}
+
+pub fn append_line(path: &Path, line: &str) {
+    use std::io::Write;
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    writeln!(file.expect("the ledger opens"), "{line}").expect("the ledger takes a line");
+}
+
+pub fn lines(path: &Path) -> Vec<String> {
+    std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}

@@ -1,0 +1,153 @@
+//! Two models as one, and the scripted model that other tests rely on.
+
+use posse_core::model::*;
+use posse_core::stop::{Stop, StopReason, stop_pair};
+use posse_infra::model::fallback::FallbackModel;
+use posse_infra::model::scripted::{Play, ScriptedModel, text_reply};
+use serde_json::json;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn request() -> ModelRequest {
+    ModelRequest { messages: vec![Message::User { text: "hi".to_owned() }], ..ModelRequest::default() }
+}
+
+async fn ask(model: &dyn Model) -> Result<ModelReply, ModelError> {
+    model.complete(&request(), &|_| {}, &Stop::never()).await
+}
+
+fn failing(kind: ModelErrorKind, tries: &[&str]) -> ScriptedModel {
+    let failed_try = |reason: &&str| FailedTry {
+        model: "first".to_owned(),
+        reason: (*reason).to_owned(),
+        usage: Usage { input: 7, ..Usage::default() },
+    };
+    ScriptedModel::new().play(Play::Fail(ModelError {
+        kind,
+        message: "the first failed".to_owned(),
+        retry_after: Some(Duration::from_secs(9)),
+        context_window: None,
+        failed_tries: tries.iter().map(failed_try).collect(),
+    }))
+}
+
+fn pair(primary: ScriptedModel, fallback: ScriptedModel) -> (FallbackModel, Arc<ScriptedModel>) {
+    let fallback = Arc::new(fallback);
+    (FallbackModel::new(Arc::new(primary), fallback.clone()), fallback)
+}
+
+fn profiled(tool_calling: ToolCalling, context_window: Option<u32>) -> ScriptedModel {
+    ScriptedModel::new().with_profile(ModelProfile {
+        name: "n".to_owned(),
+        model: "m".to_owned(),
+        tool_calling,
+        context_window,
+    })
+}
+
+#[tokio::test]
+async fn the_fallback_answers_where_the_first_cannot() {
+    use ModelErrorKind::*;
+    for kind in [Transient, RateLimited, Unauthorized, Rejected] {
+        let (model, fallback) = pair(failing(kind, &["one", "two"]), ScriptedModel::new().say("second"));
+        let deltas = Mutex::new(Vec::new());
+        let sink = |delta| deltas.lock().expect("not poisoned").push(delta);
+        let reply = model.complete(&request(), &sink, &Stop::never()).await.expect("a reply");
+        assert_eq!(reply.text, "second");
+        let reasons: Vec<_> = reply.failed_tries.iter().map(|f| f.reason.as_str()).collect();
+        assert_eq!(reasons, ["one", "two"], "what the first cost is kept");
+        let deltas = deltas.into_inner().expect("not poisoned");
+        assert!(matches!(&deltas[0], Delta::Restarted(failed) if failed.reason == "two"));
+        fallback.assert_clean();
+    }
+}
+
+#[tokio::test]
+async fn what_no_other_model_helps_with_stays() {
+    use ModelErrorKind::*;
+    for kind in [ContextOverflow, InvalidToolCall, Stopped] {
+        let (model, fallback) = pair(failing(kind, &["one"]), ScriptedModel::new());
+        assert_eq!(ask(&model).await.expect_err("an error").kind, kind);
+        assert_eq!(fallback.asked(), 0);
+    }
+    let refusal = ModelReply { refusal: Some("no".to_owned()), ..text_reply("") };
+    let (model, fallback) = pair(ScriptedModel::new().reply(refusal), ScriptedModel::new());
+    assert_eq!(ask(&model).await.expect("a reply").refusal.as_deref(), Some("no"));
+    assert_eq!(fallback.asked(), 0);
+}
+
+#[tokio::test]
+async fn when_both_fail_the_way_forward_is_told() {
+    use ModelErrorKind::*;
+    for (first, second, expected) in [
+        (RateLimited, Unauthorized, RateLimited),
+        (Unauthorized, Transient, Transient),
+        (Unauthorized, Rejected, Rejected),
+        (Transient, ContextOverflow, ContextOverflow),
+        (Transient, Stopped, Stopped),
+    ] {
+        let (model, _) = pair(failing(first, &["one"]), ScriptedModel::new().fail(second, "so did this"));
+        let error = ask(&model).await.expect_err("an error");
+        assert_eq!(error.kind, expected, "{first:?} {second:?}");
+        assert_eq!(error.message, "the first failed; its fallback failed too: so did this");
+        assert_eq!(error.retry_after, Some(Duration::from_secs(9)));
+        assert_eq!(error.failed_tries.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_pair_asks_for_tools_in_the_way_both_know() {
+    use ToolCalling::*;
+    for (first, second, expected) in
+        [(Native, Native, Native), (Native, Structured, Structured), (Structured, Structured, Structured)]
+    {
+        let (model, _) = pair(profiled(first, Some(8000)), profiled(second, Some(4000)));
+        let profile = model.profile().await.expect("a profile");
+        assert_eq!((profile.tool_calling, profile.context_window), (expected, Some(4000)));
+    }
+}
+
+#[tokio::test]
+async fn a_script_is_played_and_remembered() {
+    let model = ScriptedModel::new()
+        .call(&[("files_read", json!({"path": "a"})), ("files_read", json!({"path": "b"}))])
+        .respond(|request| Play::Reply(text_reply(&format!("{} messages", request.messages.len()))))
+        .forever(|_| Play::Reply(text_reply("again")));
+    let reply = ask(&model).await.expect("a reply");
+    assert_eq!(reply.finish, Finish::ToolCalls);
+    assert_ne!(reply.calls[0].id, reply.calls[1].id);
+    for expected in ["1 messages", "again", "again"] {
+        assert_eq!(ask(&model).await.expect("a reply").text, expected);
+    }
+    assert_eq!((model.asked(), model.requests().len()), (4, 4));
+    model.assert_clean();
+}
+
+#[tokio::test]
+async fn a_script_hangs_until_it_is_stopped() {
+    let model = ScriptedModel::new().hang();
+    let (stopper, stop) = stop_pair();
+    let request = request();
+    let (ended, ()) = tokio::join!(model.complete(&request, &|_| {}, &stop), async {
+        tokio::task::yield_now().await;
+        stopper.stop(StopReason::Shutdown);
+    });
+    assert_eq!(ended.expect_err("stopped").kind, ModelErrorKind::Stopped);
+}
+
+#[tokio::test]
+async fn a_bad_request_is_refused_and_remembered() {
+    let model = ScriptedModel::new().say("never said");
+    let orphan = Message::Tool { call_id: "x".to_owned(), name: "f".to_owned(), text: "r".to_owned() };
+    let request = ModelRequest { messages: vec![orphan], ..ModelRequest::default() };
+    let error = model.complete(&request, &|_| {}, &Stop::never()).await.expect_err("refused");
+    assert_eq!(error.kind, ModelErrorKind::Rejected);
+    assert_eq!(model.violations(), [r#"request 1, message 0: the result for "x" answers no open call"#]);
+}
+
+#[tokio::test]
+#[should_panic(expected = "nobody looked")]
+async fn a_bad_request_nobody_looked_at_fails_the_test() {
+    let model = ScriptedModel::new();
+    let _ = ask(&model).await;
+}

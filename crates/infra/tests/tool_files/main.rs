@@ -1,0 +1,6 @@
+//! The file tools, called as a worker calls them, on a real file system.
+#![allow(clippy::unwrap_used)]
+
+mod confinement;
+mod filesystem;
+mod support;

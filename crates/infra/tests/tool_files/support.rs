@@ -1,0 +1,97 @@
+//! A workspace with things outside it that nobody may touch, and a way to call tools as a worker
+//! does.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use posse_core::job::JobId;
+use posse_core::stop::Stop;
+use posse_core::tool::{ToolContext, ToolError, ToolOutput};
+use posse_infra::tool::ToolRegistry;
+use serde_json::Value;
+
+/// What stands in files outside the workspace.
+pub const SECRET: &str = "s3cret-canary";
+
+pub struct Bench {
+    base: tempfile::TempDir,
+    registry: ToolRegistry,
+    runtime: tokio::runtime::Runtime,
+    stop: Stop,
+}
+
+impl Bench {
+    /// `<base>/ws` is the workspace; `<base>/ws-evil/secret.txt` is outside.
+    pub fn new() -> Self {
+        Self::stopped_by(Stop::never())
+    }
+
+    pub fn stopped_by(stop: Stop) -> Self {
+        let base = tempfile::tempdir().unwrap();
+        for folder in ["ws", "ws-evil"] {
+            fs::create_dir(base.path().join(folder)).unwrap();
+        }
+        fs::write(base.path().join("ws-evil/secret.txt"), SECRET).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Bench { base, registry: ToolRegistry::builtin(), runtime, stop }
+    }
+
+    pub fn base(&self) -> &Path {
+        self.base.path()
+    }
+
+    /// A path in the workspace.
+    pub fn ws(&self, below: &str) -> PathBuf {
+        self.base.path().join("ws").join(below)
+    }
+
+    pub fn write(&self, below: &str, content: impl AsRef<[u8]>) {
+        let path = self.ws(below);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    pub fn content(&self, below: &str) -> String {
+        fs::read_to_string(self.ws(below)).unwrap()
+    }
+
+    /// Checks the arguments and calls the tool; never takes longer than five seconds.
+    pub fn call(&self, tool: &str, args: Value) -> Result<String, ToolError> {
+        self.output(tool, args).map(|output| output.text)
+    }
+
+    pub fn output(&self, tool: &str, args: Value) -> Result<ToolOutput, ToolError> {
+        let tool = self.registry.get(tool).unwrap();
+        let raw = args.to_string();
+        let args = self.registry.validate_args(tool.spec(), &raw)?;
+        let cx = ToolContext {
+            job: JobId(1),
+            role: "tester".into(),
+            effect_key: "key".into(),
+            workspace: self.ws(""),
+            stop: self.stop.clone(),
+        };
+        let since = Instant::now();
+        let outcome = self.runtime.block_on(tool.call(&cx, args));
+        let shown = &raw[..raw.len().min(200)];
+        assert!(since.elapsed() < Duration::from_secs(5), "{shown} took {:?}", since.elapsed());
+        outcome
+    }
+
+    /// Everything in the workspace and around it: kind, size, identity and time of change.
+    pub fn tree(&self) -> BTreeMap<PathBuf, (u32, u64, u64, i64, i64)> {
+        let mut tree = BTreeMap::new();
+        let mut ahead = vec![self.base.path().to_owned()];
+        while let Some(path) = ahead.pop() {
+            let meta = fs::symlink_metadata(&path).unwrap();
+            if meta.is_dir() {
+                ahead.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            }
+            tree.insert(path, (meta.mode(), meta.size(), meta.ino(), meta.mtime(), meta.mtime_nsec()));
+        }
+        tree
+    }
+}
