@@ -221,6 +221,9 @@ pub async fn maintain(fleet: Arc<Fleet>) {
     let mut phase = fleet.phase();
     loop {
         wakes.borrow_and_update();
+        if *phase.borrow_and_update() == Phase::Gone {
+            return;
+        }
         fleet.hear_cancellations().await;
         fleet.rescue().await;
         tokio::select! {
@@ -229,7 +232,7 @@ pub async fn maintain(fleet: Arc<Fleet>) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
-            _ = phase.wait_for(|p| *p == Phase::Gone) => return,
+            _ = phase.changed() => {}
         }
     }
 }

@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod local_model;
 pub mod model;
+pub mod persona;
 pub mod process;
 pub mod sqlite;
 pub mod tool;

@@ -1,0 +1,336 @@
+//! Personas as files: one JSON file in a folder is one kind of agent.
+//!
+//! A file that is broken is reported and left out; it never takes the others down.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use posse_core::persona::PersonaTemplate;
+use serde::Serialize;
+
+/// Most bytes of a persona's file.
+pub const MAX_FILE_BYTES: u64 = 256 * 1024;
+
+/// A persona and where it came from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PersonaFile {
+    /// The file's path.
+    pub file: PathBuf,
+    /// What it describes.
+    pub persona: PersonaTemplate,
+}
+
+/// Whether a problem keeps a persona from working.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// The persona is left out.
+    Error,
+    /// The persona works; something about it will surprise somebody.
+    Warning,
+}
+
+/// Something wrong with a persona's file: where, what, and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PersonaFileProblem {
+    /// The file's path.
+    pub file: PathBuf,
+    /// The line, where one is to blame.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// The field, where one is to blame.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// What is wrong and how to mend it.
+    pub message: String,
+    /// Whether the persona is left out for it.
+    pub severity: Severity,
+}
+
+impl fmt::Display for PersonaFileProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        match &self.field {
+            Some(field) => write!(f, ": {field} {}", self.message),
+            None => write!(f, ": {}", self.message),
+        }
+    }
+}
+
+/// What a folder of personas holds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Loaded {
+    /// The personas that work, sorted by role.
+    pub personas: Vec<PersonaFile>,
+    /// Everything that is wrong, in the order of the files.
+    pub problems: Vec<PersonaFileProblem>,
+}
+
+impl Loaded {
+    /// The persona that plays `role`.
+    pub fn get(&self, role: &str) -> Option<&PersonaFile> {
+        self.personas.iter().find(|p| p.persona.role == role)
+    }
+
+    /// The roles that can be worked, sorted.
+    pub fn roles(&self) -> Vec<String> {
+        self.personas.iter().map(|p| p.persona.role.clone()).collect()
+    }
+
+    /// Why there is no working persona for `role`: the problems of the file that is named after it.
+    pub fn errors_of(&self, role: &str) -> Vec<&PersonaFileProblem> {
+        let named = |p: &&PersonaFileProblem| p.file.file_stem().is_some_and(|stem| stem == role);
+        self.problems.iter().filter(|p| p.severity == Severity::Error).filter(named).collect()
+    }
+
+    /// Takes in one file's text; `file` is only used to speak of it.
+    pub fn add(&mut self, file: &Path, text: &str) {
+        match parse(file, text) {
+            Ok(persona) => self.admit(PersonaFile { file: file.into(), persona }),
+            Err(problems) => self.problems.extend(problems),
+        }
+    }
+
+    fn admit(&mut self, new: PersonaFile) {
+        let role = &new.persona.role;
+        if let Some(first) = self.get(role) {
+            let message = format!(
+                "'{role}' is played by {} already, so this file is left out; give each file its own role",
+                first.file.display()
+            );
+            self.problems.push(problem(&new.file, None, Some("role"), message));
+            return;
+        }
+        if new.file.file_stem().is_some_and(|stem| stem != role.as_str()) {
+            let message = format!("is '{role}' but the file has another name; rename it to {role}.json");
+            let warning = problem(&new.file, None, Some("role"), message);
+            self.problems.push(PersonaFileProblem { severity: Severity::Warning, ..warning });
+        }
+        let at = self.personas.partition_point(|p| p.persona.role < *role);
+        self.personas.insert(at, new);
+    }
+}
+
+/// Reads every `*.json` in `folder`. An error is about the folder itself; what is wrong with a file
+/// is among [`Loaded::problems`].
+pub fn load_all(folder: &Path) -> io::Result<Loaded> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden && path.extension().is_some_and(|ext| ext == "json") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    let mut loaded = Loaded::default();
+    for file in files {
+        match read(&file) {
+            Ok(text) => loaded.add(&file, &text),
+            Err(message) => loaded.problems.push(problem(&file, None, None, message)),
+        }
+    }
+    Ok(loaded)
+}
+
+fn read(file: &Path) -> Result<String, String> {
+    // A FIFO must not hold the process: it is opened without waiting and refused by its type. A
+    // symbolic link is followed, since personas may be shared between projects.
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(file);
+    let opened: File = opened.map_err(|e| format!("cannot be read: {e}"))?;
+    let meta = opened.metadata().map_err(|e| format!("cannot be read: {e}"))?;
+    if !meta.is_file() {
+        return Err("is no regular file; a persona is a JSON file".into());
+    }
+    let mut bytes = Vec::new();
+    opened.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|e| format!("cannot be read: {e}"))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(format!("has more than {MAX_FILE_BYTES} bytes, which is no persona; shorten it"));
+    }
+    let text = String::from_utf8(bytes).map_err(|e| {
+        format!("is not UTF-8 text (byte {} is the first that is not); save it as UTF-8", e.utf8_error().valid_up_to())
+    })?;
+    // Some editors begin a file with a byte order mark; it means nothing in UTF-8.
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+/// The persona that `text` describes, or everything that is wrong with it.
+pub fn parse(file: &Path, text: &str) -> Result<PersonaTemplate, Vec<PersonaFileProblem>> {
+    let persona: PersonaTemplate = serde_json::from_str(text).map_err(|error| vec![malformed(file, text, &error)])?;
+    let problems: Vec<_> = persona
+        .problems()
+        .into_iter()
+        .map(|p| problem(file, line_of(text, p.field), Some(p.field), p.message))
+        .collect();
+    if problems.is_empty() { Ok(persona) } else { Err(problems) }
+}
+
+/// A problem that leaves the persona out.
+pub fn problem(file: &Path, line: Option<usize>, field: Option<&str>, message: String) -> PersonaFileProblem {
+    PersonaFileProblem { file: file.into(), line, field: field.map(Into::into), message, severity: Severity::Error }
+}
+
+/// The line on which the key `field` stands, as far as a look at the text can tell.
+pub fn line_of(text: &str, field: &str) -> Option<usize> {
+    let key = format!("\"{field}\"");
+    let is_key = |line: &str| line.find(&key).is_some_and(|at| line[at + key.len()..].trim_start().starts_with(':'));
+    text.lines().position(is_key).map(|index| index + 1)
+}
+
+fn malformed(file: &Path, text: &str, error: &serde_json::Error) -> PersonaFileProblem {
+    let said = error.to_string();
+    let (said, line) = match said.rsplit_once(" at line ") {
+        Some((said, _)) => (said.to_owned(), Some(error.line())),
+        None => (said, None),
+    };
+    if text.trim().is_empty() {
+        return problem(file, None, None, "is empty; posse persona new writes one to begin with".into());
+    }
+    if error.is_syntax() || error.is_eof() {
+        let message = format!("is no valid JSON: {said} (column {})", error.column());
+        return problem(file, line, None, message);
+    }
+    let field = said.split('`').nth(1).map(str::to_owned);
+    if let (Some(field), Some((_, allowed))) = (&field, said.split_once("expected one of ")) {
+        let allowed: Vec<_> = allowed.split(", ").map(|name| name.trim_matches('`')).collect();
+        let near = nearest(field, allowed.iter().copied());
+        let near = near.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+        let message = format!("is no field of a persona{near} Fields are {}", allowed.join(", "));
+        return problem(file, line, Some(field), message);
+    }
+    if let (Some(field), true) = (&field, said.starts_with("missing field")) {
+        return problem(file, None, Some(field), "is missing; every persona has a role and a goal".into());
+    }
+    // serde names no field for a value of the wrong type; the line shows it.
+    let on_line = line.and_then(|line| text.lines().nth(line - 1)).and_then(key_on);
+    problem(file, line, on_line.as_deref(), format!("has the wrong kind of value: {said}"))
+}
+
+fn key_on(line: &str) -> Option<String> {
+    let (before, _) = line.split_once(':')?;
+    let key = before.trim().trim_start_matches('{').trim().strip_prefix('"')?.strip_suffix('"')?;
+    Some(key.to_owned())
+}
+
+/// Of `known`, the word that a slip of the pen may have turned into `word`.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > 64 {
+        return None;
+    }
+    let word = word.to_lowercase();
+    let most = (word.len() / 3).clamp(1, 3);
+    let scored = known.into_iter().map(|other| (distance(&word, &other.to_lowercase()), other));
+    scored.filter(|(d, _)| *d <= most).min_by_key(|(d, _)| *d).map(|(_, other)| other)
+}
+
+/// Letters to add, drop or replace to make one word of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, cb) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn load(files: &[(&str, &[u8])]) -> Loaded {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, bytes) in files {
+            fs::write(folder.path().join(name), bytes).expect("written");
+        }
+        let mut loaded = load_all(folder.path()).expect("readable");
+        for p in &mut loaded.problems {
+            p.file = p.file.file_name().expect("a name").into();
+            p.message = p.message.replace(&format!("{}/", folder.path().display()), "");
+        }
+        loaded
+    }
+
+    fn check(text: &str, expected: &str) {
+        let loaded = load(&[("a.json", text.as_bytes())]);
+        let said: Vec<_> = loaded.problems.iter().map(ToString::to_string).collect();
+        assert!(loaded.personas.is_empty(), "{text}");
+        assert!(said.join("\n").contains(expected), "{said:?} lacks {expected}");
+    }
+
+    #[test]
+    fn messages_name_file_line_field_and_the_way_out() {
+        check("", "a.json: is empty; posse persona new");
+        check("{\n\"role\": \"a\",\n}", "a.json:3: is no valid JSON: trailing comma");
+        check("{\"role\": \"a\"", "is no valid JSON: EOF");
+        check("{\"goal\": \"g\"}", "a.json: role is missing");
+        check(
+            "{\"role\":\"a\",\"goal\":\"g\",\n\"tolls\":[]}",
+            "a.json:2: tolls is no field of a persona; did you mean tools?",
+        );
+        check("{\"role\":\"a\",\"goal\":\"g\",\"limits\":{\"turns\":1}}", "turns is no field");
+        check(
+            "{\"role\":\"a\",\n\"goal\": 7}",
+            "a.json:2: goal has the wrong kind of value: invalid type: integer `7`",
+        );
+        check("{\"role\":\"Big Boss\",\"goal\":\"g\"}", "a.json:1: role 'Big Boss' contains");
+        check("{\"role\":\"a\",\n\"goal\":\" \",\n\"temperature\":3}", "a.json:2: goal is empty");
+        check("{\"role\":\"a\",\n\"goal\":\" \",\n\"temperature\":3}", "a.json:3: temperature is 3");
+    }
+
+    #[test]
+    fn one_broken_file_leaves_the_others_working() {
+        let good = |role: &str| format!("\u{feff}{{\"role\": \"{role}\", \"goal\": \"g\"}}").into_bytes();
+        let (a, b, huge) = (good("a"), good("b"), vec![b' '; MAX_FILE_BYTES as usize + 1]);
+        let loaded = load(&[
+            ("b.json", &b),
+            ("a.json", &a),
+            ("a2.json", &a),
+            ("bin.json", b"\xff\xfe\0"),
+            ("huge.json", &huge),
+            ("notes.txt", b"x"),
+            (".hidden.json", b"x"),
+        ]);
+        assert_eq!(loaded.roles(), ["a", "b"]);
+        let said: Vec<_> = loaded.problems.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "a2.json: role 'a' is played by a.json already, so this file is left out; give each file its own role",
+                "bin.json: is not UTF-8 text (byte 0 is the first that is not); save it as UTF-8",
+                "huge.json: has more than 262144 bytes, which is no persona; shorten it",
+            ]
+        );
+        let other_name = load(&[("chief.json", &a)]);
+        assert_eq!(other_name.roles(), ["a"]);
+        assert_eq!(other_name.problems[0].severity, Severity::Warning);
+    }
+
+    #[test]
+    fn links_are_followed_and_odd_files_never_hang() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let real = folder.path().join("real");
+        fs::write(&real, r#"{"role": "a", "goal": "g"}"#).expect("written");
+        symlink(&real, folder.path().join("a.json")).expect("linked");
+        symlink(folder.path().join("gone"), folder.path().join("gone.json")).expect("linked");
+        fs::create_dir(folder.path().join("dir.json")).expect("made");
+        let fifo = std::ffi::CString::new(folder.path().join("pipe.json").into_os_string().into_encoded_bytes());
+        // SAFETY: the path is a valid C string for the length of the call.
+        assert_eq!(unsafe { libc::mkfifo(fifo.expect("no NUL").as_ptr(), 0o600) }, 0);
+        let loaded = load_all(folder.path()).expect("readable");
+        assert_eq!(loaded.roles(), ["a"]);
+        assert_eq!(loaded.problems.len(), 3);
+        assert!(load_all(&folder.path().join("nowhere")).is_err());
+    }
+}

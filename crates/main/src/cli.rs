@@ -1,0 +1,163 @@
+//! The command line. Nouns are files, verbs are functions.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+
+use crate::exit::EXIT_CODES;
+use crate::output::{ColorChoice, Out};
+use crate::settings::{self, Overrides, Settings};
+
+mod db;
+mod enqueue;
+mod init;
+mod job;
+mod job_show;
+mod model;
+mod persona;
+mod tool;
+mod work;
+mod worker;
+
+const EXAMPLES: &str = "\
+First steps:
+  posse init                                  a project in this folder
+  posse run --role researcher \"Which supplier in examples/suppliers ships to Norway?\"
+  posse up                                    work everything that is enqueued";
+
+/// A durable worker fleet for AI agents: enqueue goals, let personas work them, trust what comes back.
+#[derive(Parser)]
+#[command(name = "posse", version, max_term_width = 100, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Args, Clone)]
+pub struct Global {
+    /// Settings file; config/posse.toml here or in a folder above when absent [env: POSSE_CONFIG]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Everywhere")]
+    config: Option<PathBuf>,
+    /// The database; .posse/posse.db in the project when absent [env: POSSE_DB]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Everywhere")]
+    db: Option<PathBuf>,
+    /// Print JSON: one document, or one line for each event where a command follows something
+    #[arg(long, global = true, help_heading = "Everywhere")]
+    json: bool,
+    /// When to colour
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", help_heading = "Everywhere")]
+    color: ColorChoice,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Put a goal into the queue (short for `job enqueue`)
+    Enqueue(enqueue::EnqueueArgs),
+    /// Enqueue a goal and work it here and now, with a live view
+    Run(work::RunArgs),
+    /// Work what is enqueued, until told to stop
+    Work(work::WorkArgs),
+    /// Check the project, say what is served, and work everything
+    Up(work::UpArgs),
+    /// Jobs (short for `job list`)
+    List(job::ListArgs),
+    /// One job: state, steps, answer, cost (short for `job show`)
+    Show(job_show::ShowArgs),
+    /// Jobs: enqueue, list, show, watch, cancel, retry, annotate
+    #[command(subcommand)]
+    Job(job::JobCommand),
+    /// Personas: the kinds of agents there are
+    #[command(subcommand)]
+    Persona(persona::PersonaCommand),
+    /// Models: which there are, fetching the local one, testing
+    #[command(subcommand)]
+    Model(model::ModelCommand),
+    /// Tools that personas may use
+    #[command(subcommand)]
+    Tool(tool::ToolCommand),
+    /// Worker processes
+    #[command(subcommand)]
+    Worker(worker::WorkerCommand),
+    /// The database
+    #[command(subcommand)]
+    Db(db::DbCommand),
+    /// Begin a project: settings, personas, files to try it on
+    Init(init::InitArgs),
+    /// Completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// What a command works with.
+pub struct Context {
+    /// How it speaks.
+    pub out: Out,
+    global: Global,
+}
+
+impl Context {
+    /// The settings, with what this command says over them.
+    pub fn settings(&self, overrides: Overrides) -> Result<Settings> {
+        let (config, database) = (self.global.config.clone(), self.global.db.clone());
+        settings::load(&Overrides { config, database, ..overrides })
+    }
+
+    /// The settings as they are.
+    pub fn plain_settings(&self) -> Result<Settings> {
+        self.settings(Overrides::default())
+    }
+}
+
+impl Cli {
+    /// Whether the command goes on for long, so that its log is worth reading.
+    pub fn is_long(&self) -> bool {
+        matches!(self.command, Command::Work(_) | Command::Up(_))
+    }
+
+    /// How the command speaks.
+    pub fn out(&self) -> Out {
+        Out::new(self.global.json, self.global.color)
+    }
+
+    /// Does what was asked; gives the exit code of what was not an error.
+    pub async fn run(self) -> Result<crate::exit::Exit> {
+        let cx = Context { out: self.out(), global: self.global };
+        match self.command {
+            Command::Enqueue(args) => enqueue::enqueue(&cx, args).await,
+            Command::Run(args) => work::run(&cx, args).await,
+            Command::Work(args) => work::work(&cx, args).await,
+            Command::Up(args) => work::up(&cx, args).await,
+            Command::List(args) => job::list(&cx, args).await,
+            Command::Show(args) => job_show::show(&cx, args).await,
+            Command::Job(command) => job::dispatch(&cx, command).await,
+            Command::Persona(command) => persona::dispatch(&cx, command),
+            Command::Model(command) => model::dispatch(&cx, command).await,
+            Command::Tool(command) => tool::dispatch(&cx, command),
+            Command::Worker(command) => worker::dispatch(&cx, command).await,
+            Command::Db(command) => db::dispatch(&cx, command).await,
+            Command::Init(args) => init::init(&cx, args),
+            Command::Completions { shell } => completions(&cx, shell),
+        }
+    }
+}
+
+fn completions(cx: &Context, shell: clap_complete::Shell) -> Result<crate::exit::Exit> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut <Cli as clap::CommandFactory>::command(), "posse", &mut script);
+    cx.out.raw(&String::from_utf8_lossy(&script))?;
+    Ok(crate::exit::Exit::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_consistent() {
+        <super::Cli as clap::CommandFactory>::command().debug_assert();
+    }
+}

@@ -1,0 +1,210 @@
+//! `posse enqueue`: a person's words become a job.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use posse_core::clock::Millis;
+use posse_core::job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_QUEUE, JobId, NewJob};
+use posse_core::port::JobRepository as _;
+use posse_core::usecase::enqueue::{Ask, MAX_GOAL_BYTES, accept};
+use posse_infra::persona::Loaded;
+use posse_infra::tool::ToolRegistry;
+use serde::Serialize;
+
+use super::Context;
+use crate::exit::{Exit, usage};
+use crate::output::text::moment;
+use crate::settings::Settings;
+use crate::wire;
+
+/// What is asked for, and of whom.
+#[derive(Args)]
+pub struct GoalArgs {
+    /// The role that shall work it (posse persona list)
+    #[arg(long, short, value_name = "ROLE")]
+    pub role: String,
+    /// The folder its tools are confined to; the project's workspace when absent
+    #[arg(long, short, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+    /// 1 (first) to 9 (last)
+    #[arg(long, default_value_t = DEFAULT_PRIORITY, value_name = "N")]
+    pub priority: u8,
+    /// Attempts it gets
+    #[arg(long, default_value_t = DEFAULT_MAX_ATTEMPTS, value_name = "N")]
+    pub max_attempts: u32,
+    /// The model to use instead of the persona's (posse model list)
+    #[arg(long, short, value_name = "NAME")]
+    pub model: Option<String>,
+    /// What is to be done, in your words; `-` reads it from standard input
+    #[arg(required = true, value_name = "GOAL")]
+    pub goal: Vec<String>,
+}
+
+/// Put a goal into the queue
+#[derive(Args)]
+pub struct EnqueueArgs {
+    #[command(flatten)]
+    goal: GoalArgs,
+    /// Not before this time: 2026-05-01T09:00:00Z, or without a zone in this machine's
+    #[arg(long, value_name = "TIME", conflicts_with = "delay", value_parser = parse_at)]
+    at: Option<Millis>,
+    /// Not before so long from now: 90s, 10m, 2h, 1d
+    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
+    delay: Option<Millis>,
+    /// The queue it waits in
+    #[arg(long, default_value = DEFAULT_QUEUE, value_name = "NAME")]
+    queue: String,
+}
+
+#[derive(Serialize)]
+struct Enqueued<'a> {
+    id: JobId,
+    role: &'a str,
+    queue: &'a str,
+    priority: u8,
+    max_attempts: u32,
+    /// Milliseconds since 1970; null when it is due at once.
+    run_at: Option<Millis>,
+    goal: &'a str,
+}
+
+/// Enqueues, and answers after it is durable.
+pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let personas = wire::personas(&settings, &ToolRegistry::builtin())?;
+    let now = wire::now();
+    let run_at = args.at.or(args.delay.map(|delay| now + delay));
+    let job = new_job(&settings, &personas, args.goal, run_at, args.queue)?;
+    let store = wire::open_store(&settings)?;
+    let ids = store.enqueue(vec![job.clone()], now).await?;
+    let id = ids[0];
+    if cx.out.json {
+        let NewJob { role, queue, priority, max_attempts, run_at, payload } = &job;
+        let (priority, max_attempts, run_at, goal) = (*priority, *max_attempts, *run_at, payload.goal.as_str());
+        cx.out.document(&Enqueued { id, role, queue, priority, max_attempts, run_at, goal })?;
+        return Ok(Exit::Ok);
+    }
+    let due = run_at.filter(|at| *at > now).map(|at| format!(", due {}", moment(at))).unwrap_or_default();
+    cx.out.line(format!("{}  {}{due}", cx.out.paint.bold(format!("job {id}")), cx.out.paint.cyan(&job.role)))?;
+    cx.out
+        .note(cx.out.note_paint.dim(format!("posse work runs it · posse job watch {id} follows it · posse show {id}")));
+    Ok(Exit::Ok)
+}
+
+/// The job that is asked for, checked.
+pub fn new_job(
+    settings: &Settings,
+    personas: &Loaded,
+    args: GoalArgs,
+    run_at: Option<Millis>,
+    queue: String,
+) -> Result<NewJob> {
+    if personas.get(&args.role).is_none() && !personas.errors_of(&args.role).is_empty() {
+        // A broken file is a better answer than that there is none.
+        wire::persona(personas, &args.role)?;
+    }
+    if let Some(model) =
+        args.model.as_deref().filter(|m| !settings.models.is_empty() && !settings.models.contains_key(*m))
+    {
+        let names = settings.models.keys().cloned().collect::<Vec<_>>().join(", ");
+        if model != crate::local::NAME {
+            return Err(usage(format!("model '{model}' is not in the settings; there are {names} (posse model list)")));
+        }
+    }
+    let ask = Ask {
+        role: args.role,
+        goal: read_goal(args.goal)?,
+        queue,
+        priority: args.priority,
+        run_at,
+        max_attempts: args.max_attempts,
+        workspace: args.workspace.as_deref().map(workspace).transpose()?.unwrap_or_default(),
+        model: args.model,
+    };
+    Ok(accept(ask, &personas.roles())?)
+}
+
+fn read_goal(words: Vec<String>) -> Result<String> {
+    if words != ["-"] {
+        return Ok(words.join(" "));
+    }
+    let mut bytes = Vec::new();
+    // One byte more than is allowed tells that it is too much, without reading all of it.
+    let most = MAX_GOAL_BYTES as u64 + 1;
+    std::io::stdin()
+        .lock()
+        .take(most)
+        .read_to_end(&mut bytes)
+        .map_err(|e| usage(format!("standard input cannot be read: {e}")))?;
+    if bytes.len() as u64 == most {
+        return Err(usage(format!(
+            "goal on standard input has more than {MAX_GOAL_BYTES} bytes, the most allowed. Put the text in a file and name it"
+        )));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        usage(format!("goal on standard input is not valid UTF-8 at byte {at}; convert it to UTF-8 first"))
+    })
+}
+
+fn workspace(folder: &Path) -> Result<String> {
+    let shown = folder.display();
+    let real = std::fs::canonicalize(folder)
+        .map_err(|e| usage(format!("workspace {shown} cannot be used: {e}; name a folder that exists")))?;
+    if !real.is_dir() {
+        return Err(usage(format!("workspace {shown} is no folder; tools are confined to a folder")));
+    }
+    real.into_os_string()
+        .into_string()
+        .map_err(|_| usage(format!("workspace {shown} has a path that is not UTF-8; rename it")))
+}
+
+fn parse_at(text: &str) -> Result<Millis, String> {
+    if let Ok(at) = text.parse::<jiff::Timestamp>() {
+        return Ok(at.as_millisecond());
+    }
+    let civil: jiff::civil::DateTime = text
+        .parse()
+        .map_err(|_| "write it as 2026-05-01T09:00:00Z, or 2026-05-01T09:00 in this machine's zone".to_owned())?;
+    let zoned = civil.to_zoned(jiff::tz::TimeZone::system()).map_err(|e| e.to_string())?;
+    Ok(zoned.timestamp().as_millisecond())
+}
+
+fn parse_delay(text: &str) -> Result<Millis, String> {
+    let wrong = || "write a number and a unit: 90s, 10m, 2h or 1d".to_owned();
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let factor = match unit.trim() {
+        "ms" => 1,
+        "s" => 1000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(wrong()),
+    };
+    let number: Millis = number.parse().map_err(|_| wrong())?;
+    const MOST: Millis = 3650 * 86_400_000;
+    number.checked_mul(factor).filter(|ms| *ms <= MOST).ok_or_else(|| "at most 3650d are allowed".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_as_people_write_them() {
+        assert_eq!(
+            ["90s", "10m", "2h", "1d", "5 min"].map(|t| parse_delay(t).ok()),
+            [Some(90_000), Some(600_000), Some(7_200_000), Some(86_400_000), Some(300_000)]
+        );
+        for wrong in ["", "10", "-5m", "5x", "99999999999999999999d", "9999d"] {
+            assert!(parse_delay(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_at("1970-01-01T00:00:01Z"), Ok(1000));
+        assert_eq!(parse_at("1970-01-01T02:00:01+02:00"), Ok(1000));
+        assert!(parse_at("1970-01-01T00:00").is_ok());
+        assert!(parse_at("tomorrow").is_err());
+    }
+}

@@ -1,0 +1,94 @@
+//! `posse init`: a project to begin with.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use serde_json::json;
+
+use super::Context;
+use crate::exit::{Exit, fail};
+use crate::output::text::visible;
+use crate::wire::BUILT_IN;
+
+/// Where to begin a project
+#[derive(Args)]
+pub struct InitArgs {
+    /// The folder; made if it is not there
+    #[arg(default_value = ".", value_name = "DIR")]
+    folder: PathBuf,
+}
+
+const FILES: &[(&str, &str)] = &[
+    ("config/posse.toml", include_str!("../init/posse.toml")),
+    ("config/personas.schema.json", include_str!("../../../../config/personas.schema.json")),
+    ("examples/README.md", include_str!("../init/examples/README.md")),
+    ("examples/expenses.csv", include_str!("../init/examples/expenses.csv")),
+    ("examples/suppliers/fjordtex.md", include_str!("../init/examples/suppliers/fjordtex.md")),
+    ("examples/suppliers/loomworks.md", include_str!("../init/examples/suppliers/loomworks.md")),
+    ("examples/suppliers/terra-tessile.md", include_str!("../init/examples/suppliers/terra-tessile.md")),
+    ("examples/issues/001.md", include_str!("../init/examples/issues/001.md")),
+    ("examples/issues/002.md", include_str!("../init/examples/issues/002.md")),
+    ("examples/issues/003.md", include_str!("../init/examples/issues/003.md")),
+];
+
+/// Writes the project's files. All or none: nothing that is there is overwritten.
+pub fn init(cx: &Context, args: InitArgs) -> Result<Exit> {
+    let folder = &args.folder;
+    let personas = BUILT_IN.iter().map(|(role, text)| (format!("config/personas/{role}.json"), *text));
+    let files: Vec<_> = FILES.iter().map(|(path, text)| ((*path).to_owned(), *text)).chain(personas).collect();
+    let there: Vec<_> = files.iter().map(|(path, _)| path.as_str()).filter(|path| exists(&folder.join(path))).collect();
+    if !there.is_empty() {
+        return Err(fail(
+            Exit::Conflict,
+            format!(
+                "{} has a project in it already ({}); nothing was changed. Choose another folder, or move those away",
+                folder.display(),
+                there.join(", ")
+            ),
+        ));
+    }
+    for (path, text) in &files {
+        let path = folder.join(path);
+        let parent = path.parent().unwrap_or(folder);
+        fs::create_dir_all(parent).with_context(|| format!("the folder {} cannot be made", parent.display()))?;
+        fs::write(&path, text).with_context(|| format!("{} cannot be written", path.display()))?;
+    }
+    if cx.out.json {
+        let written: Vec<_> = files.iter().map(|(path, _)| path).collect();
+        cx.out.document(&json!({"folder": folder, "written": written}))?;
+        return Ok(Exit::Ok);
+    }
+    let paint = cx.out.paint;
+    for (what, why) in [
+        ("config/posse.toml", "settings, all commented out"),
+        ("config/personas/", "researcher, reviewer, scribe, triager; a new file is a new kind of agent"),
+        ("examples/", "files to try it on"),
+    ] {
+        cx.out.line(format!("  {} {what:<20} {}", paint.green("+"), paint.dim(why)))?;
+    }
+    let cd = if folder == Path::new(".") {
+        String::new()
+    } else {
+        format!("cd {} && ", visible(&folder.display().to_string()))
+    };
+    cx.out.line("\nWhat next:")?;
+    for (command, why) in [
+        ("posse model list", "which language model would be used"),
+        (
+            "posse run --role researcher \"Which supplier in examples/suppliers ships to Norway?\"",
+            "a first job, here and now",
+        ),
+        ("posse enqueue --role triager \"Triage the items in examples/issues\"", "a job for later"),
+        ("posse up", "work all that is enqueued"),
+    ] {
+        cx.out.line(format!("  {cd}{command}\n      {}", paint.dim(why)))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn exists(path: &Path) -> bool {
+    // A dangling link is there too.
+    path.symlink_metadata().is_ok()
+}

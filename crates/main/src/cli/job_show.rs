@@ -1,0 +1,130 @@
+//! `posse show`: everything about one job.
+
+use anyhow::Result;
+use clap::Args;
+use posse_core::annotation::Annotation;
+use posse_core::clock::Millis;
+use posse_core::job::{Attempt, Job, JobId, JobState};
+use posse_core::journal::{LedgerRow, Recorded};
+use serde::Serialize;
+
+use super::Context;
+use super::job::reader_for;
+use crate::exit::{Exit, not_found};
+use crate::live::{Follower, Renderer};
+use crate::output::Out;
+use crate::output::text::{ago, duration, moment, visible, wrap};
+use crate::wire;
+
+/// Which job to show
+#[derive(Args)]
+pub struct ShowArgs {
+    /// The job's number
+    id: i64,
+    /// Show arguments and results whole
+    #[arg(long)]
+    full: bool,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    job: Job,
+    attempts: Vec<Attempt>,
+    journal: Vec<Recorded>,
+    ledger: Vec<LedgerRow>,
+    annotations: Vec<Annotation>,
+}
+
+/// One job: state with its reason, attempts, every step, the answer, remarks, cost.
+pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let queries = reader_for(&settings, args.id)?;
+    let id = JobId(args.id);
+    let job = queries
+        .job(id)
+        .await?
+        .ok_or_else(|| not_found(format!("there is no job {id} in {}", settings.database.display())))?;
+    let annotations = queries.annotations(id).await?;
+    if cx.out.json {
+        let (attempts, journal, ledger) =
+            (queries.attempts(id).await?, queries.journal(id, 0).await?, queries.ledger(id).await?);
+        cx.out.document(&Shown { job, attempts, journal, ledger, annotations })?;
+        return Ok(Exit::Ok);
+    }
+    let mut renderer = Renderer::new(cx.out.paint, cx.out.width, args.full, wire::free_models(&settings));
+    let mut follower = Follower::new(queries, id);
+    head(&cx.out, &job, wire::now())?;
+    let happenings = follower.poll().await?;
+    if !happenings.is_empty() {
+        cx.out.line("")?;
+    }
+    for happening in &happenings {
+        for line in renderer.lines(happening) {
+            cx.out.line(line)?;
+        }
+    }
+    by_people(&cx.out, &annotations, &job.role)?;
+    Ok(Exit::Ok)
+}
+
+fn head(out: &Out, job: &Job, now: Millis) -> Result<()> {
+    let paint = out.paint;
+    out.line(format!(
+        "{}  {}  {}",
+        paint.bold(format!("job {}", job.id)),
+        paint.cyan(&job.role),
+        paint.state(job.state, state_in_words(job, now))
+    ))?;
+    let field = |name: &str, value: String| out.line(format!("  {} {value}", paint.dim(format!("{name:<10}"))));
+    for (i, line) in wrap(&visible(&job.payload.goal), out.width - 14).into_iter().enumerate() {
+        field(if i == 0 { "goal" } else { "" }, line)?;
+    }
+    if let Some(reason) = job.reason.as_deref().filter(|_| job.state != JobState::Completed) {
+        for (i, line) in wrap(&visible(reason), out.width - 14).into_iter().enumerate() {
+            field(if i == 0 { "reason" } else { "" }, line)?;
+        }
+    }
+    field("enqueued", format!("{} ({})", moment(job.created_at), ago(job.created_at, now)))?;
+    if let Some(at) = job.finalized_at {
+        field(
+            "ended",
+            format!("{} ({}, {} after it was enqueued)", moment(at), ago(at, now), duration(at - job.created_at)),
+        )?;
+    }
+    let crashes = if job.crashes > 0 { format!(", its worker died {} times", job.crashes) } else { String::new() };
+    field("attempts", format!("{} of {}{crashes}", job.attempt, job.max_attempts))?;
+    field("queue", format!("{}, priority {}", job.queue, job.priority))?;
+    if !job.payload.workspace.is_empty() {
+        field("workspace", visible(&job.payload.workspace))?;
+    }
+    if let Some(model) = &job.payload.model {
+        field("model", visible(model))?;
+    }
+    Ok(())
+}
+
+/// The state, and what it means for whoever waits.
+fn state_in_words(job: &Job, now: Millis) -> String {
+    let state = job.state;
+    match state {
+        JobState::Scheduled | JobState::Retryable => format!("{state}, due {}", ago(job.run_at, now)),
+        JobState::Available => format!("{state}, waiting for a worker"),
+        JobState::Running => {
+            let stopping = if job.cancel_requested { ", to be cancelled at the next boundary" } else { "" };
+            match &job.leased_by {
+                Some(worker) => format!("{state}, held by {}{stopping}", visible(worker)),
+                None => format!("{state}{stopping}"),
+            }
+        }
+        _ => state.to_string(),
+    }
+}
+
+/// Remarks of people; those of the agent stand where it made them.
+fn by_people(out: &Out, annotations: &[Annotation], role: &str) -> Result<()> {
+    for note in annotations.iter().filter(|note| note.author != role) {
+        let tags = if note.tags.is_empty() { String::new() } else { format!(" [{}]", note.tags.join(", ")) };
+        out.line(format!("  ✎  {}: {}{}", visible(&note.author), visible(&note.text), visible(&tags)))?;
+    }
+    Ok(())
+}

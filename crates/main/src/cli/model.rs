@@ -1,0 +1,165 @@
+//! `posse model`: which models there are, and whether they answer.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::Subcommand;
+use posse_core::model::{Message, ModelRequest, Models as _, ToolCalling, Usage};
+use posse_core::stop::Stop;
+use serde::Serialize;
+use serde_json::json;
+
+use super::Context;
+use crate::exit::{Exit, fail};
+use crate::models::{Catalog, Known, Origin};
+use crate::output::table::{painted, plain, render};
+use crate::output::text::{cost, duration, one_line, tokens};
+use crate::settings::{ModelKind, Overrides};
+use crate::wire;
+
+/// Models
+#[derive(Subcommand)]
+pub enum ModelCommand {
+    /// The models that can be used, and how we know of them
+    List,
+    /// Fetch a model file for the local model
+    Pull {
+        /// Which; the usual one when absent
+        name: Option<String>,
+    },
+    /// Ask a model for one word, and say how it went
+    Test {
+        /// Which; the default when absent
+        name: Option<String>,
+        /// The default model's endpoint
+        #[arg(long, value_name = "URL")]
+        base_url: Option<String>,
+    },
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    default: bool,
+    kind: &'static str,
+    place: String,
+    model: Option<String>,
+    origin: Origin,
+    key_env: Option<String>,
+    key_set: Option<bool>,
+}
+
+/// Does what was asked.
+pub async fn dispatch(cx: &Context, command: ModelCommand) -> Result<Exit> {
+    match command {
+        ModelCommand::List => list(cx).await,
+        ModelCommand::Pull { name } => pull(name.as_deref()),
+        ModelCommand::Test { name, base_url } => test(cx, name, base_url).await,
+    }
+}
+
+async fn list(cx: &Context) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let catalog = Catalog::find(&settings, &env).await?;
+    let listed: Vec<_> =
+        catalog.known().iter().map(|(name, known)| describe(name, known, catalog.default_name())).collect();
+    if cx.out.json {
+        cx.out.document(&listed)?;
+        return Ok(Exit::Ok);
+    }
+    let paint = cx.out.paint;
+    let rows = listed.into_iter().map(|l| {
+        let key = match (&l.key_env, l.key_set) {
+            (Some(variable), Some(true)) => format!("{variable} (set)"),
+            (Some(variable), _) => format!("{variable} (not set)"),
+            (None, _) => "none".into(),
+        };
+        let origin = match l.origin {
+            Origin::File => "settings",
+            Origin::Environment => "environment",
+            Origin::Ollama => "found running",
+            Origin::BuiltIn => "built in",
+        };
+        let mark = if l.default { "*" } else { "" };
+        let model = l.model.unwrap_or_else(|| "-".into());
+        vec![
+            painted(mark, move |t| paint.green(t)),
+            painted(l.name, move |t| paint.cyan(t)),
+            plain(one_line(&model, 48)),
+            plain(origin),
+            plain(key),
+            plain(one_line(&l.place, 200)),
+        ]
+    });
+    for line in render(&["", "NAME", "MODEL", "FROM", "KEY", "WHERE"], rows.collect(), cx.out.width, |t| paint.dim(t)) {
+        cx.out.line(line)?;
+    }
+    cx.out
+        .note(cx.out.note_paint.dim("* is used where a persona and a job name none · posse model test NAME asks one"));
+    Ok(Exit::Ok)
+}
+
+fn describe(name: &str, known: &Known, default: Option<&str>) -> Listed {
+    let key_env = known.key_env(&env);
+    let key_set = key_env.as_deref().map(|variable| env(variable).is_some_and(|v| !v.is_empty()));
+    let kind = if known.table.kind == ModelKind::Local { "local" } else { "endpoint" };
+    let (model, origin, place) = (known.table.model.clone(), known.origin, known.place());
+    Listed { name: name.into(), default: default == Some(name), kind, place, model, origin, key_env, key_set }
+}
+
+fn env(name: &str) -> Option<std::ffi::OsString> {
+    std::env::var_os(name)
+}
+
+fn pull(_name: Option<&str>) -> Result<Exit> {
+    Err(fail(
+        Exit::Failed,
+        "this build has no local model to fetch; set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own",
+    ))
+}
+
+async fn test(cx: &Context, name: Option<String>, base_url: Option<String>) -> Result<Exit> {
+    let settings = cx.settings(Overrides { model: name, base_url, ..Overrides::default() })?;
+    let free = wire::free_models(&settings);
+    let catalog = Catalog::find(&settings, &env).await?;
+    let model = catalog.get(None)?;
+    let name = catalog.default_name().unwrap_or_default().to_owned();
+    cx.out.note(cx.out.note_paint.dim(format!("asking {name} …")));
+    let began = Instant::now();
+    let profile = model.profile().await?;
+    let profiled = began.elapsed();
+    let text = "Reply with the one word: ready".to_owned();
+    let request =
+        ModelRequest { messages: vec![Message::User { text }], max_tokens: Some(256), ..ModelRequest::default() };
+    let asked = Instant::now();
+    let reply = model.complete(&request, &|_| (), &Stop::never()).await?;
+    let took = asked.elapsed();
+    let said =
+        if reply.text.trim().is_empty() { reply.reasoning.clone().unwrap_or_default() } else { reply.text.clone() };
+    if cx.out.json {
+        let Usage { input, output, .. } = reply.usage;
+        cx.out.document(&json!({
+            "name": name, "model": reply.model, "tool_calling": profile.tool_calling,
+            "context_window": profile.context_window, "reply": said, "input_tokens": input,
+            "output_tokens": output, "ms": took.as_millis() as u64, "cost_microusd": reply.cost_microusd,
+        }))?;
+        return Ok(Exit::Ok);
+    }
+    let paint = cx.out.paint;
+    let calling = match profile.tool_calling {
+        ToolCalling::Native => "native",
+        ToolCalling::Structured => "structured",
+    };
+    let window = profile.context_window.map(|n| format!(", window {n} tokens")).unwrap_or_default();
+    cx.out.line(format!("{}  {name}: {} answers", paint.green("✓"), one_line(&reply.model, 60)))?;
+    cx.out.line(format!("   it said       {}", one_line(&said, cx.out.width.saturating_sub(20))))?;
+    cx.out.line(format!("   tool calls    {calling}{window}"))?;
+    let found_out = if profiled.as_millis() > 50 {
+        format!(" (and {} to find out how to ask)", duration(profiled.as_millis() as i64))
+    } else {
+        String::new()
+    };
+    cx.out.line(format!("   took          {}{found_out}", duration(took.as_millis() as i64)))?;
+    cx.out.line(format!("   used          {}, {}", tokens(&reply.usage), cost(reply.cost_microusd, free(&name))))?;
+    Ok(Exit::Ok)
+}

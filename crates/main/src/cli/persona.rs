@@ -1,0 +1,212 @@
+//! `posse persona`: the kinds of agents there are.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand};
+use posse_core::persona::{Limits, PersonaTemplate};
+use posse_infra::persona::{Loaded, PersonaFile, PersonaFileProblem, Severity};
+use posse_infra::tool::ToolRegistry;
+use serde::Serialize;
+use serde_json::json;
+
+use super::Context;
+use crate::exit::{Exit, fail, usage};
+use crate::output::table::{painted, plain, render};
+use crate::output::text::{count, one_line, plural, visible, wrap};
+use crate::settings::Settings;
+use crate::wire;
+
+/// Personas
+#[derive(Subcommand)]
+pub enum PersonaCommand {
+    /// All personas
+    List,
+    /// One persona, and the tools it has
+    Show {
+        /// The role
+        role: String,
+    },
+    /// Check every file; names file, field and fix
+    Check,
+    /// Write a new persona to begin with
+    New(NewArgs),
+    /// Print the JSON Schema of a persona's file, for editors
+    Schema,
+}
+
+/// The persona to write
+#[derive(Args)]
+pub struct NewArgs {
+    /// The role: lower-case letters, digits, `-` and `_`
+    role: String,
+    /// What it is for, in one sentence
+    #[arg(long, value_name = "TEXT")]
+    goal: Option<String>,
+    /// Who it is and how it works
+    #[arg(long, value_name = "TEXT")]
+    backstory: Option<String>,
+    /// A tool or a pack of tools (posse tool list); may be given more than once
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    tools: Vec<String>,
+}
+
+/// Does what was asked.
+pub fn dispatch(cx: &Context, command: PersonaCommand) -> Result<Exit> {
+    if let PersonaCommand::Schema = command {
+        cx.out.document(&schema())?;
+        return Ok(Exit::Ok);
+    }
+    let settings = cx.plain_settings()?;
+    let registry = ToolRegistry::builtin();
+    let loaded = wire::personas(&settings, &registry)?;
+    match command {
+        PersonaCommand::List => list(cx, &loaded),
+        PersonaCommand::Show { role } => show(cx, wire::persona(&loaded, &role)?, &registry),
+        PersonaCommand::Check => check(cx, &settings, &loaded),
+        PersonaCommand::New(args) => new(cx, &settings, &loaded, &registry, args),
+        PersonaCommand::Schema => Ok(Exit::Ok),
+    }
+}
+
+/// The JSON Schema of a persona's file. `config/personas.schema.json` is this; a test compares them.
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(PersonaTemplate).to_value()
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    file: &'a PathBuf,
+    #[serde(flatten)]
+    persona: &'a PersonaTemplate,
+}
+
+fn list(cx: &Context, loaded: &Loaded) -> Result<Exit> {
+    wire::warn_of_problems(&cx.out, loaded);
+    if cx.out.json {
+        let all: Vec<_> = loaded.personas.iter().map(|p| Listed { file: &p.file, persona: &p.persona }).collect();
+        cx.out.document(&all)?;
+        return Ok(Exit::Ok);
+    }
+    if loaded.personas.is_empty() {
+        cx.out.note("no personas; posse persona new ROLE writes one");
+        return Ok(Exit::Ok);
+    }
+    let paint = cx.out.paint;
+    let rows = loaded.personas.iter().map(|PersonaFile { persona: p, .. }| {
+        vec![
+            painted(&p.role, move |t| paint.cyan(t)),
+            plain(p.model.clone().unwrap_or_else(|| "default".into())),
+            plain(p.limits.max_turns.to_string()),
+            plain(one_line(&p.goal, 300)),
+        ]
+    });
+    for line in render(&["ROLE", "MODEL", "TURNS", "GOAL"], rows.collect(), cx.out.width, |t| paint.dim(t)) {
+        cx.out.line(line)?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn show(cx: &Context, found: &PersonaFile, registry: &ToolRegistry) -> Result<Exit> {
+    let PersonaFile { file, persona: p } = found;
+    if cx.out.json {
+        cx.out.document(&Listed { file, persona: p })?;
+        return Ok(Exit::Ok);
+    }
+    let paint = cx.out.paint;
+    cx.out.line(format!("{}  {}", paint.bold(paint.cyan(&p.role)), paint.dim(visible(&file.display().to_string()))))?;
+    let field = |name: &str, text: &str| -> Result<()> {
+        for (i, line) in wrap(&visible(text), cx.out.width.saturating_sub(14)).into_iter().enumerate() {
+            cx.out.line(format!("  {} {line}", paint.dim(format!("{:<10}", if i == 0 { name } else { "" }))))?;
+        }
+        Ok(())
+    };
+    field("goal", &p.goal)?;
+    field("backstory", &p.backstory)?;
+    let tools: Vec<_> = registry.resolve(&p.tools)?.iter().map(|tool| tool.spec().name.clone()).collect();
+    field("tools", if tools.is_empty() { "none" } else { "" })?;
+    field("tools", &tools.join(", "))?;
+    field("model", p.model.as_deref().unwrap_or("the default one"))?;
+    let Limits { max_turns, max_tokens, max_seconds } = p.limits;
+    let tokens = max_tokens.map(|n| format!(", {} tokens", count(n))).unwrap_or_default();
+    let seconds = max_seconds.map(|n| format!(", {} s of work", count(n))).unwrap_or_default();
+    field("limits", &format!("{}{tokens}{seconds}", plural(max_turns.into(), "turn")))?;
+    Ok(Exit::Ok)
+}
+
+fn check(cx: &Context, settings: &Settings, loaded: &Loaded) -> Result<Exit> {
+    let errors = loaded.problems.iter().filter(|p| p.severity == Severity::Error).count();
+    let exit = if errors > 0 { Exit::Usage } else { Exit::Ok };
+    if cx.out.json {
+        cx.out.document(&json!({"roles": loaded.roles(), "problems": loaded.problems}))?;
+        return Ok(exit);
+    }
+    let paint = cx.out.paint;
+    for problem in &loaded.problems {
+        let shorter = PersonaFileProblem {
+            file: problem.file.strip_prefix(&settings.root).unwrap_or(&problem.file).into(),
+            ..problem.clone()
+        };
+        let mark = if problem.severity == Severity::Error { paint.red("✗") } else { paint.yellow("!") };
+        cx.out.line(format!("{mark}  {}", visible(&shorter.to_string())))?;
+    }
+    for found in &loaded.personas {
+        cx.out.line(format!("{}  {}", paint.green("✓"), found.persona.role))?;
+    }
+    if errors > 0 {
+        let what = plural(loaded.personas.len() as u64, "persona");
+        return Err(fail(exit, format!("{}; {what} can be used", plural(errors as u64, "error"))));
+    }
+    Ok(exit)
+}
+
+fn new(cx: &Context, settings: &Settings, loaded: &Loaded, registry: &ToolRegistry, args: NewArgs) -> Result<Exit> {
+    let tools = if args.tools.is_empty() {
+        vec!["list_files".into(), "read_file".into(), "search_files".into()]
+    } else {
+        args.tools
+    };
+    let goal = args.goal.unwrap_or_else(|| format!("Say here in one sentence what a {} is for.", args.role));
+    let backstory = args.backstory.unwrap_or_else(|| {
+        "You are careful and brief. List the files first, read what matters completely, and copy names and numbers exactly.".into()
+    });
+    let persona = PersonaTemplate {
+        schema: Some("../personas.schema.json".into()),
+        role: args.role,
+        goal,
+        backstory,
+        tools,
+        model: None,
+        temperature: None,
+        max_reply_tokens: None,
+        limits: Limits::default(),
+    };
+    if let Some(problem) = persona.problems().first() {
+        return Err(usage(format!("{} {}", problem.field, problem.message)));
+    }
+    registry.resolve(&persona.tools).map_err(|unknown| usage(unknown.to_string()))?;
+    let file = settings.personas.join(format!("{}.json", persona.role));
+    let taken =
+        loaded.get(&persona.role).map(|found| &found.file).filter(|found| found.starts_with(&settings.personas));
+    if let Some(there) = taken.or(file.exists().then_some(&file)) {
+        return Err(fail(
+            Exit::Conflict,
+            format!("{} plays '{}' already; nothing was changed", there.display(), persona.role),
+        ));
+    }
+    std::fs::create_dir_all(&settings.personas)
+        .with_context(|| format!("{} cannot be made", settings.personas.display()))?;
+    let text = serde_json::to_string_pretty(&persona)? + "\n";
+    std::fs::write(&file, text).with_context(|| format!("{} cannot be written", file.display()))?;
+    if cx.out.json {
+        cx.out.document(&json!({"role": persona.role, "file": file}))?;
+        return Ok(Exit::Ok);
+    }
+    cx.out.line(visible(&file.display().to_string()))?;
+    cx.out.note(
+        cx.out
+            .note_paint
+            .dim(format!("edit it, then posse persona check, then posse run --role {} \"<goal>\"", persona.role)),
+    );
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,240 @@
+//! `posse work`, `posse run`, `posse up`: this process as a worker.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use clap::Args;
+use posse_core::job::JobState;
+use posse_core::model::Models as _;
+use posse_infra::persona::PersonaFile;
+
+use super::Context;
+use super::enqueue::{GoalArgs, new_job};
+use super::job::exit_of;
+use crate::exit::{Exit, usage};
+use crate::fleet::{Crew, Plan, Post, Signals, random};
+use crate::live::{Follower, Renderer, feed, follow};
+use crate::output::Out;
+use crate::output::text::{plural, visible};
+use crate::settings::{Overrides, Settings};
+use crate::wire::{self, Workshop};
+
+/// Which model works, where none is named
+#[derive(Args)]
+pub struct ModelArgs {
+    /// Jobs each role works at once
+    #[arg(long, value_name = "N")]
+    slots: Option<usize>,
+    /// The default model (posse model list) [env: POSSE_MODEL]
+    #[arg(long, short, value_name = "NAME")]
+    model: Option<String>,
+    /// The default model's endpoint, up to and including /v1
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+}
+
+/// What to work
+#[derive(Args)]
+pub struct WorkArgs {
+    /// Only this role; may be given more than once. All personas when absent
+    #[arg(long, short, value_name = "ROLE")]
+    role: Vec<String>,
+    /// Only this queue; may be given more than once
+    #[arg(long, value_name = "NAME")]
+    queue: Vec<String>,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Do not say what happens
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// How to serve
+#[derive(Args)]
+pub struct UpArgs {
+    #[command(flatten)]
+    model: ModelArgs,
+}
+
+/// What to run
+#[derive(Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    goal: GoalArgs,
+    /// The default model's endpoint, up to and including /v1
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// Show arguments and results whole
+    #[arg(long)]
+    full: bool,
+}
+
+/// Enqueues a goal and works it in this process until it ends; the exit code tells how.
+pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
+    let RunArgs { mut goal, base_url, full } = args;
+    // In one process the model of the job is the model of the worker.
+    let model = goal.model.take();
+    let settings = cx.settings(Overrides { model: model.clone(), base_url, ..Overrides::default() })?;
+    let mut signals = Signals::listen()?;
+    let shop = Workshop::open(&settings).await?;
+    let persona = wire::persona(&shop.personas, &goal.role)?.clone();
+    let executor = shop.executor(&settings, &persona)?;
+    // Better to hear of a missing key before there is a job.
+    shop.models.get(model.as_deref().or(persona.persona.model.as_deref()))?;
+    goal.model = model;
+    // A queue of its own, so that this process works this job and no other; any posse work takes it
+    // over should this process end before it.
+    let queue = format!("run-{:08x}", random() & 0xffff_ffff);
+    let job = {
+        let known = Settings { models: Default::default(), ..settings.clone() };
+        new_job(&known, &shop.personas, goal, None, queue.clone())?
+    };
+    let id = shop.jobs.enqueue(vec![job], wire::now()).await?[0];
+    let post = Post { role: persona.persona.role.clone(), executor };
+    let plan = Plan { queues: vec![queue], slots: 1, lease: settings.lease, watched: true };
+    let mut crew = Crew::start(&shop, vec![post], plan).await?;
+    let renderer = Renderer::new(cx.out.paint, cx.out.width, full, wire::free_models(&settings));
+    let follower = Follower::new(Arc::clone(&shop.queries), id);
+    let heard = crew.heard();
+    let ended = tokio::select! {
+        ended = follow(&cx.out, follower, renderer, heard) => Some(ended),
+        () = signals.next() => None,
+    };
+    crew.stand_down(&cx.out, settings.grace, &mut signals).await;
+    match ended {
+        Some(job) => {
+            let job = job?;
+            if !cx.out.json {
+                let next = if job.state == JobState::Completed {
+                    ""
+                } else {
+                    &format!(" · posse job retry {id} goes on with it")
+                };
+                cx.out.note(cx.out.note_paint.dim(format!("  posse show {id} --full shows it all{next}")));
+            }
+            Ok(exit_of(&job))
+        }
+        None => {
+            let job = shop.queries.job(id).await?;
+            if let Some(job) = job.filter(|job| job.state.is_final()) {
+                return Ok(exit_of(&job));
+            }
+            cx.out.note(format!("job {id} is back in the queue as it was last saved: posse work goes on with it, posse job cancel {id} ends it"));
+            Ok(Exit::Interrupted)
+        }
+    }
+}
+
+/// Works what is enqueued until told to stop.
+pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
+    let WorkArgs { role, queue, model, quiet } = args;
+    let settings = settings_for(cx, model)?;
+    let mut signals = Signals::listen()?;
+    let shop = Workshop::open(&settings).await?;
+    wire::warn_of_problems(&cx.out, &shop.personas);
+    let personas = chosen(&shop, &role)?;
+    if !quiet {
+        greet(&cx.out, &settings, &shop, &personas);
+    }
+    serve(cx, &settings, &shop, &personas, queue, quiet, &mut signals).await
+}
+
+/// Checks the project, says what is served, works everything.
+pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
+    let settings = settings_for(cx, args.model)?;
+    let mut signals = Signals::listen()?;
+    let shop = Workshop::open(&settings).await?;
+    wire::warn_of_problems(&cx.out, &shop.personas);
+    let personas = chosen(&shop, &[])?;
+    greet(&cx.out, &settings, &shop, &personas);
+    if let Err(error) = shop.models.get(None) {
+        cx.out.warn(format!("{}; jobs that need it will fail", error.message));
+    }
+    let waiting: u64 =
+        shop.queries.counts().await?.iter().filter(|(_, state, _)| !state.is_final()).map(|(_, _, n)| n).sum();
+    let example = personas.first().map_or("researcher", |p| p.persona.role.as_str());
+    cx.out.note(format!("  waiting    {}", plural(waiting, "job")));
+    cx.out.note(format!("  enqueue    posse enqueue --role {example} \"<what is to be done>\""));
+    cx.out.note("  look       posse list · posse show ID · posse job watch ID\n");
+    serve(cx, &settings, &shop, &personas, Vec::new(), false, &mut signals).await
+}
+
+fn settings_for(cx: &Context, args: ModelArgs) -> Result<Settings> {
+    let ModelArgs { slots, model, base_url } = args;
+    cx.settings(Overrides { slots, model, base_url, ..Overrides::default() })
+}
+
+/// The personas to work: all that can be used, or the ones named, each of which must be usable.
+fn chosen(shop: &Workshop, roles: &[String]) -> Result<Vec<PersonaFile>> {
+    let mut personas = Vec::new();
+    for role in roles {
+        let found = wire::persona(&shop.personas, role)?;
+        if !personas.contains(found) {
+            personas.push(found.clone());
+        }
+    }
+    if roles.is_empty() {
+        personas.clone_from(&shop.personas.personas);
+    }
+    if personas.is_empty() {
+        return Err(usage("there is no persona to work for; posse persona check says why, posse init writes four"));
+    }
+    Ok(personas)
+}
+
+fn greet(out: &Out, settings: &Settings, shop: &Workshop, personas: &[PersonaFile]) {
+    let paint = out.note_paint;
+    let roles: Vec<_> = personas.iter().map(|p| p.persona.role.as_str()).collect();
+    let model = match shop.models.default_name() {
+        Some(name) => match shop.models.known().get(name) {
+            Some(known) => {
+                format!("{name} ({}, {})", known.table.model.as_deref().unwrap_or("its usual model"), known.place())
+            }
+            None => name.into(),
+        },
+        None => "none by default".into(),
+    };
+    out.note(paint.bold(format!(
+        "posse {} at work; Ctrl-C ends it, and what is in hand goes back to the queue",
+        env!("CARGO_PKG_VERSION")
+    )));
+    for (what, value) in [
+        ("roles", format!("{} ({} at once each)", roles.join(", "), settings.slots)),
+        ("model", visible(&model)),
+        ("database", visible(&settings.database.display().to_string())),
+        ("workspace", visible(&settings.workspace.display().to_string())),
+    ] {
+        out.note(format!("  {} {value}", paint.dim(format!("{what:<10}"))));
+    }
+}
+
+async fn serve(
+    cx: &Context,
+    settings: &Settings,
+    shop: &Workshop,
+    personas: &[PersonaFile],
+    queues: Vec<String>,
+    quiet: bool,
+    signals: &mut Signals,
+) -> Result<Exit> {
+    let mut posts = Vec::new();
+    for persona in personas {
+        posts.push(Post { role: persona.persona.role.clone(), executor: shop.executor(settings, persona)? });
+    }
+    let watched = !quiet || cx.out.json;
+    let plan = Plan { queues, slots: settings.slots, lease: settings.lease, watched };
+    let mut crew = Crew::start(shop, posts, plan).await?;
+    let showing = async {
+        match crew.heard() {
+            Some(heard) => feed::show(&cx.out, heard).await,
+            None => std::future::pending().await,
+        }
+    };
+    let shown = tokio::select! {
+        shown = showing => shown,
+        () = signals.next() => Ok(()),
+    };
+    crew.stand_down(&cx.out, settings.grace, signals).await;
+    shown?;
+    Ok(Exit::Ok)
+}

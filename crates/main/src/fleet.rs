@@ -1,0 +1,175 @@
+//! A worker process: starts its services, hears signals, ends cleanly.
+
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use posse_core::executor::AgentExecutor;
+use posse_core::job::JobState;
+use posse_core::port::{JobFilter, JobQueries, WorkerRecord};
+use posse_core::worker::{Fleet, FleetOptions, Progress, WorkerService, maintain};
+use posse_infra::process::{LinuxProcessProbe, SystemClock, this_process};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::broadcast;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::output::Out;
+use crate::wire::{Workshop, now};
+
+/// How long steps that were asked to stop are waited for: a tool may take 5 s to end.
+const AFTER_STOP: Duration = Duration::from_secs(8);
+
+/// Ctrl-C and SIGTERM.
+pub struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    /// Listens from now on; the process is no longer ended by them.
+    pub fn listen() -> Result<Signals> {
+        let listen = |kind| signal(kind).context("signals cannot be listened to");
+        Ok(Signals { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    /// Waits for the next one.
+    pub async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// One role's work in this process.
+pub struct Post {
+    /// The role.
+    pub role: String,
+    /// Who does the work.
+    pub executor: Arc<dyn AgentExecutor>,
+}
+
+/// How a crew works.
+pub struct Plan {
+    /// Only jobs of these queues; all when empty.
+    pub queues: Vec<String>,
+    /// Jobs each role works at once.
+    pub slots: usize,
+    /// How long a lease stands without a heartbeat.
+    pub lease: Duration,
+    /// Whether somebody wants to hear what happens.
+    pub watched: bool,
+}
+
+/// The services of this process, at work.
+pub struct Crew {
+    fleet: Arc<Fleet>,
+    services: JoinSet<()>,
+    maintenance: JoinHandle<()>,
+    queries: Arc<dyn JobQueries>,
+    worker: String,
+    heard: Option<broadcast::Receiver<Progress>>,
+}
+
+impl Crew {
+    /// Announces this process and puts one service to each post.
+    pub async fn start(shop: &Workshop, posts: Vec<Post>, plan: Plan) -> Result<Crew> {
+        let Plan { queues, slots, lease, watched } = plan;
+        let roles: Vec<_> = posts.iter().map(|post| post.role.clone()).collect();
+        let worker = record(roles, slots);
+        let id = worker.id.clone();
+        let options = FleetOptions {
+            jobs: Arc::clone(&shop.jobs),
+            queries: Arc::clone(&shop.queries),
+            clock: Arc::new(SystemClock),
+            processes: Arc::new(LinuxProcessProbe),
+            worker,
+            lease_ms: lease.as_millis() as i64,
+        };
+        let fleet = Fleet::start(options).await?;
+        // Before the first claim, so that nothing is missed.
+        let heard = watched.then(|| fleet.watch());
+        let maintenance = tokio::spawn(maintain(Arc::clone(&fleet)));
+        let mut services = JoinSet::new();
+        for Post { role, executor } in posts {
+            let (queues, fleet) = (queues.clone(), Arc::clone(&fleet));
+            let service = WorkerService { handles_role: role, queues, slots, executor, fleet };
+            services.spawn(Arc::new(service).run());
+        }
+        Ok(Crew { fleet, services, maintenance, queries: Arc::clone(&shop.queries), worker: id, heard })
+    }
+
+    /// What happens in this process from its beginning, if it is watched; given once.
+    pub fn heard(&mut self) -> Option<broadcast::Receiver<Progress>> {
+        self.heard.take()
+    }
+
+    /// Ends: claims nothing more, gives steps in progress `grace` to end, then stops them. Jobs in
+    /// hand go back to the queue with their attempt. A signal in between cuts the grace short, one
+    /// more ends the process.
+    pub async fn stand_down(mut self, out: &Out, grace: Duration, signals: &mut Signals) {
+        self.fleet.drain();
+        let jobs = self.jobs_in_hand().await;
+        if !jobs.is_empty() {
+            out.note(format!(
+                "shutting down: waiting up to {} s for the step in progress of job {} (again to stop at once)",
+                grace.as_secs(),
+                jobs.join(", ")
+            ));
+        }
+        let ended = tokio::select! {
+            () = all(&mut self.services) => true,
+            () = tokio::time::sleep(grace) => false,
+            () = signals.next() => false,
+        };
+        if !ended {
+            out.note("stopping the steps in progress; their jobs go back to the queue as they were last saved");
+            self.fleet.stop();
+            tokio::select! {
+                () = all(&mut self.services) => {}
+                () = tokio::time::sleep(AFTER_STOP) => out.warn("a step did not stop; its lease will run out and the job is taken back then"),
+                () = signals.next() => std::process::exit(crate::exit::Exit::Interrupted as i32),
+            }
+        }
+        self.fleet.leave().await;
+        self.maintenance.abort();
+    }
+
+    async fn jobs_in_hand(&self) -> Vec<String> {
+        let filter = JobFilter { states: vec![JobState::Running], limit: 1000, ..JobFilter::default() };
+        // Only words depend on it.
+        let running = self.queries.jobs(filter).await.unwrap_or_default();
+        let ours = running.into_iter().filter(|job| job.leased_by.as_deref() == Some(&self.worker));
+        ours.map(|job| job.id.to_string()).collect()
+    }
+}
+
+async fn all(services: &mut JoinSet<()>) {
+    while let Some(ended) = services.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!("a worker service ended in a way it never should: {error}");
+        }
+    }
+}
+
+fn record(roles: Vec<String>, slots: usize) -> WorkerRecord {
+    let (host, pid, pid_started) = this_process();
+    let at = now();
+    let id = format!("{}-{pid}-{:06x}", host_name(), random() & 0xff_ffff);
+    WorkerRecord { id, host, pid, pid_started, roles, slots: slots as u32, started_at: at, heartbeat_at: at }
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let legal = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
+    let name: String = name.trim().chars().filter(legal).take(32).collect();
+    if name.is_empty() { "host".into() } else { name }
+}
+
+/// A number that nobody else has: the standard library seeds its hash maps from the kernel.
+pub fn random() -> u64 {
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    hasher.finish()
+}

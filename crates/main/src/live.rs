@@ -1,0 +1,102 @@
+//! The live view of one job: read from the journal, so that it is the same in every process, with
+//! what this process hears beside it while the model thinks.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use posse_core::job::{Job, JobState};
+use posse_core::worker::Progress;
+use tokio::sync::broadcast;
+
+pub mod feed;
+pub mod happening;
+pub mod render;
+pub mod status;
+
+pub use happening::{Follower, Happening};
+pub use render::Renderer;
+pub use status::Status;
+
+use crate::output::Out;
+use crate::output::text::moment;
+
+/// How often the journal is looked at.
+const EVERY: Duration = Duration::from_millis(150);
+
+/// Follows a job to its end and shows it. `progress` is what this process hears, if it works.
+pub async fn follow(
+    out: &Out,
+    mut follower: Follower,
+    mut renderer: Renderer,
+    mut progress: Option<broadcast::Receiver<Progress>>,
+) -> Result<Job> {
+    let mut status = Status::new(out);
+    let mut tick = tokio::time::interval(EVERY);
+    let mut headed = false;
+    loop {
+        let happenings = follower.poll().await?;
+        let Some(job) = follower.job().cloned() else { continue };
+        if !headed && !out.json {
+            headed = true;
+            status.clear();
+            renderer.heading(&job).iter().try_for_each(|line| out.line(line))?;
+        }
+        for happening in &happenings {
+            status.happened(happening);
+            show(out, &mut status, &mut renderer, happening)?;
+            if matches!(happening, Happening::Ended { .. }) {
+                return Ok(job);
+            }
+        }
+        say_what_is_waited_for(&mut status, &job);
+        // Until there may be something new: an entry heard of, or the next look.
+        loop {
+            tokio::select! {
+                _ = tick.tick() => break,
+                heard = hear(&mut progress) => match heard {
+                    Some(Progress::Delta { job: of, delta }) if of == job.id => status.delta(&delta),
+                    Some(Progress::AskingModel { job: of }) if of == job.id => status.asking(),
+                    Some(Progress::Delta { .. } | Progress::AskingModel { .. }) => {}
+                    _ => break,
+                },
+            }
+        }
+        status.draw();
+    }
+}
+
+fn show(out: &Out, status: &mut Status, renderer: &mut Renderer, happening: &Happening) -> Result<()> {
+    if out.json {
+        return out.json_line(happening);
+    }
+    let lines = renderer.lines(happening);
+    if !lines.is_empty() {
+        status.clear();
+        out.raw(&(lines.join("\n") + "\n"))?;
+    }
+    Ok(())
+}
+
+fn say_what_is_waited_for(status: &mut Status, job: &Job) {
+    match job.state {
+        JobState::Available => status.waiting("waiting for a worker (posse work)"),
+        JobState::Scheduled => status.waiting(format!("due {}", moment(job.run_at))),
+        JobState::Retryable => status.waiting(format!("next attempt {}", moment(job.run_at))),
+        JobState::Suspended => status.waiting("waiting for a person"),
+        _ if job.cancel_requested => status.waiting("cancelling"),
+        _ => {}
+    }
+}
+
+/// The next thing heard; for ever nothing where nobody speaks. `None` after a gap: look again.
+async fn hear(progress: &mut Option<broadcast::Receiver<Progress>>) -> Option<Progress> {
+    let Some(receiver) = progress else { return std::future::pending().await };
+    match receiver.recv().await {
+        Ok(heard) => Some(heard),
+        Err(broadcast::error::RecvError::Lagged(_)) => None,
+        Err(broadcast::error::RecvError::Closed) => {
+            *progress = None;
+            None
+        }
+    }
+}

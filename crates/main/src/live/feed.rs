@@ -1,0 +1,144 @@
+//! What a worker process does, one line for each thing: for many jobs at once.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use posse_core::job::JobId;
+use posse_core::journal::{CallOutcome, Entry, Turn};
+use posse_core::run::{finish, structured};
+use posse_core::worker::Progress;
+use serde_json::json;
+use tokio::sync::broadcast;
+
+use crate::output::text::{columns, duration, one_line, tokens};
+use crate::output::{Out, Paint};
+
+/// Shows what happens in this process until nobody speaks any more.
+pub async fn show(out: &Out, mut progress: broadcast::Receiver<Progress>) -> Result<()> {
+    let mut feed = Feed { paint: out.note_paint, width: out.width, roles: HashMap::new(), calls: HashMap::new() };
+    loop {
+        match progress.recv().await {
+            Ok(heard) if out.json => {
+                if let Some(line) = as_json(&heard) {
+                    out.json_line(&line)?;
+                }
+            }
+            Ok(heard) => {
+                if let Some(line) = feed.line(&heard) {
+                    out.note(line);
+                }
+            }
+            Err(broadcast::error::RecvError::Lagged(missed)) => out.note(format!("… {missed} lines left out")),
+            Err(broadcast::error::RecvError::Closed) => return Ok(()),
+        }
+    }
+}
+
+struct Feed {
+    paint: Paint,
+    width: usize,
+    roles: HashMap<JobId, String>,
+    calls: HashMap<(JobId, String), String>,
+}
+
+impl Feed {
+    fn line(&mut self, heard: &Progress) -> Option<String> {
+        let p = self.paint;
+        match heard {
+            Progress::Claimed { job } => {
+                self.roles.insert(job.id, job.role.clone());
+                let text = format!("▸ attempt {} of {}  {}", job.attempt, job.max_attempts, job.payload.goal);
+                Some(self.of(job.id, &text, |t| p.bold(t)))
+            }
+            Progress::Recorded { job, recorded } => self.entry(*job, &recorded.entry),
+            Progress::Ended { job, state, reason } => {
+                let reason = reason.as_deref().map(|r| format!(": {r}")).unwrap_or_default();
+                let line = self.of(*job, &format!("■ {state}{reason}"), |t| p.state(*state, t));
+                self.roles.remove(job);
+                self.calls.retain(|(of, _), _| of != job);
+                Some(line)
+            }
+            Progress::LeaseLost { job } => {
+                Some(self.of(*job, "■ lost the lease; the job is another worker's now", |t| p.yellow(t)))
+            }
+            Progress::AskingModel { .. } | Progress::Delta { .. } => None,
+        }
+    }
+
+    fn entry(&mut self, job: JobId, entry: &Entry) -> Option<String> {
+        let p = self.paint;
+        match entry {
+            Entry::Turn(turn) => {
+                for call in &turn.calls {
+                    self.calls.insert((job, call.request.id.clone()), call.request.name.clone());
+                }
+                let stats = format!("{} · {}", duration(turn.ms as i64), tokens(&turn.usage));
+                Some(self.of(job, &format!("{}  ({stats})", said(turn)), str::to_owned))
+            }
+            Entry::CallEnded { call_id, outcome, text, ms, .. } => {
+                let name = self.calls.remove(&(job, call_id.clone())).unwrap_or_default();
+                if name == finish::FINISH && *outcome == CallOutcome::Done {
+                    return None;
+                }
+                let took = duration(*ms as i64);
+                let (text, bad) = match outcome {
+                    CallOutcome::Done => (format!("← {name}  {} lines, {took}", text.lines().count()), false),
+                    CallOutcome::Failed { .. } => (format!("✗ {name}: {text}"), true),
+                    CallOutcome::Refused => (format!("✗ {name} was not run: {text}"), true),
+                    CallOutcome::Unknown => (format!("? {name}: whether it took effect is not known"), true),
+                };
+                Some(self.of(job, &text, |t| if bad { p.yellow(t) } else { p.dim(t) }))
+            }
+            Entry::TurnFailed { reason, .. } => {
+                Some(self.of(job, &format!("✗ the model gave no answer: {reason}"), |t| p.red(t)))
+            }
+            Entry::Note { text } => Some(self.of(job, &format!("! told the model: {text}"), |t| p.yellow(t))),
+            Entry::Ended { text, .. } => Some(self.of(job, &format!("✓ {text}"), str::to_owned)),
+            Entry::Began { .. } | Entry::CallStarted { .. } | Entry::Reopened => None,
+        }
+    }
+
+    fn of(&self, job: JobId, text: &str, paint: impl Fn(&str) -> String) -> String {
+        let role = self.roles.get(&job).map(String::as_str).unwrap_or("job");
+        let head = format!("{role} {job}");
+        let room = self.width.saturating_sub(columns(&head) + 2);
+        format!("{}  {}", self.paint.cyan(&head), paint(&one_line(text, room)))
+    }
+}
+
+/// A turn in few words: what it calls, else what it says.
+fn said(turn: &Turn) -> String {
+    let calls: Vec<_> = turn
+        .calls
+        .iter()
+        .map(|call| format!("→ {} {}", call.request.name, one_line(&call.request.arguments, 60)))
+        .collect();
+    match structured::parse(&turn.text) {
+        _ if !calls.is_empty() => calls.join("  "),
+        Ok(step) => step.thinking,
+        Err(_) => turn.text.clone(),
+    }
+}
+
+/// The same facts as lines of JSON; what is not durable is left out.
+fn as_json(heard: &Progress) -> Option<serde_json::Value> {
+    match heard {
+        Progress::Claimed { job } => Some(
+            json!({"event": "claimed", "job": job.id, "role": job.role, "attempt": job.attempt, "max_attempts": job.max_attempts}),
+        ),
+        Progress::Recorded { job, recorded } => {
+            let mut line = json!({"event": "entry", "job": job});
+            if let (Some(line), Ok(serde_json::Value::Object(entry))) =
+                (line.as_object_mut(), serde_json::to_value(recorded))
+            {
+                line.extend(entry);
+            }
+            Some(line)
+        }
+        Progress::Ended { job, state, reason } => {
+            Some(json!({"event": "attempt_ended", "job": job, "state": state, "reason": reason}))
+        }
+        Progress::LeaseLost { job } => Some(json!({"event": "lease_lost", "job": job})),
+        Progress::AskingModel { .. } | Progress::Delta { .. } => None,
+    }
+}

@@ -1,0 +1,300 @@
+//! How a run reads: happenings to lines. Pure, so that show, run and watch look the same.
+
+use std::collections::HashMap;
+
+use posse_core::clock::Millis;
+use posse_core::job::{Job, JobState, Output};
+use posse_core::journal::{CallOutcome, EndStatus, Entry, Opening, Turn};
+use posse_core::model::{CallRequest, ToolCalling};
+use posse_core::run::{finish, structured};
+use serde_json::Value;
+
+use super::happening::Happening;
+use crate::output::Paint;
+use crate::output::text::{self, columns, duration, one_line, plural, truncate, visible, wrap};
+
+/// Lines of a tool's result that are shown.
+const RESULT_LINES: usize = 4;
+
+/// Where the words of a run begin.
+const INDENT: &str = "     ";
+
+/// Turns one job's happenings into lines.
+pub struct Renderer {
+    paint: Paint,
+    width: usize,
+    /// Whether results and arguments are shown whole.
+    full: bool,
+    /// Whether a model, by its configured name, costs nothing.
+    free: Box<dyn Fn(&str) -> bool + Send>,
+    calls: HashMap<String, String>,
+    calls_run: u64,
+    turns: u32,
+    structured: bool,
+    model: Option<String>,
+    claimed_at: Option<Millis>,
+}
+
+impl Renderer {
+    /// A renderer for one job.
+    pub fn new(paint: Paint, width: usize, full: bool, free: Box<dyn Fn(&str) -> bool + Send>) -> Renderer {
+        let (calls, model) = (HashMap::new(), None);
+        Renderer { paint, width, full, free, calls, calls_run: 0, turns: 0, structured: false, model, claimed_at: None }
+    }
+
+    /// The job's heading: number, role and goal.
+    pub fn heading(&self, job: &Job) -> Vec<String> {
+        let title = format!("job {}", job.id);
+        let used = columns(&title) + columns(&job.role) + 4;
+        let goal = one_line(&job.payload.goal, self.width.saturating_sub(used).max(20));
+        vec![format!("{}  {}  {goal}", self.paint.bold(title), self.paint.cyan(&job.role))]
+    }
+
+    /// What is shown of one happening.
+    pub fn lines(&mut self, happening: &Happening) -> Vec<String> {
+        match happening {
+            Happening::Claimed { attempt, max_attempts, worker, at, .. } => {
+                self.claimed_at.get_or_insert(*at);
+                let worker = one_line(worker, 60);
+                vec![self.paint.dim(format!("  ▸  attempt {attempt} of {max_attempts}, claimed by {worker}"))]
+            }
+            Happening::Entry { recorded, .. } => self.entry(&recorded.entry),
+            Happening::AttemptEnded { attempt, outcome, reason, at, next_at, .. } => {
+                let next = next_at.map(|next| format!("; next attempt in {}", duration(next - at)));
+                let reason = reason.as_deref().map(|reason| format!(": {}", one_line(reason, 400))).unwrap_or_default();
+                let words = outcome.replace('_', " ");
+                let text = format!("attempt {attempt} {words}{reason}{}", next.unwrap_or_default());
+                let bad = matches!(outcome.as_str(), "failed" | "worker_lost" | "gave_up");
+                self.marked(if bad { "✗" } else { "▪" }, &text, |p, t| if bad { p.red(t) } else { p.yellow(t) })
+            }
+            Happening::Ended { job } => self.ended(job),
+        }
+    }
+
+    fn entry(&mut self, entry: &Entry) -> Vec<String> {
+        match entry {
+            Entry::Began { opening, .. } => self.began(opening),
+            Entry::Turn(turn) => self.turn(turn),
+            Entry::TurnFailed { reason, failed_tries, ms } => {
+                let tries =
+                    if failed_tries.len() > 1 { format!("{} tries, ", failed_tries.len()) } else { String::new() };
+                let text = format!("the model gave no answer ({tries}{}): {reason}", duration(*ms as i64));
+                self.marked("✗", &text, Paint::red)
+            }
+            Entry::CallStarted { .. } => Vec::new(),
+            Entry::CallEnded { call_id, outcome, text, annotations, ms } => {
+                let mut lines = self.call_ended(call_id, *outcome, text, *ms);
+                for note in annotations {
+                    let tags =
+                        if note.tags.is_empty() { String::new() } else { format!(" [{}]", note.tags.join(", ")) };
+                    lines.extend(self.marked("✎", &format!("{}{tags}", note.text), |p, t| p.cyan(t)));
+                }
+                lines
+            }
+            Entry::Note { text } => self.marked("!", &format!("told the model: {text}"), Paint::yellow),
+            Entry::Ended { status, text, reason } => self.run_ended(*status, text, reason.as_deref()),
+            Entry::Reopened => self.marked("↻", "re-run by hand; the run goes on from here", Paint::yellow),
+        }
+    }
+
+    fn began(&mut self, opening: &Opening) -> Vec<String> {
+        self.structured = opening.calling == ToolCalling::Structured;
+        self.model = Some(opening.model.clone());
+        let calling = if self.structured { "structured" } else { "native" };
+        let tools: Vec<_> = opening.tools.iter().map(|t| t.spec.name.as_str()).collect();
+        let tools = if tools.is_empty() { "no tools".into() } else { tools.join(", ") };
+        let text = format!("  ▸  model {} ({calling} tool calls), tools: {tools}", one_line(&opening.model, 60));
+        vec![self.paint.dim(truncate(&text, self.width, false))]
+    }
+
+    fn turn(&mut self, turn: &Turn) -> Vec<String> {
+        self.turns += 1;
+        let mut lines = Vec::new();
+        for failed in &turn.failed_tries {
+            let text = format!("{} gave no answer, tried again: {}", failed.model, one_line(&failed.reason, 300));
+            lines.extend(self.marked("!", &text, Paint::yellow));
+        }
+        let parsed = if self.structured { structured::parse(&turn.text).ok() } else { None };
+        let said = match &parsed {
+            Some(step) => step.thinking.clone(),
+            None => turn.text.clone(),
+        };
+        let thinking = if said.trim().is_empty() { turn.reasoning.clone().unwrap_or_default() } else { said };
+        let stats = format!("{} · {}", duration(turn.ms as i64), text::tokens(&turn.usage));
+        let mut body = self.paragraph(&visible(thinking.trim()), 6);
+        if body.is_empty() {
+            body.push(self.paint.dim(&stats));
+        } else {
+            let last = body.len() - 1;
+            // On the same line where it fits, else below.
+            if columns(&body[last]) + columns(&stats) + columns(INDENT) + 2 <= self.width {
+                body[last] = format!("{}  {}", body[last], self.paint.dim(&stats));
+            } else {
+                body.push(self.paint.dim(&stats));
+            }
+        }
+        for (i, line) in body.into_iter().enumerate() {
+            let mark = if i == 0 { format!("{:>3}  ", self.turns) } else { INDENT.into() };
+            lines.push(format!("{}{line}", self.paint.bold(mark)));
+        }
+        for call in &turn.calls {
+            self.calls.insert(call.request.id.clone(), call.request.name.clone());
+            if call.request.name != finish::FINISH {
+                lines.extend(self.call(&call.request));
+            }
+        }
+        for cut in &turn.cut_calls {
+            let text = format!("a call of {} was cut off by the token limit and not run", one_line(&cut.name, 64));
+            lines.extend(self.marked("!", &text, Paint::yellow));
+        }
+        lines
+    }
+
+    fn call(&self, call: &CallRequest) -> Vec<String> {
+        let name = one_line(&call.name, 64);
+        let arguments = arguments(&call.arguments, if self.full { usize::MAX } else { 60 });
+        let room = self.width.saturating_sub(columns(INDENT) + columns(&name) + 4);
+        let head = format!("{INDENT}{} {}", self.paint.cyan("→"), self.paint.cyan(&name));
+        if !self.full {
+            return vec![format!("{head} {}", truncate(&arguments, room, false))];
+        }
+        let mut lines = vec![head];
+        lines.extend(wrap(&arguments, room).into_iter().map(|line| format!("{INDENT}  {line}")));
+        lines
+    }
+
+    fn call_ended(&mut self, call_id: &str, outcome: CallOutcome, result: &str, ms: u64) -> Vec<String> {
+        let name = self.calls.get(call_id).cloned().unwrap_or_else(|| "call".into());
+        if outcome != CallOutcome::Refused {
+            self.calls_run += 1;
+        }
+        if name == finish::FINISH && outcome == CallOutcome::Done {
+            return Vec::new();
+        }
+        let name = one_line(&name, 64);
+        let took = duration(ms as i64);
+        let lines = result.lines().count() as u64;
+        let size = text::bytes(result.len());
+        let head = match outcome {
+            CallOutcome::Done => self.paint.dim(format!("← {name}  {}, {size}, {took}", plural(lines, "line"))),
+            CallOutcome::Failed { category } => {
+                let category = serde_json::to_value(category).ok();
+                let category = category.as_ref().and_then(Value::as_str).unwrap_or("failed").replace('_', " ");
+                format!("{} {}", self.paint.red(format!("✗ {name}: {category}")), self.paint.dim(took))
+            }
+            CallOutcome::Refused => self.paint.yellow(format!("✗ {name} was not run")),
+            CallOutcome::Unknown => {
+                self.paint.yellow(format!("? {name}: its worker died; whether it took effect is not known"))
+            }
+        };
+        let mut out = vec![format!("{INDENT}{head}")];
+        let shown = self.excerpt(&visible(result));
+        out.extend(shown.into_iter().map(|line| format!("{INDENT}  {}", self.paint.dim(line))));
+        out
+    }
+
+    fn run_ended(&self, status: EndStatus, answer: &str, reason: Option<&str>) -> Vec<String> {
+        let mut lines = vec![String::new()];
+        if status == EndStatus::Completed {
+            lines.push(format!("  {}", self.paint.green(self.paint.bold("✓  answer"))));
+        } else {
+            let words = status.as_str().replace('_', " ");
+            let reason = reason.map(|reason| format!(": {}", visible(reason))).unwrap_or_default();
+            lines.extend(self.marked("✗", &format!("{words}{reason}"), Paint::red));
+            if !answer.trim().is_empty() {
+                lines.push(format!("{INDENT}{}", self.paint.dim("last words:")));
+            }
+        }
+        let body = wrap(&visible(answer.trim()), self.width.saturating_sub(columns(INDENT)));
+        lines.extend(body.into_iter().map(|line| format!("{INDENT}{line}")));
+        lines.push(String::new());
+        lines
+    }
+
+    fn ended(&self, job: &Job) -> Vec<String> {
+        let mut lines = Vec::new();
+        // A run that ended has told its reason; a job that never got so far has only this.
+        let untold = job.state != JobState::Completed && job.output.as_ref().is_none_or(|o| o.status == "unfinished");
+        if let (true, Some(reason)) = (untold, &job.reason) {
+            lines.push(String::new());
+            lines.extend(self.marked("✗", reason, Paint::red));
+        }
+        lines.push(self.summary(job));
+        lines
+    }
+
+    /// One line about all of it.
+    pub fn summary(&self, job: &Job) -> String {
+        let state = self.paint.state(job.state, self.paint.bold(job.state.as_str()));
+        let mut parts = Vec::new();
+        if let Some(output) = &job.output {
+            parts.extend(self.totals(output));
+        }
+        if let (Some(from), Some(to)) = (self.claimed_at, job.finalized_at) {
+            parts.push(duration(to - from));
+        }
+        let line = parts.iter().map(|part| format!(" · {part}")).collect::<String>();
+        format!("  {state}{}", self.paint.dim(line))
+    }
+
+    fn totals(&self, output: &Output) -> Vec<String> {
+        let free = self.model.as_deref().is_some_and(|model| (self.free)(model));
+        let calls = match (self.calls_run, output.tools_used.is_empty()) {
+            (0, true) => "no tool calls".to_owned(),
+            (n, _) => format!("{} ({})", plural(n, "tool call"), output.tools_used.join(", ")),
+        };
+        vec![
+            plural(output.turns.into(), "turn"),
+            calls,
+            text::tokens(&output.usage),
+            text::cost(output.cost_microusd, free),
+        ]
+    }
+
+    /// Wrapped text behind a mark.
+    fn marked(&self, mark: &str, text: &str, paint: impl Fn(Paint, String) -> String) -> Vec<String> {
+        let body = self.paragraph(&visible(text.trim()), 8);
+        let first = |i: usize| if i == 0 { format!("  {mark}  ") } else { INDENT.into() };
+        body.into_iter().enumerate().map(|(i, line)| paint(self.paint, format!("{}{line}", first(i)))).collect()
+    }
+
+    /// The beginning of `text`, wrapped; all of it when everything is shown.
+    fn paragraph(&self, text: &str, most: usize) -> Vec<String> {
+        let width = self.width.saturating_sub(columns(INDENT) + 2);
+        if self.full {
+            return wrap(text, width);
+        }
+        let head: String = text.chars().take(most * width).collect();
+        let mut lines = wrap(&head, width);
+        if lines.len() > most || head.len() < text.len() {
+            lines.truncate(most);
+            lines.push("…".into());
+        }
+        lines
+    }
+
+    /// The first lines of a result as they are, and how many more there are.
+    fn excerpt(&self, text: &str) -> Vec<String> {
+        let width = self.width.saturating_sub(columns(INDENT) + 2);
+        if self.full {
+            return wrap(text, width);
+        }
+        let mut lines: Vec<_> = text.lines().take(RESULT_LINES).map(|line| truncate(line, width, false)).collect();
+        let more = text.lines().count().saturating_sub(RESULT_LINES);
+        if more > 0 {
+            lines.push(format!("… {} more", plural(more as u64, "line")));
+        }
+        lines
+    }
+}
+
+/// Arguments as `name=value`, each at most `most` columns.
+fn arguments(raw: &str, most: usize) -> String {
+    let most = most.min(1_000_000);
+    let Ok(Value::Object(object)) = serde_json::from_str::<Value>(raw) else { return one_line(raw, most.max(80)) };
+    let value = |value: &Value| match value {
+        Value::String(text) => format!("\"{}\"", one_line(text, most)),
+        other => one_line(&other.to_string(), most),
+    };
+    object.iter().map(|(name, v)| format!("{}={}", one_line(name, 64), value(v))).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,174 @@
+//! One moving line at the bottom of a terminal: what is going on right now.
+
+use std::io::Write as _;
+use std::time::Instant;
+
+use posse_core::journal::Entry;
+use posse_core::model::Delta;
+
+use super::happening::Happening;
+use crate::output::text::{columns, duration, one_line};
+use crate::output::{Out, Paint};
+
+const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+
+/// Says what a run is doing, on a terminal; says nothing elsewhere.
+pub struct Status {
+    on: bool,
+    paint: Paint,
+    width: usize,
+    doing: Doing,
+    since: Instant,
+    drawn: bool,
+    frame: usize,
+}
+
+enum Doing {
+    Waiting(String),
+    Thinking { pieces: u64, tail: String },
+    Tools(Vec<(String, String)>),
+    Nothing,
+}
+
+impl Status {
+    /// Moves only where both streams go to a terminal.
+    pub fn new(out: &Out) -> Status {
+        let doing = Doing::Waiting("waiting for a worker".into());
+        Status {
+            on: out.moving,
+            paint: out.note_paint,
+            width: out.width,
+            doing,
+            since: Instant::now(),
+            drawn: false,
+            frame: 0,
+        }
+    }
+
+    /// Something is waited for, in words.
+    pub fn waiting(&mut self, what: impl Into<String>) {
+        let what = what.into();
+        if !matches!(&self.doing, Doing::Waiting(now) if *now == what) {
+            self.become_(Doing::Waiting(what));
+        }
+    }
+
+    /// Takes in what happened.
+    pub fn happened(&mut self, happening: &Happening) {
+        let thinking = || Doing::Thinking { pieces: 0, tail: String::new() };
+        match happening {
+            Happening::Claimed { .. } => self.become_(Doing::Waiting("starting".into())),
+            Happening::Entry { recorded, .. } => match &recorded.entry {
+                Entry::Began { .. } | Entry::Note { .. } | Entry::Reopened => self.become_(thinking()),
+                Entry::Turn(turn) => {
+                    let calls = turn.calls.iter().map(|c| (c.request.id.clone(), c.request.name.clone())).collect();
+                    self.become_(Doing::Tools(calls));
+                }
+                Entry::CallEnded { call_id, .. } => {
+                    if let Doing::Tools(open) = &mut self.doing {
+                        open.retain(|(id, _)| id != call_id);
+                        if open.is_empty() {
+                            self.become_(thinking());
+                        }
+                    }
+                }
+                Entry::CallStarted { .. } => {}
+                Entry::TurnFailed { .. } | Entry::Ended { .. } => self.become_(Doing::Nothing),
+            },
+            Happening::AttemptEnded { .. } | Happening::Ended { .. } => self.become_(Doing::Nothing),
+        }
+    }
+
+    /// The model is being asked.
+    pub fn asking(&mut self) {
+        self.become_(Doing::Thinking { pieces: 0, tail: String::new() });
+    }
+
+    /// The model said something.
+    pub fn delta(&mut self, delta: &Delta) {
+        match (delta, &mut self.doing) {
+            (Delta::Text(text) | Delta::Reasoning(text), Doing::Thinking { pieces, tail }) => {
+                *pieces += 1;
+                tail.push_str(text);
+                if tail.len() > 4096 {
+                    let from = tail.len() - 1024;
+                    let from = (from..tail.len()).find(|i| tail.is_char_boundary(*i)).unwrap_or(0);
+                    tail.drain(..from);
+                }
+            }
+            (Delta::Restarted(_), _) => self.become_(Doing::Waiting("asking the model again".into())),
+            (Delta::Text(_) | Delta::Reasoning(_), Doing::Waiting(_)) => self.asking(),
+            _ => {}
+        }
+    }
+
+    fn become_(&mut self, doing: Doing) {
+        // What goes on keeps its clock: a model that is asked is the one that thinks.
+        let same = matches!((&self.doing, &doing), (Doing::Thinking { pieces: 0, .. }, Doing::Thinking { .. }));
+        if !same {
+            self.since = Instant::now();
+        }
+        self.doing = doing;
+    }
+
+    /// Draws the line anew.
+    pub fn draw(&mut self) {
+        if !self.on {
+            return;
+        }
+        let elapsed = duration(self.since.elapsed().as_millis() as i64);
+        let (what, tail) = match &self.doing {
+            Doing::Waiting(what) => (format!("{what} · {elapsed}"), ""),
+            Doing::Thinking { pieces: 0, .. } => (format!("thinking · {elapsed}"), ""),
+            Doing::Thinking { pieces, tail } => (format!("thinking · {elapsed} · ~{pieces} tokens"), tail.as_str()),
+            Doing::Tools(open) => {
+                let names: Vec<_> = open.iter().map(|(_, name)| one_line(name, 40)).collect();
+                (format!("running {} · {elapsed}", names.join(", ")), "")
+            }
+            Doing::Nothing => return self.clear(),
+        };
+        self.frame = (self.frame + 1) % FRAMES.len();
+        // One column is kept free: a full line would wrap.
+        let room = self.width.saturating_sub(columns(&what) + 9);
+        let tail = if room > 12 { last_columns(tail, room) } else { String::new() };
+        let line = format!(
+            "\r\x1b[K  {}  {} {}",
+            self.paint.cyan(FRAMES[self.frame]),
+            one_line(&what, self.width.saturating_sub(6)),
+            self.paint.dim(tail)
+        );
+        let mut err = std::io::stderr().lock();
+        let _ = err.write_all(line.as_bytes()).and_then(|()| err.flush());
+        self.drawn = true;
+    }
+
+    /// Takes the line away, so that others may be written.
+    pub fn clear(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            let mut err = std::io::stderr().lock();
+            let _ = err.write_all(b"\r\x1b[K").and_then(|()| err.flush());
+        }
+    }
+}
+
+impl Drop for Status {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// The end of what was said, on one line. The JSON around a structured step is left out.
+fn last_columns(text: &str, room: usize) -> String {
+    let text = text.replace("{\"thinking\": \"", "").replace("{\"thinking\":\"", "");
+    let line = one_line(&text, 4096);
+    let mut start = line.len();
+    let mut used = 1;
+    for (i, c) in line.char_indices().rev() {
+        used += columns(c.encode_utf8(&mut [0; 4]));
+        if used > room {
+            break;
+        }
+        start = i;
+    }
+    if start == 0 { line } else { format!("…{}", &line[start..]) }
+}

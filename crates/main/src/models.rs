@@ -1,0 +1,272 @@
+//! Which models there are, found once at the start and built when they are first asked for.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use posse_core::model::{Model, ModelError, ModelErrorKind, Models};
+use posse_infra::model::fallback::FallbackModel;
+use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, ToolCallingChoice};
+use posse_infra::model::secret::Secret;
+use serde::Serialize;
+
+use crate::exit::usage;
+use crate::local;
+use crate::settings::{Calling, Env, FileModel, ModelKind, Settings, text};
+
+mod probe;
+
+/// The provider's model where an OpenAI key is all that is known.
+pub const OPENAI_DEFAULT_MODEL: &str = "gpt-4.1-mini";
+
+const OPENAI_URL: &str = "https://api.openai.com/v1";
+
+/// How we know of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// From the settings file.
+    File,
+    /// From OPENAI_API_KEY, OPENAI_BASE_URL or `--base-url`.
+    Environment,
+    /// A running Ollama was found.
+    Ollama,
+    /// It is always there.
+    BuiltIn,
+}
+
+/// One model that can be asked for by name.
+#[derive(Debug, Clone)]
+pub struct Known {
+    /// How it is reached.
+    pub table: FileModel,
+    /// How we know of it.
+    pub origin: Origin,
+}
+
+impl Known {
+    /// Where it is, for people.
+    pub fn place(&self) -> String {
+        match self.table.kind {
+            ModelKind::Local => "on this machine".into(),
+            ModelKind::Endpoint => self.table.base_url.clone().unwrap_or_else(|| OPENAI_URL.into()),
+        }
+    }
+
+    /// The variable that holds its key, if one does.
+    pub fn key_env(&self, env: Env<'_>) -> Option<String> {
+        match &self.table.api_key_env {
+            Some(name) => Some(name.clone()).filter(|name| !name.is_empty()),
+            // A key goes only where it belongs: to its provider, or to the endpoint that was named
+            // beside it. Any other endpoint must name its variable.
+            None => {
+                let url = self.table.base_url.as_deref().unwrap_or(OPENAI_URL);
+                let named = text(env, "OPENAI_BASE_URL").ok().flatten().is_some_and(|named| named == url);
+                let belongs = self.origin == Origin::Environment || url.starts_with("https://api.openai.com/") || named;
+                (self.table.kind == ModelKind::Endpoint && belongs).then(|| "OPENAI_API_KEY".into())
+            }
+        }
+    }
+}
+
+/// The models of this process, by name.
+pub struct Catalog {
+    known: BTreeMap<String, Known>,
+    default: Option<String>,
+    built: Mutex<BTreeMap<String, Arc<dyn Model>>>,
+}
+
+impl Catalog {
+    /// Finds the models: in the settings, else in the environment, else a running Ollama, else the
+    /// local one, which is always there.
+    pub async fn find(settings: &Settings, env: Env<'_>) -> Result<Catalog> {
+        let mut known: BTreeMap<String, Known> = settings
+            .models
+            .iter()
+            .map(|(name, table)| (name.clone(), Known { table: table.clone(), origin: Origin::File }))
+            .collect();
+        let mut default = settings.default_model.clone();
+        if settings.models.is_empty() || settings.base_url.is_some() {
+            if let Some((name, found)) = from_environment(settings, env).await? {
+                known.insert(name.clone(), found);
+                default = default.filter(|d| known.contains_key(d)).or(Some(name));
+            } else if let Some(model) = probe::ollama(env).await? {
+                let base_url = Some(format!("{}/v1", probe::ollama_url(env)?));
+                // "" says on purpose that no key is sent.
+                let table = FileModel {
+                    base_url,
+                    model: Some(model),
+                    api_key_env: Some(String::new()),
+                    ..FileModel::default()
+                };
+                known.insert("ollama".into(), Known { table, origin: Origin::Ollama });
+                default = default.filter(|d| known.contains_key(d)).or(Some("ollama".into()));
+            }
+        }
+        let local = FileModel { kind: ModelKind::Local, ..FileModel::default() };
+        known.entry(local::NAME.into()).or_insert(Known { table: local, origin: Origin::BuiltIn });
+        if let Some(name) = &settings.default_model
+            && !known.contains_key(name)
+        {
+            name_at_endpoint(&mut known, default.as_deref(), name)?;
+            default = Some(name.clone());
+        }
+        if default.is_none() {
+            let mut named = settings.models.keys();
+            default = match (named.next(), named.next()) {
+                (None, _) => Some(local::NAME.into()),
+                (Some(only), None) => Some(only.clone()),
+                _ => settings.models.contains_key("default").then(|| "default".into()),
+            };
+        }
+        Ok(Catalog { known, default, built: Mutex::default() })
+    }
+
+    /// Every model, by name.
+    pub fn known(&self) -> &BTreeMap<String, Known> {
+        &self.known
+    }
+
+    /// The model used where none is named, if it is clear which.
+    pub fn default_name(&self) -> Option<&str> {
+        self.default.as_deref()
+    }
+
+    fn build(&self, name: &str, known: &Known) -> Result<Arc<dyn Model>, ModelError> {
+        let primary: Arc<dyn Model> = match known.table.kind {
+            ModelKind::Local => local::model(name, &known.table)?,
+            ModelKind::Endpoint => Arc::new(OpenAiModel::new(config(name, known, &|v| std::env::var_os(v))?)?),
+        };
+        match &known.table.fallback {
+            Some(fallback) => Ok(Arc::new(FallbackModel::new(primary, self.get(Some(fallback))?))),
+            None => Ok(primary),
+        }
+    }
+}
+
+impl Models for Catalog {
+    fn get(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+        let names = || self.known.keys().cloned().collect::<Vec<_>>().join(", ");
+        let name = name.or(self.default.as_deref()).ok_or_else(|| {
+            rejected(format!(
+                "it is not clear which model to use; set default_model in config/posse.toml to one of {}",
+                names()
+            ))
+        })?;
+        if let Some(model) = self.built.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
+            return Ok(Arc::clone(model));
+        }
+        let known = self.known.get(name).ok_or_else(|| {
+            rejected(format!("there is no model '{name}'; there are {} (config/posse.toml, posse model list)", names()))
+        })?;
+        let model = self.build(name, known)?;
+        self.built.lock().unwrap_or_else(PoisonError::into_inner).insert(name.into(), Arc::clone(&model));
+        Ok(model)
+    }
+}
+
+async fn from_environment(settings: &Settings, env: Env<'_>) -> Result<Option<(String, Known)>> {
+    let set = |name| text(env, name).map(|value| value.filter(|v| !v.trim().is_empty()));
+    let (key, url) = (set("OPENAI_API_KEY")?, set("OPENAI_BASE_URL")?);
+    let url = settings.base_url.clone().or(url);
+    if key.is_none() && url.is_none() {
+        return Ok(None);
+    }
+    let base_url = url.unwrap_or_else(|| OPENAI_URL.into());
+    let model = match settings.default_model.clone().or(set("OPENAI_MODEL")?) {
+        Some(model) => model,
+        None if base_url.starts_with(OPENAI_URL) => OPENAI_DEFAULT_MODEL.into(),
+        None => probe::first_model(&base_url, key.as_deref()).await.map_err(|why| {
+            usage(format!(
+                "which model shall {base_url} run? It could not be asked ({why}); set OPENAI_MODEL or --model"
+            ))
+        })?,
+    };
+    // A local server wants no key; where one is set, it goes to the endpoint it was set beside.
+    let api_key_env = Some(if key.is_some() { "OPENAI_API_KEY" } else { "" }.to_owned());
+    let table = FileModel { base_url: Some(base_url), model: Some(model), api_key_env, ..FileModel::default() };
+    Ok(Some(("openai".into(), Known { table, origin: Origin::Environment })))
+}
+
+/// `--model` may name a provider's model at an endpoint that was found rather than configured.
+fn name_at_endpoint(known: &mut BTreeMap<String, Known>, at: Option<&str>, model: &str) -> Result<()> {
+    let endpoint =
+        at.and_then(|name| known.get(name)).filter(|k| matches!(k.origin, Origin::Environment | Origin::Ollama));
+    let Some(endpoint) = endpoint else {
+        let names = known.keys().cloned().collect::<Vec<_>>().join(", ");
+        return Err(usage(format!(
+            "there is no model '{model}'; there are {names}. Add [models.{model}] to config/posse.toml"
+        )));
+    };
+    let mut named = endpoint.clone();
+    named.table.model = Some(model.into());
+    known.insert(model.into(), named);
+    Ok(())
+}
+
+/// Everything the adapter needs to know about an endpoint.
+fn config(name: &str, known: &Known, env: Env<'_>) -> Result<OpenAiConfig, ModelError> {
+    let table = &known.table;
+    let base_url = table.base_url.as_deref().unwrap_or(OPENAI_URL);
+    let model = match &table.model {
+        Some(model) => model.as_str(),
+        None if base_url.starts_with(OPENAI_URL) => OPENAI_DEFAULT_MODEL,
+        None => return Err(rejected(format!("[models.{name}] says no model; add model = \"<the provider's name>\""))),
+    };
+    let mut config = OpenAiConfig::new(name, base_url, model);
+    config.api_key = match known.key_env(env) {
+        Some(variable) => Some(from_variable(name, &variable, env)?),
+        None => None,
+    };
+    for (header, value) in &table.headers {
+        config.headers.push((header.clone(), Secret::new(expand(name, value, env)?)));
+    }
+    config.organization = table.organization.clone();
+    config.project = table.project.clone();
+    config.tool_calling = match table.tool_calling {
+        Calling::Auto => ToolCallingChoice::Auto,
+        Calling::Native => ToolCallingChoice::Native,
+        Calling::Structured => ToolCallingChoice::Structured,
+    };
+    config.stream = table.stream.unwrap_or(config.stream);
+    config.context_window = table.context_window;
+    config.price_input = table.price_input;
+    config.price_output = table.price_output;
+    config.retries = table.retries.unwrap_or(config.retries);
+    config.idle_timeout = table.idle_timeout_seconds.map_or(config.idle_timeout, Duration::from_secs);
+    Ok(config)
+}
+
+fn from_variable(model: &str, variable: &str, env: Env<'_>) -> Result<Secret, ModelError> {
+    let value = env(variable).and_then(|v| v.into_string().ok()).map(Secret::new).filter(|s| !s.is_empty());
+    value.ok_or_else(|| ModelError {
+        kind: ModelErrorKind::Unauthorized,
+        ..rejected(format!(
+            "the model '{model}' takes its key from {variable}, which is not set; set it, or name another variable \
+             with api_key_env (\"\" for no key)"
+        ))
+    })
+}
+
+/// `value` with `${NAME}` replaced by the variable NAME.
+fn expand(model: &str, value: &str, env: Env<'_>) -> Result<String, ModelError> {
+    let mut out = String::new();
+    let mut rest = value;
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((variable, after)) = after.split_once('}') else { break };
+        out.push_str(before);
+        out.push_str(from_variable(model, variable, env)?.expose());
+        rest = after;
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+fn rejected(message: String) -> ModelError {
+    let (kind, failed_tries) = (ModelErrorKind::Rejected, Vec::new());
+    ModelError { kind, message, retry_after: None, context_window: None, failed_tries }
+}
+
+#[cfg(test)]
+mod tests;

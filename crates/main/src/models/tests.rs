@@ -1,0 +1,56 @@
+use super::*;
+use crate::settings::file::parse;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// Nobody listens on port 1, so no Ollama is found.
+async fn find(file: &str, env: &[(&str, &str)], change: impl FnOnce(&mut Settings)) -> Result<Catalog> {
+    let lookup = |name: &str| {
+        let all = [("OLLAMA_HOST", "127.0.0.1:1")];
+        env.iter().chain(&all).find(|(n, _)| *n == name).map(|(_, v)| OsString::from(v))
+    };
+    let mut settings = Settings::resolve(Path::new("/"), &|_| None, &Default::default())?;
+    let file = parse(Path::new("posse.toml"), file)?;
+    (settings.models, settings.default_model) = (file.models, file.default_model);
+    change(&mut settings);
+    Catalog::find(&settings, &lookup).await
+}
+
+#[tokio::test]
+async fn the_default_is_found_in_order() {
+    let default = async |file, env: &[_]| find(file, env, |_| ()).await.expect("found").default.unwrap_or_default();
+    assert_eq!(default("", &[]).await, "local");
+    assert_eq!(default("", &[("OPENAI_API_KEY", "k")]).await, "openai");
+    assert_eq!(default("[models.a]\nmodel='m'", &[("OPENAI_API_KEY", "k")]).await, "a");
+    assert_eq!(default("default_model='b'\n[models.a]\n[models.b]", &[]).await, "b");
+    assert_eq!(default("[models.a]\n[models.b]", &[]).await, "");
+    let unclear = find("[models.a]\n[models.b]", &[], |_| ()).await.expect("found");
+    assert!(unclear.get(None).err().expect("unclear").message.contains("a, b, local"));
+}
+
+#[tokio::test]
+async fn a_flag_names_a_model_at_what_was_found() {
+    let catalog =
+        find("", &[("OPENAI_API_KEY", "k")], |s| s.default_model = Some("gpt-x".into())).await.expect("found");
+    assert_eq!(catalog.known["gpt-x"].table.model.as_deref(), Some("gpt-x"));
+    assert_eq!(catalog.default_name(), Some("gpt-x"));
+    let unknown = find("[models.a]\nmodel='m'", &[], |s| s.default_model = Some("b".into())).await;
+    assert!(unknown.err().expect("unknown").to_string().contains("there are a, local"));
+    let nobody = find("", &[], |s| s.base_url = Some("http://127.0.0.1:1/v1".into())).await;
+    assert!(nobody.err().expect("which model").to_string().contains("set OPENAI_MODEL or --model"));
+}
+
+#[test]
+fn keys_go_where_they_belong() {
+    let env = |name: &str| (name == "OPENAI_API_KEY" || name == "MINE").then(|| OsString::from("k"));
+    let key = |table: FileModel| Known { table, origin: Origin::File }.key_env(&env);
+    let at = |url: &str| FileModel { base_url: Some(url.into()), ..FileModel::default() };
+    assert_eq!(key(FileModel::default()).as_deref(), Some("OPENAI_API_KEY"));
+    assert_eq!(key(at("https://api.openai.com/v1")).as_deref(), Some("OPENAI_API_KEY"));
+    assert_eq!(key(at("https://api.openai.com.example/v1")), None);
+    assert_eq!(key(at("http://127.0.0.1:8080/v1")), None);
+    let named = FileModel { api_key_env: Some("MINE".into()), ..at("http://127.0.0.1:8080/v1") };
+    assert_eq!(key(named).as_deref(), Some("MINE"));
+    assert_eq!(expand("m", "Bearer ${MINE}!", &env).expect("set"), "Bearer k!");
+    assert!(expand("m", "${GONE}", &env).expect_err("not set").message.contains("GONE, which is not set"));
+}

@@ -1,0 +1,244 @@
+//! `posse.toml`, as people write it. Unknown keys are refused with their line and the known ones.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use posse_infra::persona::nearest;
+use serde::Deserialize;
+
+use crate::exit::{Exit, fail, usage};
+
+/// Everything the file may say. Paths are relative to the project's folder.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileSettings {
+    /// The SQLite database.
+    pub database: Option<PathBuf>,
+    /// The folder of personas.
+    pub personas: Option<PathBuf>,
+    /// The folder tools are confined to where a job names none.
+    pub workspace: Option<PathBuf>,
+    /// Jobs each role works at once.
+    pub slots: Option<usize>,
+    /// How long a lease stands without a heartbeat.
+    pub lease_seconds: Option<u64>,
+    /// How long steps in progress may take to end on shutdown.
+    pub grace_seconds: Option<u64>,
+    /// How durable a commit is.
+    pub synchronous: Option<Synchronous>,
+    /// The model used where none is named.
+    pub default_model: Option<String>,
+    /// Models by name.
+    #[serde(default)]
+    pub models: BTreeMap<String, FileModel>,
+}
+
+/// How durable a commit is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Synchronous {
+    /// Survives a power cut.
+    #[default]
+    Full,
+    /// Survives a crash of the process; a power cut may take the last commits.
+    Normal,
+}
+
+/// One `[models.NAME]` table.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileModel {
+    /// What stands behind it.
+    #[serde(default)]
+    pub kind: ModelKind,
+    /// The endpoint, up to and including `/v1`.
+    pub base_url: Option<String>,
+    /// The environment variable that holds the key.
+    pub api_key_env: Option<String>,
+    /// The provider's name of the model.
+    pub model: Option<String>,
+    /// The organisation billed.
+    pub organization: Option<String>,
+    /// The project billed.
+    pub project: Option<String>,
+    /// Further headers; `${NAME}` in a value stands for an environment variable.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// How it is asked for tool calls.
+    #[serde(default)]
+    pub tool_calling: Calling,
+    /// Whether replies are streamed.
+    pub stream: Option<bool>,
+    /// The window in tokens.
+    pub context_window: Option<u32>,
+    /// US dollars for a million tokens read.
+    pub price_input: Option<f64>,
+    /// US dollars for a million tokens written.
+    pub price_output: Option<f64>,
+    /// The model asked when this one cannot answer.
+    pub fallback: Option<String>,
+    /// Longest silence in the middle of a reply.
+    pub idle_timeout_seconds: Option<u64>,
+    /// How often a failed request is made again.
+    pub retries: Option<u32>,
+}
+
+/// What stands behind a model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelKind {
+    /// An OpenAI-compatible endpoint.
+    #[default]
+    #[serde(alias = "openai")]
+    Endpoint,
+    /// A model file run on this machine.
+    Local,
+}
+
+/// How a model is asked for tool calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Calling {
+    /// Finds out what the model can do.
+    #[default]
+    Auto,
+    /// The provider's protocol.
+    Native,
+    /// A JSON Schema of the next step.
+    Structured,
+}
+
+/// Most bytes of the file.
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// Reads and checks the file at `path`.
+pub fn read(path: &Path) -> Result<FileSettings> {
+    let shown = path.display();
+    let meta = std::fs::metadata(path)
+        .map_err(|e| fail(Exit::NotFound, format!("settings file {shown} cannot be read: {e}")))?;
+    if !meta.is_file() || meta.len() > MAX_BYTES {
+        return Err(usage(format!("{shown} is no settings file: it must be a TOML file of at most {MAX_BYTES} bytes")));
+    }
+    let bytes = std::fs::read(path).map_err(|e| usage(format!("settings file {shown} cannot be read: {e}")))?;
+    let text = String::from_utf8(bytes).map_err(|_| usage(format!("{shown} is not UTF-8 text; save it as UTF-8")))?;
+    parse(path, &text)
+}
+
+/// What `text` says; `path` is only used to speak of it.
+pub fn parse(path: &Path, text: &str) -> Result<FileSettings> {
+    let settings: FileSettings = toml::from_str(text).map_err(|error| usage(explain(path, text, &error)))?;
+    for (name, model) in &settings.models {
+        if let Err(what) = check_model(name, model, &settings.models) {
+            return Err(usage(format!("{}: [models.{name}] {what}", path.display())));
+        }
+    }
+    if let Some(name) = settings.default_model.as_deref().filter(|name| !settings.models.contains_key(*name)) {
+        let known = settings.models.keys().map(String::as_str).collect::<Vec<_>>();
+        let there_are = if known.is_empty() { "none".into() } else { known.join(", ") };
+        return Err(usage(format!(
+            "{}: default_model '{name}' has no [models.{name}] table; there are: {there_are}",
+            path.display()
+        )));
+    }
+    Ok(settings)
+}
+
+fn check_model(name: &str, model: &FileModel, all: &BTreeMap<String, FileModel>) -> Result<(), String> {
+    let secret = |header: &str| {
+        let header = header.to_ascii_lowercase();
+        ["authorization", "api-key", "x-api-key", "cookie"].contains(&header.as_str())
+    };
+    if let Some((header, _)) = model.headers.iter().find(|(h, v)| secret(h) && !v.contains("${")) {
+        return Err(format!("header {header} holds a secret; write \"${{NAME}}\" and put it into the variable NAME"));
+    }
+    if let Some(url) = &model.base_url
+        && !(url.starts_with("http://") || url.starts_with("https://"))
+    {
+        return Err(format!("base_url '{url}' must begin with http:// or https://"));
+    }
+    if model.kind == ModelKind::Local && (model.base_url.is_some() || model.api_key_env.is_some()) {
+        return Err("is kind = \"local\", so it takes no base_url and no api_key_env".into());
+    }
+    for (key, price) in [("price_input", model.price_input), ("price_output", model.price_output)] {
+        if price.is_some_and(|p| !(p.is_finite() && p >= 0.0)) {
+            return Err(format!("{key} must be a price in US dollars for a million tokens, 0 or more"));
+        }
+    }
+    let mut seen = vec![name];
+    let mut next = model.fallback.as_deref();
+    while let Some(fallback) = next {
+        if seen.contains(&fallback) {
+            return Err(format!("fallback goes round in a circle: {} -> {fallback}", seen.join(" -> ")));
+        }
+        let Some(model) = all.get(fallback) else {
+            return Err(format!("fallback '{fallback}' has no [models.{fallback}] table"));
+        };
+        seen.push(fallback);
+        next = model.fallback.as_deref();
+    }
+    Ok(())
+}
+
+/// The parser's words, without the line's text: it may hold a key.
+fn explain(path: &Path, text: &str, error: &toml::de::Error) -> String {
+    let said = error.message().to_owned();
+    let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+    let place = line.map_or_else(|| path.display().to_string(), |line| format!("{}:{line}", path.display()));
+    let quoted = said.split('`').nth(1).unwrap_or_default();
+    if said.starts_with("unknown field") && ["api_key", "apikey", "api-key", "key", "token", "secret"].contains(&quoted)
+    {
+        return format!(
+            "{place}: keys do not belong in this file, so '{quoted}' is refused. Put the key into an environment \
+             variable and name that: api_key_env = \"OPENAI_API_KEY\""
+        );
+    }
+    match said.split_once("expected one of ") {
+        Some((_, allowed)) if said.starts_with("unknown field") => {
+            let allowed: Vec<_> = allowed.split(", ").map(|name| name.trim_matches('`')).collect();
+            let near = nearest(quoted, allowed.iter().copied()).map(|n| format!("; did you mean '{n}'?"));
+            format!(
+                "{place}: unknown key '{quoted}'{} Known here: {}",
+                near.unwrap_or_else(|| ".".into()),
+                allowed.join(", ")
+            )
+        }
+        _ => format!("{place}: {}", said.replace('`', "'")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let error = parse(Path::new("posse.toml"), text).expect_err(text).to_string();
+        assert!(error.contains(expected), "{error}\nlacks {expected}");
+        assert!(!error.contains("sk-"), "shows a key: {error}");
+    }
+
+    #[test]
+    fn messages_name_line_key_and_known_keys() {
+        check("\nslot = 2", "posse.toml:2: unknown key 'slot'; did you mean 'slots'? Known here: database, personas");
+        check("[models.a]\napi_key = 'sk-1234567'", "posse.toml:2: keys do not belong in this file, so 'api_key'");
+        check("[models.a]\nurl = 'x'", "posse.toml:2: unknown key 'url'. Known here: kind, base_url");
+        check("slots = 'two'", "posse.toml:1: invalid type: string \"two\", expected usize");
+        check("slots = ", "posse.toml:1: ");
+        check("synchronous = 'off'", "expected 'full' or 'normal'");
+        check("default_model = 'b'\n[models.a]", "default_model 'b' has no [models.b] table; there are: a");
+        check("[models.a]\nfallback = 'b'\n[models.b]\nfallback = 'a'", "goes round in a circle: a -> b -> a");
+        check("[models.a]\nfallback = 'b'", "fallback 'b' has no [models.b] table");
+        check("[models.a]\nheaders = { Authorization = 'Bearer sk-1' }", "header Authorization holds a secret");
+        check("[models.a]\nbase_url = 'localhost'", "must begin with http://");
+        check("[models.a]\nprice_input = -1", "price_input must be a price");
+    }
+
+    #[test]
+    fn a_full_file_is_read() {
+        let file = parse(Path::new("posse.toml"), include_str!("../init/posse.toml")).expect("the one init writes");
+        assert_eq!(file.models.len(), 0);
+        let text = "default_model = 'a'\n[models.a]\nmodel = 'm'\ntool_calling = 'native'\nheaders = { X = '${Y}' }";
+        let file = parse(Path::new("posse.toml"), text).expect("legal");
+        assert_eq!(file.models["a"].tool_calling, Calling::Native);
+    }
+}

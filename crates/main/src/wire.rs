@@ -1,0 +1,193 @@
+//! The composition root, to be read from top to bottom: settings become a store, models, tools and
+//! personas; those become worker services.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use posse_core::clock::Clock;
+use posse_core::model::Models;
+use posse_core::port::{JobQueries, JobRepository, RepositoryError};
+use posse_infra::agent::GenericAgentExecutor;
+use posse_infra::persona::{Loaded, PersonaFile, Severity, load_all, nearest, problem};
+use posse_infra::process::SystemClock;
+use posse_infra::sqlite::{Options, SqliteStore, Synchronous};
+use posse_infra::tool::ToolRegistry;
+
+use crate::exit::{Exit, fail, not_found, usage};
+use crate::models::Catalog;
+use crate::settings::{self, ModelKind, Settings};
+
+/// The personas that are used where a project has no folder of its own; `posse init` writes them.
+pub const BUILT_IN: [(&str, &str); 4] = [
+    ("researcher", include_str!("../../../config/personas/researcher.json")),
+    ("reviewer", include_str!("../../../config/personas/reviewer.json")),
+    ("scribe", include_str!("../../../config/personas/scribe.json")),
+    ("triager", include_str!("../../../config/personas/triager.json")),
+];
+
+/// The current time.
+pub fn now() -> posse_core::clock::Millis {
+    SystemClock.now()
+}
+
+/// Opens the database to be changed; makes it, and its folder, if it is not there.
+pub fn open_store(settings: &Settings) -> Result<Arc<SqliteStore>> {
+    let path = &settings.database;
+    if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
+        make_folder(folder).map_err(|error| {
+            let what = format!(
+                "the folder {} for the database cannot be made: {error}. Name another with --db or POSSE_DB",
+                folder.display()
+            );
+            fail(Exit::Database, what)
+        })?;
+    }
+    let synchronous = match settings.synchronous {
+        settings::Synchronous::Full => Synchronous::Full,
+        settings::Synchronous::Normal => Synchronous::Normal,
+    };
+    Ok(Arc::new(SqliteStore::open(path, Options { synchronous, ..Options::default() })?))
+}
+
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    // Our own folder keeps itself out of version control; any other is none of our business.
+    if folder.file_name().is_some_and(|name| name == ".posse") {
+        std::fs::write(folder.join(".gitignore"), "*\n")?;
+    }
+    Ok(())
+}
+
+/// Opens the database to be looked at, without writing anything. None where there is none yet.
+pub fn open_reader(settings: &Settings) -> Result<Option<Arc<dyn JobQueries>>> {
+    let path = &settings.database;
+    match path.try_exists() {
+        Ok(true) => {}
+        Ok(false) => return Ok(None),
+        Err(error) => {
+            return Err(fail(Exit::Database, format!("the database {} cannot be reached: {error}", path.display())));
+        }
+    }
+    match SqliteStore::open_read_only(path) {
+        Ok(store) => Ok(Some(Arc::new(store))),
+        // Another process is making it at this moment: there is nothing in it yet.
+        Err(RepositoryError::Unavailable(_)) if path.metadata().is_ok_and(|meta| meta.len() == 0) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The personas of the project, checked against the tools there are. What is wrong with one is
+/// among the problems; it is not among the personas then.
+pub fn personas(settings: &Settings, tools: &ToolRegistry) -> Result<Loaded> {
+    let folder = &settings.personas;
+    let mut loaded = if folder.is_dir() || settings.personas_named {
+        let unreadable = |e| {
+            usage(format!("the folder of personas {} cannot be read: {e}. Make it with posse init", folder.display()))
+        };
+        load_all(folder).map_err(unreadable)?
+    } else {
+        let mut loaded = Loaded::default();
+        BUILT_IN
+            .iter()
+            .for_each(|(role, text)| loaded.add(&Path::new("(built in)").join(format!("{role}.json")), text));
+        loaded
+    };
+    let mut problems = Vec::new();
+    loaded.personas.retain(|PersonaFile { file, persona }| match tools.resolve(&persona.tools) {
+        Ok(_) => true,
+        Err(unknown) => {
+            let line = std::fs::read_to_string(file).ok().and_then(|text| {
+                let name = format!("\"{}\"", unknown.name);
+                text.lines().position(|line| line.contains(&name)).map(|index| index + 1)
+            });
+            problems.push(problem(file, line, Some("tools"), format!("names '{}', but {unknown}", unknown.name)));
+            false
+        }
+    });
+    loaded.problems.extend(problems);
+    Ok(loaded)
+}
+
+/// The persona that plays `role`, or why there is none.
+pub fn persona<'a>(loaded: &'a Loaded, role: &str) -> Result<&'a PersonaFile> {
+    if let Some(found) = loaded.get(role) {
+        return Ok(found);
+    }
+    let errors = loaded.errors_of(role);
+    if !errors.is_empty() {
+        let told: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        return Err(usage(format!("the persona '{role}' cannot be used: {}", told.join("; "))));
+    }
+    let roles = loaded.roles();
+    let near =
+        nearest(role, roles.iter().map(String::as_str)).map(|n| format!("; did you mean {n}?")).unwrap_or_default();
+    let there_are = if roles.is_empty() { "none".into() } else { roles.join(", ") };
+    Err(not_found(format!(
+        "there is no persona '{role}'{near} There are: {there_are} (posse persona new {role} makes one)"
+    )))
+}
+
+/// Says what is wrong with personas that are left out.
+pub fn warn_of_problems(out: &crate::output::Out, loaded: &Loaded) {
+    for problem in &loaded.problems {
+        let left_out = if problem.severity == Severity::Error { " (left out)" } else { "" };
+        out.warn(format!("{problem}{left_out}"));
+    }
+}
+
+/// Everything a worker process works with.
+pub struct Workshop {
+    /// Changes jobs.
+    pub jobs: Arc<dyn JobRepository>,
+    /// Asks about jobs.
+    pub queries: Arc<dyn JobQueries>,
+    /// The models.
+    pub models: Arc<Catalog>,
+    /// The tools.
+    pub tools: Arc<ToolRegistry>,
+    /// The personas.
+    pub personas: Loaded,
+}
+
+impl Workshop {
+    /// Opens everything.
+    pub async fn open(settings: &Settings) -> Result<Workshop> {
+        let tools = Arc::new(ToolRegistry::builtin());
+        let personas = personas(settings, &tools)?;
+        let models = Arc::new(Catalog::find(settings, &|name| std::env::var_os(name)).await?);
+        if !settings.workspace.is_dir() {
+            return Err(usage(format!(
+                "the workspace {} is no folder; set workspace in config/posse.toml",
+                settings.workspace.display()
+            )));
+        }
+        let store = open_store(settings)?;
+        Ok(Workshop { jobs: store.clone(), queries: store, models, tools, personas })
+    }
+
+    /// Who works the jobs of `persona`.
+    pub fn executor(&self, settings: &Settings, persona: &PersonaFile) -> Result<Arc<GenericAgentExecutor>> {
+        let models: Arc<dyn Models> = self.models.clone();
+        let executor = GenericAgentExecutor::new(
+            persona.persona.clone(),
+            Arc::clone(&self.tools),
+            models,
+            settings.workspace.clone(),
+        );
+        Ok(Arc::new(executor.with_context(|| format!("the persona '{}' cannot be used", persona.persona.role))?))
+    }
+}
+
+/// Whether a model, by its configured name, runs on this machine and so costs nothing.
+pub fn free_models(settings: &Settings) -> Box<dyn Fn(&str) -> bool + Send> {
+    let models = settings.models.clone();
+    Box::new(move |name| match models.get(name) {
+        Some(table) => {
+            let on_loopback =
+                |url: &str| url.contains("://127.0.0.1") || url.contains("://localhost") || url.contains("://[::1]");
+            table.kind == ModelKind::Local || table.base_url.as_deref().is_some_and(on_loopback)
+        }
+        None => name == crate::local::NAME || name == "ollama",
+    })
+}
