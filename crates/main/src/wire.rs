@@ -183,11 +183,9 @@ impl Workshop {
 pub fn free_models(settings: &Settings) -> Box<dyn Fn(&str) -> bool + Send> {
     let models = settings.models.clone();
     Box::new(move |name| match models.get(name) {
-        Some(table) => {
-            let on_loopback =
-                |url: &str| url.contains("://127.0.0.1") || url.contains("://localhost") || url.contains("://[::1]");
-            table.kind == ModelKind::Local || table.base_url.as_deref().is_some_and(on_loopback)
-        }
+        // A server on this machine may pass requests on to one that costs: only price_input = 0
+        // says that it is free.
+        Some(table) => table.kind == ModelKind::Local,
         None => name == crate::local::NAME || name == "ollama",
     })
 }
