@@ -33,6 +33,8 @@ mod ledger;
 mod literal;
 mod migrate;
 mod people;
+#[cfg(test)]
+mod plans;
 mod queries;
 mod readers;
 mod repository;

@@ -145,6 +145,18 @@ async fn a_finish_without_done_is_a_whole_reply() {
 }
 
 #[tokio::test]
+async fn silence_after_the_finish_costs_nothing_but_the_count() {
+    let body = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\n";
+    let server = ModelServer::play(vec![Answer::new(200, "text/event-stream", body).holding()]).await;
+    let mut config = config(&server);
+    config.idle_timeout = Duration::from_millis(150);
+    let reply = ask(&model(config), &request()).await.expect("a reply");
+    assert_eq!((reply.text.as_str(), server.chats().len()), ("hi", 1));
+    assert!(reply.usage.estimated);
+    server.connection_dropped().await;
+}
+
+#[tokio::test]
 async fn a_server_that_does_not_stream_is_read_all_the_same() {
     let server = ModelServer::play(vec![Answer::file("B00-final.json")]).await;
     let reply = ask(&model(config(&server)), &request()).await.expect("a reply");

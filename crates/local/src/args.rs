@@ -23,7 +23,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
     pub threads: Option<u16>,
 
-    /// Tokens that a prompt and its answer may have together
+    /// Tokens that a prompt and its answer may have together; the model's own limit holds too
     #[arg(long, value_name = "TOKENS", default_value = "8192")]
     pub ctx: NonZeroU32,
 

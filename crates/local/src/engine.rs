@@ -66,12 +66,8 @@ pub struct Stopper {
 impl Engine {
     /// Loads the model in a thread of its own and waits until it can answer.
     pub async fn start(args: &Args) -> Result<(Self, Stopper), String> {
-        let plan = Plan {
-            model: args.model.clone(),
-            ctx: args.ctx,
-            threads: args.thread_count(),
-            verbose: args.verbose,
-        };
+        let plan =
+            Plan { model: args.model.clone(), ctx: args.ctx, threads: args.thread_count(), verbose: args.verbose };
         let (jobs, queue) = mpsc::channel(QUEUE);
         let (ready, loaded) = oneshot::channel();
         let stop = Arc::new(AtomicBool::new(false));
@@ -125,12 +121,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn run(
-        self,
-        mut queue: mpsc::Receiver<Message>,
-        ready: oneshot::Sender<Result<usize, String>>,
-        stop: &AtomicBool,
-    ) {
+    fn run(self, mut queue: mpsc::Receiver<Message>, ready: oneshot::Sender<Result<usize, String>>, stop: &AtomicBool) {
         let (backend, model) = match self.load() {
             Ok(loaded) => loaded,
             Err(error) => return drop(ready.send(Err(error))),
@@ -171,8 +162,10 @@ impl Plan {
     }
 
     fn worker<'m>(&self, backend: &LlamaBackend, model: &'m LlamaModel) -> Result<Worker<'m>, String> {
+        // Past what it was trained on, a model writes nonsense.
+        let ctx = NonZeroU32::new(model.n_ctx_train()).map_or(self.ctx, |trained| trained.min(self.ctx));
         let params = LlamaContextParams::default()
-            .with_n_ctx(Some(self.ctx))
+            .with_n_ctx(Some(ctx))
             .with_n_batch(CHUNK as u32)
             .with_n_ubatch(CHUNK as u32)
             .with_n_seq_max(1)
@@ -180,9 +173,8 @@ impl Plan {
             .with_n_threads_batch(self.threads)
             // Without it, a sliding window drops what a shorter prefix would need again.
             .with_swa_full(true);
-        let ctx = model
-            .new_context(backend, params)
-            .map_err(|e| format!("cannot make a context of {} tokens: {e}", self.ctx))?;
+        let context =
+            model.new_context(backend, params).map_err(|e| format!("cannot make a context of {ctx} tokens: {e}"))?;
         let vocab = model.vocab();
         let control = vocab.tokens().filter(|&t| vocab.is_control(t)).filter_map(|t| vocab.text(t));
         let control = ControlTexts::new(control.map(|t| t.to_string_lossy().into_owned()).collect());
@@ -191,7 +183,7 @@ impl Plan {
             Ok(own) => own,
             Err(_) => chatml()?,
         };
-        let worker = Worker { model, template, control, memory: Memory::new(ctx) };
+        let worker = Worker { model, template, control, memory: Memory::new(context) };
         let probe = [Turn { role: "user", content: "?".into() }];
         if worker.render(&probe).is_ok() {
             return Ok(worker);
@@ -315,7 +307,9 @@ impl Worker<'_> {
 
 /// Whether a JSON answer is complete: nothing but blanks could follow, and small models like to write many.
 fn is_whole_json(picker: &mut Picker, piece: &[u8], end: LlamaToken) -> bool {
-    picker.is_constrained() && matches!(piece.last(), Some(b'}' | b']' | b'"')) && picker.allows(end)
+    // A vocabulary without an end token has -1 here, which llama.cpp does not take.
+    let may_end = picker.is_constrained() && end.0 >= 0 && matches!(piece.last(), Some(b'}' | b']' | b'"'));
+    may_end && picker.allows(end)
 }
 
 fn log(usage: Usage, finish: Finish, read: Duration, generated: Duration) {

@@ -54,12 +54,14 @@ pub fn router(server: Server) -> Router {
 async fn admit(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
     // A page in a browser can reach loopback under a name of its own; it has no business here.
     if !is_loopback(request.headers()) {
-        return ApiError::new(StatusCode::FORBIDDEN, "forbidden_host", "the Host header must name loopback").into_response();
+        return ApiError::new(StatusCode::FORBIDDEN, "forbidden_host", "the Host header must name loopback")
+            .into_response();
     }
     if let Some(token) = &server.token
         && !has_token(request.headers(), token)
     {
-        return ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", "a valid bearer token is needed").into_response();
+        return ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", "a valid bearer token is needed")
+            .into_response();
     }
     next.run(request).await
 }
@@ -96,10 +98,7 @@ async fn models(State(server): State<Arc<Server>>) -> Response {
     )
 }
 
-async fn chat(
-    State(server): State<Arc<Server>>,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, ApiError> {
+async fn chat(State(server): State<Arc<Server>>, body: Result<Bytes, BytesRejection>) -> Result<Response, ApiError> {
     let busy = server.activity.begin();
     let body = body.map_err(|e| ApiError::new(e.status(), "invalid_body", e.body_text()))?;
     let request: ChatRequest = serde_json::from_slice(&body)

@@ -25,7 +25,7 @@ use crate::engine::Engine;
 use crate::http::{Activity, Server};
 
 /// How long open connections may take to end when the server stops.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(5);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {

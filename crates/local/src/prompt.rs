@@ -27,9 +27,7 @@ pub fn turns(messages: &[Message]) -> Result<Vec<Turn>, ApiError> {
             "system" | "developer" => Turn { role: "system", content: text },
             "user" => Turn { role: "user", content: text },
             "assistant" => Turn { role: "assistant", content: with_calls(text, message.tool_calls.as_deref()) },
-            _ if is_result => {
-                Turn { role: "user", content: format!("<tool_response>\n{text}\n</tool_response>") }
-            }
+            _ if is_result => Turn { role: "user", content: format!("<tool_response>\n{text}\n</tool_response>") },
             other => return Err(ApiError::bad("invalid_value", format!("unknown message role {other:?}"))),
         };
         match turns.last_mut() {

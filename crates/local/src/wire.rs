@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// A `POST /v1/chat/completions` body. Fields that are not here are ignored.
 #[derive(Debug, Default, Deserialize)]
@@ -202,7 +202,8 @@ pub struct ApiError {
     kind: &'static str,
     code: &'static str,
     message: String,
-    more: Map<String, Value>,
+    /// The prompt's tokens and the context's, if the one did not fit into the other.
+    sizes: Option<(usize, usize)>,
 }
 
 impl ApiError {
@@ -213,7 +214,7 @@ impl ApiError {
             s if s.is_client_error() => "invalid_request_error",
             _ => "server_error",
         };
-        Self { status, kind, code, message: message.into(), more: Map::new() }
+        Self { status, kind, code, message: message.into(), sizes: None }
     }
 
     /// The client's mistake.
@@ -233,13 +234,8 @@ impl ApiError {
 
     /// The prompt leaves no room for an answer.
     pub fn too_long(prompt_tokens: usize, n_ctx: usize) -> Self {
-        let mut error = Self::bad(
-            "exceed_context_size_error",
-            format!("the prompt has {prompt_tokens} tokens, but the context holds {n_ctx} with the answer"),
-        );
-        error.more.insert("n_prompt_tokens".into(), prompt_tokens.into());
-        error.more.insert("n_ctx".into(), n_ctx.into());
-        error
+        let message = format!("the prompt has {prompt_tokens} tokens, but the context holds {n_ctx} with the answer");
+        Self { sizes: Some((prompt_tokens, n_ctx)), ..Self::bad("exceed_context_size_error", message) }
     }
 
     /// The `{"error": …}` body.
@@ -247,8 +243,9 @@ impl ApiError {
         let mut error = json!({
             "message": self.message, "type": self.kind, "param": null, "code": self.code,
         });
-        if let Some(fields) = error.as_object_mut() {
-            fields.extend(self.more.clone());
+        if let Some((prompt_tokens, n_ctx)) = self.sizes {
+            error["n_prompt_tokens"] = prompt_tokens.into();
+            error["n_ctx"] = n_ctx.into();
         }
         json!({ "error": error })
     }

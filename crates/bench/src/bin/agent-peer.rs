@@ -6,14 +6,15 @@ use anyhow::{Context, bail};
 use posse_bench::{fleet, monotonic_ns, open, resources};
 use posse_core::clock::Clock;
 use posse_core::job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_QUEUE, JobId, JobState, NewJob, Payload};
-use posse_core::model::{Model, ModelError, Models, ToolCalling};
+use posse_core::model::{Model, ModelError, Models};
 use posse_core::persona::{Limits, PersonaTemplate};
 use posse_core::port::{JobQueries, JobRepository};
 use posse_core::run::Run;
 use posse_core::tool::{EffectClass, ToolError};
 use posse_core::worker::{Fleet, Progress, WorkerService, maintain};
 use posse_infra::agent::GenericAgentExecutor;
-use posse_infra::model::{OpenAiConfig, OpenAiModel, Secret, ToolCallingSetting};
+use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, ToolCallingChoice};
+use posse_infra::model::secret::Secret;
 use posse_infra::process::SystemClock;
 use posse_infra::sqlite::SqliteStore;
 use posse_infra::tool::{FnTool, ToolRegistry};
@@ -109,12 +110,10 @@ impl Bench {
         let slots = args.agents.max(4);
         let fleet = fleet(&store, ROLE, slots).await?;
         let config = OpenAiConfig {
-            base_url: args.base.clone(),
             api_key: Some(Secret::new("none")),
-            model: "standin".into(),
             stream: false,
-            tool_calling: ToolCallingSetting::Fixed(ToolCalling::Native),
-            ..OpenAiConfig::named("bench")
+            tool_calling: ToolCallingChoice::Native,
+            ..OpenAiConfig::new("bench", args.base.clone(), "standin")
         };
         let persona = PersonaTemplate {
             schema: None,

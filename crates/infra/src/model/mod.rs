@@ -22,7 +22,6 @@ pub mod openai;
 pub mod scripted;
 pub mod secret;
 mod sse;
-mod stopping;
 mod stream;
 mod transport;
 mod wire;

@@ -17,7 +17,6 @@ use tokio::sync::OnceCell;
 
 use super::error::Failure;
 use super::sse::SseParser;
-use super::stopping;
 use super::stream::{Broken, StreamAssembler, WholeReply};
 use super::transport::{Ask, Reply, Transport, strike};
 use super::wire::{Body, Dialect, Purpose};
@@ -79,7 +78,7 @@ impl OpenAiModel {
             let outcome = tokio::select! {
                 biased;
                 // Dropping the other branch closes its connection.
-                reason = stopping::stopped(stop) => Err(stopped(reason)),
+                reason = stop.stopped() => Err(stopped(reason)),
                 outcome = self.try_once(&body, deltas, &spent) => outcome,
             };
             let failure = match outcome {
@@ -115,7 +114,7 @@ impl OpenAiModel {
             deltas(Delta::Restarted(failed));
             tokio::select! {
                 biased;
-                reason = stopping::stopped(stop) => return Err(self.error(stopped(reason), failed_tries)),
+                reason = stop.stopped() => return Err(self.error(stopped(reason), failed_tries)),
                 () = tokio::time::sleep(wait) => {}
             }
         }

@@ -224,7 +224,7 @@ impl Model for ScriptedModel {
             }
             Play::Fail(error) => Err(error),
             Play::Hang => {
-                super::stopping::stopped(stop).await;
+                stop.stopped().await;
                 Err(error(ModelErrorKind::Stopped, "stopped"))
             }
         }

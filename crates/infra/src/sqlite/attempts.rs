@@ -7,6 +7,7 @@ use posse_core::job::{Attempt, JobId};
 use posse_core::lease::Lease;
 
 use super::fault::Outcome;
+use super::literal::update;
 use super::schema::attempts;
 
 /// Writes down that an attempt begins.
@@ -37,10 +38,9 @@ pub(super) fn end(
     reason: Option<&str>,
     now: Millis,
 ) -> QueryResult<()> {
-    diesel::update(attempts::table.find((lease.job.0, lease.token)))
-        .set((attempts::ended_at.eq(now), attempts::outcome.eq(event.name()), attempts::reason.eq(reason)))
-        .execute(connection)
-        .map(drop)
+    let ending = (attempts::ended_at.eq(now), attempts::outcome.eq(event.name()), attempts::reason.eq(reason));
+    let this = attempts::job_id.eq(lease.job.0).and(attempts::token.eq(lease.token));
+    update(attempts::table, this, ending).execute(connection).map(drop)
 }
 
 /// A job's attempts, oldest first.

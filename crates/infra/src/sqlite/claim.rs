@@ -10,7 +10,7 @@ use posse_core::port::{ClaimRequest, Claimed};
 use super::attempts;
 use super::fault::Outcome;
 use super::jobs::{DataRow, JobRow, stored, to_job};
-use super::literal::{IsAvailable, IsWaiting, in_queues};
+use super::literal::{IsAvailable, IsWaiting, in_queues, update};
 use super::schema::{job_data, jobs};
 use super::writer::Transaction;
 
@@ -31,15 +31,14 @@ pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome
             row.lease_token += 1;
             row.lease_until = Some(request.lease_until);
             row.leased_by = Some(worker.clone());
-            diesel::update(jobs::table.find(row.id))
-                .set((
-                    jobs::state.eq(&row.state),
-                    jobs::attempt.eq(row.attempt),
-                    jobs::lease_token.eq(row.lease_token),
-                    jobs::lease_until.eq(row.lease_until),
-                    jobs::leased_by.eq(worker),
-                ))
-                .execute(tx.connection)?;
+            let taken = (
+                jobs::state.eq(&row.state),
+                jobs::attempt.eq(row.attempt),
+                jobs::lease_token.eq(row.lease_token),
+                jobs::lease_until.eq(row.lease_until),
+                jobs::leased_by.eq(worker),
+            );
+            update(jobs::table, jobs::id.eq(row.id), taken).execute(tx.connection)?;
             let (token, number) = (row.lease_token, row.attempt);
             let job = to_job((row, data))?;
             let lease = Lease { job: job.id, token };
@@ -61,9 +60,8 @@ fn promote(tx: &mut Transaction<'_>, now: Millis) -> Outcome<()> {
         .load(tx.connection)?;
     // `Event::Due` changes nothing but the state, and is legal for exactly the rows of this index.
     for id in &due {
-        diesel::update(jobs::table.find(id))
-            .set(jobs::state.eq(JobState::Available.as_str()))
-            .execute(tx.connection)?;
+        let available = jobs::state.eq(JobState::Available.as_str());
+        update(jobs::table, jobs::id.eq(id), available).execute(tx.connection)?;
     }
     if !due.is_empty() {
         // Whoever serves their roles is waiting for a time that nobody will tell them of again.

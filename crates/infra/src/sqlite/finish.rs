@@ -9,8 +9,9 @@ use posse_core::port::{Ending, RepositoryError};
 
 use super::attempts;
 use super::fault::{Fault, Outcome};
-use super::jobs::{JobRow, find, store};
+use super::jobs::{JobRow, find, set_reason, store};
 use super::journal::{self, Sheet};
+use super::literal::update;
 use super::schema::job_data;
 use super::writer::Transaction;
 
@@ -78,17 +79,16 @@ fn leave(
     output: Option<&str>,
     reason: Option<Option<&str>>,
 ) -> QueryResult<()> {
-    let row = diesel::update(job_data::table.find(job.0));
+    let row = job_data::job_id.eq(job.0);
     match (output, reason) {
         (Some(output), Some(reason)) => {
-            row.set((job_data::output.eq(output), job_data::reason.eq(reason))).execute(connection)?;
+            let both = (job_data::output.eq(output), job_data::reason.eq(reason));
+            update(job_data::table, row, both).execute(connection)?;
         }
         (Some(output), None) => {
-            row.set(job_data::output.eq(output)).execute(connection)?;
+            update(job_data::table, row, job_data::output.eq(output)).execute(connection)?;
         }
-        (None, Some(reason)) => {
-            row.set(job_data::reason.eq(reason)).execute(connection)?;
-        }
+        (None, Some(reason)) => set_reason(connection, job, reason)?,
         (None, None) => {}
     }
     Ok(())

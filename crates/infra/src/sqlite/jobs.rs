@@ -8,6 +8,7 @@ use posse_core::job::transition::{Standing, Transition};
 use posse_core::job::{Job, JobId, JobState, NewJob, Output, Payload};
 
 use super::fault::{Fault, Outcome, unusable};
+use super::literal::update;
 use super::schema::{job_data, jobs, sqlite_sequence};
 use super::writer::Transaction;
 
@@ -123,19 +124,19 @@ pub(super) fn store(
         jobs::run_at.eq(to.run_at),
         jobs::finalized_at.eq(to.state.is_final().then_some(now)),
     );
-    let row = diesel::update(jobs::table.find(job.0));
+    let row = jobs::id.eq(job.0);
     if transition.frees_lease {
-        row.set((standing, jobs::lease_until.eq(None::<i64>), jobs::leased_by.eq(None::<String>)))
-            .execute(connection)?;
+        let no_lease = (jobs::lease_until.eq(None::<i64>), jobs::leased_by.eq(None::<String>));
+        update(jobs::table, row, (standing, no_lease)).execute(connection)?;
     } else {
-        row.set(standing).execute(connection)?;
+        update(jobs::table, row, standing).execute(connection)?;
     }
     Ok(())
 }
 
 /// Says why a job is where it is; nothing clears what was said before.
 pub(super) fn set_reason(connection: &mut SqliteConnection, job: JobId, reason: Option<&str>) -> QueryResult<()> {
-    diesel::update(job_data::table.find(job.0)).set(job_data::reason.eq(reason)).execute(connection).map(drop)
+    update(job_data::table, job_data::job_id.eq(job.0), job_data::reason.eq(reason)).execute(connection).map(drop)
 }
 
 /// Jobs about to be stored, their payloads already written out.

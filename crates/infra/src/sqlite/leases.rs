@@ -9,7 +9,7 @@ use posse_core::port::{Heartbeat, Rescued};
 
 use super::fault::Outcome;
 use super::jobs::{JobRow, set_reason, store};
-use super::literal::IsRunning;
+use super::literal::{IsRunning, update};
 use super::schema::{jobs, workers};
 use super::writer::Transaction;
 use super::{attempts, queries};
@@ -22,34 +22,32 @@ pub(super) fn heartbeat(
     lease_until: Millis,
     now: Millis,
 ) -> Outcome<Heartbeat> {
-    diesel::update(workers::table.find(&worker.0)).set(workers::heartbeat_at.eq(now)).execute(tx.connection)?;
+    update(workers::table, workers::id.eq(&worker.0), workers::heartbeat_at.eq(now)).execute(tx.connection)?;
     let mut heard = Heartbeat::default();
-    let mut kept = std::collections::HashSet::with_capacity(leases.len());
+    let mut held = std::collections::HashSet::with_capacity(leases.len());
     for lease in leases {
-        let stands = diesel::update(
-            jobs::table.filter(jobs::id.eq(lease.job.0)).filter(jobs::lease_token.eq(lease.token)).filter(IsRunning),
-        )
-        .set(jobs::lease_until.eq(lease_until))
-        .execute(tx.connection)?;
+        let row = jobs::id.eq(lease.job.0).and(jobs::lease_token.eq(lease.token)).and(IsRunning);
+        let stands = update(jobs::table, row, jobs::lease_until.eq(lease_until)).execute(tx.connection)?;
         if stands == 1 {
-            kept.insert(lease.job);
+            held.insert(lease.job);
         } else {
             heard.lost.push(lease.job);
         }
     }
-    heard.cancelled = queries::cancel_requested(tx.connection)?.into_iter().filter(|job| kept.contains(job)).collect();
+    heard.cancelled = queries::cancel_requested(tx.connection)?.into_iter().filter(|job| held.contains(job)).collect();
     Ok(heard)
 }
 
 /// Takes back jobs whose lease has expired, and those of workers known to be gone.
 pub(super) fn rescue(tx: &mut Transaction<'_>, dead: &[WorkerId], now: Millis) -> Outcome<Vec<Rescued>> {
-    let running = || jobs::table.filter(IsRunning).order(jobs::id).select(JobRow::as_select());
+    let running = || jobs::table.filter(IsRunning).select(JobRow::as_select());
     let mut rows: Vec<JobRow> = running().filter(jobs::lease_until.le(now)).load(tx.connection)?;
     for worker in dead {
         let held: Vec<JobRow> =
             running().filter(jobs::leased_by.eq(&worker.0)).filter(jobs::lease_until.gt(now)).load(tx.connection)?;
         rows.extend(held);
     }
+    rows.sort_by_key(|row| row.id);
     let mut rescued = Vec::with_capacity(rows.len());
     for row in rows {
         let (job, worker) = (JobId(row.id), row.leased_by.clone().unwrap_or_default());

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer;
 
 use super::fault::{Outcome, unusable};
+use super::literal::update;
 use super::schema::tool_calls;
 
 /// Whether a call may go from one state to another.
@@ -54,9 +55,12 @@ pub(super) fn apply(
             }
         }
         LedgerChange::Move { call_id, to } => {
-            let row = tool_calls::table.find((job.0, call_id));
-            let now_is: Option<(String, String)> =
-                row.select((tool_calls::state, tool_calls::effect_class)).first(connection).optional()?;
+            let this = tool_calls::job_id.eq(job.0).and(tool_calls::call_id.eq(call_id));
+            let now_is: Option<(String, String)> = tool_calls::table
+                .filter(this)
+                .select((tool_calls::state, tool_calls::effect_class))
+                .first(connection)
+                .optional()?;
             let Some((from, effect)) = now_is else { return Ok(()) };
             let (from, effect) = (named(&from)?, named(&effect)?);
             if !is_legal(from, *to, effect) {
@@ -66,9 +70,8 @@ pub(super) fn apply(
                     to.as_str()
                 )));
             }
-            diesel::update(row)
-                .set((tool_calls::state.eq(to.as_str()), tool_calls::changed_at.eq(now)))
-                .execute(connection)?;
+            let moved = (tool_calls::state.eq(to.as_str()), tool_calls::changed_at.eq(now));
+            update(tool_calls::table, this, moved).execute(connection)?;
             Ok(())
         }
     }

@@ -117,3 +117,44 @@ impl QueryFragment<Sqlite> for InQueues {
         Ok(())
     }
 }
+
+/// An UPDATE that is prepared once per connection. diesel prepares its own on every use, since one
+/// with optional assignments has many texts under one type; so none may be optional here.
+pub(super) fn update<T, W, S>(table: T, rows: W, set: S) -> Update<T, W, S::Changeset>
+where
+    T: Table,
+    W: AppearsOnTable<T> + Expression<SqlType = Bool>,
+    S: AsChangeset<Target = T>,
+{
+    Update { table, rows, set: set.as_changeset() }
+}
+
+/// See [`update`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Update<T, W, S> {
+    table: T,
+    rows: W,
+    set: S,
+}
+
+impl<T, W, S> QueryFragment<Sqlite> for Update<T, W, S>
+where
+    T: Table + QueryFragment<Sqlite>,
+    W: QueryFragment<Sqlite>,
+    S: QueryFragment<Sqlite>,
+{
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
+        out.push_sql("UPDATE ");
+        self.table.walk_ast(out.reborrow())?;
+        out.push_sql(" SET ");
+        self.set.walk_ast(out.reborrow())?;
+        out.push_sql(" WHERE ");
+        self.rows.walk_ast(out.reborrow())
+    }
+}
+impl<T, W, S> QueryId for Update<T, W, S> {
+    type QueryId = ();
+    // The prepared statement is found by its text: diesel's assignments have no id.
+    const HAS_STATIC_QUERY_ID: bool = false;
+}
+impl<T, W, S, C> RunQueryDsl<C> for Update<T, W, S> {}

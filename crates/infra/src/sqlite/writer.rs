@@ -40,7 +40,12 @@ pub(super) struct Transaction<'a> {
     rings: &'a mut bool,
 }
 
-impl Transaction<'_> {
+impl<'a> Transaction<'a> {
+    /// Commands run on `connection` set `rings` if they want the bell rung.
+    pub fn new(connection: &'a mut SqliteConnection, rings: &'a mut bool) -> Self {
+        Transaction { connection, rings }
+    }
+
     /// Has the bell rung once this is committed: a job may have become claimable or due, or the
     /// end of a running one was asked for.
     pub fn ring(&mut self) {
@@ -251,7 +256,7 @@ impl Thread {
                 Savepoint.execute(&mut self.connection)?;
             }
             let mut own_rings = false;
-            let mut transaction = Transaction { connection: &mut self.connection, rings: &mut own_rings };
+            let mut transaction = Transaction::new(&mut self.connection, &mut own_rings);
             let done = match command.run(&mut transaction) {
                 Err(error) if kind(&error) == Kind::Statement => {
                     command.fail(describe(&error, &self.path));

@@ -191,6 +191,15 @@ fn gits_own_files_are_read_only() {
     bench.call("create_file", json!({"path": ".gitignore", "content": "target/"})).unwrap();
 }
 
+/// Ends the swapping when the test ends, also where it fails.
+struct EndWith<'a>(&'a AtomicBool);
+
+impl Drop for EndWith<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A folder and a symlink to the outside change places as fast as they can while every tool runs.
 #[test]
 fn a_swapped_symlink_never_lets_anybody_out() {
@@ -222,6 +231,7 @@ fn a_swapped_symlink_never_lets_anybody_out() {
             }
             swaps
         });
+        let ending = EndWith(&done);
         let (mut through, mut stopped) = (0, 0);
         for turn in 0..150 {
             for (tool, args) in [
@@ -245,7 +255,7 @@ fn a_swapped_symlink_never_lets_anybody_out() {
                 assert!(!text.contains(SECRET), "{tool}: {text}");
             }
         }
-        done.store(true, Ordering::Relaxed);
+        drop(ending);
         assert!(through > 0 && stopped > 0, "{through} through, {stopped} stopped: no race was run");
         swapper.join().unwrap()
     });

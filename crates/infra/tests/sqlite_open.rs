@@ -1,0 +1,228 @@
+//! Opening a database: new, old, newer, damaged, read-only, by two at once, after a kill.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use posse_core::job::{NewJob, Payload};
+use posse_core::port::{JobFilter, JobQueries, JobRepository, RepositoryError};
+use posse_infra::sqlite::{Options, SqliteStore};
+use sha2::{Digest, Sha256};
+
+/// What `open` said instead of opening.
+fn refusal(path: &Path) -> String {
+    match SqliteStore::open(path, Options::default()) {
+        Ok(_) => panic!("{} was opened", path.display()),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(path, Options::default()).expect("opens")
+}
+
+fn hash(path: &Path) -> Vec<u8> {
+    Sha256::digest(std::fs::read(path).expect("can be read")).to_vec()
+}
+
+fn some_jobs(store: &SqliteStore) {
+    let job = NewJob {
+        queue: "default".into(),
+        role: "r".into(),
+        priority: 5,
+        run_at: None,
+        max_attempts: 5,
+        payload: Payload::default(),
+    };
+    futures::executor::block_on(store.enqueue(vec![job; 10], 1)).expect("is stored");
+}
+
+fn jobs_in(store: &SqliteStore) -> usize {
+    let filter = JobFilter { limit: 1000, ..JobFilter::default() };
+    futures::executor::block_on(store.jobs(filter)).expect("can be read").len()
+}
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Folder {
+        Folder(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("jobs.db")
+    }
+}
+
+#[test]
+fn a_new_database_is_private_and_stays_when_opened_again() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    let first = open(&folder.file());
+    some_jobs(&first);
+    for entry in std::fs::read_dir(folder.0.path()).expect("can be listed") {
+        let entry = entry.expect("is there");
+        let mode = entry.metadata().expect("is there").permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", entry.path().display());
+    }
+    let installation = first.installation().to_owned();
+    drop(first);
+    let again = open(&folder.file());
+    assert_eq!((jobs_in(&again), again.installation()), (10, installation.as_str()));
+    assert_ne!(open(&Folder::new().file()).installation(), installation);
+}
+
+#[test]
+fn any_name_will_do() {
+    let folder = Folder::new();
+    for name in ["with space.db", "a?mode=memory", "100%41#b.db", "ü\u{202E}.db", "-wal"] {
+        let path = folder.0.path().join(name);
+        some_jobs(&open(&path));
+        assert!(path.is_file(), "{name}");
+        assert_eq!(jobs_in(&SqliteStore::open_read_only(&path).expect("opens")), 10, "{name}");
+    }
+}
+
+#[test]
+fn a_missing_folder_is_named_with_the_way_out() {
+    let path = Folder::new().0.path().join("not/there/jobs.db");
+    let said = refusal(&path);
+    assert!(said.contains("there is no folder") && said.contains("mkdir -p") && said.contains("not/there"), "{said}");
+    assert!(!said.contains('\n'));
+}
+
+#[test]
+fn a_newer_schema_is_refused_and_the_file_not_touched() {
+    let folder = Folder::new();
+    some_jobs(&open(&folder.file()));
+    let other = rusqlite::Connection::open(folder.file()).expect("opens");
+    other.execute("INSERT INTO __diesel_schema_migrations (version) VALUES ('9999')", []).expect("works");
+    drop(other);
+    let before = hash(&folder.file());
+    let said = refusal(&folder.file());
+    assert!(said.contains("newer posse") && said.contains("9999"), "{said}");
+    let read_only = SqliteStore::open_read_only(&folder.file()).err().expect("is refused").to_string();
+    assert_eq!(read_only, said);
+    assert_eq!(hash(&folder.file()), before);
+    assert!(!folder.0.path().join("jobs.db-wal").exists());
+}
+
+#[test]
+fn what_is_not_our_database_is_refused_and_not_touched() {
+    let folder = Folder::new();
+    std::fs::write(folder.file(), "this is a text and no database at all, ".repeat(100)).expect("is written");
+    let before = hash(&folder.file());
+    let said = refusal(&folder.file());
+    assert!(said.contains("not a database"), "{said}");
+    assert_eq!(hash(&folder.file()), before);
+
+    let other = folder.0.path().join("other.db");
+    rusqlite::Connection::open(&other).expect("opens").execute_batch("CREATE TABLE t (a)").expect("works");
+    let before = hash(&other);
+    let said = refusal(&other);
+    assert!(said.contains("another program"), "{said}");
+    assert_eq!(hash(&other), before);
+
+    let said = refusal(folder.0.path());
+    assert!(said.contains("could not be opened"), "{said}");
+}
+
+#[test]
+fn two_starts_at_once_migrate_once() {
+    for _ in 0..10 {
+        let folder = Folder::new();
+        let path = folder.file();
+        let installations: Vec<_> = std::thread::scope(|scope| {
+            let starts: Vec<_> = (0..4).map(|_| scope.spawn(|| open(&path).installation().to_owned())).collect();
+            starts.into_iter().map(|start| start.join().expect("opens")).collect()
+        });
+        assert!(installations.iter().all(|one| *one == installations[0]), "one database was made");
+    }
+}
+
+/// Runs one test of this program in a process of its own, with `path` as its task.
+fn in_another_process(test: &str, path: &Path) -> std::process::ExitStatus {
+    Command::new(std::env::current_exe().expect("has a path"))
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env("POSSE_TEST_PATH", path)
+        .status()
+        .expect("runs")
+}
+
+fn task() -> Option<PathBuf> {
+    std::env::var_os("POSSE_TEST_PATH").map(PathBuf::from)
+}
+
+#[test]
+fn a_kill_in_the_middle_of_a_migration_does_no_harm() {
+    if let Some(path) = task() {
+        // What a migration does, up to a point at which the process vanishes.
+        let connection = rusqlite::Connection::open(path).expect("opens");
+        connection.pragma_update(None, "journal_mode", "WAL").expect("works");
+        let sql =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../migrations/sqlite/0001_jobs/up.sql"));
+        let sql = sql.expect("can be read");
+        let half = &sql[..sql.find("CREATE TABLE blobs").expect("is in it")];
+        connection.execute_batch("PRAGMA cache_size = 1; BEGIN IMMEDIATE").expect("works");
+        connection.execute_batch(half).expect("works");
+        std::process::abort();
+    }
+    let folder = Folder::new();
+    let status = in_another_process("a_kill_in_the_middle_of_a_migration_does_no_harm", &folder.file());
+    assert!(!status.success(), "it was killed");
+    assert!(folder.0.path().join("jobs.db-wal").exists(), "it left its remains");
+    some_jobs(&open(&folder.file()));
+    assert_eq!(jobs_in(&open(&folder.file())), 10);
+}
+
+#[test]
+fn what_was_answered_is_there_after_a_kill() {
+    if let Some(path) = task() {
+        some_jobs(&open(&path));
+        std::mem::forget(open(&path));
+        std::process::abort();
+    }
+    let folder = Folder::new();
+    for round in 1..=3 {
+        in_another_process("what_was_answered_is_there_after_a_kill", &folder.file());
+        assert_eq!(jobs_in(&open(&folder.file())), 10 * round);
+    }
+}
+
+#[test]
+fn a_read_only_database_can_be_read_and_says_why_not_written() {
+    use std::os::unix::fs::PermissionsExt;
+    if let Some(path) = task() {
+        // As a user who owns nothing here; root may write anywhere.
+        let nobody = 65534;
+        // SAFETY: changes who this process is; nothing else runs in it.
+        assert_eq!(unsafe { libc::setgid(nobody) } + unsafe { libc::setuid(nobody) }, 0);
+        let said = refusal(&path);
+        let names_all = ["jobs.db", "uid 65534", "give that user the right"].iter().all(|part| said.contains(part));
+        assert!(names_all && !said.contains('\n'), "{said}");
+        let store = SqliteStore::open_read_only(&path).expect("opens to be read");
+        assert_eq!(jobs_in(&store), 10);
+        let error = futures::executor::block_on(store.retry(posse_core::job::JobId(1), 1)).expect_err("is refused");
+        assert!(matches!(&error, RepositoryError::Unavailable(text) if text.contains("read only")), "{error}");
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    let folder = Folder::new();
+    some_jobs(&open(&folder.file()));
+    let rights = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("may");
+    rights(&folder.file(), 0o444);
+    rights(folder.0.path(), 0o555);
+    let before = hash(&folder.file());
+    let test = "a_read_only_database_can_be_read_and_says_why_not_written";
+    assert!(in_another_process(test, &folder.file()).success(), "while it is closed");
+    assert_eq!(hash(&folder.file()), before);
+    // And while somebody else has it open.
+    let owner = open(&folder.file());
+    for suffix in ["-wal", "-shm"] {
+        rights(&folder.0.path().join(format!("jobs.db{suffix}")), 0o444);
+    }
+    assert!(in_another_process(test, &folder.file()).success(), "while it is open");
+    drop(owner);
+}

@@ -1,0 +1,235 @@
+//! What only this database has: group commit, locks of other processes, a full disk, the bell.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use posse_core::job::{JobId, NewJob, Payload};
+use posse_core::journal::Entry;
+use posse_core::lease::WorkerId;
+use posse_core::port::{ClaimRequest, JobFilter, JobQueries, JobRepository, RepositoryError};
+use posse_infra::sqlite::{Options, SqliteStore};
+
+fn job(goal: &str) -> NewJob {
+    let payload = Payload { goal: goal.into(), ..Payload::default() };
+    NewJob { queue: "default".into(), role: "r".into(), priority: 5, run_at: None, max_attempts: 5, payload }
+}
+
+fn request() -> ClaimRequest {
+    let worker = WorkerId("w".into());
+    ClaimRequest { worker, role: "r".into(), queues: vec![], limit: 1, now: 1, lease_until: 30_000 }
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+fn open(folder: &tempfile::TempDir) -> Arc<SqliteStore> {
+    Arc::new(SqliteStore::open(&folder.path().join("jobs.db"), Options::default()).expect("opens"))
+}
+
+fn lock(path: &Path) -> rusqlite::Connection {
+    let other = rusqlite::Connection::open(path).expect("opens");
+    other.execute_batch("BEGIN IMMEDIATE").expect("locks");
+    other
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_share_commits() {
+    let folder = folder();
+    let store = open(&folder);
+    // While the lock is held, everybody has time to come.
+    let holder = lock(store.path());
+    let callers: Vec<_> = (0..300)
+        .map(|n| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.enqueue(vec![job(&n.to_string())], 1).await.expect("is stored")[0] })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    assert!(!callers.iter().any(|caller| caller.is_finished()), "nobody is answered before the commit");
+    holder.execute_batch("COMMIT").expect("lets go");
+    let mut ids = Vec::new();
+    for caller in callers {
+        ids.push(caller.await.expect("ends"));
+    }
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 300);
+    assert!(store.commits() < 30, "{} commits for 300 callers", store.commits());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failing_command_does_not_harm_its_neighbours() {
+    let folder = folder();
+    let store = open(&folder);
+    let holder = lock(store.path());
+    let callers: Vec<_> = (0..60)
+        .map(|n| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                match n % 3 {
+                    0 => store.enqueue(vec![job("good")], 1).await.map(drop),
+                    // Fails in its second row, after its first was written.
+                    1 => store.enqueue(vec![job("bad"), NewJob { priority: 99, ..job("bad") }], 1).await.map(drop),
+                    _ => store.retry(JobId(9_999), 1).await,
+                }
+            })
+        })
+        .collect();
+    holder.execute_batch("COMMIT").expect("lets go");
+    for (n, caller) in callers.into_iter().enumerate() {
+        let result = caller.await.expect("ends");
+        match n % 3 {
+            0 => result.expect("is stored"),
+            1 => assert!(matches!(result, Err(RepositoryError::Unusable(_))), "{result:?}"),
+            _ => assert!(matches!(result, Err(RepositoryError::NoSuchJob(JobId(9_999)))), "{result:?}"),
+        }
+    }
+    let stored = store.jobs(JobFilter { limit: 1000, ..JobFilter::default() }).await.expect("can be read");
+    assert_eq!(stored.len(), 20);
+    assert!(stored.iter().all(|job| job.payload.goal == "good"));
+}
+
+#[test]
+fn no_runtime_is_needed() {
+    let folder = folder();
+    let store = open(&folder);
+    let beat = std::thread::spawn(move || {
+        futures::executor::block_on(store.heartbeat(WorkerId("w".into()), vec![], 2, 1)).expect("works")
+    });
+    assert!(beat.join().expect("ends").lost.is_empty());
+}
+
+#[tokio::test]
+async fn what_was_asked_for_is_written_before_the_store_closes() {
+    let folder = folder();
+    let store = open(&folder);
+    let asked: Vec<_> = (0..50)
+        .map(|_| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.enqueue(vec![job("g")], 1).await })
+        })
+        .collect();
+    for task in asked {
+        task.await.expect("ends").expect("is stored");
+    }
+    drop(store);
+    let beside: Vec<_> = std::fs::read_dir(folder.path()).expect("can be listed").collect();
+    assert_eq!(beside.len(), 2, "the database and its bell; the log was taken in: {beside:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_do_not_wait_for_a_write_in_another_process() {
+    let folder = folder();
+    let store = open(&folder);
+    let id = store.enqueue(vec![job("g")], 1).await.expect("is stored")[0];
+    let _holder = lock(store.path());
+    let read = tokio::time::timeout(Duration::from_secs(5), store.job(id)).await.expect("does not wait");
+    assert!(read.expect("can be read").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_store_on_the_same_file_is_woken_at_once() {
+    let folder = folder();
+    let (here, there) = (open(&folder), open(&folder));
+    let mut slowest = Duration::ZERO;
+    for _ in 0..50 {
+        let mut wakes = there.wakes();
+        wakes.mark_unchanged();
+        here.enqueue(vec![job("g")], 1).await.expect("is stored");
+        let begun = Instant::now();
+        let woken = tokio::time::timeout(Duration::from_secs(5), wakes.changed()).await;
+        woken.expect("is woken").expect("is open");
+        slowest = slowest.max(begun.elapsed());
+        assert_eq!(there.claim(request()).await.expect("works").len(), 1);
+    }
+    assert!(slowest < Duration::from_millis(100), "{slowest:?}");
+}
+
+#[tokio::test]
+async fn a_store_without_its_bell_is_woken_by_its_own_look() {
+    let folder = folder();
+    let here = open(&folder);
+    std::fs::remove_file(folder.path().join("jobs.db.wake")).expect("may");
+    let there = open(&folder);
+    let mut wakes = here.wakes();
+    there.enqueue(vec![job("g")], 1).await.expect("is stored");
+    tokio::time::timeout(Duration::from_secs(5), wakes.changed()).await.expect("is woken").expect("is open");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_takes_nothing_and_passes() {
+    let folder = folder();
+    let path = folder.path().join("jobs.db");
+    drop(open(&folder));
+    let pages = std::fs::metadata(&path).expect("is there").len() / 4096 + 20;
+    let options = Options { max_page_count: u32::try_from(pages).ok(), ..Options::default() };
+    let store = SqliteStore::open(&path, options).expect("opens");
+    let large = "x".repeat(20_000);
+    let mut stored = Vec::new();
+    let error = loop {
+        match store.enqueue(vec![job(&large)], 1).await {
+            Ok(ids) => stored.extend(ids),
+            Err(error) => break error,
+        }
+        assert!(stored.len() < 1000, "it never fills");
+    };
+    let RepositoryError::Unavailable(said) = &error else { panic!("{error:?}") };
+    assert!(said.starts_with("storage full") && said.contains("jobs.db"), "{said}");
+    let there = store.jobs(JobFilter { limit: 1000, ..JobFilter::default() }).await.expect("can be read");
+    assert_eq!(there.len(), stored.len(), "all that was answered, and no more");
+    // A batch in which something small would still fit fails as one, and the thread lives on.
+    let both = futures::future::join(store.enqueue(vec![job(&large)], 1), store.claim(request())).await;
+    assert!(both.0.is_err());
+    store.claim(request()).await.expect("small things still fit");
+    drop(store);
+    let store = SqliteStore::open(&path, Options::default()).expect("opens when there is room again");
+    store.enqueue(vec![job(&large)], 1).await.expect("is stored");
+    let check: String = rusqlite::Connection::open(&path)
+        .expect("opens")
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .expect("checks");
+    assert_eq!(check, "ok");
+}
+
+#[tokio::test]
+async fn what_jobs_share_is_stored_once() {
+    let folder = folder();
+    let store = open(&folder);
+    let opening = serde_json::json!({
+        "persona": {"role": "r", "goal": "g"}, "model": "m", "calling": "native", "tools": [],
+        "system": "s".repeat(50_000),
+    });
+    let began = serde_json::json!({"kind": "began", "goal": "g", "opening": opening});
+    let began: Entry = serde_json::from_value(began).expect("is an entry");
+    store.enqueue(vec![job("g"); 100], 1).await.expect("is stored");
+    for _ in 0..100 {
+        let lease = store.claim(request()).await.expect("works")[0].lease;
+        store.append(lease, 0, vec![began.clone()], 1).await.expect("is saved");
+    }
+    let path = store.path().to_owned();
+    drop(store);
+    let bytes = std::fs::metadata(path).expect("is there").len();
+    assert!(bytes < 500_000, "{bytes} bytes for 100 runs that share 50,000");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_who_gives_up_leaves_nothing_behind() {
+    let folder = folder();
+    let store = open(&folder);
+    store.enqueue(vec![job("g")], 1).await.expect("is stored");
+    let holder = lock(store.path());
+    // The first is begun and waits for the lock; the second waits behind it.
+    let first = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { store.retry(JobId(9_999), 1).await }
+    });
+    tokio::task::yield_now().await;
+    let gave_up = tokio::time::timeout(Duration::from_millis(20), store.claim(request())).await;
+    assert!(gave_up.is_err());
+    holder.execute_batch("COMMIT").expect("lets go");
+    first.await.expect("ends").expect_err("is not there");
+    let claimed = store.claim(request()).await.expect("works");
+    assert_eq!(claimed.len(), 1, "the job was not claimed for nobody");
+}
