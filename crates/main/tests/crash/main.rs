@@ -56,7 +56,8 @@ impl Project {
             model.base_url()
         );
         std::fs::write(root.join("config/posse.toml"), config).expect("the configuration");
-        let persona = r#"{"role": "tester", "goal": "append lines", "tools": ["filesystem"], "limits": {"max_turns": 100}}"#;
+        let persona =
+            r#"{"role": "tester", "goal": "append lines", "tools": ["filesystem"], "limits": {"max_turns": 100}}"#;
         std::fs::write(root.join("config/personas/tester.json"), persona).expect("the persona");
         let made = posse(root).args(["db", "check"]).output().expect("posse runs");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
