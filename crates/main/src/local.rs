@@ -1,24 +1,115 @@
-//! The seam to the local model: a model file run on this machine by `posse-local`.
+//! The local model: a model file run on this machine by `posse-local`, started when first asked.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use posse_core::model::{Model, ModelError, ModelErrorKind};
+use async_trait::async_trait;
+use posse_core::model::{
+    DeltaSink, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest, ToolCalling,
+};
+use posse_core::stop::Stop;
+use posse_infra::local_model::cache::{find, models_dir};
+use posse_infra::local_model::catalogue::{MODELS, by_name, default_model};
+use posse_infra::local_model::server::{Endpoint, ServerOptions, ensure_running};
+use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, ToolCallingChoice};
+use posse_infra::model::secret::Secret;
+use tokio::sync::Mutex;
 
 use crate::settings::FileModel;
 
 /// The name of the local model where the settings give it none.
 pub const NAME: &str = "local";
 
-/// The model behind `[models.NAME] kind = "local"`.
-pub fn model(name: &str, _table: &FileModel) -> Result<Arc<dyn Model>, ModelError> {
-    Err(ModelError {
-        kind: ModelErrorKind::Unauthorized,
-        message: format!(
-            "the model '{name}' runs on this machine and its file is not here yet: fetch it with posse model pull, \
-             or set OPENAI_API_KEY (and OPENAI_BASE_URL) to use a provider"
-        ),
-        retry_after: None,
-        context_window: None,
-        failed_tries: Vec::new(),
-    })
+/// Reading a long prompt is slow without a graphics card, and nothing is said meanwhile.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+
+/// The model behind `[models.NAME] kind = "local"`. `model` in its table is a known short name or
+/// the path of a GGUF file; the usual one when absent. Nothing is started yet.
+pub fn model(name: &str, table: &FileModel) -> Result<Arc<dyn Model>, ModelError> {
+    let file = match table.model.as_deref() {
+        None => known_file(default_model().name)?,
+        Some(path) if path.contains('/') => PathBuf::from(path),
+        Some(short) => known_file(short)?,
+    };
+    let stem = file.file_stem().map_or_else(|| name.to_owned(), |stem| stem.to_string_lossy().into_owned());
+    let context = table.context_window.unwrap_or(ServerOptions::default().context);
+    Ok(Arc::new(LocalModel { name: name.into(), file, stem, context, server: Mutex::new(None) }))
+}
+
+fn known_file(short: &str) -> Result<PathBuf, ModelError> {
+    let known = by_name(short).ok_or_else(|| {
+        let names = MODELS.iter().map(|m| m.name).collect::<Vec<_>>().join(", ");
+        unusable(format!("there is no local model '{short}'; there are {names}, or give the path of a GGUF file"))
+    })?;
+    let Some(folder) = models_dir() else {
+        return Err(unusable("there is no place for model files; set HOME or XDG_CACHE_HOME".into()));
+    };
+    match find(known, &folder) {
+        Ok(Some(file)) => Ok(file),
+        Ok(None) => Err(unusable(format!(
+            "the local model {short} is not here yet: fetch it with posse model pull {short} ({} MB, once), or set \
+             OPENAI_API_KEY (and OPENAI_BASE_URL) to use a provider",
+            known.bytes / 1_000_000
+        ))),
+        Err(error) => Err(unusable(format!("the model files in {} cannot be read: {error}", folder.display()))),
+    }
+}
+
+struct LocalModel {
+    name: String,
+    file: PathBuf,
+    stem: String,
+    context: u32,
+    /// Where the server was last time, and the client for it.
+    server: Mutex<Option<(Endpoint, Arc<OpenAiModel>)>>,
+}
+
+impl LocalModel {
+    /// The client of a running server. Looks each time, because a server ends when nobody has asked
+    /// it for a while.
+    async fn client(&self) -> Result<Arc<OpenAiModel>, ModelError> {
+        let mut server = self.server.lock().await;
+        let options = ServerOptions { context: self.context, ..ServerOptions::default() };
+        let found = ensure_running(&self.file, &self.stem, options).await.map_err(|e| unusable(e.to_string()))?;
+        if let Some((endpoint, client)) = server.as_ref()
+            && (endpoint.pid, &endpoint.token) == (found.pid, &found.token)
+        {
+            return Ok(Arc::clone(client));
+        }
+        let mut config = OpenAiConfig::new(&self.name, &found.base_url, &self.stem);
+        config.api_key = Some(Secret::new(found.token.clone()));
+        config.tool_calling = ToolCallingChoice::Structured;
+        config.context_window = Some(found.context);
+        config.idle_timeout = IDLE_TIMEOUT;
+        let client = Arc::new(OpenAiModel::new(config)?);
+        *server = Some((found, Arc::clone(&client)));
+        Ok(client)
+    }
+}
+
+#[async_trait]
+impl Model for LocalModel {
+    async fn profile(&self) -> Result<ModelProfile, ModelError> {
+        Ok(ModelProfile {
+            name: self.name.clone(),
+            model: self.stem.clone(),
+            tool_calling: ToolCalling::Structured,
+            context_window: Some(self.context),
+        })
+    }
+
+    async fn complete(
+        &self,
+        request: &ModelRequest,
+        deltas: &DeltaSink<'_>,
+        stop: &Stop,
+    ) -> Result<ModelReply, ModelError> {
+        self.client().await?.complete(request, deltas, stop).await
+    }
+}
+
+fn unusable(message: String) -> ModelError {
+    let (kind, failed_tries) = (ModelErrorKind::Rejected, Vec::new());
+    ModelError { kind, message, retry_after: None, context_window: None, failed_tries }
 }

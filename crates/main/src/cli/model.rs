@@ -1,16 +1,21 @@
 //! `posse model`: which models there are, and whether they answer.
 
+use std::io::IsTerminal;
 use std::time::Instant;
 
 use anyhow::Result;
 use clap::Subcommand;
 use posse_core::model::{Message, ModelRequest, Models as _, ToolCalling, Usage};
 use posse_core::stop::Stop;
+use posse_infra::local_model::cache::models_dir;
+use posse_infra::local_model::catalogue::{MODELS, by_name, default_model};
+use posse_infra::local_model::pull::Progress;
+use posse_infra::local_model;
 use serde::Serialize;
 use serde_json::json;
 
 use super::Context;
-use crate::exit::{Exit, fail};
+use crate::exit::{Exit, fail, usage};
 use crate::models::{Catalog, Known, Origin};
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{cost, duration, one_line, tokens};
@@ -53,7 +58,7 @@ struct Listed {
 pub async fn dispatch(cx: &Context, command: ModelCommand) -> Result<Exit> {
     match command {
         ModelCommand::List => list(cx).await,
-        ModelCommand::Pull { name } => pull(name.as_deref()),
+        ModelCommand::Pull { name } => pull(cx, name.as_deref()),
         ModelCommand::Test { name, base_url } => test(cx, name, base_url).await,
     }
 }
@@ -111,11 +116,54 @@ fn env(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name)
 }
 
-fn pull(_name: Option<&str>) -> Result<Exit> {
-    Err(fail(
-        Exit::Failed,
-        "this build has no local model to fetch; set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own",
-    ))
+fn pull(cx: &Context, name: Option<&str>) -> Result<Exit> {
+    let model = match name {
+        None => default_model(),
+        Some(name) => by_name(name).ok_or_else(|| {
+            let names = MODELS.iter().map(|m| m.name).collect::<Vec<_>>().join(", ");
+            usage(format!("there is no model '{name}' to fetch; there are {names}"))
+        })?,
+    };
+    let folder = models_dir().ok_or_else(|| usage("there is no place for model files; set HOME or XDG_CACHE_HOME"))?;
+    let mut status = Status::new();
+    let path = local_model::pull::pull(model, &folder, &mut |progress| match progress {
+        Progress::Fetching { .. } | Progress::Unpacking { .. } | Progress::Verifying { .. } => {
+            status.show(&progress.to_string());
+        }
+        lasting => {
+            status.clear();
+            cx.out.note(lasting.to_string());
+        }
+    })
+    .map_err(|error| fail(Exit::Failed, error.to_string()))?;
+    status.clear();
+    if cx.out.json {
+        cx.out.document(&json!({"name": model.name, "path": path, "bytes": model.bytes, "sha256": model.sha256}))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// One line on a terminal that is written over and over; nothing where there is no terminal.
+struct Status {
+    terminal: bool,
+}
+
+impl Status {
+    fn new() -> Self {
+        Status { terminal: std::io::stderr().is_terminal() }
+    }
+
+    fn show(&mut self, text: &str) {
+        if self.terminal {
+            eprint!("\r\x1b[2K{text}");
+        }
+    }
+
+    fn clear(&mut self) {
+        if self.terminal {
+            eprint!("\r\x1b[2K");
+        }
+    }
 }
 
 async fn test(cx: &Context, name: Option<String>, base_url: Option<String>) -> Result<Exit> {

@@ -13,7 +13,7 @@ use model::{KillPoint, StubModel};
 use posse_core::job::{JobId, JobState};
 use posse_core::journal::CallState;
 use posse_core::port::JobQueries;
-use posse_infra::sqlite::SqliteStore;
+use posse_infra::sqlite::{Options, SqliteStore};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -59,8 +59,7 @@ impl Project {
         let persona =
             r#"{"role": "tester", "goal": "append lines", "tools": ["filesystem"], "limits": {"max_turns": 100}}"#;
         std::fs::write(root.join("config/personas/tester.json"), persona).expect("the persona");
-        let made = posse(root).args(["db", "check"]).output().expect("posse runs");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        drop(SqliteStore::open(&root.join("posse.db"), Options::default()).expect("a new database"));
         let store = SqliteStore::open_read_only(&root.join("posse.db")).expect("the database is there");
         Project { folder, store, model, worker: None }
     }
