@@ -13,6 +13,7 @@
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
@@ -49,6 +50,12 @@ use migrate::Schema;
 use readers::Readers;
 use wake::{Bell, Ear};
 use writer::Writer;
+
+/// How long a start waits for others that start at the same time.
+const STARTS_WITHIN: Duration = Duration::from_secs(30);
+
+/// How [`fault`] words a lock that somebody else holds.
+const LOCKED: &str = "stays locked";
 
 /// What a commit promises.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -126,15 +133,17 @@ impl SqliteStore {
             }
             Err(error) => return Err(unavailable(path, "opened", &error)),
         };
-        // A look that cannot change anything, before anything is changed: a connection that may
-        // write can alter the file by merely being closed.
-        let schema = match is_new {
-            true => Schema::Older,
-            false => migrate::inspect(&mut connection::open(path, Access::Read)?, path)?,
+        let until = Instant::now() + STARTS_WITHIN;
+        let (connection, installation) = loop {
+            match start(path, is_new, &options) {
+                // Another process starts too. SQLite does not wait for it wherever two that wait
+                // for each other would wait for ever.
+                Err(RepositoryError::Unavailable(why)) if why.contains(LOCKED) && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                started => break started?,
+            }
         };
-        let mut connection = connection::open(path, Access::Write(options.synchronous))?;
-        prepare(&mut connection, schema, &options, path)?;
-        let installation = installation(&mut connection, path)?;
 
         let wake_file = beside(path, ".wake");
         let bell = Arc::new(Bell::new(&wake_file));
@@ -198,6 +207,20 @@ impl SqliteStore {
             RepositoryError::Unavailable(format!("the database {} was opened to be read only", self.path.display()))
         })
     }
+}
+
+/// A connection to write with, to a file that is ready for it; and the installation's name.
+fn start(path: &Path, is_new: bool, options: &Options) -> Result<(SqliteConnection, Arc<str>), RepositoryError> {
+    // A look that cannot change anything, before anything is changed: a connection that may
+    // write can alter the file by merely being closed.
+    let schema = match is_new {
+        true => Schema::Older,
+        false => migrate::inspect(&mut connection::open(path, Access::Read)?, path)?,
+    };
+    let mut connection = connection::open(path, Access::Write(options.synchronous))?;
+    prepare(&mut connection, schema, options, path)?;
+    let installation = installation(&mut connection, path)?;
+    Ok((connection, installation))
 }
 
 /// Gives a file the settings that are kept in it, and its tables.

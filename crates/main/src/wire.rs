@@ -136,12 +136,8 @@ pub fn warn_of_problems(out: &crate::output::Out, loaded: &Loaded) {
     }
 }
 
-/// Everything a worker process works with.
-pub struct Workshop {
-    /// Changes jobs.
-    pub jobs: Arc<dyn JobRepository>,
-    /// Asks about jobs.
-    pub queries: Arc<dyn JobQueries>,
+/// What is known before there is a database.
+pub struct Kit {
     /// The models.
     pub models: Arc<Catalog>,
     /// The tools.
@@ -150,20 +146,18 @@ pub struct Workshop {
     pub personas: Loaded,
 }
 
-impl Workshop {
-    /// Opens everything.
-    pub async fn open(settings: &Settings) -> Result<Workshop> {
+impl Kit {
+    /// Gathers it all.
+    pub async fn gather(settings: &Settings) -> Result<Kit> {
         let tools = Arc::new(ToolRegistry::builtin());
         let personas = personas(settings, &tools)?;
-        let models = Arc::new(Catalog::find(settings, &|name| std::env::var_os(name)).await?);
-        if !settings.workspace.is_dir() {
-            return Err(usage(format!(
-                "the workspace {} is no folder; set workspace in config/posse.toml",
-                settings.workspace.display()
-            )));
+        let workspace = &settings.workspace;
+        if !workspace.is_dir() {
+            let what = "is no folder; set workspace in config/posse.toml";
+            return Err(usage(format!("the workspace {} {what}", workspace.display())));
         }
-        let store = open_store(settings)?;
-        Ok(Workshop { jobs: store.clone(), queries: store, models, tools, personas })
+        let models = Arc::new(Catalog::find(settings, &|name| std::env::var_os(name)).await?);
+        Ok(Kit { models, tools, personas })
     }
 
     /// Who works the jobs of `persona`.
@@ -176,6 +170,22 @@ impl Workshop {
             settings.workspace.clone(),
         );
         Ok(Arc::new(executor.with_context(|| format!("the persona '{}' cannot be used", persona.persona.role))?))
+    }
+}
+
+/// Everything a worker process works with.
+pub struct Workshop {
+    /// Changes jobs.
+    pub jobs: Arc<dyn JobRepository>,
+    /// Asks about jobs.
+    pub queries: Arc<dyn JobQueries>,
+}
+
+impl Workshop {
+    /// Opens the database, to be changed.
+    pub fn open(settings: &Settings) -> Result<Workshop> {
+        let store = open_store(settings)?;
+        Ok(Workshop { jobs: store.clone(), queries: store })
     }
 }
 
