@@ -117,10 +117,15 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
         }
         None => {
             let job = shop.queries.job(id).await?;
-            if let Some(job) = job.filter(|job| job.state.is_final()) {
-                return Ok(exit_of(&job));
+            match job.map(|job| (job.state, exit_of(&job))) {
+                Some((state, exit)) if state.is_final() => return Ok(exit),
+                Some((JobState::Running, _)) => cx.out.note(format!(
+                    "job {id} is still held by a step that did not end; it goes back to the queue when its lease runs out"
+                )),
+                _ => cx.out.note(format!(
+                    "job {id} is back in the queue as it was last saved: posse work goes on with it, posse job cancel {id} ends it"
+                )),
             }
-            cx.out.note(format!("job {id} is back in the queue as it was last saved: posse work goes on with it, posse job cancel {id} ends it"));
             Ok(Exit::Interrupted)
         }
     }
