@@ -50,10 +50,17 @@ impl GenericAgentExecutor {
         let mut seq = run.next_seq();
         let mut next = match run.opening() {
             Some(_) => step(run, Input::PickedUp),
-            None => match self.opening(cx).await {
-                Ok(opening) => step(run, Input::Begun { goal: &cx.job.payload.goal.clone(), opening }),
-                Err(error) => return Ok(not_begun(error)),
-            },
+            None => {
+                // A model that must first be started, or asked what it can do, may take its time.
+                let opening = tokio::select! {
+                    opening = self.opening(cx) => opening,
+                    reason = cx.stop.stopped() => return Err(reason.into()),
+                };
+                match opening {
+                    Ok(opening) => step(run, Input::Begun { goal: &cx.job.payload.goal.clone(), opening }),
+                    Err(error) => return Ok(not_begun(error)),
+                }
+            }
         };
         let mut asked = false;
         loop {

@@ -48,7 +48,7 @@ pub async fn follow(
                 return Ok(job);
             }
         }
-        say_what_is_waited_for(&mut status, &job);
+        say_what_is_waited_for(&mut status, &job, progress.is_some());
         // Until there may be something new: an entry heard of, or the next look.
         loop {
             tokio::select! {
@@ -77,8 +77,9 @@ fn show(out: &Out, status: &mut Status, renderer: &mut Renderer, happening: &Hap
     Ok(())
 }
 
-fn say_what_is_waited_for(status: &mut Status, job: &Job) {
+fn say_what_is_waited_for(status: &mut Status, job: &Job, working: bool) {
     match job.state {
+        JobState::Available if working => status.waiting("starting"),
         JobState::Available => status.waiting("waiting for a worker (posse work)"),
         JobState::Scheduled => status.waiting(format!("due {}", moment(job.run_at))),
         JobState::Retryable => status.waiting(format!("next attempt {}", moment(job.run_at))),

@@ -136,12 +136,8 @@ pub fn warn_of_problems(out: &crate::output::Out, loaded: &Loaded) {
     }
 }
 
-/// Everything a worker process works with.
-pub struct Workshop {
-    /// Changes jobs.
-    pub jobs: Arc<dyn JobRepository>,
-    /// Asks about jobs.
-    pub queries: Arc<dyn JobQueries>,
+/// What is known before there is a database.
+pub struct Kit {
     /// The models.
     pub models: Arc<Catalog>,
     /// The tools.
@@ -150,20 +146,18 @@ pub struct Workshop {
     pub personas: Loaded,
 }
 
-impl Workshop {
-    /// Opens everything.
-    pub async fn open(settings: &Settings) -> Result<Workshop> {
+impl Kit {
+    /// Gathers it all.
+    pub async fn gather(settings: &Settings) -> Result<Kit> {
         let tools = Arc::new(ToolRegistry::builtin());
         let personas = personas(settings, &tools)?;
-        let models = Arc::new(Catalog::find(settings, &|name| std::env::var_os(name)).await?);
-        if !settings.workspace.is_dir() {
-            return Err(usage(format!(
-                "the workspace {} is no folder; set workspace in config/posse.toml",
-                settings.workspace.display()
-            )));
+        let workspace = &settings.workspace;
+        if !workspace.is_dir() {
+            let what = "is no folder; set workspace in config/posse.toml";
+            return Err(usage(format!("the workspace {} {what}", workspace.display())));
         }
-        let store = open_store(settings)?;
-        Ok(Workshop { jobs: store.clone(), queries: store, models, tools, personas })
+        let models = Arc::new(Catalog::find(settings, &|name| std::env::var_os(name)).await?);
+        Ok(Kit { models, tools, personas })
     }
 
     /// Who works the jobs of `persona`.
@@ -179,15 +173,29 @@ impl Workshop {
     }
 }
 
+/// Everything a worker process works with.
+pub struct Workshop {
+    /// Changes jobs.
+    pub jobs: Arc<dyn JobRepository>,
+    /// Asks about jobs.
+    pub queries: Arc<dyn JobQueries>,
+}
+
+impl Workshop {
+    /// Opens the database, to be changed.
+    pub fn open(settings: &Settings) -> Result<Workshop> {
+        let store = open_store(settings)?;
+        Ok(Workshop { jobs: store.clone(), queries: store })
+    }
+}
+
 /// Whether a model, by its configured name, runs on this machine and so costs nothing.
 pub fn free_models(settings: &Settings) -> Box<dyn Fn(&str) -> bool + Send> {
     let models = settings.models.clone();
     Box::new(move |name| match models.get(name) {
-        Some(table) => {
-            let on_loopback =
-                |url: &str| url.contains("://127.0.0.1") || url.contains("://localhost") || url.contains("://[::1]");
-            table.kind == ModelKind::Local || table.base_url.as_deref().is_some_and(on_loopback)
-        }
+        // A server on this machine may pass requests on to one that costs: only price_input = 0
+        // says that it is free.
+        Some(table) => table.kind == ModelKind::Local,
         None => name == crate::local::NAME || name == "ollama",
     })
 }

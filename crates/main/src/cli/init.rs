@@ -40,12 +40,13 @@ pub fn init(cx: &Context, args: InitArgs) -> Result<Exit> {
     let files: Vec<_> = FILES.iter().map(|(path, text)| ((*path).to_owned(), *text)).chain(personas).collect();
     let there: Vec<_> = files.iter().map(|(path, _)| path.as_str()).filter(|path| exists(&folder.join(path))).collect();
     if !there.is_empty() {
+        let more = if there.len() > 3 { format!(" and {} more", there.len() - 3) } else { String::new() };
         return Err(fail(
             Exit::Conflict,
             format!(
-                "{} has a project in it already ({}); nothing was changed. Choose another folder, or move those away",
+                "the folder {} has a project in it already ({}{more}); nothing was changed. Choose another folder, or move those away",
                 folder.display(),
-                there.join(", ")
+                there[..there.len().min(3)].join(", ")
             ),
         ));
     }

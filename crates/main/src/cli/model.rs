@@ -7,10 +7,10 @@ use anyhow::Result;
 use clap::Subcommand;
 use posse_core::model::{Message, ModelRequest, Models as _, ToolCalling, Usage};
 use posse_core::stop::Stop;
+use posse_infra::local_model;
 use posse_infra::local_model::cache::models_dir;
 use posse_infra::local_model::catalogue::{MODELS, by_name, default_model};
 use posse_infra::local_model::pull::Progress;
-use posse_infra::local_model;
 use serde::Serialize;
 use serde_json::json;
 

@@ -17,7 +17,7 @@ use crate::live::{Follower, Renderer, feed, follow};
 use crate::output::Out;
 use crate::output::text::{plural, visible};
 use crate::settings::{Overrides, Settings};
-use crate::wire::{self, Workshop};
+use crate::wire::{self, Kit, Workshop};
 
 /// Which model works, where none is named
 #[derive(Args)]
@@ -76,19 +76,20 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     let model = goal.model.take();
     let settings = cx.settings(Overrides { model: model.clone(), base_url, ..Overrides::default() })?;
     let mut signals = Signals::listen()?;
-    let shop = Workshop::open(&settings).await?;
-    let persona = wire::persona(&shop.personas, &goal.role)?.clone();
-    let executor = shop.executor(&settings, &persona)?;
+    let kit = Kit::gather(&settings).await?;
+    let persona = wire::persona(&kit.personas, &goal.role)?.clone();
+    let executor = kit.executor(&settings, &persona)?;
     // Better to hear of a missing key before there is a job.
-    shop.models.get(model.as_deref().or(persona.persona.model.as_deref()))?;
+    kit.models.get(model.as_deref().or(persona.persona.model.as_deref()))?;
     goal.model = model;
     // A queue of its own, so that this process works this job and no other; any posse work takes it
     // over should this process end before it.
     let queue = format!("run-{:08x}", random() & 0xffff_ffff);
     let job = {
         let known = Settings { models: Default::default(), ..settings.clone() };
-        new_job(&known, &shop.personas, goal, None, queue.clone())?
+        new_job(&known, &kit.personas, goal, None, queue.clone())?
     };
+    let shop = Workshop::open(&settings)?;
     let id = shop.jobs.enqueue(vec![job], wire::now()).await?[0];
     let post = Post { role: persona.persona.role.clone(), executor };
     let plan = Plan { queues: vec![queue], slots: 1, lease: settings.lease, watched: true };
@@ -116,10 +117,15 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
         }
         None => {
             let job = shop.queries.job(id).await?;
-            if let Some(job) = job.filter(|job| job.state.is_final()) {
-                return Ok(exit_of(&job));
+            match job.map(|job| (job.state, exit_of(&job))) {
+                Some((state, exit)) if state.is_final() => return Ok(exit),
+                Some((JobState::Running, _)) => cx.out.note(format!(
+                    "job {id} is still held by a step that did not end; it goes back to the queue when its lease runs out"
+                )),
+                _ => cx.out.note(format!(
+                    "job {id} is back in the queue as it was last saved: posse work goes on with it, posse job cancel {id} ends it"
+                )),
             }
-            cx.out.note(format!("job {id} is back in the queue as it was last saved: posse work goes on with it, posse job cancel {id} ends it"));
             Ok(Exit::Interrupted)
         }
     }
@@ -130,24 +136,28 @@ pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
     let WorkArgs { role, queue, model, quiet } = args;
     let settings = settings_for(cx, model)?;
     let mut signals = Signals::listen()?;
-    let shop = Workshop::open(&settings).await?;
-    wire::warn_of_problems(&cx.out, &shop.personas);
-    let personas = chosen(&shop, &role)?;
+    let kit = Kit::gather(&settings).await?;
+    wire::warn_of_problems(&cx.out, &kit.personas);
+    let personas = chosen(&kit, &role)?;
+    let posts = posts(&kit, &settings, &personas)?;
+    let shop = Workshop::open(&settings)?;
     if !quiet {
-        greet(&cx.out, &settings, &shop, &personas);
+        greet(&cx.out, &settings, &kit, &personas);
     }
-    serve(cx, &settings, &shop, &personas, queue, quiet, &mut signals).await
+    serve(cx, &settings, &shop, posts, queue, quiet, &mut signals).await
 }
 
 /// Checks the project, says what is served, works everything.
 pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
     let settings = settings_for(cx, args.model)?;
     let mut signals = Signals::listen()?;
-    let shop = Workshop::open(&settings).await?;
-    wire::warn_of_problems(&cx.out, &shop.personas);
-    let personas = chosen(&shop, &[])?;
-    greet(&cx.out, &settings, &shop, &personas);
-    if let Err(error) = shop.models.get(None) {
+    let kit = Kit::gather(&settings).await?;
+    wire::warn_of_problems(&cx.out, &kit.personas);
+    let personas = chosen(&kit, &[])?;
+    let posts = posts(&kit, &settings, &personas)?;
+    let shop = Workshop::open(&settings)?;
+    greet(&cx.out, &settings, &kit, &personas);
+    if let Err(error) = kit.models.get(None) {
         cx.out.warn(format!("{}; jobs that need it will fail", error.message));
     }
     let waiting: u64 =
@@ -156,7 +166,7 @@ pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
     cx.out.note(format!("  waiting    {}", plural(waiting, "job")));
     cx.out.note(format!("  enqueue    posse enqueue --role {example} \"<what is to be done>\""));
     cx.out.note("  look       posse list · posse show ID · posse job watch ID\n");
-    serve(cx, &settings, &shop, &personas, Vec::new(), false, &mut signals).await
+    serve(cx, &settings, &shop, posts, Vec::new(), false, &mut signals).await
 }
 
 fn settings_for(cx: &Context, args: ModelArgs) -> Result<Settings> {
@@ -165,16 +175,16 @@ fn settings_for(cx: &Context, args: ModelArgs) -> Result<Settings> {
 }
 
 /// The personas to work: all that can be used, or the ones named, each of which must be usable.
-fn chosen(shop: &Workshop, roles: &[String]) -> Result<Vec<PersonaFile>> {
+fn chosen(kit: &Kit, roles: &[String]) -> Result<Vec<PersonaFile>> {
     let mut personas = Vec::new();
     for role in roles {
-        let found = wire::persona(&shop.personas, role)?;
+        let found = wire::persona(&kit.personas, role)?;
         if !personas.contains(found) {
             personas.push(found.clone());
         }
     }
     if roles.is_empty() {
-        personas.clone_from(&shop.personas.personas);
+        personas.clone_from(&kit.personas.personas);
     }
     if personas.is_empty() {
         return Err(usage("there is no persona to work for; posse persona check says why, posse init writes four"));
@@ -182,11 +192,11 @@ fn chosen(shop: &Workshop, roles: &[String]) -> Result<Vec<PersonaFile>> {
     Ok(personas)
 }
 
-fn greet(out: &Out, settings: &Settings, shop: &Workshop, personas: &[PersonaFile]) {
+fn greet(out: &Out, settings: &Settings, kit: &Kit, personas: &[PersonaFile]) {
     let paint = out.note_paint;
     let roles: Vec<_> = personas.iter().map(|p| p.persona.role.as_str()).collect();
-    let model = match shop.models.default_name() {
-        Some(name) => match shop.models.known().get(name) {
+    let model = match kit.models.default_name() {
+        Some(name) => match kit.models.known().get(name) {
             Some(known) => {
                 format!("{name} ({}, {})", known.table.model.as_deref().unwrap_or("its usual model"), known.place())
             }
@@ -208,19 +218,22 @@ fn greet(out: &Out, settings: &Settings, shop: &Workshop, personas: &[PersonaFil
     }
 }
 
+fn posts(kit: &Kit, settings: &Settings, personas: &[PersonaFile]) -> Result<Vec<Post>> {
+    let post = |persona: &PersonaFile| {
+        Ok(Post { role: persona.persona.role.clone(), executor: kit.executor(settings, persona)? })
+    };
+    personas.iter().map(post).collect()
+}
+
 async fn serve(
     cx: &Context,
     settings: &Settings,
     shop: &Workshop,
-    personas: &[PersonaFile],
+    posts: Vec<Post>,
     queues: Vec<String>,
     quiet: bool,
     signals: &mut Signals,
 ) -> Result<Exit> {
-    let mut posts = Vec::new();
-    for persona in personas {
-        posts.push(Post { role: persona.persona.role.clone(), executor: shop.executor(settings, persona)? });
-    }
     let watched = !quiet || cx.out.json;
     let plan = Plan { queues, slots: settings.slots, lease: settings.lease, watched };
     let mut crew = Crew::start(shop, posts, plan).await?;

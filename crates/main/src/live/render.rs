@@ -188,7 +188,12 @@ impl Renderer {
             }
         };
         let mut out = vec![format!("{INDENT}{head}")];
-        let shown = self.excerpt(&visible(result));
+        // An error is read, a result is looked at.
+        let shown = if outcome == CallOutcome::Done {
+            self.excerpt(&visible(result))
+        } else {
+            self.paragraph(&visible(result), 3)
+        };
         out.extend(shown.into_iter().map(|line| format!("{INDENT}  {}", self.paint.dim(line))));
         out
     }
@@ -279,10 +284,12 @@ impl Renderer {
         if self.full {
             return wrap(text, width);
         }
-        let mut lines: Vec<_> = text.lines().take(RESULT_LINES).map(|line| truncate(line, width, false)).collect();
-        let more = text.lines().count().saturating_sub(RESULT_LINES);
+        // Blank lines tell nothing in so short a view.
+        let mut filled = text.lines().filter(|line| !line.trim().is_empty());
+        let mut lines: Vec<_> = filled.by_ref().take(RESULT_LINES).map(|line| truncate(line, width, false)).collect();
+        let more = filled.count();
         if more > 0 {
-            lines.push(format!("… {} more", plural(more as u64, "line")));
+            lines.push(format!("… {}", plural(more as u64, "more line")));
         }
         lines
     }

@@ -159,7 +159,9 @@ impl Drop for Status {
 
 /// The end of what was said, on one line. The JSON around a structured step is left out.
 fn last_columns(text: &str, room: usize) -> String {
-    let text = text.replace("{\"thinking\": \"", "").replace("{\"thinking\":\"", "");
+    let json =
+        [("{\"thinking\": \"", ""), ("{\"thinking\":\"", ""), ("\", \"tool\": \"", " → "), ("\",\"tool\":\"", " → ")];
+    let text = json.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
     let line = one_line(&text, 4096);
     let mut start = line.len();
     let mut used = 1;

@@ -114,6 +114,7 @@ pub fn duration(ms: Millis) -> String {
     let ms = ms.max(0);
     let s = ms / 1000;
     match s {
+        0 if ms == 0 => "<1 ms".into(),
         0 => format!("{ms} ms"),
         1..60 => format!("{}.{} s", s, ms % 1000 / 100),
         60..3600 => pair(s / 60, "min", s % 60, "s"),
@@ -192,8 +193,9 @@ pub fn tokens(usage: &posse_core::model::Usage) -> String {
 /// A price; `free` where the model runs on this machine.
 pub fn cost(microusd: Option<u64>, free: bool) -> String {
     match microusd {
+        Some(0) => "free".into(),
         Some(micro) if micro >= 1_000_000 => format!("${:.2}", micro as f64 / 1e6),
-        Some(micro) if micro >= 100 || micro == 0 => format!("${:.4}", micro as f64 / 1e6),
+        Some(micro) if micro >= 100 => format!("${:.4}", micro as f64 / 1e6),
         Some(micro) => format!("${:.6}", micro as f64 / 1e6),
         None if free => "free (local)".into(),
         None => "cost unknown".into(),
@@ -228,7 +230,7 @@ mod tests {
     #[test]
     fn numbers_are_human() {
         let all = [0, 999, 1_850, 59_999, 60_000, 125_000, 3_600_000, 90_061_000].map(duration);
-        assert_eq!(all, ["0 ms", "999 ms", "1.8 s", "59.9 s", "1 min", "2 min 5 s", "1 h", "1 d 1 h"]);
+        assert_eq!(all, ["<1 ms", "999 ms", "1.8 s", "59.9 s", "1 min", "2 min 5 s", "1 h", "1 d 1 h"]);
         assert_eq!([ago(0, 90_000), ago(5_000, 0), ago(0, 10)], ["1 min ago", "in 5.0 s", "just now"]);
         assert_eq!([count(0), count(999), count(1000), count(1_234_567)], ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(

@@ -56,7 +56,8 @@ impl Project {
             model.base_url()
         );
         std::fs::write(root.join("config/posse.toml"), config).expect("the configuration");
-        let persona = r#"{"role": "tester", "goal": "append lines", "tools": ["filesystem"], "limits": {"max_turns": 100}}"#;
+        let persona =
+            r#"{"role": "tester", "goal": "append lines", "tools": ["filesystem"], "limits": {"max_turns": 100}}"#;
         std::fs::write(root.join("config/personas/tester.json"), persona).expect("the persona");
         drop(SqliteStore::open(&root.join("posse.db"), Options::default()).expect("a new database"));
         let store = SqliteStore::open_read_only(&root.join("posse.db")).expect("the database is there");

@@ -108,7 +108,8 @@ fn serve(stream: TcpStream, shared: &Shared) {
             _ => json!({"object": "list", "data": [{"id": "stub"}]}),
         };
         let text = answer.to_string();
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", text.len());
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", text.len());
         if writer.write_all(head.as_bytes()).and_then(|()| writer.write_all(text.as_bytes())).is_err() {
             return;
         }

@@ -1,0 +1,271 @@
+//! What the tests of the binary stand on: a project in a temporary folder, the binary run in it, and
+//! a model server on loopback that says what it is told to say.
+
+#![allow(dead_code)]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A project in a folder of its own.
+pub struct Project {
+    folder: TempDir,
+    env: Vec<(String, String)>,
+}
+
+/// How a command ended.
+pub struct Ended {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ended {
+    /// The JSON document it printed.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("no JSON ({e}): {}\n{}", self.out, self.err))
+    }
+
+    /// The lines of JSON it printed.
+    pub fn json_lines(&self) -> Vec<Value> {
+        self.out.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+    }
+
+    /// Itself, having ended well.
+    #[track_caller]
+    pub fn ok(self) -> Ended {
+        self.expect(0)
+    }
+
+    /// Itself, having ended with `code`.
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Ended {
+        assert_eq!(self.code, code, "out: {}\nerr: {}", self.out, self.err);
+        self
+    }
+}
+
+impl Project {
+    /// An empty folder.
+    pub fn empty() -> Project {
+        Project { folder: tempfile::tempdir().expect("a folder"), env: Vec::new() }
+    }
+
+    /// A folder with what `posse init` writes.
+    pub fn begun() -> Project {
+        let project = Project::empty();
+        project.posse(&["init"]).ok();
+        project
+    }
+
+    /// A begun project whose model is `server`.
+    pub fn with_model(server: &ModelServer) -> Project {
+        let mut project = Project::begun();
+        project.env.push(("OPENAI_BASE_URL".into(), server.base_url.clone()));
+        project.env.push(("OPENAI_MODEL".into(), "mock".into()));
+        project
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn write(&self, path: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(&path, bytes).expect("written");
+        path
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_posse"));
+        command.args(args).current_dir(self.path()).env_clear();
+        // Nobody listens on port 1: a real Ollama of this machine is not found.
+        command.env("OLLAMA_HOST", "127.0.0.1:1").env("HOME", self.path()).env("PATH", "/usr/bin:/bin");
+        command.envs(self.env.iter().cloned());
+        command
+    }
+
+    /// Runs `posse` to its end.
+    pub fn posse(&self, args: &[&str]) -> Ended {
+        self.posse_with(args, b"")
+    }
+
+    /// Runs `posse` to its end, with this on its standard input.
+    pub fn posse_with(&self, args: &[&str], input: &[u8]) -> Ended {
+        let mut command = self.command(args);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+        let mut stdin = child.stdin.take().expect("piped");
+        let input = input.to_vec();
+        // It may end without reading all of it.
+        let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+        let Output { status, stdout, stderr } = child.wait_with_output().expect("ended");
+        writer.join().expect("written");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        Ended { code: status.code().unwrap_or(-1), out: text(stdout), err: text(stderr) }
+    }
+
+    /// Starts `posse` and lets it run.
+    pub fn start(&self, args: &[&str]) -> Running {
+        let mut command = self.command(args);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        Running { child: child.expect("started") }
+    }
+
+    /// Waits until the job is in this state.
+    pub fn wait_for_state(&self, job: i64, state: &str) {
+        let until = Instant::now() + Duration::from_secs(30);
+        loop {
+            let shown = self.posse(&["show", &job.to_string(), "--json"]).ok().json();
+            if shown["job"]["state"] == state {
+                return;
+            }
+            assert!(Instant::now() < until, "job {job} never became {state}: {shown}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// A process of ours; ended with the test.
+pub struct Running {
+    child: Child,
+}
+
+impl Running {
+    /// Asks it to end, as a service manager would.
+    pub fn terminate(&self) {
+        self.signal("-TERM");
+    }
+
+    /// Asks it to end, as Ctrl-C does.
+    pub fn interrupt(&self) {
+        self.signal("-INT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("/bin/kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self) -> Ended {
+        let until = Instant::now() + Duration::from_secs(60);
+        // Small outputs fit into the pipes, so nothing blocks before it is read.
+        while self.child.try_wait().expect("waited").is_none() {
+            assert!(Instant::now() < until, "it does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let mut text = (String::new(), String::new());
+        self.child.stdout.take().expect("piped").read_to_string(&mut text.0).expect("UTF-8");
+        self.child.stderr.take().expect("piped").read_to_string(&mut text.1).expect("UTF-8");
+        let code = self.child.wait().expect("ended").code().unwrap_or(-1);
+        Ended { code, out: text.0, err: text.1 }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One thing the model says.
+#[derive(Clone)]
+pub enum Say {
+    /// A call of a tool.
+    Call(&'static str, Value),
+    /// Nothing, until the connection ends.
+    Silence,
+}
+
+/// A server that speaks enough of the protocol, and says the n-th thing to a conversation in which
+/// the model has spoken n times.
+pub struct ModelServer {
+    pub base_url: String,
+    requests: Arc<Mutex<Vec<Value>>>,
+}
+
+impl ModelServer {
+    pub fn start(script: Vec<Say>) -> ModelServer {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let base_url = format!("http://{}/v1", listener.local_addr().expect("bound"));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&requests);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (script, seen) = (script.clone(), Arc::clone(&seen));
+                std::thread::spawn(move || answer(stream, &script, &seen));
+            }
+        });
+        ModelServer { base_url, requests }
+    }
+
+    /// What was asked.
+    pub fn requests(&self) -> Vec<Value> {
+        self.requests.lock().expect("not poisoned").clone()
+    }
+}
+
+fn answer(mut stream: TcpStream, script: &[Say], seen: &Mutex<Vec<Value>>) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    let is_post = line.starts_with("POST");
+    let mut length = 0;
+    loop {
+        line.clear();
+        reader.read_line(&mut line).ok()?;
+        match line.to_ascii_lowercase().trim().split_once(':') {
+            Some(("content-length", value)) => length = value.trim().parse().ok()?,
+            Some(_) => {}
+            None => break,
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    if !is_post {
+        return reply(&mut stream, "application/json", &json!({"data": [{"id": "mock"}]}).to_string());
+    }
+    let request: Value = serde_json::from_slice(&body).ok()?;
+    seen.lock().expect("not poisoned").push(request.clone());
+    let spoken = request["messages"].as_array()?.iter().filter(|m| m["role"] == "assistant").count();
+    let (name, arguments) = match script.get(spoken).or(script.last())? {
+        Say::Call(name, arguments) => (*name, arguments),
+        Say::Silence => {
+            // Until the other side has had enough.
+            let _ = stream.read(&mut [0; 1]);
+            return None;
+        }
+    };
+    let structured = request.get("tools").is_none();
+    let message = if structured {
+        json!({"role": "assistant", "content": json!({"thinking": "I look.", "tool": name, "arguments": arguments}).to_string()})
+    } else {
+        let function = json!({"name": name, "arguments": arguments.to_string()});
+        json!({"role": "assistant", "content": "I look.", "tool_calls": [{"index": 0, "id": format!("c{spoken}"), "type": "function", "function": function}]})
+    };
+    let finish = if structured { "stop" } else { "tool_calls" };
+    let usage = json!({"prompt_tokens": 100, "completion_tokens": 10});
+    if request["stream"] == true {
+        let piece = json!({"model": "mock", "choices": [{"index": 0, "delta": message, "finish_reason": finish}], "usage": usage});
+        return reply(&mut stream, "text/event-stream", &format!("data: {piece}\n\ndata: [DONE]\n\n"));
+    }
+    let whole = json!({"model": "mock", "choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": usage});
+    reply(&mut stream, "application/json", &whole.to_string())
+}
+
+fn reply(stream: &mut TcpStream, kind: &str, body: &str) -> Option<()> {
+    let length = body.len();
+    let head =
+        format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).ok()?;
+    stream.write_all(body.as_bytes()).ok()
+}
