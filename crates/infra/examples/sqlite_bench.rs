@@ -1,6 +1,6 @@
 //! How fast the SQLite repository stores, hands out and ends jobs on this machine.
 //!
-//! `cargo run --release -p posse-infra --example sqlite_bench [folder]`
+//! `cargo run --release -p posse-infra --example sqlite_bench [folder [word of what to measure]]`
 
 use std::path::Path;
 use std::sync::Arc;
@@ -96,8 +96,12 @@ async fn append(store: &Arc<SqliteStore>) -> Result<f64, RepositoryError> {
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), RepositoryError> {
     let folder = std::env::args().nth(1).unwrap_or_else(|| ".".into());
+    let wanted = std::env::args().nth(2).unwrap_or_default();
     for synchronous in [Synchronous::Full, Synchronous::Normal] {
         let measure = async |what: &str, kind: u8| {
+            if !what.contains(&wanted) {
+                return Ok(());
+            }
             let path = Path::new(&folder).join(format!("bench-{}.db", std::process::id()));
             let options = Options { synchronous, ..Options::default() };
             let store = Arc::new(SqliteStore::open(&path, options)?);

@@ -212,7 +212,9 @@ impl GenericAgentExecutor {
                 Ok(args) => tool.call(&context, args).await,
                 Err(error) => Err(error),
             },
-            None => Err(ToolError::new(ToolErrorCategory::NotFound, format!("The tool '{name}' is no longer available."))),
+            None => {
+                Err(ToolError::new(ToolErrorCategory::NotFound, format!("The tool '{name}' is no longer available.")))
+            }
         };
         (id.clone(), result, began.elapsed().as_millis() as u64)
     }

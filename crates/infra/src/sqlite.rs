@@ -12,8 +12,7 @@
 
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
@@ -44,18 +43,12 @@ mod wake;
 mod workers;
 mod writer;
 
-use connection::{Access, beside};
+use connection::{Access, beside, traceless};
 use fault::describe;
 use migrate::Schema;
 use readers::Readers;
 use wake::{Bell, Ear};
 use writer::Writer;
-
-/// How long a start waits for others that start at the same time.
-const STARTS_WITHIN: Duration = Duration::from_secs(30);
-
-/// How [`fault`] words a lock that somebody else holds.
-const LOCKED: &str = "stays locked";
 
 /// What a commit promises.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -116,38 +109,8 @@ impl SqliteStore {
                 folder.display(),
             )));
         }
-        let is_new = match std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-        {
-            Ok(file) => file.metadata().map(|data| data.len() == 0).unwrap_or(false),
-            Err(error)
-                if error.kind() == std::io::ErrorKind::PermissionDenied
-                    || error.kind() == std::io::ErrorKind::ReadOnlyFilesystem =>
-            {
-                return Err(fault::describe_text(fault::Kind::ReadOnly, &error.to_string(), path));
-            }
-            Err(error) => return Err(unavailable(path, "opened", &error)),
-        };
-        let until = Instant::now() + STARTS_WITHIN;
-        let (connection, installation) = loop {
-            match start(path, is_new, &options) {
-                // Another process starts too. SQLite does not wait for it wherever two that wait
-                // for each other would wait for ever.
-                Err(RepositoryError::Unavailable(why)) if why.contains(LOCKED) && Instant::now() < until => {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                started => break started?,
-            }
-        };
-
-        let wake_file = beside(path, ".wake");
-        let bell = Arc::new(Bell::new(&wake_file));
-        let ear = Ear::open(&wake_file, Arc::clone(&bell))
+        let (connection, bell, installation) = start(path, &options)?;
+        let ear = Ear::open(&beside(path, ".wake"), Arc::clone(&bell))
             .inspect_err(|error| tracing::warn!(%error, "not woken by other processes; looking once a second"));
         let threads = |error| unavailable(path, "served", &error);
         Ok(SqliteStore {
@@ -170,7 +133,7 @@ impl SqliteStore {
                 path.display()
             )));
         }
-        let access = if is_frozen(path) { Access::Frozen } else { Access::Read };
+        let access = if may_write(path) { Access::Read } else { traceless(path) };
         let mut connection = connection::open(path, access)?;
         if migrate::inspect(&mut connection, path)? == Schema::Older {
             return Err(RepositoryError::Unavailable(format!(
@@ -209,33 +172,62 @@ impl SqliteStore {
     }
 }
 
-/// A connection to write with, to a file that is ready for it; and the installation's name.
-fn start(path: &Path, is_new: bool, options: &Options) -> Result<(SqliteConnection, Arc<str>), RepositoryError> {
-    // A look that cannot change anything, before anything is changed: a connection that may
-    // write can alter the file by merely being closed.
-    let schema = match is_new {
-        true => Schema::Older,
-        false => migrate::inspect(&mut connection::open(path, Access::Read)?, path)?,
+/// Only one start at a time in a process: to make a file is to close it again, which takes off the
+/// locks that anybody else in the process has on it.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// Makes the file if it is not there, and brings it to this version's schema.
+fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Bell>, Arc<str>), RepositoryError> {
+    let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    // Its length tells a new file from others; a start in another process may have just made it.
+    let is_new = match std::fs::metadata(path) {
+        Ok(data) if data.is_dir() => Err(std::io::ErrorKind::IsADirectory.into()),
+        Ok(data) => Ok(data.len() == 0),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => make(path),
+        Err(error) => Err(error),
     };
+    let is_new = is_new.map_err(|error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+            fault::describe_text(fault::Kind::ReadOnly, &error.to_string(), path)
+        }
+        _ => unavailable(path, "opened", &error),
+    })?;
+    // A look that cannot change anything, before anything is changed: a connection that may write
+    // can alter the file by merely being closed.
+    if !is_new {
+        let look = |access| migrate::inspect(&mut connection::open(path, access)?, path);
+        let seen = look(traceless(path));
+        // It may have been opened elsewhere at this very moment.
+        if seen.is_err() {
+            look(traceless(path))?;
+        }
+    }
+    if !may_write(path) {
+        return Err(fault::describe_text(fault::Kind::ReadOnly, "it may only be read", path));
+    }
+    let bell = Bell::new(&beside(path, ".wake"));
+    let starting = bell.lock();
     let mut connection = connection::open(path, Access::Write(options.synchronous))?;
-    prepare(&mut connection, schema, options, path)?;
+    prepare(&mut connection, options, path)?;
+    drop(starting);
     let installation = installation(&mut connection, path)?;
-    Ok((connection, installation))
+    connection.batch_execute("PRAGMA busy_timeout = 0").map_err(|error| describe(&error, path))?;
+    Ok((connection, Arc::new(bell), installation))
+}
+
+/// Makes an empty file that only its owner may use; true, unless somebody else just made it.
+fn make(path: &Path) -> std::io::Result<bool> {
+    match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(true),
+    }
 }
 
 /// Gives a file the settings that are kept in it, and its tables.
-fn prepare(
-    connection: &mut SqliteConnection,
-    schema: Schema,
-    options: &Options,
-    path: &Path,
-) -> Result<(), RepositoryError> {
+fn prepare(connection: &mut SqliteConnection, options: &Options, path: &Path) -> Result<(), RepositoryError> {
     let failed = |error| describe(&error, path);
-    // Changing the journal needs the file for a moment, which another start may be using.
-    connection
-        .batch_execute("PRAGMA busy_timeout = 30000; PRAGMA journal_mode = WAL; PRAGMA busy_timeout = 0")
-        .map_err(failed)?;
-    if schema == Schema::Older {
+    connection.batch_execute("PRAGMA journal_mode = WAL").map_err(failed)?;
+    if migrate::inspect(connection, path)? == Schema::Older {
         migrate::migrate(connection, path)?;
     }
     if let Some(pages) = options.max_page_count {
@@ -254,14 +246,10 @@ fn installation(connection: &mut SqliteConnection, path: &Path) -> Result<Arc<st
         .map_err(|error| describe(&error, path))
 }
 
-/// Whether SQLite could not make the files it needs beside a database that is in use, and they are
-/// not there. Then nobody writes, and the file alone is the whole database.
-fn is_frozen(path: &Path) -> bool {
-    let writable = path.parent().is_some_and(|folder| {
-        rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
-            && rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
-    });
-    !writable && !beside(path, "-wal").exists() && !beside(path, "-shm").exists()
+/// Whether this process may write the file and make the files that SQLite needs beside it.
+fn may_write(path: &Path) -> bool {
+    let may = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
+    may(path) && path.parent().is_some_and(may)
 }
 
 fn unavailable(path: &Path, what: &str, error: &std::io::Error) -> RepositoryError {

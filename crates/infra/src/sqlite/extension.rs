@@ -1,5 +1,5 @@
-//! sqlite-vec for every connection of this process: the one built in, or the one in the folder for
-//! extensions. The only `unsafe` of the database code.
+//! What every connection of this process is born with: sqlite-vec, the one built in or the one in
+//! the folder for extensions, and plans that stay. The only `unsafe` of the database code.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -29,14 +29,32 @@ pub enum Source {
 /// every later call returns the first answer.
 pub fn register_from(folder: &Path) -> Result<Source, RepositoryError> {
     let file = folder.join(format!("vec0{}", std::env::consts::DLL_SUFFIX));
-    let chosen = REGISTERED.get_or_init(|| if file.exists() { load(&file) } else { built_in() });
+    let chosen = REGISTERED.get_or_init(|| {
+        keep_plans()?;
+        if file.exists() { load(&file) } else { built_in() }
+    });
     chosen.clone().map_err(RepositoryError::Unusable)
 }
 
 /// The same, with the built-in one where nothing was chosen before. A failure was told to whoever
 /// chose.
 pub(super) fn register() {
-    let _ = REGISTERED.get_or_init(built_in);
+    let _ = REGISTERED.get_or_init(|| keep_plans().and_then(|()| built_in()));
+}
+
+/// Has every connection keep the plan a statement was prepared with. Otherwise SQLite plans a
+/// statement with `LIMIT ?` anew whenever the limit is bound, which costs more than running it.
+fn keep_plans() -> Result<(), String> {
+    unsafe extern "C" fn init(
+        connection: *mut ffi::sqlite3,
+        _: *mut *mut c_char,
+        _: *const ffi::sqlite3_api_routines,
+    ) -> c_int {
+        let (on, no_answer) = (1 as c_int, std::ptr::null_mut::<c_int>());
+        // SAFETY: SQLite calls this with a new connection; this setting takes these two arguments.
+        unsafe { ffi::sqlite3_db_config(connection, ffi::SQLITE_DBCONFIG_ENABLE_QPSG, on, no_answer) }
+    }
+    register_init(init)
 }
 
 fn built_in() -> Result<Source, String> {
@@ -75,7 +93,7 @@ fn register_init(init: Init) -> Result<(), String> {
         code => {
             // SAFETY: `sqlite3_errstr` gives a static text for every number.
             let text = unsafe { CStr::from_ptr(ffi::sqlite3_errstr(code)) };
-            Err(format!("sqlite-vec could not be registered: {}", text.to_string_lossy()))
+            Err(format!("SQLite could not be set up: {}", text.to_string_lossy()))
         }
     }
 }

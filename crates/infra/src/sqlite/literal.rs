@@ -4,6 +4,8 @@
 //! which SQLite needs to see before it uses a partial index, and statements that are prepared once
 //! per connection (`sql()` and `sql_query()` are prepared on every use).
 
+use std::marker::PhantomData;
+
 use diesel::expression::{AppearsOnTable, Expression, SelectableExpression, ValidGrouping, is_aggregate};
 use diesel::prelude::*;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
@@ -120,28 +122,29 @@ impl QueryFragment<Sqlite> for InQueues {
 
 /// An UPDATE that is prepared once per connection. diesel prepares its own on every use, since one
 /// with optional assignments has many texts under one type; so none may be optional here.
-pub(super) fn update<T, W, S>(table: T, rows: W, set: S) -> Update<T, W, S::Changeset>
+pub(super) fn update<T, W, S>(table: T, rows: W, set: S) -> Update<T, W, S, S::Changeset>
 where
     T: Table,
     W: AppearsOnTable<T> + Expression<SqlType = Bool>,
     S: AsChangeset<Target = T>,
 {
-    Update { table, rows, set: set.as_changeset() }
+    Update { table, rows, set: set.as_changeset(), assignments: PhantomData }
 }
 
-/// See [`update`].
+/// See [`update`]. `S` are the assignments as they were written, `C` as they are sent.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Update<T, W, S> {
+pub(super) struct Update<T, W, S, C> {
     table: T,
     rows: W,
-    set: S,
+    set: C,
+    assignments: PhantomData<S>,
 }
 
-impl<T, W, S> QueryFragment<Sqlite> for Update<T, W, S>
+impl<T, W, S, C> QueryFragment<Sqlite> for Update<T, W, S, C>
 where
     T: Table + QueryFragment<Sqlite>,
     W: QueryFragment<Sqlite>,
-    S: QueryFragment<Sqlite>,
+    C: QueryFragment<Sqlite>,
 {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
         out.push_sql("UPDATE ");
@@ -152,9 +155,9 @@ where
         self.rows.walk_ast(out.reborrow())
     }
 }
-impl<T, W, S> QueryId for Update<T, W, S> {
-    type QueryId = ();
-    // The prepared statement is found by its text: diesel's assignments have no id.
-    const HAS_STATIC_QUERY_ID: bool = false;
+// Assignments have no id as they are sent, but one as they are written, and that decides the text.
+impl<T: 'static, W: QueryId, S: QueryId, C> QueryId for Update<T, W, S, C> {
+    type QueryId = Update<T, W::QueryId, S::QueryId, ()>;
+    const HAS_STATIC_QUERY_ID: bool = W::HAS_STATIC_QUERY_ID && S::HAS_STATIC_QUERY_ID;
 }
-impl<T, W, S, C> RunQueryDsl<C> for Update<T, W, S> {}
+impl<T, W, S, C, Connection> RunQueryDsl<Connection> for Update<T, W, S, C> {}

