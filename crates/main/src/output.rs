@@ -11,12 +11,11 @@ pub mod text;
 /// When to colour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ColorChoice {
-    /// On a terminal, unless NO_COLOR is set.
+    // Plain comments, for else clap makes a paragraph of each in every --help.
+    // On a terminal, unless NO_COLOR is set.
     #[default]
     Auto,
-    /// Always.
     Always,
-    /// Never.
     Never,
 }
 

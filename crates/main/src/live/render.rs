@@ -33,13 +33,15 @@ pub struct Renderer {
     structured: bool,
     model: Option<String>,
     claimed_at: Option<Millis>,
+    /// Why the model gave no answer last, so that the end of the attempt need not say it again.
+    failure: Option<String>,
 }
 
 impl Renderer {
     /// A renderer for one job.
     pub fn new(paint: Paint, width: usize, full: bool, free: Box<dyn Fn(&str) -> bool + Send>) -> Renderer {
-        let (calls, model) = (HashMap::new(), None);
-        Renderer { paint, width, full, free, calls, calls_run: 0, turns: 0, structured: false, model, claimed_at: None }
+        let (calls, model, failure) = (HashMap::new(), None, None);
+        Renderer { paint, width, full, free, calls, calls_run: 0, turns: 0, structured: false, model, claimed_at: None, failure }
     }
 
     /// The job's heading: number, role and goal.
@@ -61,7 +63,8 @@ impl Renderer {
             Happening::Entry { recorded, .. } => self.entry(&recorded.entry),
             Happening::AttemptEnded { attempt, outcome, reason, at, next_at, .. } => {
                 let next = next_at.map(|next| format!("; next attempt in {}", duration(next - at)));
-                let reason = reason.as_deref().map(|reason| format!(": {}", one_line(reason, 400))).unwrap_or_default();
+                let untold = reason.as_deref().filter(|reason| self.failure.as_deref() != Some(reason));
+                let reason = untold.map(|reason| format!(": {}", one_line(reason, 400))).unwrap_or_default();
                 let words = outcome.replace('_', " ");
                 let text = format!("attempt {attempt} {words}{reason}{}", next.unwrap_or_default());
                 let bad = matches!(outcome.as_str(), "failed" | "worker_lost" | "gave_up");
@@ -79,6 +82,7 @@ impl Renderer {
                 let tries =
                     if failed_tries.len() > 1 { format!("{} tries, ", failed_tries.len()) } else { String::new() };
                 let text = format!("the model gave no answer ({tries}{}): {reason}", duration(*ms as i64));
+                self.failure = Some(reason.clone());
                 self.marked("✗", &text, Paint::red)
             }
             Entry::CallStarted { .. } => Vec::new(),
@@ -220,6 +224,7 @@ impl Renderer {
         let mut lines = Vec::new();
         // A run that ended has told its reason; a job that never got so far has only this.
         let untold = job.state != JobState::Completed && job.output.as_ref().is_none_or(|o| o.status == "unfinished");
+        let untold = untold && self.failure != job.reason;
         if let (true, Some(reason)) = (untold, &job.reason) {
             lines.push(String::new());
             lines.extend(self.marked("✗", reason, Paint::red));
