@@ -174,7 +174,7 @@ impl Run {
             ToolCalling::Native => {
                 Message::Tool { call_id: call.id.clone(), name: call.name.clone(), text: text.into() }
             }
-            ToolCalling::Structured => Message::User { text: structured::result(&call.name, text) },
+            ToolCalling::Structured => Message::User { text: structured::result(&call.name, text, &self.goal) },
         });
     }
 
@@ -245,7 +245,8 @@ impl Run {
             ToolCalling::Structured => {
                 // A small model that falls into a loop inside a string would never stop by itself.
                 request.max_tokens.get_or_insert(structured::MAX_STEP_TOKENS);
-                request.schema = Some(structured::schema(&opening.tools));
+                let habit = self.last_repeated().map(|call| call.name.as_str());
+                request.schema = Some(structured::schema(&opening.tools, habit));
             }
         }
         request

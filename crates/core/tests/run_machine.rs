@@ -419,12 +419,25 @@ fn structured_steps_become_calls_and_results_become_user_messages() {
     assert_eq!(offered, ["look", "write", "finish"], "exactly the persona's tools and the final answer");
     h.say(reply(r#"{"thinking": "hm", "tool": "look", "arguments": {}}"#, &[])).run_calls();
     let last = h.run.messages().last().expect("a message");
-    assert_eq!(*last, Message::User { text: structured::result("look", "look gave this") });
+    assert_eq!(*last, Message::User { text: structured::result("look", "look gave this", "do it") });
     h.say(reply("I think it is 42", &[]));
     assert_eq!(h.effect, Effect::AskModel, "text that is no step is corrected");
     h.say(reply(r#"{"thinking": "", "tool": "finish", "arguments": {"final_summary": "42"}}"#, &[]));
     assert_eq!(h.ended(), (EndStatus::Completed, "42".into(), String::new()));
     assert_eq!(unsendable(h.run.messages()), Vec::<String>::new());
+}
+
+#[test]
+fn a_structured_model_is_led_out_of_a_habit() {
+    let mut h = Harness::begin(ToolCalling::Structured, Limits { max_turns: 100, ..Limits::default() });
+    let offered = |h: &Harness| h.run.request().schema.expect("a schema").to_string().contains(r#""const":"look""#);
+    for again in 0..MAX_REPEATS {
+        assert!(offered(&h), "offered before call {again}");
+        h.say(reply(r#"{"thinking": "", "tool": "look", "arguments": {}}"#, &[])).run_calls();
+    }
+    assert!(!offered(&h), "the next step has to be another one");
+    h.say(reply(r#"{"thinking": "", "tool": "write", "arguments": {}}"#, &[])).run_calls();
+    assert!(offered(&h), "and after that it may look again");
 }
 
 #[derive(Debug, Clone)]

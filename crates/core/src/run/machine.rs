@@ -16,7 +16,7 @@ pub const MAX_CORRECTIONS: u32 = 6;
 
 /// Identical reading calls, with nothing changed in between, of which the last still runs. The
 /// next one is refused; the one after the last refusal that [`MAX_CORRECTIONS`] allows ends the run.
-pub const MAX_REPEATS: u32 = 3;
+pub const MAX_REPEATS: u32 = 2;
 
 /// Whether a call may run.
 #[derive(Debug, Clone, PartialEq)]
@@ -351,8 +351,8 @@ fn cut_note(turn: &Turn, cut: &[CallRequest]) -> String {
 const UNKNOWN: &str = "This call was in progress when its worker stopped. It may or may not have taken effect. \
                        Check before you repeat it.";
 
-const NEXT: &str = "Do not make it again. Take the next step: read a file you have not read yet, do what the task asks \
-                    for, or call `finish`.";
+const NEXT: &str =
+    "Do not make it again: its result is above. If you know the answer, call `finish`; if not, do something different.";
 
 const EMPTY_REPLY: &str = "Your reply was empty. Call a tool, or call `finish` with the complete answer.";
 

@@ -14,7 +14,10 @@ pub const MAX_STEP_TOKENS: u32 = 2048;
 
 /// The schema of one step: exactly one of the offered tools, with its arguments, or `finish`. The
 /// thought comes first so that the choice can follow from it.
-pub fn schema(tools: &[OfferedTool]) -> Value {
+///
+/// A tool named by `without` is left out this once: its last call was one too many of the same, and
+/// a model that cannot leave a habit by itself can be made to.
+pub fn schema(tools: &[OfferedTool], without: Option<&str>) -> Value {
     let finish = finish::spec();
     let step = |spec: &ToolSpec| {
         json!({
@@ -28,7 +31,8 @@ pub fn schema(tools: &[OfferedTool]) -> Value {
             "additionalProperties": false,
         })
     };
-    let steps: Vec<_> = tools.iter().map(|t| step(&t.spec)).chain([step(&finish)]).collect();
+    let offered = tools.iter().filter(|t| without != Some(t.spec.name.as_str()));
+    let steps: Vec<_> = offered.map(|t| step(&t.spec)).chain([step(&finish)]).collect();
     json!({ "oneOf": steps })
 }
 
@@ -65,7 +69,19 @@ pub fn call(step: &StructuredStep) -> CallRequest {
     CallRequest { id: String::new(), name: step.tool.clone(), arguments, extra: None }
 }
 
-/// How a tool's result is told to a model that does not know tool messages.
-pub fn result(tool: &str, text: &str) -> String {
-    format!("Result of {tool}:\n{text}")
+/// Most characters of a task that are said again after each result.
+const TASK_AGAIN: usize = 400;
+
+/// How a tool's result is told to a model that does not know tool messages. The task is said again
+/// behind it, because a small model that has just read a page no longer knows what it was asked.
+pub fn result(tool: &str, text: &str, task: &str) -> String {
+    let task = task.trim();
+    let again = match task.char_indices().nth(TASK_AGAIN) {
+        Some((end, _)) => format!("{}...", &task[..end]),
+        None => task.to_owned(),
+    };
+    format!(
+        "Result of {tool}:\n{text}\n\nYour task was: {again}\nIf it is all done and you know the answer, reply with the \
+         step `finish`. If not, reply with the next step."
+    )
 }

@@ -200,7 +200,7 @@ impl Search<'_> {
 
     fn report(mut self, ended: Ended) -> String {
         if self.matches == 0 {
-            self.text = format!("no match in {} files\n", self.files);
+            self.text = format!("no match in {} files; search for fewer words, or read the files\n", self.files);
         }
         match ended {
             Ended::Complete => {}

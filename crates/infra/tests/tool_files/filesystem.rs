@@ -154,7 +154,10 @@ fn huge_files_are_read_in_pieces() {
     assert!(bench.lines("line", 2, 2).ends_with("]\nsecond\n"));
 
     let found = bench.call("search_files", json!({"pattern": "line"})).unwrap();
-    assert_eq!(found, "no match in 0 files\n[not searched: 3 larger than 16.0 MiB]");
+    assert_eq!(
+        found,
+        "no match in 0 files; search for fewer words, or read the files\n[not searched: 3 larger than 16.0 MiB]"
+    );
     for path in ["sparse", "log", "line"] {
         let error = bench.call("edit_file", json!({"path": path, "old_text": "a", "new_text": "b"})).unwrap_err();
         assert_eq!(error.category, LimitExceeded, "{error}");
@@ -232,7 +235,10 @@ fn listings_are_bounded_and_say_what_is_left_out() {
          [20000 more; give a path, or a limit of up to 1000]\n[not looked into: node_modules/]"
     );
     let found = bench.call("search_files", json!({"pattern": "x"})).unwrap();
-    assert_eq!(found, "no match in 20001 files\n[not searched: node_modules/]");
+    assert_eq!(
+        found,
+        "no match in 20001 files; search for fewer words, or read the files\n[not searched: node_modules/]"
+    );
     assert_eq!(bench.call("list_files", json!({"path": "node_modules/x"})).unwrap(), "node_modules/x/y  0 bytes");
     fs::create_dir(bench.ws("empty")).unwrap();
     assert_eq!(bench.call("list_files", json!({"path": "empty"})).unwrap(), "'empty' is empty");
