@@ -52,7 +52,8 @@ fn log_to_stderr(long: bool, out: &output::Out) {
     let named =
         ["POSSE_LOG", "RUST_LOG"].into_iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
     // The live view of one job tells of a model's failed tries itself.
-    let fallback = if long { "warn,posse=info,posse_core=info,posse_infra=info" } else { "warn,posse_infra::model=error" };
+    let fallback =
+        if long { "warn,posse=info,posse_core=info,posse_infra=info" } else { "warn,posse_infra::model=error" };
     let filter = match named.as_deref().map(EnvFilter::try_new) {
         Some(Ok(filter)) => filter,
         Some(Err(error)) => {

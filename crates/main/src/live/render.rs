@@ -41,7 +41,19 @@ impl Renderer {
     /// A renderer for one job.
     pub fn new(paint: Paint, width: usize, full: bool, free: Box<dyn Fn(&str) -> bool + Send>) -> Renderer {
         let (calls, model, failure) = (HashMap::new(), None, None);
-        Renderer { paint, width, full, free, calls, calls_run: 0, turns: 0, structured: false, model, claimed_at: None, failure }
+        Renderer {
+            paint,
+            width,
+            full,
+            free,
+            calls,
+            calls_run: 0,
+            turns: 0,
+            structured: false,
+            model,
+            claimed_at: None,
+            failure,
+        }
     }
 
     /// The job's heading: number, role and goal.
@@ -310,3 +322,6 @@ fn arguments(raw: &str, most: usize) -> String {
     };
     object.iter().map(|(name, v)| format!("{}={}", one_line(name, 64), value(v))).collect::<Vec<_>>().join(" ")
 }
+
+#[cfg(test)]
+mod tests;
