@@ -4,7 +4,8 @@
 //! applying a stored journal gives the state that the live run had. What to do next follows from
 //! the state alone ([`machine::step`]), which is why a run can be picked up cold at any entry.
 
-use std::collections::BTreeSet;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::clock::Millis;
@@ -46,6 +47,10 @@ pub struct Run {
     tools_used: BTreeSet<String>,
     last_text: String,
     ended: Option<Ended>,
+    /// Reading calls since something last changed, by [`fingerprint`], with how often each was made.
+    reads: BTreeMap<String, u32>,
+    /// The call that was last asked for.
+    last_call: Option<CallRequest>,
     /// What had been used when the run was last reopened; limits count from there.
     spent_before: Spent,
 }
@@ -96,6 +101,10 @@ impl Run {
             Entry::CallStarted { call_id } => {
                 if let Some(call) = self.open.iter_mut().find(|c| c.request.id == *call_id) {
                     call.started = true;
+                    match call.effect {
+                        Some(EffectClass::Pure) => *self.reads.entry(fingerprint(&call.request)).or_default() += 1,
+                        _ => self.reads.clear(),
+                    }
                     self.tools_used.insert(call.request.name.clone());
                 }
             }
@@ -124,6 +133,7 @@ impl Run {
             Entry::Reopened => {
                 self.ended = None;
                 self.corrections = 0;
+                self.reads.clear();
                 self.spent_before = Spent { turns: self.turns, tokens: self.usage.total(), ms: self.worked_ms };
                 self.messages.push(Message::User { text: prompt::GO_ON.into() });
             }
@@ -139,6 +149,7 @@ impl Run {
             *self.cost_microusd.get_or_insert(0) += cost;
         }
         self.calls_made += turn.calls.len() as u64;
+        self.last_call = turn.calls.last().map(|call| call.request.clone());
         self.open.extend(turn.calls.iter().map(|call| OpenCall {
             request: call.request.clone(),
             effect: call.effect,
@@ -189,6 +200,16 @@ impl Run {
     /// Calls that have not ended, in the order asked for.
     pub fn open_calls(&self) -> &[OpenCall] {
         &self.open
+    }
+
+    /// How often this reading call has been made since something last changed.
+    fn repeats(&self, call: &CallRequest) -> u32 {
+        self.reads.get(&fingerprint(call)).copied().unwrap_or(0)
+    }
+
+    /// The call asked for last, if it is one that was made too often.
+    fn last_repeated(&self) -> Option<&CallRequest> {
+        self.last_call.as_ref().filter(|call| self.repeats(call) >= machine::MAX_REPEATS)
     }
 
     /// How it ended, if it has.
@@ -268,4 +289,20 @@ impl Run {
         let used = self.worked_ms - self.spent_before.ms;
         Some((max.saturating_mul(1000)).saturating_sub(used) as Millis)
     }
+}
+
+/// A call's tool and arguments, the same for every order of keys and spacing.
+fn fingerprint(call: &CallRequest) -> String {
+    fn sorted(value: Value) -> Value {
+        match value {
+            Value::Object(fields) => {
+                let fields: BTreeMap<_, _> = fields.into_iter().map(|(k, v)| (k, sorted(v))).collect();
+                fields.into_iter().collect()
+            }
+            Value::Array(items) => items.into_iter().map(sorted).collect(),
+            other => other,
+        }
+    }
+    let arguments = serde_json::from_str(&call.arguments).map(sorted);
+    format!("{} {}", call.name, arguments.map_or_else(|_| call.arguments.clone(), |value| value.to_string()))
 }

@@ -3,7 +3,7 @@
 use posse_core::journal::{CallOutcome, EndStatus, Entry, OfferedTool, Opening, Recorded};
 use posse_core::model::{CallRequest, Finish, Message, ModelError, ModelErrorKind, ModelReply, ToolCalling, Usage};
 use posse_core::persona::{Limits, PersonaTemplate};
-use posse_core::run::machine::{Effect, Input, MAX_CORRECTIONS, Step, Verdict, step};
+use posse_core::run::machine::{Effect, Input, MAX_CORRECTIONS, MAX_REPEATS, Step, Verdict, step};
 use posse_core::run::{Run, structured};
 use posse_core::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput, ToolSpec};
 use proptest::prelude::*;
@@ -308,6 +308,42 @@ fn a_model_that_never_makes_a_valid_step_is_given_up() {
         let (status, _, reason) = h.ended();
         assert!(status == EndStatus::Failed && reason.contains("no valid step"), "{reason}");
     }
+}
+
+#[test]
+fn c01_the_same_reading_call_for_ever_ends_as_stuck() {
+    let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 100, ..Limits::default() });
+    let spaced = |i: usize| CallRequest {
+        id: format!("id{i}"),
+        name: "look".into(),
+        arguments: [r#"{"a":1,"b":2}"#, r#"{ "b": 2, "a": 1 }"#][i % 2].into(),
+        extra: None,
+    };
+    let mut asked = 0;
+    while h.effect == Effect::AskModel {
+        let mut again = reply("", &[]);
+        again.calls = vec![spaced(asked)];
+        h.say(again).run_calls();
+        asked += 1;
+    }
+    assert_eq!(asked, (MAX_REPEATS + MAX_CORRECTIONS + 1) as usize);
+    let (status, _, reason) = h.ended();
+    assert!(status == EndStatus::Failed && reason.starts_with("stuck: repeated call look"), "{reason}");
+    let runs = h.journal.iter().filter(|r| matches!(r.entry, Entry::CallStarted { .. })).count();
+    assert_eq!(runs, MAX_REPEATS as usize);
+    assert_eq!(unsendable(h.run.messages()), Vec::<String>::new());
+}
+
+#[test]
+fn looking_again_after_a_change_is_no_repetition() {
+    let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 100, ..Limits::default() });
+    for _ in 0..10 {
+        h.say(reply("", &["look"])).run_calls();
+        let told = h.run.messages().last().expect("a message");
+        assert!(matches!(told, Message::Tool { text, .. } if text == "look gave this"), "{told:?}");
+        h.say(reply("", &["write"])).run_calls();
+    }
+    assert_eq!(h.effect, Effect::AskModel);
 }
 
 #[test]

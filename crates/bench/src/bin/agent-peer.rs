@@ -255,8 +255,19 @@ async fn crash(bench: &Bench) -> anyhow::Result<()> {
     let began = begin();
     let mut watch = bench.fleet.watch();
     let ids = match bench.args.resume {
-        true => bench.store.jobs(posse_core::port::JobFilter { limit: 1, ..Default::default() }).await?.iter().map(|j| j.id).collect(),
-        false => bench.store.enqueue(vec![bench.goal("crash", bench.args.steps, bench.args.latency)], SystemClock.now()).await?,
+        true => bench
+            .store
+            .jobs(posse_core::port::JobFilter { limit: 1, ..Default::default() })
+            .await?
+            .iter()
+            .map(|j| j.id)
+            .collect(),
+        false => {
+            bench
+                .store
+                .enqueue(vec![bench.goal("crash", bench.args.steps, bench.args.latency)], SystemClock.now())
+                .await?
+        }
     };
     let ok = bench.wait(&mut watch, ids).await?;
     report(began, ok, 1 - ok);
@@ -278,9 +289,14 @@ async fn long_run(bench: &Bench) -> anyhow::Result<()> {
                 if near.is_some() {
                     cpu = resources().0;
                 }
-                if let Some(mark) = [10, 100, steps].into_iter().find(|mark| turns == mark + 5 || turns == steps && *mark == steps) {
+                if let Some(mark) =
+                    [10, 100, steps].into_iter().find(|mark| turns == mark + 5 || turns == steps && *mark == steps)
+                {
                     let over = if mark == steps { 5.0 } else { 10.0 };
-                    marks.push(format!(r#"{{"step":{mark},"cpu_ms_per_step":{:.3}}}"#, (resources().0 - cpu) * 1000.0 / over));
+                    marks.push(format!(
+                        r#"{{"step":{mark},"cpu_ms_per_step":{:.3}}}"#,
+                        (resources().0 - cpu) * 1000.0 / over
+                    ));
                 }
             }
             Progress::Ended { .. } => break,

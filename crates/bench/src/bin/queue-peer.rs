@@ -134,7 +134,11 @@ async fn callers(store: &Arc<SqliteStore>, n: u64, callers: u64) -> anyhow::Resu
     }
     let seconds = (monotonic_ns() - t0) as f64 / 1e9;
     let cpu = resources().0 - cpu0;
-    println!(r#"{{"callers":{callers},"n":{n},"jobs_s":{:.0},"cpu_s_10k":{:.3}}}"#, n as f64 / seconds, cpu / n as f64 * 1e4);
+    println!(
+        r#"{{"callers":{callers},"n":{n},"jobs_s":{:.0},"cpu_s_10k":{:.3}}}"#,
+        n as f64 / seconds,
+        cpu / n as f64 * 1e4
+    );
     Ok(())
 }
 

@@ -14,6 +14,10 @@ use crate::tool::{EffectClass, ToolError, ToolOutput};
 /// Corrections in a row (bad steps, refused calls, empty replies) before a run is given up.
 pub const MAX_CORRECTIONS: u32 = 6;
 
+/// Identical reading calls, with nothing changed in between, of which the last still runs. The
+/// next one is refused; the one after the last refusal that [`MAX_CORRECTIONS`] allows ends the run.
+pub const MAX_REPEATS: u32 = 3;
+
 /// Whether a call may run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
@@ -214,6 +218,9 @@ impl Recorder<'_> {
                     Err(error) => Err(error.message),
                 },
                 _ => match check(&request) {
+                    Verdict::Run(EffectClass::Pure) if self.run.repeats(&request) >= MAX_REPEATS => Err(format!(
+                        "Not run: you have made this same call {MAX_REPEATS} times and nothing has changed since. {NEXT}"
+                    )),
                     Verdict::Run(effect) => Ok(Some(effect)),
                     Verdict::Refuse(why) => Err(why),
                 },
@@ -258,10 +265,19 @@ impl Recorder<'_> {
     }
 
     fn call_ended(&mut self, call_id: String, result: Result<ToolOutput, ToolError>, ms: u64) {
-        let (outcome, text, annotations) = match result {
+        let (outcome, mut text, annotations) = match result {
             Ok(output) => (CallOutcome::Done, output.text, output.annotations),
             Err(error) => (CallOutcome::Failed { category: error.category }, error.message, Vec::new()),
         };
+        // The first two words of a habit: said while the call still runs, so that a reader who
+        // really has to look again can.
+        let call = self.run.open_calls().iter().find(|call| call.request.id == call_id);
+        if let Some(call) = call.filter(|call| call.effect == Some(EffectClass::Pure))
+            && self.run.repeats(&call.request) > 1
+        {
+            text.push_str("\n\nYou had made this same call before, and nothing has changed since. ");
+            text.push_str(NEXT);
+        }
         self.record(Entry::CallEnded { call_id, outcome, text, annotations, ms });
     }
 
@@ -276,7 +292,13 @@ impl Recorder<'_> {
         }
         if self.run.corrections > MAX_CORRECTIONS {
             let last = self.run.last_text.clone();
-            let reason = format!("the model made no valid step in {} tries in a row", self.run.corrections);
+            let tries = self.run.corrections;
+            let reason = match self.run.last_repeated() {
+                Some(call) => {
+                    format!("stuck: repeated call {} {}, refused {tries} times in a row", call.name, call.arguments)
+                }
+                None => format!("the model made no valid step in {tries} tries in a row"),
+            };
             self.end(EndStatus::Failed, last, Some(reason));
             return Effect::End;
         }
@@ -328,6 +350,9 @@ fn cut_note(turn: &Turn, cut: &[CallRequest]) -> String {
 
 const UNKNOWN: &str = "This call was in progress when its worker stopped. It may or may not have taken effect. \
                        Check before you repeat it.";
+
+const NEXT: &str = "Do not make it again. Take the next step: read a file you have not read yet, do what the task asks \
+                    for, or call `finish`.";
 
 const EMPTY_REPLY: &str = "Your reply was empty. Call a tool, or call `finish` with the complete answer.";
 

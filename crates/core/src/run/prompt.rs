@@ -51,13 +51,9 @@ fn structured_tools(tools: &[OfferedTool]) -> String {
         let _ = writeln!(out, "- {}({}): {}", spec.name, arguments(&spec.parameters), spec.description);
     }
     out.push_str(STEP_FORMAT);
-    if let Some(tool) = tools.iter().find(|t| t.spec.name == "list_files") {
-        let _ = write!(
-            out,
-            "\nFor example, a first step when you do not know which files there are:\n\
-             {{\"thinking\": \"I need to see which files exist.\", \"tool\": \"{}\", \"arguments\": {{\"path\": \".\"}}}}\n",
-            tool.spec.name
-        );
+    let has = |name: &str| tools.iter().any(|t| t.spec.name == name);
+    if has("list_files") && has("read_file") {
+        out.push_str(EXAMPLE);
     }
     out
 }
@@ -67,6 +63,19 @@ const STEP_FORMAT: &str = "
 Reply with exactly one JSON object and nothing else: the next step.
 {\"thinking\": \"why this step, in one or two sentences\", \"tool\": \"<name of a tool>\", \"arguments\": {...}}
 You then get the result and reply with the next step. The step `finish` ends the work.
+";
+
+/// Small models guess file names and answer unread until they have seen it done once.
+const EXAMPLE: &str = "
+# Example
+For the task \"Which boat in harbour/ is green?\" your replies, one after the other, would be:
+{\"thinking\": \"I do not know which files there are.\", \"tool\": \"list_files\", \"arguments\": {\"path\": \"harbour\"}}
+(the result shows harbour/anna.md and harbour/bella.md)
+{\"thinking\": \"I have to read each of them. First anna.\", \"tool\": \"read_file\", \"arguments\": {\"path\": \"harbour/anna.md\"}}
+(the result says that Anna is red)
+{\"thinking\": \"Not Anna. Next bella.\", \"tool\": \"read_file\", \"arguments\": {\"path\": \"harbour/bella.md\"}}
+(the result says that Bella is green)
+{\"thinking\": \"That is the answer.\", \"tool\": \"finish\", \"arguments\": {\"final_summary\": \"Bella is green (harbour/bella.md).\"}}
 ";
 
 fn arguments(schema: &serde_json::Value) -> String {

@@ -106,8 +106,9 @@ async fn a_frozen_worker_does_nothing_more() {
 
     // Its lease runs out for everybody else, and the job is taken back and worked on.
     clock.advance(60_000);
-    home.store.rescue(Vec::new(), clock.now()).await.expect("rescued");
-    assert_eq!(home.job(id).await.state, JobState::Available);
+    let rescued = home.store.rescue(Vec::new(), clock.now()).await.expect("rescued");
+    let became: Vec<_> = rescued.iter().map(|r| (r.job, r.state)).collect();
+    assert_eq!(became, [(id, JobState::Available)]);
 
     // Then the frozen worker's tool comes back.
     at.let_go.add_permits(1);
