@@ -246,7 +246,8 @@ fn help_tells_the_exit_codes_and_completions_complete() {
     assert_eq!(project.posse(&["tool", "show", "read_file", "--json"]).ok().json()["pack"], "filesystem");
     assert_eq!(project.posse(&["worker", "list", "--json"]).ok().json(), serde_json::json!([]));
     let models = project.posse(&["model", "list", "--json"]).ok().json();
-    assert_eq!((&models[0]["name"], &models[0]["default"]), (&"local".into(), &true.into()));
+    assert_eq!((&models["models"][0]["name"], &models["models"][0]["default"]), (&"local".into(), &true.into()));
+    assert_eq!(models["local_files"][0]["status"], "not here");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use posse_core::model::{Message, ModelRequest, Models as _, ToolCalling, Usage};
 use posse_core::stop::Stop;
 use posse_infra::local_model;
 use posse_infra::local_model::cache::models_dir;
-use posse_infra::local_model::catalogue::{MODELS, by_name, default_model};
+use posse_infra::local_model::catalogue::{DEFAULT, KnownModel, MODELS, by_name, default_model};
 use posse_infra::local_model::pull::Progress;
 use serde::Serialize;
 use serde_json::json;
@@ -18,7 +18,7 @@ use super::Context;
 use crate::exit::{Exit, fail, usage};
 use crate::models::{Catalog, Known, Origin};
 use crate::output::table::{painted, plain, render};
-use crate::output::text::{cost, duration, one_line, tokens};
+use crate::output::text::{bytes, cost, duration, one_line, tokens};
 use crate::settings::{ModelKind, Overrides};
 use crate::wire;
 
@@ -68,8 +68,9 @@ async fn list(cx: &Context) -> Result<Exit> {
     let catalog = Catalog::find(&settings, &env).await?;
     let listed: Vec<_> =
         catalog.known().iter().map(|(name, known)| describe(name, known, catalog.default_name())).collect();
+    let files = local_files();
     if cx.out.json {
-        cx.out.document(&listed)?;
+        cx.out.document(&json!({"models": listed, "local_files": files}))?;
         return Ok(Exit::Ok);
     }
     let paint = cx.out.paint;
@@ -99,16 +100,56 @@ async fn list(cx: &Context) -> Result<Exit> {
     for line in render(&["", "NAME", "MODEL", "FROM", "KEY", "WHERE"], rows.collect(), cx.out.width, |t| paint.dim(t)) {
         cx.out.line(line)?;
     }
-    cx.out
-        .note(cx.out.note_paint.dim("* is used where a persona and a job name none · posse model test NAME asks one"));
+    cx.out.line("")?;
+    let rows = files.into_iter().map(|f| {
+        let (status, ready) = (f.status, f.status == "ready");
+        vec![
+            plain(f.name),
+            painted(status, move |t| if ready { paint.green(t) } else { paint.dim(t) }),
+            plain(bytes(f.bytes as usize)),
+            plain(f.good_for),
+        ]
+    });
+    for line in render(&["LOCAL MODEL", "FILE", "SIZE", "GOOD FOR"], rows.collect(), cx.out.width, |t| paint.dim(t)) {
+        cx.out.line(line)?;
+    }
+    let note = "* is used where a persona and a job name none · posse model test NAME asks one · posse model pull NAME \
+                fetches a file";
+    cx.out.note(cx.out.note_paint.dim(note));
     Ok(Exit::Ok)
+}
+
+/// A model file that can be fetched.
+#[derive(Serialize)]
+struct LocalFile {
+    name: &'static str,
+    status: &'static str,
+    bytes: u64,
+    good_for: &'static str,
+}
+
+fn local_files() -> Vec<LocalFile> {
+    let Some(folder) = models_dir() else { return Vec::new() };
+    let describe = |(model, status): (&KnownModel, local_model::Status)| LocalFile {
+        name: model.name,
+        status: match status {
+            local_model::Status::Ready | local_model::Status::Unverified => "ready",
+            local_model::Status::Wrong { .. } => "damaged",
+            local_model::Status::Partial { .. } => "partly here",
+            local_model::Status::Missing => "not here",
+        },
+        bytes: model.bytes,
+        good_for: model.good_for,
+    };
+    local_model::list(&folder).into_iter().map(describe).collect()
 }
 
 fn describe(name: &str, known: &Known, default: Option<&str>) -> Listed {
     let key_env = known.key_env(&env);
     let key_set = key_env.as_deref().map(|variable| env(variable).is_some_and(|v| !v.is_empty()));
     let kind = if known.table.kind == ModelKind::Local { "local" } else { "endpoint" };
-    let (model, origin, place) = (known.table.model.clone(), known.origin, known.place());
+    let usual = || (kind == "local").then(|| DEFAULT.to_owned());
+    let (model, origin, place) = (known.table.model.clone().or_else(usual), known.origin, known.place());
     Listed { name: name.into(), default: default == Some(name), kind, place, model, origin, key_env, key_set }
 }
 
