@@ -12,6 +12,7 @@ pub mod workspace;
 
 mod annotate;
 mod append_file;
+mod calculate;
 mod create_file;
 mod edit_file;
 mod finish;
@@ -30,6 +31,7 @@ type Make = fn() -> FnTool;
 /// The tools that need nothing but a workspace, by pack.
 const PACKS: &[(&str, Make)] = &[
     ("annotations", annotate::tool),
+    ("calculator", calculate::tool),
     ("filesystem", append_file::tool),
     ("filesystem", create_file::tool),
     ("filesystem", edit_file::tool),

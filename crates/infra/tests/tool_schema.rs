@@ -13,7 +13,7 @@ fn names(list: &[&str]) -> Vec<String> {
 #[test]
 fn every_built_in_tool_is_offered_in_a_form_that_all_providers_take() {
     let registry = ToolRegistry::builtin();
-    let tools = registry.resolve(&names(&["annotations", "filesystem", "finish"])).unwrap();
+    let tools = registry.resolve(&names(&["annotations", "calculator", "filesystem", "finish"])).unwrap();
     let all: Vec<_> = tools.iter().map(|tool| (tool.spec().name.as_str(), tool.effect())).collect();
     use EffectClass::*;
     assert_eq!(
@@ -21,6 +21,7 @@ fn every_built_in_tool_is_offered_in_a_form_that_all_providers_take() {
         [
             ("annotate", Idempotent),
             ("append_file", Once),
+            ("calculate", Pure),
             ("create_file", Once),
             ("edit_file", Once),
             ("finish", Pure),
