@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::annotation::NewAnnotation;
 use crate::clock::Millis;
 use crate::job::JobId;
-use crate::model::{CallRequest, FailedTry, Finish, ToolCalling, Usage};
+use crate::model::{CallRequest, FailedTry, Finish, Message, ToolCalling, Usage};
 use crate::persona::PersonaTemplate;
 use crate::tool::{EffectClass, ToolErrorCategory, ToolSpec};
 
@@ -28,6 +28,9 @@ pub struct Opening {
     pub tools: Vec<OfferedTool>,
     /// The system message.
     pub system: String,
+    /// Worked tasks shown before the task, if any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<Message>,
 }
 
 /// A tool as it was offered to the model.

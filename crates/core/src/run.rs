@@ -174,7 +174,7 @@ impl Run {
             ToolCalling::Native => {
                 Message::Tool { call_id: call.id.clone(), name: call.name.clone(), text: text.into() }
             }
-            ToolCalling::Structured => Message::User { text: structured::result(&call.name, text, &self.goal) },
+            ToolCalling::Structured => Message::User { text: structured::result(&call.name, text) },
         });
     }
 

@@ -37,6 +37,7 @@ fn opening(calling: ToolCalling, limits: Limits) -> Arc<Opening> {
         calling,
         tools: vec![tool("look", EffectClass::Pure), tool("write", EffectClass::Once)],
         system: "You test.".into(),
+        examples: Vec::new(),
     })
 }
 
@@ -419,7 +420,7 @@ fn structured_steps_become_calls_and_results_become_user_messages() {
     assert_eq!(offered, ["look", "write", "finish"], "exactly the persona's tools and the final answer");
     h.say(reply(r#"{"thinking": "hm", "tool": "look", "arguments": {}}"#, &[])).run_calls();
     let last = h.run.messages().last().expect("a message");
-    assert_eq!(*last, Message::User { text: structured::result("look", "look gave this", "do it") });
+    assert_eq!(*last, Message::User { text: structured::result("look", "look gave this") });
     h.say(reply("I think it is 42", &[]));
     assert_eq!(h.effect, Effect::AskModel, "text that is no step is corrected");
     h.say(reply(r#"{"thinking": "", "tool": "finish", "arguments": {"final_summary": "42"}}"#, &[]));

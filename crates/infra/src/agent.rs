@@ -101,7 +101,8 @@ impl GenericAgentExecutor {
         let profile = self.models.get(persona.model.as_deref())?.profile().await?;
         let calling = profile.tool_calling;
         let system = prompt::system(&persona, calling, &self.tools);
-        Ok(Arc::new(Opening { persona, model: profile.name, calling, tools: self.tools.clone(), system }))
+        let examples = prompt::examples(calling, &self.tools);
+        Ok(Arc::new(Opening { persona, model: profile.name, calling, tools: self.tools.clone(), system, examples }))
     }
 
     async fn ask_model(&self, cx: &JobContext, run: &mut Run) -> Result<Step, Halt> {

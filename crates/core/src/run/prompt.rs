@@ -3,8 +3,11 @@
 
 use std::fmt::Write;
 
+use serde_json::{Value, json};
+
+use super::structured;
 use crate::journal::OfferedTool;
-use crate::model::ToolCalling;
+use crate::model::{Message, ToolCalling};
 use crate::persona::PersonaTemplate;
 
 /// What a reopened run is told.
@@ -51,10 +54,6 @@ fn structured_tools(tools: &[OfferedTool]) -> String {
         let _ = writeln!(out, "- {}({}): {}", spec.name, arguments(&spec.parameters), spec.description);
     }
     out.push_str(STEP_FORMAT);
-    let has = |name: &str| tools.iter().any(|t| t.spec.name == name);
-    if has("list_files") && has("read_file") {
-        out.push_str(EXAMPLE);
-    }
     out
 }
 
@@ -63,19 +62,6 @@ const STEP_FORMAT: &str = "
 Reply with exactly one JSON object and nothing else: the next step.
 {\"thinking\": \"why this step, in one or two sentences\", \"tool\": \"<name of a tool>\", \"arguments\": {...}}
 You then get the result and reply with the next step. The step `finish` ends the work.
-";
-
-/// Small models guess file names and answer unread until they have seen it done once.
-const EXAMPLE: &str = "
-# Example
-For the task \"Which boat in harbour/ is green?\" your replies, one after the other, would be:
-{\"thinking\": \"I do not know which files there are.\", \"tool\": \"list_files\", \"arguments\": {\"path\": \"harbour\"}}
-(the result shows harbour/anna.md and harbour/bella.md)
-{\"thinking\": \"I have to read each of them. First anna.\", \"tool\": \"read_file\", \"arguments\": {\"path\": \"harbour/anna.md\"}}
-(the result says that Anna is red)
-{\"thinking\": \"Not Anna. Next bella.\", \"tool\": \"read_file\", \"arguments\": {\"path\": \"harbour/bella.md\"}}
-(the result says that Bella is green)
-{\"thinking\": \"That is the answer.\", \"tool\": \"finish\", \"arguments\": {\"final_summary\": \"Bella is green (harbour/bella.md).\"}}
 ";
 
 fn arguments(schema: &serde_json::Value) -> String {
@@ -94,4 +80,98 @@ fn arguments(schema: &serde_json::Value) -> String {
 /// The first user message: the task, word for word.
 pub fn task(goal: &str) -> String {
     format!("Your task:\n{goal}")
+}
+
+/// Worked tasks that stand before the task itself when calling is structured, one for each kind of
+/// work that the tools allow. Empty for native calling.
+///
+/// Small models do what they see done: told in words how to work, Qwen2.5-Coder-1.5B guessed file
+/// names and repeated itself for ever; shown it as turns of a conversation, it works.
+pub fn examples(calling: ToolCalling, tools: &[OfferedTool]) -> Vec<Message> {
+    if calling == ToolCalling::Native {
+        return Vec::new();
+    }
+    let shown = |names: &[&str]| names.iter().all(|name| tools.iter().any(|t| t.spec.name == *name));
+    let mut out = Vec::new();
+    if shown(&["search_files", "read_file"]) {
+        out.extend(task_and_steps(
+            "Which of the boats in the folder harbour sails to Spain?",
+            &[
+                (
+                    "The task asks for Spain. I search the folder for this word.",
+                    "search_files",
+                    json!({"pattern": "Spain", "path": "harbour"}),
+                    "harbour/clio.md:2: She sails to Spain and Egypt.",
+                ),
+                (
+                    "The line with Spain is in clio.md, so it is Clio. I read the file to be sure.",
+                    "read_file",
+                    json!({"path": "harbour/clio.md"}),
+                    "Clio is green.\nShe sails to Spain and Egypt.",
+                ),
+            ],
+            "Clio sails to Spain. That answers the task.",
+            "Clio sails to Spain (harbour/clio.md).",
+        ));
+    }
+    if shown(&["read_file", "calculate"]) {
+        out.extend(task_and_steps(
+            "How much do the fish in catch.csv weigh together?",
+            &[
+                (
+                    "The weights must be in the file. I read it.",
+                    "read_file",
+                    json!({"path": "catch.csv"}),
+                    "fish,kg\ncod,3.25\nhake,1.5\neel,0.75",
+                ),
+                (
+                    "I add up the column kg: 3.25, 1.5 and 0.75.",
+                    "calculate",
+                    json!({"expression": "3.25 + 1.5 + 0.75"}),
+                    "3.25 + 1.5 + 0.75 = 5.5",
+                ),
+            ],
+            "The sum is 5.5. That answers the task.",
+            "Together they weigh 5.5 kg (catch.csv).",
+        ));
+    }
+    if shown(&["read_file", "create_file"]) {
+        out.extend(task_and_steps(
+            "Put what log.md says about the weather into weather.md.",
+            &[
+                (
+                    "I read log.md first.",
+                    "read_file",
+                    json!({"path": "log.md"}),
+                    "Monday: rain, 7 degrees. We stayed in port. Tuesday: sun, 12 degrees. We sailed at 9.",
+                ),
+                (
+                    "I have what log.md says. Now I write the new file with all of it.",
+                    "create_file",
+                    json!({"path": "weather.md", "content": "Monday: rain, 7 degrees.\nTuesday: sun, 12 degrees.\n"}),
+                    "'weather.md' was written (51 bytes)",
+                ),
+            ],
+            "The file is written. The task is done.",
+            "I wrote the weather of Monday and Tuesday into weather.md.",
+        ));
+    }
+    out
+}
+
+/// One example: thought, tool, arguments and result of each step, then the last thought and the
+/// answer.
+fn task_and_steps(goal: &str, steps: &[(&str, &str, Value, &str)], thought: &str, answer: &str) -> Vec<Message> {
+    let says = |thinking: &str, tool: &str, arguments: &Value| Message::Assistant {
+        text: json!({"thinking": thinking, "tool": tool, "arguments": arguments}).to_string(),
+        reasoning: None,
+        calls: Vec::new(),
+    };
+    let mut out = vec![Message::User { text: task(goal) }];
+    for (thinking, tool, arguments, result) in steps {
+        out.push(says(thinking, tool, arguments));
+        out.push(Message::User { text: structured::result(tool, result) });
+    }
+    out.push(says(thought, super::finish::FINISH, &json!({"final_summary": answer})));
+    out
 }

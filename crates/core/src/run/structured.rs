@@ -69,19 +69,7 @@ pub fn call(step: &StructuredStep) -> CallRequest {
     CallRequest { id: String::new(), name: step.tool.clone(), arguments, extra: None }
 }
 
-/// Most characters of a task that are said again after each result.
-const TASK_AGAIN: usize = 400;
-
-/// How a tool's result is told to a model that does not know tool messages. The task is said again
-/// behind it, because a small model that has just read a page no longer knows what it was asked.
-pub fn result(tool: &str, text: &str, task: &str) -> String {
-    let task = task.trim();
-    let again = match task.char_indices().nth(TASK_AGAIN) {
-        Some((end, _)) => format!("{}...", &task[..end]),
-        None => task.to_owned(),
-    };
-    format!(
-        "Result of {tool}:\n{text}\n\nYour task was: {again}\nIf it is all done and you know the answer, reply with the \
-         step `finish`. If not, reply with the next step."
-    )
+/// How a tool's result is told to a model that does not know tool messages.
+pub fn result(tool: &str, text: &str) -> String {
+    format!("Result of {tool}:\n{text}")
 }

@@ -30,7 +30,7 @@ const BEFORE: usize = 100;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Args {
-    /// What to look for: plain text, unless regex is true.
+    /// What to look for: plain text, unless regex is true. In lower case it matches any case.
     #[schemars(length(min = 1))]
     pattern: String,
     /// The folder or file to search, relative to the workspace root. Left out: everything.
@@ -88,7 +88,9 @@ fn compile(pattern: &str, literal: bool) -> Result<Regex, ToolError> {
         ));
     }
     let source = if literal { regex::escape(pattern) } else { pattern.to_owned() };
-    RegexBuilder::new(&source).size_limit(1 << 20).build().map_err(|error| {
+    // A pattern without capitals means any case, as people who search expect; with them it is exact.
+    let any_case = literal && !pattern.chars().any(char::is_uppercase);
+    RegexBuilder::new(&source).case_insensitive(any_case).size_limit(1 << 20).build().map_err(|error| {
         invalid(format!("the pattern is no regular expression: {error}. Without regex=true it is taken as plain text"))
     })
 }

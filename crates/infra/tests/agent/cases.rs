@@ -214,8 +214,10 @@ async fn structured_calling_works_the_same_job() {
     let requests = model.requests();
     assert!(requests[0].tools.is_empty() && requests[0].schema.is_some());
     let told = told(&model);
-    assert!(told[1].starts_with("Result of read_file:") && told[1].contains("ALPHA-7"), "{told:?}");
-    assert!(told[2].contains("path"), "the correction names the right field: {told:?}");
+    let task = told.iter().position(|t| t == "Your task:\nwhat is in alpha.txt?").expect("the task, word for word");
+    let result = &told[task + 1];
+    assert!(result.starts_with("Result of read_file:") && result.contains("ALPHA-7"), "{told:?}");
+    assert!(told[task + 2].contains("path"), "the correction names the right field: {told:?}");
     model.assert_clean();
 }
 
@@ -287,4 +289,16 @@ async fn a_new_persona_file_does_not_change_a_run_that_has_begun() {
     let requests = model.requests();
     assert_eq!(requests[0].messages[..2], requests[1].messages[..2], "the prefix is the same after a restart");
     assert_eq!(lines(&home.workspace().join("ledger.txt")), ["x", "x"], "an idempotent call is run again");
+}
+
+#[tokio::test]
+async fn searching_in_lower_case_finds_any_case() {
+    let home = Home::new();
+    let search = |pattern: &str| ("search_files", json!({"pattern": pattern}));
+    let model = Arc::new(ScriptedModel::new().call(&[search("alpha-7")]).call(&[search("Alpha-7")]).say("ok"));
+    let mut worker = Worker::start(&home, model.clone()).await;
+    let id = home.enqueue("search").await;
+    worker.until_ended(id).await;
+    let told = told(&model);
+    assert!(told[1].contains("alpha.txt:1: ALPHA-7") && told[2].starts_with("no match"), "{told:?}");
 }

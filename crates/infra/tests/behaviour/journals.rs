@@ -29,6 +29,7 @@ pub fn began(system: &str) -> Entry {
             calling: ToolCalling::Native,
             tools: vec![OfferedTool { spec, effect: EffectClass::Pure }],
             system: system.into(),
+            examples: Vec::new(),
         }),
     }
 }

@@ -31,7 +31,8 @@ fn began(calling: ToolCalling) -> Entry {
     };
     let spec = ToolSpec { name: "read_file".into(), description: String::new(), parameters: json!({}) };
     let tools = vec![OfferedTool { spec, effect: EffectClass::Pure }];
-    let opening = Opening { persona, model: "local".into(), calling, tools, system: String::new() };
+    let opening =
+        Opening { persona, model: "local".into(), calling, tools, system: String::new(), examples: Vec::new() };
     Entry::Began { goal: "g".into(), opening: Arc::new(opening) }
 }
 
