@@ -39,6 +39,13 @@ pub enum StepOutcome {
         /// Why, in words.
         reason: String,
     },
+    /// The job cannot go on now, through no fault of its own; the attempt is given back.
+    Snoozed {
+        /// Why, in words.
+        reason: String,
+        /// How long it has to wait.
+        wait: Duration,
+    },
     /// The step was asked to end, and did.
     Stopped(StopReason),
 }

@@ -125,14 +125,14 @@ pub struct Usage {
 impl Usage {
     /// Tokens in both directions.
     pub fn total(&self) -> u64 {
-        self.input + self.output
+        self.input.saturating_add(self.output)
     }
 
     /// Adds another request's tokens; the sum is an estimate if either part is.
     pub fn add(&mut self, other: &Usage) {
-        self.input += other.input;
-        self.output += other.output;
-        self.cached += other.cached;
+        self.input = self.input.saturating_add(other.input);
+        self.output = self.output.saturating_add(other.output);
+        self.cached = self.cached.saturating_add(other.cached);
         self.estimated |= other.estimated;
     }
 

@@ -170,7 +170,8 @@ pub trait JobRepository: Send + Sync {
         now: Millis,
     ) -> Result<Heartbeat, RepositoryError>;
 
-    /// Takes back jobs whose lease has expired, and jobs leased by workers in `dead` at once.
+    /// Takes back jobs whose lease has expired, and jobs leased by workers in `dead` at once; takes
+    /// those workers off the list.
     async fn rescue(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError>;
 
     /// Asks for a job's end.
@@ -228,6 +229,9 @@ pub trait JobQueries: Send + Sync {
 
     /// The earliest time at which a waiting job becomes due or a lease expires.
     async fn next_deadline(&self) -> Result<Option<Millis>, RepositoryError>;
+
+    /// The earliest time at which a lease ends unless it is renewed.
+    async fn next_lease_end(&self) -> Result<Option<Millis>, RepositoryError>;
 
     /// A random text that tells this database from every other; part of every effect key.
     fn installation(&self) -> &str;

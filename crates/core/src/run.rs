@@ -40,6 +40,8 @@ pub struct Run {
     open: Vec<OpenCall>,
     calls_made: u64,
     corrections: u32,
+    /// Whether the last reply has been counted in `corrections`.
+    corrected_turn: bool,
     turns: u32,
     usage: Usage,
     cost_microusd: Option<u64>,
@@ -89,8 +91,9 @@ impl Run {
         match entry {
             Entry::Began { goal, opening } => {
                 self.goal = goal.clone();
-                self.messages =
-                    vec![Message::System { text: opening.system.clone() }, Message::User { text: prompt::task(goal) }];
+                self.messages = vec![Message::System { text: opening.system.clone() }];
+                self.messages.extend_from_slice(&opening.examples);
+                self.messages.push(Message::User { text: prompt::task(goal) });
                 self.opening = Some(Arc::clone(opening));
             }
             Entry::Turn(turn) => self.apply_turn(turn),
@@ -110,10 +113,11 @@ impl Run {
             }
             Entry::CallEnded { call_id, outcome, text, ms, .. } => {
                 self.worked_ms += ms;
-                if *outcome == CallOutcome::Refused {
-                    self.corrections += 1;
-                } else {
+                if *outcome != CallOutcome::Refused {
                     self.corrections = 0;
+                } else if !std::mem::replace(&mut self.corrected_turn, true) {
+                    // Once for each reply, however many of its calls were wrong: it has not been told yet.
+                    self.corrections += 1;
                 }
                 if let Some(at) = self.open.iter().position(|c| c.request.id == *call_id) {
                     let call = self.open.remove(at);
@@ -142,6 +146,7 @@ impl Run {
 
     fn apply_turn(&mut self, turn: &Turn) {
         self.turns += 1;
+        self.corrected_turn = false;
         self.worked_ms += turn.ms;
         self.usage.add(&turn.usage);
         turn.failed_tries.iter().for_each(|failed| self.usage.add(&failed.usage));
@@ -236,6 +241,11 @@ impl Run {
             temperature: opening.persona.temperature,
             ..ModelRequest::default()
         };
+        if let Some(max) = opening.persona.limits.max_tokens {
+            let used = self.usage.total().saturating_sub(self.spent_before.tokens);
+            let left = u32::try_from(max.saturating_sub(used)).unwrap_or(u32::MAX).max(1);
+            request.max_tokens = Some(request.max_tokens.map_or(left, |asked| asked.min(left)));
+        }
         match opening.calling {
             ToolCalling::Native => {
                 request.tools = opening.tools.iter().map(|t| t.spec.clone()).collect();
@@ -272,7 +282,7 @@ impl Run {
     pub fn limit_reached(&self) -> Option<String> {
         let limits = &self.opening.as_ref()?.persona.limits;
         let turns = self.turns - self.spent_before.turns;
-        let tokens = self.usage.total() - self.spent_before.tokens;
+        let tokens = self.usage.total().saturating_sub(self.spent_before.tokens);
         let ms = self.worked_ms - self.spent_before.ms;
         if turns >= limits.max_turns {
             return Some(format!("the limit of {} model turns is reached (limits.max_turns)", limits.max_turns));
@@ -288,7 +298,7 @@ impl Run {
     pub fn time_left(&self) -> Option<Millis> {
         let max = self.opening.as_ref()?.persona.limits.max_seconds?;
         let used = self.worked_ms - self.spent_before.ms;
-        Some((max.saturating_mul(1000)).saturating_sub(used) as Millis)
+        Some(i64::try_from(max.saturating_mul(1000).saturating_sub(used)).unwrap_or(Millis::MAX))
     }
 }
 

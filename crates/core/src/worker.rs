@@ -19,6 +19,9 @@ mod keeper;
 
 pub use fleet::{Fleet, FleetOptions, Phase, Progress};
 
+/// A look at the queue at least so often, as a net under lost wake-ups.
+const IDLE_AT_MOST: Duration = Duration::from_secs(30);
+
 /// Claims at most so many jobs in one transaction.
 const CLAIM_AT_MOST: usize = 200;
 
@@ -69,7 +72,12 @@ impl WorkerService {
             if more && working.len() < self.slots {
                 continue;
             }
-            let idle = if trouble.is_zero() { self.until_next_deadline().await } else { trouble };
+            let idle = match trouble.is_zero() {
+                false => trouble,
+                // Only a slot that comes free changes anything.
+                true if working.len() >= self.slots => IDLE_AT_MOST,
+                true => self.until_next_deadline().await,
+            };
             tokio::select! {
                 _ = wakes.changed(), if trouble.is_zero() => {}
                 _ = phase.changed() => {}
@@ -96,12 +104,11 @@ impl WorkerService {
         self.fleet.jobs.claim(request).await
     }
 
-    /// How long nothing can become due by itself. Bounded, as a net under lost wake-ups.
+    /// How long nothing can become due by itself.
     async fn until_next_deadline(&self) -> Duration {
-        const AT_MOST: Duration = Duration::from_secs(30);
         match self.fleet.queries.next_deadline().await {
-            Ok(Some(at)) => Duration::from_millis((at - self.fleet.clock.now()).max(1) as u64).min(AT_MOST),
-            _ => AT_MOST,
+            Ok(Some(at)) => Duration::from_millis((at - self.fleet.clock.now()).max(1) as u64).min(IDLE_AT_MOST),
+            _ => IDLE_AT_MOST,
         }
     }
 
@@ -116,31 +123,30 @@ impl WorkerService {
         self.fleet.keep(lease, until, stopper);
         let mut cx = JobContext::new(job, lease, stop, Arc::clone(&self.fleet));
         let outcome = self.steps(&mut cx).await;
-        if let Some(ending) = self.ending(&cx, outcome) {
-            self.finish(&cx, lease, ending).await;
-        }
+        let ending = self.ending(&cx, outcome);
+        self.finish(&cx, lease, ending).await;
         self.fleet.release(lease);
     }
 
     async fn steps(&self, cx: &mut JobContext) -> StepOutcome {
         let phase = self.fleet.phase();
         loop {
-            let step = AssertUnwindSafe(self.executor.process_job(cx)).catch_unwind().await;
-            let outcome = step.unwrap_or_else(|panic| StepOutcome::Failed { reason: panic_text(&*panic) });
-            if !matches!(outcome, StepOutcome::Continue) {
-                return outcome;
-            }
             if let Some(reason) = cx.stop.reason() {
                 return StepOutcome::Stopped(reason);
             }
             if *phase.borrow() != Phase::Working {
                 return StepOutcome::Stopped(StopReason::Shutdown);
             }
+            let step = AssertUnwindSafe(self.executor.process_job(cx)).catch_unwind().await;
+            let outcome = step.unwrap_or_else(|panic| StepOutcome::Failed { reason: panic_text(&*panic) });
+            if !matches!(outcome, StepOutcome::Continue) {
+                return outcome;
+            }
         }
     }
 
-    /// What the attempt's end does to the job; nothing where the lease is gone.
-    fn ending(&self, cx: &JobContext, outcome: StepOutcome) -> Option<Ending> {
+    /// What the attempt's end does to the job.
+    fn ending(&self, cx: &JobContext, outcome: StepOutcome) -> Ending {
         let now = self.fleet.clock.now();
         let seq = cx.run.as_ref().map_or(0, |run| run.next_seq());
         let mut ending =
@@ -160,6 +166,11 @@ impl WorkerService {
                 ending.due_at = now + retry::backoff_ms(cx.job.attempt, cx.job.id.0 as u64);
                 ending.reason = Some(reason);
             }
+            StepOutcome::Snoozed { reason, wait } => {
+                ending.event = Event::Snooze;
+                ending.due_at = now.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX / 2));
+                ending.reason = Some(reason);
+            }
             StepOutcome::Stopped(StopReason::Shutdown) => {
                 ending.event = Event::Interrupt;
                 ending.reason = Some("its worker shut down; the attempt was given back".into());
@@ -170,24 +181,30 @@ impl WorkerService {
                 ending.output = cx.run.as_ref().map(|run| run.output());
             }
             StepOutcome::Stopped(StopReason::LeaseLost) => {
-                info!(job.id = cx.job.id.0, "lost the lease on job {}; its result is dropped", cx.job.id);
-                self.fleet.report(Progress::LeaseLost { job: cx.job.id });
-                return None;
+                // Perhaps only our clock says so. The token decides: if it is still ours the job goes
+                // back unharmed, and if not this changes nothing.
+                ending.event = Event::Interrupt;
+                ending.reason = Some("its lease ran out before it could be renewed; the attempt was given back".into());
             }
             StepOutcome::Continue => unreachable!("steps go on until something ends them"),
         }
-        Some(ending)
+        ending
     }
 
-    /// Stores the end. A database that cannot take it now is waited for as long as the lease
-    /// stands; after that the job is somebody else's and nothing is lost.
+    /// Stores the end. A database that cannot take it now is waited for; if the job is somebody
+    /// else's by then, its token says so and nothing is changed.
     async fn finish(&self, cx: &JobContext, lease: crate::lease::Lease, ending: Ending) {
         let mut wait = Duration::from_millis(500);
+        let mut phase = self.fleet.phase();
         loop {
             let now = self.fleet.clock.now();
             match self.fleet.jobs.finish(lease, ending.clone(), now).await {
                 Ok(state) => return self.report_end(cx, state, ending),
-                Err(RepositoryError::Unavailable(why)) if self.fleet.holds(lease) => {
+                Err(RepositoryError::LeaseLost(job)) => {
+                    info!(job.id = job.0, "lost the lease on job {job}; its result is dropped");
+                    return self.fleet.report(Progress::LeaseLost { job });
+                }
+                Err(RepositoryError::Unavailable(why)) if *phase.borrow_and_update() < Phase::Stopping => {
                     self.fleet.warn_unavailable(&why);
                 }
                 Err(error) => {
@@ -195,7 +212,10 @@ impl WorkerService {
                     return;
                 }
             }
-            tokio::time::sleep(wait).await;
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                _ = phase.changed() => {}
+            }
             wait = (wait * 2).min(Duration::from_secs(10));
         }
     }

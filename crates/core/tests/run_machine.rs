@@ -3,13 +3,14 @@
 use posse_core::journal::{CallOutcome, EndStatus, Entry, OfferedTool, Opening, Recorded};
 use posse_core::model::{CallRequest, Finish, Message, ModelError, ModelErrorKind, ModelReply, ToolCalling, Usage};
 use posse_core::persona::{Limits, PersonaTemplate};
-use posse_core::run::machine::{Effect, Input, MAX_CORRECTIONS, MAX_REPEATS, Step, Verdict, step};
+use posse_core::run::machine::{Again, Effect, Input, MAX_CORRECTIONS, MAX_REPEATS, Step, Verdict, step};
 use posse_core::run::{Run, structured};
 use posse_core::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput, ToolSpec};
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 fn opening(calling: ToolCalling, limits: Limits) -> Arc<Opening> {
     let tool = |name: &str, effect| OfferedTool {
@@ -336,6 +337,22 @@ fn c01_the_same_reading_call_for_ever_ends_as_stuck() {
 }
 
 #[test]
+fn a_reply_with_many_bad_calls_is_one_correction() {
+    let mut h = Harness::native();
+    h.say(reply("", &["fly"; 20]));
+    assert_eq!(h.effect, Effect::AskModel, "the model has not been told yet");
+    h.say(reply("", &["look"; 80]));
+    let together = h.running().len();
+    assert!(together <= 16, "{together} at once");
+    h.run_calls();
+    assert_eq!(h.effect, Effect::AskModel);
+    let refused =
+        h.run.messages().iter().filter(|m| matches!(m, Message::Tool { text, .. } if text.contains("at most 64")));
+    assert_eq!(refused.count(), 16);
+    assert_eq!(unsendable(h.run.messages()), Vec::<String>::new());
+}
+
+#[test]
 fn looking_again_after_a_change_is_no_repetition() {
     let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 100, ..Limits::default() });
     for _ in 0..10 {
@@ -390,15 +407,15 @@ fn provider_failures_are_recorded_and_classified() {
         h.take(next);
         h
     };
-    for (kind, again) in [
-        (ModelErrorKind::Transient, true),
-        (ModelErrorKind::RateLimited, true),
-        (ModelErrorKind::Unauthorized, false),
-        (ModelErrorKind::Rejected, false),
-        (ModelErrorKind::ContextOverflow, false),
+    for (kind, wanted) in [
+        (ModelErrorKind::Transient, Again::Later),
+        (ModelErrorKind::RateLimited, Again::Later),
+        (ModelErrorKind::Unauthorized, Again::After(Duration::from_secs(900))),
+        (ModelErrorKind::Rejected, Again::Never),
+        (ModelErrorKind::ContextOverflow, Again::Never),
     ] {
         let h = fail(kind);
-        assert!(matches!(&h.effect, Effect::FailAttempt { try_again, .. } if *try_again == again), "{kind:?}");
+        assert!(matches!(&h.effect, Effect::FailAttempt { again, .. } if *again == wanted), "{kind:?}");
         assert!(h.run.ended().is_none(), "another attempt goes on from here");
     }
     let h = fail(ModelErrorKind::InvalidToolCall);

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use posse_core::executor::{AgentExecutor, Halt, JobContext, StepOutcome};
+use posse_core::job::Output;
 use posse_core::journal::{Entry, OfferedTool, Opening, effect_key};
 use posse_core::model::{CallRequest, Delta, FailedTry, Model, ModelError, ModelErrorKind, Models, Usage};
 use posse_core::persona::PersonaTemplate;
-use posse_core::run::machine::{Effect, Input, Step, Verdict, step};
+use posse_core::run::machine::{Again, Effect, Input, Step, Verdict, step};
 use posse_core::run::{OpenCall, Run, finish, prompt};
 use posse_core::stop::StopReason;
 use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory, ToolOutput};
@@ -58,7 +59,10 @@ impl GenericAgentExecutor {
                 };
                 match opening {
                     Ok(opening) => step(run, Input::Begun { goal: &cx.job.payload.goal.clone(), opening }),
-                    Err(error) => return Ok(not_begun(error)),
+                    Err(error) => {
+                        let again = Again::after(error.kind, error.retry_after);
+                        return Ok(failed(error.message, again, None));
+                    }
                 }
             }
         };
@@ -81,10 +85,7 @@ impl GenericAgentExecutor {
                     seq = run.next_seq() - last.entries.len() as u64;
                     last
                 }
-                Effect::FailAttempt { reason, try_again: true } => return Ok(StepOutcome::Failed { reason }),
-                Effect::FailAttempt { reason, try_again: false } => {
-                    return Ok(StepOutcome::GaveUp { reason, output: Some(run.output()), entries: Vec::new() });
-                }
+                Effect::FailAttempt { reason, again } => return Ok(failed(reason, again, Some(run.output()))),
                 Effect::Wait | Effect::End => {
                     return Err(Halt::Broken("the run waits for a call that nobody runs".into()));
                 }
@@ -127,8 +128,9 @@ impl GenericAgentExecutor {
     }
 
     fn model(&self, run: &Run) -> Result<Arc<dyn Model>, ModelError> {
-        let name = run.opening().and_then(|opening| opening.persona.model.clone());
-        self.models.get(name.as_deref())
+        // The one it began with, while there is one of that name.
+        let began_with = run.opening().map(|opening| opening.model.as_str());
+        self.models.get(began_with).or_else(|_| self.models.get(None))
     }
 
     async fn complete(
@@ -250,12 +252,11 @@ fn end(run: &Run, entries: Vec<Entry>) -> StepOutcome {
     }
 }
 
-fn not_begun(error: ModelError) -> StepOutcome {
-    match error.kind {
-        ModelErrorKind::Transient | ModelErrorKind::RateLimited | ModelErrorKind::Stopped => {
-            StepOutcome::Failed { reason: error.message }
-        }
-        _ => StepOutcome::GaveUp { reason: error.message, output: None, entries: Vec::new() },
+fn failed(reason: String, again: Again, output: Option<Output>) -> StepOutcome {
+    match again {
+        Again::Never => StepOutcome::GaveUp { reason, output, entries: Vec::new() },
+        Again::Later => StepOutcome::Failed { reason },
+        Again::After(wait) => StepOutcome::Snoozed { reason, wait },
     }
 }
 

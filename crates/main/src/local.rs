@@ -11,7 +11,7 @@ use posse_core::model::{
 use posse_core::stop::Stop;
 use posse_infra::local_model::cache::{find, models_dir};
 use posse_infra::local_model::catalogue::{MODELS, by_name, default_model};
-use posse_infra::local_model::server::{Endpoint, ServerOptions, ensure_running};
+use posse_infra::local_model::server::{Endpoint, ServerError, ServerOptions, ensure_running};
 use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, ToolCallingChoice};
 use posse_infra::model::secret::Secret;
 use tokio::sync::Mutex;
@@ -71,7 +71,7 @@ impl LocalModel {
     async fn client(&self) -> Result<Arc<OpenAiModel>, ModelError> {
         let mut server = self.server.lock().await;
         let options = ServerOptions { context: self.context, ..ServerOptions::default() };
-        let found = ensure_running(&self.file, &self.stem, options).await.map_err(|e| unusable(e.to_string()))?;
+        let found = ensure_running(&self.file, &self.stem, options).await.map_err(no_server)?;
         if let Some((endpoint, client)) = server.as_ref()
             && (endpoint.pid, &endpoint.token) == (found.pid, &found.token)
         {
@@ -105,8 +105,26 @@ impl Model for LocalModel {
         deltas: &DeltaSink<'_>,
         stop: &Stop,
     ) -> Result<ModelReply, ModelError> {
-        self.client().await?.complete(request, deltas, stop).await
+        let client = tokio::select! {
+            client = self.client() => client?,
+            _ = stop.stopped() => {
+                let message = "stopped while the local model was starting".into();
+                return Err(ModelError { kind: ModelErrorKind::Stopped, ..unusable(message) });
+            }
+        };
+        client.complete(request, deltas, stop).await
     }
+}
+
+/// A server that is missing is a person's to mend; one that did not come up may come up later.
+fn no_server(error: ServerError) -> ModelError {
+    let kind = match &error {
+        ServerError::NoBinary | ServerError::WrongBinary(_) | ServerError::NoModel(_) | ServerError::BadName(_) => {
+            ModelErrorKind::Rejected
+        }
+        _ => ModelErrorKind::Transient,
+    };
+    ModelError { kind, ..unusable(error.to_string()) }
 }
 
 fn unusable(message: String) -> ModelError {

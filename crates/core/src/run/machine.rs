@@ -5,6 +5,7 @@
 //! happened, any other has not.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{OpenCall, Run, finish, structured};
 use crate::journal::{Call, CallOutcome, EndStatus, Entry, Opening, Turn};
@@ -17,6 +18,12 @@ pub const MAX_CORRECTIONS: u32 = 6;
 /// Identical reading calls, with nothing changed in between, of which the last still runs. The
 /// next one is refused; the one after the last refusal that [`MAX_CORRECTIONS`] allows ends the run.
 pub const MAX_REPEATS: u32 = 2;
+
+/// Calls of one reply that may run; those after them are refused.
+pub const MAX_CALLS: usize = 64;
+
+/// Reading calls that run at once.
+const MAX_TOGETHER: usize = 16;
 
 /// Whether a call may run.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,10 +87,36 @@ pub enum Effect {
     FailAttempt {
         /// Why, in words.
         reason: String,
-        /// Whether another attempt, later, may succeed.
-        try_again: bool,
+        /// Whether another attempt may succeed.
+        again: Again,
     },
 }
+
+/// Whether another attempt at a failed piece of work may succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// Not by itself.
+    Never,
+    /// After the usual wait; it counts as a failed attempt.
+    Later,
+    /// Not before this time has passed. Nothing is wrong with the job, so no attempt is spent.
+    After(Duration),
+}
+
+impl Again {
+    /// What a model's failure means for the work that needed it.
+    pub fn after(kind: ModelErrorKind, retry_after: Option<Duration>) -> Again {
+        match kind {
+            ModelErrorKind::RateLimited => retry_after.map_or(Again::Later, Again::After),
+            // A person has to mend a key or an account; the job tries again by itself meanwhile.
+            ModelErrorKind::Unauthorized => Again::After(WAIT_FOR_CREDENTIALS),
+            ModelErrorKind::Transient | ModelErrorKind::Stopped | ModelErrorKind::InvalidToolCall => Again::Later,
+            ModelErrorKind::ContextOverflow | ModelErrorKind::Rejected => Again::Never,
+        }
+    }
+}
+
+const WAIT_FOR_CREDENTIALS: Duration = Duration::from_secs(15 * 60);
 
 /// What a step gives: entries to commit, then one effect to perform.
 #[derive(Debug, Clone, PartialEq)]
@@ -209,6 +242,7 @@ impl Recorder<'_> {
         for (i, mut request) in calls.into_iter().enumerate() {
             request.id = call_id(self.run.calls_made + i as u64);
             let verdict = match request.name.as_str() {
+                _ if i >= MAX_CALLS => Err(format!("Not run: one reply may make at most {MAX_CALLS} calls.")),
                 finish::FINISH if !alone => Err(FINISH_NOT_ALONE.into()),
                 finish::FINISH => match finish::answer(&request.arguments) {
                     Ok(text) => {
@@ -245,23 +279,22 @@ impl Recorder<'_> {
     }
 
     fn model_failed(&mut self, error: ModelError, ms: u64) -> Option<Effect> {
-        let ModelError { kind, message, failed_tries, .. } = error;
+        let ModelError { kind, message, failed_tries, retry_after, .. } = error;
         if kind == ModelErrorKind::Stopped && failed_tries.is_empty() {
-            return Some(Effect::FailAttempt { reason: message, try_again: true });
+            return Some(Effect::FailAttempt { reason: message, again: Again::Later });
         }
         self.record(Entry::TurnFailed { reason: message.clone(), failed_tries, ms });
         if self.run.limit_reached().is_some() {
             return None;
         }
-        let try_again = match kind {
+        let again = match kind {
             ModelErrorKind::InvalidToolCall => {
                 self.record(Entry::Note { text: format!("{BAD_CALL}\n{message}") });
                 return None;
             }
-            ModelErrorKind::Transient | ModelErrorKind::RateLimited | ModelErrorKind::Stopped => true,
-            ModelErrorKind::Unauthorized | ModelErrorKind::ContextOverflow | ModelErrorKind::Rejected => false,
+            _ => Again::after(kind, retry_after),
         };
-        Some(Effect::FailAttempt { reason: message, try_again })
+        Some(Effect::FailAttempt { reason: message, again })
     }
 
     fn call_ended(&mut self, call_id: String, result: Result<ToolOutput, ToolError>, ms: u64) {
@@ -303,7 +336,7 @@ impl Recorder<'_> {
             return Effect::End;
         }
         let pure = |call: &&OpenCall| call.effect == Some(EffectClass::Pure);
-        let mut batch: Vec<_> = open.iter().take_while(pure).cloned().collect();
+        let mut batch: Vec<_> = open.iter().take_while(pure).take(MAX_TOGETHER).cloned().collect();
         if batch.is_empty() {
             batch.extend(open.first().cloned());
         }

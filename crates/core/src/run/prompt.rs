@@ -23,9 +23,12 @@ pub fn system(persona: &PersonaTemplate, calling: ToolCalling, tools: &[OfferedT
     if !backstory.trim().is_empty() {
         let _ = writeln!(out, "\n{}", backstory.trim());
     }
-    out.push_str(WORKING);
-    if calling == ToolCalling::Structured {
-        out.push_str(&structured_tools(tools));
+    match calling {
+        ToolCalling::Native => out.push_str(WORKING),
+        ToolCalling::Structured => {
+            out.push_str(WORKING_SHORT);
+            out.push_str(&structured_tools(tools));
+        }
     }
     out
 }
@@ -46,12 +49,24 @@ const WORKING: &str = "
 - If the task cannot be done, call `finish` and say plainly what is missing.
 ";
 
-/// Tools as text: one line each, with their arguments, then what a step looks like.
+/// The same in fewer words: a small model loses the task behind a long preface.
+const WORKING_SHORT: &str = "
+# How you work
+- You work alone and unattended. Never guess what a file contains: read it. Never invent names or numbers.
+- Do one step at a time. Use file names exactly as results show them. Do not repeat a step that is done.
+- When the task asks for a file to be written, write its whole text with a tool.
+- When a tool reports an error, correct the arguments or try another way.
+- When everything is done, call `finish` with the complete answer.
+";
+
+/// Tools as text, one line each: what they are for and what they must be given. The rest is in the
+/// schema that the reply is held to.
 fn structured_tools(tools: &[OfferedTool]) -> String {
     let mut out = String::from("\n# Your tools\n");
     let finish = super::finish::spec();
     for spec in tools.iter().map(|t| &t.spec).chain([&finish]) {
-        let _ = writeln!(out, "- {}({}): {}", spec.name, arguments(&spec.parameters), spec.description);
+        let purpose = spec.description.split_inclusive(". ").next().unwrap_or_default().trim_end();
+        let _ = writeln!(out, "- {}({}): {purpose}", spec.name, required(&spec.parameters).join(", "));
     }
     out.push_str(STEP_FORMAT);
     out
@@ -59,22 +74,12 @@ fn structured_tools(tools: &[OfferedTool]) -> String {
 
 const STEP_FORMAT: &str = "
 # How you reply
-Reply with exactly one JSON object and nothing else: the next step.
-{\"thinking\": \"why this step, in one or two sentences\", \"tool\": \"<name of a tool>\", \"arguments\": {...}}
-You then get the result and reply with the next step. The step `finish` ends the work.
+Reply with exactly one JSON object, the next step:
+{\"thinking\": \"why this step\", \"tool\": \"<name of a tool>\", \"arguments\": {...}}
 ";
 
-fn arguments(schema: &serde_json::Value) -> String {
-    let required: Vec<_> = schema["required"].as_array().into_iter().flatten().filter_map(|v| v.as_str()).collect();
-    let Some(properties) = schema["properties"].as_object() else { return String::new() };
-    let each = properties.iter().map(|(name, property)| {
-        let optional = if required.contains(&name.as_str()) { "" } else { "?" };
-        match property["description"].as_str() {
-            Some(text) => format!("{name}{optional}: {}", text.trim_end_matches('.')),
-            None => format!("{name}{optional}"),
-        }
-    });
-    each.collect::<Vec<_>>().join("; ")
+fn required(schema: &Value) -> Vec<&str> {
+    schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// The first user message: the task, word for word.
@@ -137,23 +142,29 @@ pub fn examples(calling: ToolCalling, tools: &[OfferedTool]) -> Vec<Message> {
     }
     if shown(&["read_file", "create_file"]) {
         out.extend(task_and_steps(
-            "Put what log.md says about the weather into weather.md.",
+            "Write what log.md and port.md say about the weather into weather.md.",
             &[
                 (
-                    "I read log.md first.",
+                    "There are two files to read. I read log.md first.",
                     "read_file",
                     json!({"path": "log.md"}),
-                    "Monday: rain, 7 degrees. We stayed in port. Tuesday: sun, 12 degrees. We sailed at 9.",
+                    "Monday: rain, 7 degrees. We stayed in port.",
                 ),
                 (
-                    "I have what log.md says. Now I write the new file with all of it.",
+                    "Now I read the second file, port.md.",
+                    "read_file",
+                    json!({"path": "port.md"}),
+                    "Tuesday: sun, 12 degrees. Three ships left.",
+                ),
+                (
+                    "I have read both. Now I write the new file with what both say.",
                     "create_file",
                     json!({"path": "weather.md", "content": "Monday: rain, 7 degrees.\nTuesday: sun, 12 degrees.\n"}),
                     "'weather.md' was written (51 bytes)",
                 ),
             ],
             "The file is written. The task is done.",
-            "I wrote the weather of Monday and Tuesday into weather.md.",
+            "I wrote the weather of Monday (log.md) and Tuesday (port.md) into weather.md.",
         ));
     }
     out

@@ -178,10 +178,11 @@ impl Fleet {
     }
 
     pub(crate) fn keep(&self, lease: Lease, until: Millis, stopper: Stopper) {
+        self.keeper.keep(lease, until, stopper.clone());
+        // After it is kept, so that a stop in between is not missed.
         if *self.phase.borrow() >= Phase::Stopping {
             stopper.stop(StopReason::Shutdown);
         }
-        self.keeper.keep(lease, until, stopper);
     }
 
     pub(crate) fn release(&self, lease: Lease) {
@@ -198,7 +199,7 @@ impl Fleet {
         let last = self.warned_at.load(Ordering::Relaxed);
         let due = now.saturating_sub(last) >= 60_000;
         if due && self.warned_at.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            warn!("the database cannot take writes; nothing is lost, trying again until it can: {why}");
+            warn!("the database cannot be used now; nothing is lost, trying again until it can: {why}");
         }
     }
 
@@ -214,7 +215,12 @@ impl Fleet {
 
     /// Takes back jobs of workers that are gone: those whose lease ran out, and at once those whose
     /// process is known to be dead.
-    pub async fn rescue(&self) {
+    pub async fn rescue(self: &Arc<Self>) {
+        // After the machine slept, our own leases look expired to us first: renew before rescuing.
+        if self.keeper.has_overdue(self.clock.now()) {
+            let fleet = Arc::clone(self);
+            let _ = tokio::task::spawn_blocking(move || fleet.beat()).await;
+        }
         let now = self.clock.now();
         let dead = match self.queries.workers().await {
             Ok(workers) => {
@@ -223,8 +229,8 @@ impl Fleet {
             }
             Err(error) => return self.warn_unavailable(&error.to_string()),
         };
-        let due = match self.queries.next_deadline().await {
-            Ok(deadline) => deadline.is_some_and(|at| at <= now),
+        let due = match self.queries.next_lease_end().await {
+            Ok(end) => end.is_some_and(|at| at <= now),
             Err(_) => true,
         };
         if dead.is_empty() && !due {

@@ -55,7 +55,11 @@ impl Keeper {
     }
 
     pub(super) fn keep(&self, lease: Lease, until: Millis, stopper: Stopper) {
-        self.shared.lock().leases.insert(lease.job, HeldLease { lease, until, stopper });
+        let replaced = self.shared.lock().leases.insert(lease.job, HeldLease { lease, until, stopper });
+        // Claimed again while an earlier claim's step is still at work here: that one must end.
+        if let Some(earlier) = replaced {
+            earlier.stopper.stop(StopReason::LeaseLost);
+        }
     }
 
     pub(super) fn release(&self, lease: Lease) {
@@ -68,6 +72,11 @@ impl Keeper {
 
     pub(super) fn holds(&self, lease: Lease, now: Millis) -> bool {
         self.shared.lock().leases.get(&lease.job).is_some_and(|h| h.lease == lease && now < h.until)
+    }
+
+    /// Whether a lease has run out by the clock, as after the machine slept.
+    pub(super) fn has_overdue(&self, now: Millis) -> bool {
+        self.shared.lock().leases.values().any(|held| now >= held.until)
     }
 
     pub(super) fn is_idle(&self) -> bool {

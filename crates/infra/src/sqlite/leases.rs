@@ -72,6 +72,9 @@ pub(super) fn rescue(tx: &mut Transaction<'_>, dead: &[WorkerId], now: Millis) -
         }
         rescued.push(Rescued { job, worker, state: change.to.state });
     }
+    for worker in dead {
+        diesel::delete(workers::table.find(&worker.0)).execute(tx.connection)?;
+    }
     if !rescued.is_empty() {
         tx.ring();
     }

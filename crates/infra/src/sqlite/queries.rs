@@ -104,8 +104,13 @@ pub(super) fn cancel_requested(connection: &mut SqliteConnection) -> Outcome<Vec
 }
 
 /// The earliest time at which a waiting job becomes due or a lease expires.
+pub(super) fn next_lease_end(connection: &mut SqliteConnection) -> Outcome<Option<Millis>> {
+    Ok(jobs::table.filter(IsRunning).select(min(jobs::lease_until)).first(connection)?)
+}
+
+/// The earliest time at which a waiting job becomes due or a lease expires.
 pub(super) fn next_deadline(connection: &mut SqliteConnection) -> Outcome<Option<Millis>> {
     let due: Option<i64> = jobs::table.filter(IsWaiting).select(min(jobs::run_at)).first(connection)?;
-    let expiry: Option<i64> = jobs::table.filter(IsRunning).select(min(jobs::lease_until)).first(connection)?;
+    let expiry = next_lease_end(connection)?;
     Ok(due.into_iter().chain(expiry).min())
 }

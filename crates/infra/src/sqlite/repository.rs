@@ -138,6 +138,10 @@ impl JobQueries for SqliteStore {
         self.readers.run(queries::cancel_requested).await
     }
 
+    async fn next_lease_end(&self) -> Result<Option<Millis>, RepositoryError> {
+        self.readers.run(queries::next_lease_end).await
+    }
+
     async fn next_deadline(&self) -> Result<Option<Millis>, RepositoryError> {
         self.readers.run(queries::next_deadline).await
     }

@@ -171,7 +171,7 @@ async fn limits_leave_what_there_is_and_say_which() {
 }
 
 #[tokio::test]
-async fn provider_outages_are_retried_as_attempts_and_bad_keys_are_not() {
+async fn provider_outages_cost_an_attempt_and_bad_keys_none() {
     let home = Home::new();
     let model = Arc::new(
         ScriptedModel::new()
@@ -187,8 +187,8 @@ async fn provider_outages_are_retried_as_attempts_and_bad_keys_are_not() {
     let states = [home.job(first).await, home.job(second).await];
     let down = states.iter().find(|j| j.state == JobState::Retryable).expect("one waits for its next attempt");
     assert_eq!(down.reason.as_deref(), Some("the endpoint is down"));
-    let wrong = states.iter().find(|j| j.state == JobState::Discarded).expect("one is given up");
-    assert_eq!(wrong.reason.as_deref(), Some("the key is wrong"));
+    let wrong = states.iter().find(|j| j.state == JobState::Scheduled).expect("one waits for a person to mend the key");
+    assert_eq!((wrong.reason.as_deref(), wrong.attempt), (Some("the key is wrong"), 0));
 }
 
 #[tokio::test]
@@ -213,6 +213,7 @@ async fn structured_calling_works_the_same_job() {
     assert_eq!(home.job(id).await.output.expect("an answer").text, "ALPHA-7");
     let requests = model.requests();
     assert!(requests[0].tools.is_empty() && requests[0].schema.is_some());
+    assert!(requests[0].messages.len() > 10, "it is shown worked tasks first");
     let told = told(&model);
     let task = told.iter().position(|t| t == "Your task:\nwhat is in alpha.txt?").expect("the task, word for word");
     let result = &told[task + 1];
