@@ -106,13 +106,27 @@ impl Workspace {
         let path = self.relative(raw)?;
         let meta =
             self.root.metadata(&path, Links::Beneath).map_err(|errno| self.explain(errno, "open", raw, &path))?;
-        match Kind::of(meta.file_type()) {
+        let found = match Kind::of(meta.file_type()) {
             Kind::Folder => {
                 let dir = self.root.dir(&path, Links::Beneath);
-                dir.map(Found::Folder).map_err(|errno| self.explain(errno, "open", raw, &path))
+                Found::Folder(dir.map_err(|errno| self.explain(errno, "open", raw, &path))?)
             }
-            _ => self.root.file(&path, Links::Beneath, raw).map(|(file, len)| Found::File(file, len)),
+            _ => {
+                let (file, len) = self.root.file(&path, Links::Beneath, raw)?;
+                Found::File(file, len)
+            }
+        };
+        // Asked of what was opened, not of the path: a link leads there too.
+        let real = match &found {
+            Found::Folder(dir) => real_path(&dir.0),
+            Found::File(file, _) => real_path(file),
+        };
+        let real = real.map_err(|errno| kernel(errno, "open", raw))?;
+        let below = real.strip_prefix(&self.prefixes[0]).unwrap_or(&real);
+        if below.components().any(|part| part.as_os_str() == PRIVATE) {
+            return Err(denied(format!("'{raw}' belongs to Posse and is not for tools")));
         }
+        Ok(found)
     }
 
     /// The path relative to the root, as the model meant it.
@@ -228,9 +242,14 @@ impl Dir {
 
     /// Where the folder is now, by the kernel's account.
     fn real_path(&self) -> Result<PathBuf, Errno> {
-        let link = readlinkat(CWD, format!("/proc/self/fd/{}", self.0.as_raw_fd()), Vec::new())?;
-        Ok(PathBuf::from(std::ffi::OsString::from_vec(link.into_bytes())))
+        real_path(&self.0)
     }
+}
+
+/// Where what was opened really is, by the kernel's word.
+fn real_path(opened: &impl AsRawFd) -> Result<PathBuf, Errno> {
+    let link = readlinkat(CWD, format!("/proc/self/fd/{}", opened.as_raw_fd()), Vec::new())?;
+    Ok(PathBuf::from(std::ffi::OsString::from_vec(link.into_bytes())))
 }
 
 fn regular(meta: &Metadata, shown: &str) -> Result<(), ToolError> {
@@ -260,11 +279,20 @@ pub fn shown_entry(name: &Path, kind: Kind) -> String {
     format!("{}{slash}", shown_name(name))
 }
 
-/// Whether the path goes into a folder that git takes its configuration and hooks from.
-fn is_git_internal(path: &Path) -> bool {
-    let is_git = |part: Component<'_>| part.as_os_str().eq_ignore_ascii_case(".git");
-    path.components().any(is_git)
+/// Whose own files a path below the root leads to, if tools may not write there: what git runs as
+/// whoever uses it next, what Posse keeps, and what decides which tools an agent has.
+fn owner(path: &Path) -> Option<&'static str> {
+    let named = |name: &str| path.components().any(|part: Component<'_>| part.as_os_str().eq_ignore_ascii_case(name));
+    let lower = path.to_string_lossy().to_ascii_lowercase();
+    if named(".git") {
+        return Some("git");
+    }
+    (named(PRIVATE) || lower == "config/posse.toml" || Path::new(&lower).starts_with("config/personas"))
+        .then_some("Posse")
 }
+
+/// The folder of Posse's database: other jobs' work, which no tool reads either.
+const PRIVATE: &str = ".posse";
 
 #[cfg(test)]
 mod tests;

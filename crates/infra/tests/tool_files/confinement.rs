@@ -191,6 +191,33 @@ fn gits_own_files_are_read_only() {
     bench.call("create_file", json!({"path": ".gitignore", "content": "target/"})).unwrap();
 }
 
+#[test]
+fn posses_own_files_are_not_for_tools() {
+    let bench = Bench::new();
+    bench.write(".posse/posse.db", "s3cret");
+    bench.write("config/posse.toml", "slots = 1\n");
+    bench.write("config/personas/scribe.json", "{}");
+    symlink(".posse", bench.ws("alias")).unwrap();
+    symlink("config", bench.ws("conf")).unwrap();
+    let before = bench.tree();
+    for path in [".posse/posse.db", "alias/posse.db", ".posse", "alias", "./config/../.posse/posse.db"] {
+        for (tool, args) in calls(path) {
+            let answer = bench.call(tool, args);
+            assert!(!answer.as_ref().is_ok_and(|text| text.contains("s3cret")), "{tool} {path}: {answer:?}");
+            assert!(answer.is_err(), "{tool} {path}: {answer:?}");
+        }
+    }
+    for path in ["config/posse.toml", "config/personas/new.json", "conf/personas/scribe.json", "CONFIG/Personas/x.json"]
+    {
+        let error = bench.call("create_file", json!({"path": path, "content": "{}", "overwrite": true})).unwrap_err();
+        assert_eq!(error.category, PermissionDenied, "{path}: {error}");
+    }
+    assert!(before == bench.tree());
+    let found = bench.call("search_files", json!({"pattern": "s3cret"})).unwrap();
+    assert!(found.starts_with("no match"), "{found}");
+    assert_eq!(bench.call("read_file", json!({"path": "config/posse.toml"})).unwrap(), "slots = 1\n");
+}
+
 /// Ends the swapping when the test ends, also where it fails.
 struct EndWith<'a>(&'a AtomicBool);
 

@@ -236,7 +236,11 @@ fn answer(mut stream: TcpStream, script: &[Say], seen: &Mutex<Vec<Value>>) -> Op
     }
     let request: Value = serde_json::from_slice(&body).ok()?;
     seen.lock().expect("not poisoned").push(request.clone());
-    let spoken = request["messages"].as_array()?.iter().filter(|m| m["role"] == "assistant").count();
+    // Worked examples stand before the task; what the agent has said itself stands after it.
+    let messages = request["messages"].as_array()?;
+    let is_task = |m: &Value| m["role"] == "user" && m["content"].as_str().is_some_and(|t| t.starts_with("Your task:"));
+    let task = messages.iter().rposition(is_task).unwrap_or(0);
+    let spoken = messages[task..].iter().filter(|m| m["role"] == "assistant").count();
     let (name, arguments) = match script.get(spoken).or(script.last())? {
         Say::Call(name, arguments) => (*name, arguments),
         Say::Silence => {

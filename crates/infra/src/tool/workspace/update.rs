@@ -24,7 +24,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::super::failure::{check, conflict, denied, failed, invalid, io, kernel, over_limit};
-use super::{Dir, Kind, Links, Workspace, is_git_internal, regular};
+use super::{Dir, Kind, Links, Workspace, owner, regular};
 
 /// How long another writer in the same folder is waited for.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
@@ -86,12 +86,12 @@ impl Workspace {
         };
         let folder = match self.root.dir(parent, Links::Beneath) {
             Ok(folder) => {
-                self.refuse_git(&folder, Path::new(name), raw)?;
+                self.refuse_owned(&folder, Path::new(name), raw)?;
                 folder
             }
             Err(Errno::NOENT) => {
                 let (folder, rest) = self.nearest(parent, raw)?;
-                self.refuse_git(&folder, &rest.join(name), raw)?;
+                self.refuse_owned(&folder, &rest.join(name), raw)?;
                 change(None)?;
                 check(stop)?;
                 make_folders(folder, &rest).map_err(at)?
@@ -137,13 +137,13 @@ impl Workspace {
         Ok((folder, rest))
     }
 
-    /// Git runs commands that its own files name, as whoever uses it next: no tool writes there,
-    /// by whatever way it came. `below` is what is still to be made or opened below the folder.
-    fn refuse_git(&self, folder: &Dir, below: &Path, raw: &str) -> Result<(), ToolError> {
+    /// Nobody but their owner writes to files that decide what runs next, by whatever way the path
+    /// came. `below` is what is still to be made or opened below the folder.
+    fn refuse_owned(&self, folder: &Dir, below: &Path, raw: &str) -> Result<(), ToolError> {
         let real = folder.real_path().map_err(|errno| kernel(errno, "write", raw))?;
         let inside = real.strip_prefix(&self.prefixes[0]).map_err(|_| moved_out(raw))?;
-        if is_git_internal(inside) || is_git_internal(below) {
-            return Err(denied(format!("'{raw}' belongs to git, whose own files are read-only to tools")));
+        if let Some(owner) = owner(&inside.join(below)) {
+            return Err(denied(format!("'{raw}' belongs to {owner}, whose own files are read-only to tools")));
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{Dir, Kind, Links};
 
 /// Folders of tools' own records: large, and never what is looked for.
-const PASSED_OVER: [&str; 2] = [".git", "node_modules"];
+const PASSED_OVER: [&str; 3] = [".git", ".posse", "node_modules"];
 
 /// Entries below a folder in the order of their paths, a folder before what is in it. Each folder
 /// is opened anew from the base by its whole path, so the depth of a tree costs no handles.
