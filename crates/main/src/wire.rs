@@ -11,7 +11,7 @@ use posse_core::port::{JobQueries, JobRepository, RepositoryError};
 use posse_infra::agent::GenericAgentExecutor;
 use posse_infra::persona::{Loaded, PersonaFile, Severity, load_all, nearest, problem};
 use posse_infra::process::SystemClock;
-use posse_infra::sqlite::{Options, SqliteStore, Synchronous};
+use posse_infra::sqlite::{Options, SqliteStore, Synchronous, extension};
 use posse_infra::tool::ToolRegistry;
 
 use crate::exit::{Exit, fail, not_found, usage};
@@ -31,8 +31,15 @@ pub fn now() -> posse_core::clock::Millis {
     SystemClock.now()
 }
 
+/// The vector extension: the one built in, or a build of it that the project brings.
+fn register_extension(settings: &Settings) -> Result<()> {
+    extension::register_from(&settings.root.join("sqlite_extensions"))?;
+    Ok(())
+}
+
 /// Opens the database to be changed; makes it, and its folder, if it is not there.
 pub fn open_store(settings: &Settings) -> Result<Arc<SqliteStore>> {
+    register_extension(settings)?;
     let path = &settings.database;
     if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
         make_folder(folder).map_err(|error| {
@@ -69,6 +76,7 @@ pub fn open_reader(settings: &Settings) -> Result<Option<Arc<dyn JobQueries>>> {
             return Err(fail(Exit::Database, format!("the database {} cannot be reached: {error}", path.display())));
         }
     }
+    register_extension(settings)?;
     match SqliteStore::open_read_only(path) {
         Ok(store) => Ok(Some(Arc::new(store))),
         // Another process is making it at this moment: there is nothing in it yet.

@@ -280,14 +280,15 @@ pub fn shown_entry(name: &Path, kind: Kind) -> String {
 }
 
 /// Whose own files a path below the root leads to, if tools may not write there: what git runs as
-/// whoever uses it next, what Posse keeps, and what decides which tools an agent has.
+/// whoever uses it next, what Posse keeps or loads, and what decides which tools an agent has.
 fn owner(path: &Path) -> Option<&'static str> {
     let named = |name: &str| path.components().any(|part: Component<'_>| part.as_os_str().eq_ignore_ascii_case(name));
     let lower = path.to_string_lossy().to_ascii_lowercase();
     if named(".git") {
         return Some("git");
     }
-    (named(PRIVATE) || lower == "config/posse.toml" || Path::new(&lower).starts_with("config/personas"))
+    let below = |folder: &str| Path::new(&lower).starts_with(folder);
+    (named(PRIVATE) || lower == "config/posse.toml" || below("config/personas") || below("sqlite_extensions"))
         .then_some("Posse")
 }
 

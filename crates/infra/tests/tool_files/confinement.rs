@@ -207,8 +207,13 @@ fn posses_own_files_are_not_for_tools() {
             assert!(answer.is_err(), "{tool} {path}: {answer:?}");
         }
     }
-    for path in ["config/posse.toml", "config/personas/new.json", "conf/personas/scribe.json", "CONFIG/Personas/x.json"]
-    {
+    for path in [
+        "config/posse.toml",
+        "config/personas/new.json",
+        "conf/personas/scribe.json",
+        "sqlite_extensions/vec0.so",
+        "CONFIG/Personas/x.json",
+    ] {
         let error = bench.call("create_file", json!({"path": path, "content": "{}", "overwrite": true})).unwrap_err();
         assert_eq!(error.category, PermissionDenied, "{path}: {error}");
     }

@@ -1,0 +1,70 @@
+//! What a model reads first, whole. `POSSE_UPDATE_SNAPSHOTS=1 cargo test -p posse-core --test prompt` writes the
+//! snapshots anew; the diff is then read like any other change.
+
+use posse_core::journal::OfferedTool;
+use posse_core::model::{Message, ToolCalling};
+use posse_core::persona::{Limits, PersonaTemplate};
+use posse_core::run::prompt;
+use posse_core::tool::{EffectClass, ToolSpec};
+use serde_json::json;
+use std::path::Path;
+
+fn opening_text(calling: ToolCalling) -> String {
+    let persona = PersonaTemplate {
+        schema: None,
+        role: "scribe".into(),
+        goal: "Write files as asked.".into(),
+        backstory: "You are a plain and exact writer.".into(),
+        tools: Vec::new(),
+        model: None,
+        temperature: None,
+        max_reply_tokens: None,
+        limits: Limits::default(),
+    };
+    let tool = |name: &str, required: &[&str]| OfferedTool {
+        spec: ToolSpec {
+            name: name.into(),
+            description: format!("What {name} does. And more about it."),
+            parameters: json!({"type": "object", "properties": {}, "required": required}),
+        },
+        effect: EffectClass::Pure,
+    };
+    let tools = [
+        tool("calculate", &["expression"]),
+        tool("create_file", &["path", "content"]),
+        tool("list_files", &[]),
+        tool("read_file", &["path"]),
+        tool("search_files", &["pattern"]),
+    ];
+    let mut out = format!("== system\n{}", prompt::system(&persona, calling, &tools));
+    for message in prompt::examples(calling, &tools) {
+        match message {
+            Message::User { text } => out.push_str(&format!("\n== user\n{text}\n")),
+            Message::Assistant { text, .. } => out.push_str(&format!("\n== assistant\n{text}\n")),
+            other => panic!("an example has {other:?}"),
+        }
+    }
+    out.push_str(&format!("\n== user\n{}\n", prompt::task("Summarise a.md in b.md.")));
+    out
+}
+
+fn check(name: &str, calling: ToolCalling) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
+    let text = opening_text(calling);
+    assert_eq!(text, opening_text(calling), "the same inputs give the same bytes");
+    if std::env::var_os("POSSE_UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&path, &text).expect("the snapshot can be written");
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, stored, "{} is stale; see the top of this test", path.display());
+}
+
+#[test]
+fn native_calling() {
+    check("native.txt", ToolCalling::Native);
+}
+
+#[test]
+fn structured_calling() {
+    check("structured.txt", ToolCalling::Structured);
+}
