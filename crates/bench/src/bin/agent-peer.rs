@@ -209,10 +209,11 @@ fn report(began: (u64, f64, u64), ok: usize, errors: usize) {
     let (t0, cpu0, disk0) = began;
     let (cpu, rss) = resources();
     println!(
-        r#"{{"wall_s":{:.4},"cpu_s":{:.4},"peak_rss_mb":{rss:.1},"disk_written_bytes":{},"ok":{ok},"errors":{errors}}}"#,
+        r#"{{"wall_s":{:.4},"cpu_s":{:.4},"peak_rss_mb":{rss:.1},"disk_written_bytes":{},"ok":{ok},"errors":{errors},"final":"{}"}}"#,
         (monotonic_ns() - t0) as f64 / 1e9,
         cpu - cpu0,
         written_bytes() - disk0,
+        if errors == 0 { "done" } else { "not done" },
     );
 }
 
