@@ -185,7 +185,14 @@ async fn from_environment(settings: &Settings, env: Env<'_>) -> Result<Option<(S
     };
     // A local server wants no key; where one is set, it goes to the endpoint it was set beside.
     let api_key_env = Some(if key.is_some() { "OPENAI_API_KEY" } else { "" }.to_owned());
-    let table = FileModel { base_url: Some(base_url), model: Some(model), api_key_env, ..FileModel::default() };
+    let table = FileModel {
+        base_url: Some(base_url),
+        model: Some(model),
+        api_key_env,
+        organization: set("OPENAI_ORG_ID")?,
+        project: set("OPENAI_PROJECT_ID")?,
+        ..FileModel::default()
+    };
     Ok(Some(("openai".into(), Known { table, origin: Origin::Environment })))
 }
 

@@ -54,3 +54,11 @@ fn keys_go_where_they_belong() {
     assert_eq!(expand("m", "Bearer ${MINE}!", &env).expect("set"), "Bearer k!");
     assert!(expand("m", "${GONE}", &env).expect_err("not set").message.contains("GONE, which is not set"));
 }
+
+#[tokio::test]
+async fn the_usual_variables_of_an_organisation_just_work() {
+    let env = [("OPENAI_API_KEY", "k"), ("OPENAI_ORG_ID", "org-1"), ("OPENAI_PROJECT_ID", "proj-2")];
+    let catalog = find("", &env, |_| ()).await.expect("found");
+    let table = &catalog.known["openai"].table;
+    assert_eq!((table.organization.as_deref(), table.project.as_deref()), (Some("org-1"), Some("proj-2")));
+}
