@@ -130,6 +130,19 @@ pub struct NewJob {
     pub payload: Payload,
 }
 
+impl Default for NewJob {
+    fn default() -> Self {
+        NewJob {
+            queue: DEFAULT_QUEUE.into(),
+            role: String::new(),
+            priority: DEFAULT_PRIORITY,
+            run_at: None,
+            max_attempts: DEFAULT_MAX_ATTEMPTS,
+            payload: Payload::default(),
+        }
+    }
+}
+
 /// What is asked of the agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Payload {

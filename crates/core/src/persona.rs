@@ -8,7 +8,7 @@ pub const DEFAULT_MAX_TURNS: u32 = 20;
 
 /// An agent, described. One JSON file in `config/personas` is one persona; a new file is a new kind
 /// of agent.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PersonaTemplate {
     /// Where the schema of this file is, for editors.

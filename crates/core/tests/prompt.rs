@@ -3,7 +3,7 @@
 
 use posse_core::journal::OfferedTool;
 use posse_core::model::{Message, ToolCalling};
-use posse_core::persona::{Limits, PersonaTemplate};
+use posse_core::persona::PersonaTemplate;
 use posse_core::run::prompt;
 use posse_core::tool::{EffectClass, ToolSpec};
 use serde_json::json;
@@ -11,15 +11,10 @@ use std::path::Path;
 
 fn opening_text(calling: ToolCalling) -> String {
     let persona = PersonaTemplate {
-        schema: None,
         role: "scribe".into(),
         goal: "Write files as asked.".into(),
         backstory: "You are a plain and exact writer.".into(),
-        tools: Vec::new(),
-        model: None,
-        temperature: None,
-        max_reply_tokens: None,
-        limits: Limits::default(),
+        ..PersonaTemplate::default()
     };
     let tool = |name: &str, required: &[&str]| OfferedTool {
         spec: ToolSpec {

@@ -22,15 +22,11 @@ fn opening(calling: ToolCalling, limits: Limits) -> Arc<Opening> {
         effect,
     };
     let persona = PersonaTemplate {
-        schema: None,
         role: "tester".into(),
         goal: "test".into(),
-        backstory: String::new(),
         tools: vec!["look".into(), "write".into()],
-        model: None,
-        temperature: None,
-        max_reply_tokens: None,
         limits,
+        ..PersonaTemplate::default()
     };
     Arc::new(Opening {
         persona,

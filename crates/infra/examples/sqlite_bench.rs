@@ -18,7 +18,7 @@ const SPAN: Duration = Duration::from_secs(3);
 
 fn job() -> NewJob {
     let payload = Payload { goal: "Which of these suppliers ships to Norway?".into(), ..Payload::default() };
-    NewJob { queue: "default".into(), role: "r".into(), priority: 5, run_at: None, max_attempts: 5, payload }
+    NewJob { role: "r".into(), payload, ..NewJob::default() }
 }
 
 fn request(limit: u32) -> ClaimRequest {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use posse_core::job::{NewJob, Payload};
+use posse_core::job::NewJob;
 use posse_core::port::{JobFilter, JobQueries, JobRepository, RepositoryError};
 use posse_infra::sqlite::{Options, SqliteStore};
 use sha2::{Digest, Sha256};
@@ -25,14 +25,7 @@ fn hash(path: &Path) -> Vec<u8> {
 }
 
 fn some_jobs(store: &SqliteStore) {
-    let job = NewJob {
-        queue: "default".into(),
-        role: "r".into(),
-        priority: 5,
-        run_at: None,
-        max_attempts: 5,
-        payload: Payload::default(),
-    };
+    let job = NewJob { role: "r".into(), ..NewJob::default() };
     futures::executor::block_on(store.enqueue(vec![job; 10], 1)).expect("is stored");
 }
 

@@ -12,7 +12,7 @@ use posse_infra::sqlite::{Options, SqliteStore};
 
 fn job(goal: &str) -> NewJob {
     let payload = Payload { goal: goal.into(), ..Payload::default() };
-    NewJob { queue: "default".into(), role: "r".into(), priority: 5, run_at: None, max_attempts: 5, payload }
+    NewJob { role: "r".into(), payload, ..NewJob::default() }
 }
 
 fn request() -> ClaimRequest {

@@ -5,7 +5,7 @@
 use anyhow::{Context, bail};
 use posse_bench::{fleet, monotonic_ns, open, resources};
 use posse_core::clock::Clock;
-use posse_core::job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_QUEUE, JobId, JobState, NewJob, Payload};
+use posse_core::job::{JobId, JobState, NewJob, Payload};
 use posse_core::model::{Model, ModelError, Models};
 use posse_core::persona::{Limits, PersonaTemplate};
 use posse_core::port::{JobQueries, JobRepository};
@@ -116,15 +116,11 @@ impl Bench {
             ..OpenAiConfig::new("bench", args.base.clone(), "standin")
         };
         let persona = PersonaTemplate {
-            schema: None,
             role: ROLE.into(),
             goal: "Run the tool until told to stop.".into(),
-            backstory: String::new(),
             tools: vec!["noop".into()],
-            model: None,
-            temperature: None,
-            max_reply_tokens: None,
             limits: Limits { max_turns: u32::MAX, ..Limits::default() },
+            ..PersonaTemplate::default()
         };
         let registry = registry(args.toolfile.clone(), args.toolsleep)?;
         let models = Arc::new(OneModel(Arc::new(OpenAiModel::new(config)?)));
@@ -145,14 +141,7 @@ impl Bench {
         let goal = format!(
             "Run the tool until told to stop. ID={id} STEPS={steps} LATENCY_MS={latency} TOOL=noop OUT_BYTES=200"
         );
-        NewJob {
-            queue: DEFAULT_QUEUE.into(),
-            role: ROLE.into(),
-            priority: DEFAULT_PRIORITY,
-            run_at: None,
-            max_attempts: DEFAULT_MAX_ATTEMPTS,
-            payload: Payload { goal, ..Payload::default() },
-        }
+        NewJob { role: ROLE.into(), payload: Payload { goal, ..Payload::default() }, ..NewJob::default() }
     }
 
     /// Enqueues goals and waits for all of them; gives how many answered `done`.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use posse_bench::{fleet, monotonic_ns, open, resources};
 use posse_core::clock::Clock;
 use posse_core::executor::{AgentExecutor, JobContext, StepOutcome};
-use posse_core::job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_QUEUE, NewJob, Output, Payload};
+use posse_core::job::{NewJob, Output, Payload};
 use posse_core::port::JobRepository;
 use posse_core::worker::{WorkerService, maintain};
 use posse_infra::process::SystemClock;
@@ -41,12 +41,9 @@ fn job(seq: u64) -> NewJob {
         body: "x".repeat(72),
     };
     NewJob {
-        queue: DEFAULT_QUEUE.into(),
         role: ROLE.into(),
-        priority: DEFAULT_PRIORITY,
-        run_at: None,
-        max_attempts: DEFAULT_MAX_ATTEMPTS,
         payload: Payload { goal: serde_json::to_string(&mail).unwrap_or_default(), ..Payload::default() },
+        ..NewJob::default()
     }
 }
 

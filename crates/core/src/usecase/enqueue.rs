@@ -88,6 +88,7 @@ pub fn accept(ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
         run_at: ask.run_at,
         max_attempts: ask.max_attempts,
         payload: Payload { goal: ask.goal, workspace: ask.workspace, model: ask.model },
+        ..NewJob::default()
     })
 }
 

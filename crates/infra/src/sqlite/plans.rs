@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use diesel::connection::{Instrumentation, InstrumentationEvent, SimpleConnection};
 use diesel::prelude::*;
+use posse_core::job::NewJob;
 use posse_core::job::transition::Event;
-use posse_core::job::{NewJob, Payload};
 use posse_core::journal::Entry;
 use posse_core::lease::WorkerId;
 use posse_core::port::{ClaimRequest, Ending, JobFilter};
@@ -78,14 +78,7 @@ fn run() -> Vec<Entry> {
 fn work(connection: &mut SqliteConnection) {
     let mut rings = false;
     let tx = &mut Transaction::new(connection, &mut rings);
-    let new = NewJob {
-        queue: "q".into(),
-        role: "r".into(),
-        priority: 5,
-        run_at: None,
-        max_attempts: 5,
-        payload: Payload::default(),
-    };
+    let new = NewJob { queue: "q".into(), role: "r".into(), ..NewJob::default() };
     let later = NewJob { run_at: Some(99), ..new.clone() };
     let mut jobs = vec![new; 8];
     jobs.push(later);

@@ -1,10 +1,10 @@
 //! A worker process in miniature.
 
 use posse_core::clock::Clock;
-use posse_core::job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_QUEUE, Job, JobId, NewJob, Payload};
+use posse_core::job::{Job, JobId, NewJob, Payload};
 use posse_core::journal::{CallState, Entry, LedgerChange, ledger_changes};
 use posse_core::model::{Model, ModelError, Models};
-use posse_core::persona::{Limits, PersonaTemplate};
+use posse_core::persona::PersonaTemplate;
 use posse_core::port::{JobQueries, JobRepository, WorkerRecord};
 use posse_core::tool::{EffectClass, Tool, ToolError};
 use posse_core::worker::{Fleet, FleetOptions, Progress, WorkerService, maintain};
@@ -24,15 +24,10 @@ pub const ROLE: &str = "tester";
 
 pub fn persona() -> PersonaTemplate {
     PersonaTemplate {
-        schema: None,
         role: ROLE.into(),
         goal: "do only what the input says".into(),
-        backstory: String::new(),
         tools: vec!["filesystem".into(), "annotations".into()],
-        model: None,
-        temperature: None,
-        max_reply_tokens: None,
-        limits: Limits::default(),
+        ..PersonaTemplate::default()
     }
 }
 
@@ -68,16 +63,13 @@ impl Home {
 
     pub async fn enqueue(&self, goal: &str) -> JobId {
         let job = NewJob {
-            queue: DEFAULT_QUEUE.into(),
             role: ROLE.into(),
-            priority: DEFAULT_PRIORITY,
-            run_at: None,
-            max_attempts: DEFAULT_MAX_ATTEMPTS,
             payload: Payload {
                 goal: goal.into(),
                 workspace: self.workspace().display().to_string(),
                 ..Payload::default()
             },
+            ..NewJob::default()
         };
         self.store.enqueue(vec![job], SystemClock.now()).await.expect("enqueued")[0]
     }

@@ -110,12 +110,9 @@ pub(crate) use {behaviours, suite};
 /// A job for `role`, due at once.
 pub fn job(role: &str) -> NewJob {
     NewJob {
-        queue: "default".into(),
         role: role.into(),
-        priority: 5,
-        run_at: None,
-        max_attempts: 5,
         payload: Payload { goal: format!("a goal for {role}"), ..Payload::default() },
+        ..NewJob::default()
     }
 }
 

@@ -81,7 +81,7 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
     let ids = store.enqueue(vec![job.clone()], now).await?;
     let id = ids[0];
     if cx.out.json {
-        let NewJob { role, queue, priority, max_attempts, run_at, payload } = &job;
+        let NewJob { role, queue, priority, max_attempts, run_at, payload, .. } = &job;
         let (priority, max_attempts, run_at, goal) = (*priority, *max_attempts, *run_at, payload.goal.as_str());
         cx.out.document(&Enqueued { id, role, queue, priority, max_attempts, run_at, goal })?;
         return Ok(Exit::Ok);

@@ -176,10 +176,7 @@ fn new(cx: &Context, settings: &Settings, loaded: &Loaded, registry: &ToolRegist
         goal,
         backstory,
         tools,
-        model: None,
-        temperature: None,
-        max_reply_tokens: None,
-        limits: Limits::default(),
+        ..PersonaTemplate::default()
     };
     if let Some(problem) = persona.problems().first() {
         return Err(usage(format!("{} {}", problem.field, problem.message)));

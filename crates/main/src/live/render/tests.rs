@@ -3,7 +3,7 @@ use posse_core::annotation::NewAnnotation;
 use posse_core::job::JobId;
 use posse_core::journal::{Call, OfferedTool, Recorded};
 use posse_core::model::{Finish, Usage};
-use posse_core::persona::{Limits, PersonaTemplate};
+use posse_core::persona::PersonaTemplate;
 use posse_core::tool::{EffectClass, ToolErrorCategory, ToolSpec};
 use serde_json::json;
 use std::sync::Arc;
@@ -18,17 +18,7 @@ fn show(renderer: &mut Renderer, entry: Entry) -> String {
 }
 
 fn began(calling: ToolCalling) -> Entry {
-    let persona = PersonaTemplate {
-        schema: None,
-        role: "r".into(),
-        goal: "g".into(),
-        backstory: String::new(),
-        tools: Vec::new(),
-        model: None,
-        temperature: None,
-        max_reply_tokens: None,
-        limits: Limits::default(),
-    };
+    let persona = PersonaTemplate { role: "r".into(), goal: "g".into(), ..PersonaTemplate::default() };
     let spec = ToolSpec { name: "read_file".into(), description: String::new(), parameters: json!({}) };
     let tools = vec![OfferedTool { spec, effect: EffectClass::Pure }];
     let opening =
