@@ -16,7 +16,10 @@ use crate::tool::EffectClass;
 
 pub mod finish;
 pub mod machine;
+pub mod memory;
+pub mod phase;
 pub mod prompt;
+pub mod signals;
 pub mod structured;
 
 /// A call that has been asked for and has not ended.

@@ -1,0 +1,267 @@
+//! The view of a working memory.
+//!
+//! Only the frame begins a line at its left edge: what agents and tools wrote is folded into one
+//! line or stands indented, so that no text can pass for a section.
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use super::{ErrorRecord, Plan, StepRecord, SubTaskStatus, WorkingMemory};
+
+const HEADER: &str = "--- Agent Working Memory ---\n\n";
+const FOOTER: &str = "--- End Agent Working Memory ---";
+
+/// Widest title, in characters, that the remarks after titles are lined up with.
+const MAX_ALIGNED: usize = 60;
+
+/// Most bytes of an error's message and of its resolution. The whole message is the step's result.
+const MAX_ERROR_BYTES: usize = 300;
+
+/// The view, in at most `max_bytes` if there is one so small.
+pub(super) fn render(memory: &WorkingMemory, signals: &str, max_bytes: usize) -> String {
+    let before = before_steps(memory);
+    let after = after_steps(memory, signals);
+    let steps = Steps::render(&memory.steps);
+    let room = max_bytes.saturating_sub(before.len() + after.len());
+    let mut out = String::with_capacity(before.len() + after.len() + steps.text.len().min(room));
+    out.push_str(&before);
+    steps.push_within(room, &mut out);
+    out.push_str(&after);
+    out
+}
+
+fn before_steps(memory: &WorkingMemory) -> String {
+    let mut out = HEADER.to_owned();
+    if let Some(plan) = &memory.plan {
+        push_plan(&mut out, plan);
+    }
+    if !memory.key_facts.is_empty() {
+        out.push_str("[Key Facts]\n");
+        for fact in &memory.key_facts {
+            let _ = writeln!(out, "  • {}  [step {}]", folded(&fact.fact), fact.source_step);
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn push_plan(out: &mut String, plan: &Plan) {
+    let _ = writeln!(out, "[PLAN v{}]  Goal: {}", plan.plan_version, folded(&plan.goal));
+    let titles: Vec<_> = plan.sub_tasks.iter().map(|sub_task| folded(&sub_task.title)).collect();
+    let lengths = titles.iter().map(|title| title.chars().count());
+    let width = lengths.filter(|length| *length <= MAX_ALIGNED).max().unwrap_or(0);
+    for (sub_task, title) in plan.sub_tasks.iter().zip(titles) {
+        let current = plan.current_sub_task == Some(sub_task.id);
+        let mark = match sub_task.status {
+            SubTaskStatus::Done => "✓",
+            SubTaskStatus::Failed => "✗",
+            SubTaskStatus::Pending if !current => "○",
+            SubTaskStatus::Pending | SubTaskStatus::InProgress => "→",
+        };
+        let remark = match sub_task.status {
+            _ if current => "← CURRENT".to_owned(),
+            SubTaskStatus::Pending if !sub_task.depends_on.is_empty() => {
+                let needs: Vec<_> = sub_task.depends_on.iter().map(u32::to_string).collect();
+                format!("(needs: {})", needs.join(", "))
+            }
+            _ => String::new(),
+        };
+        let line = format!("  {mark} Sub-task {}: {title:width$}  {remark}", sub_task.id);
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out.push('\n');
+}
+
+fn after_steps(memory: &WorkingMemory, signals: &str) -> String {
+    let mut out = String::from("[Errors]\n");
+    if memory.error_register.is_empty() {
+        out.push_str("  (none)\n");
+    }
+    for error in &memory.error_register {
+        push_error(&mut out, error);
+    }
+    out.push('\n');
+    if !signals.is_empty() {
+        out.push_str("[Context Signals]\n");
+        for line in signals.lines() {
+            let _ = writeln!(out, "  {line}");
+        }
+        out.push('\n');
+    }
+    out.push_str(FOOTER);
+    out
+}
+
+fn push_error(out: &mut String, error: &ErrorRecord) {
+    let state = if error.resolution.is_some() { "resolved" } else { "unresolved" };
+    let tool = error.tool.as_ref().map(|tool| format!("{tool}, ")).unwrap_or_default();
+    let _ = writeln!(out, "  [Step {}] {tool}{state}: {}", error.step, shortened(&error.message));
+    if let Some(resolution) = &error.resolution {
+        let _ = writeln!(out, "    Resolution: {}", shortened(resolution));
+    }
+}
+
+/// The section of steps, written whole, and where in it each step and each output is.
+struct Steps {
+    /// Empty if there are no steps.
+    text: String,
+    /// Bytes of the section's title.
+    title: usize,
+    spans: Vec<Span>,
+}
+
+struct Span {
+    step: u32,
+    /// Its lines.
+    lines: Range<usize>,
+    /// What stands after `Result:`; empty in a step without a call.
+    result: Range<usize>,
+    /// What stands in place of the result when it is cut; none where that would save nothing.
+    cut: Option<String>,
+}
+
+impl Span {
+    fn saved(&self) -> usize {
+        self.cut.as_ref().map_or(0, |mark| self.result.len() - mark.len())
+    }
+}
+
+impl Steps {
+    fn render(steps: &[StepRecord]) -> Steps {
+        let mut text = String::new();
+        if !steps.is_empty() {
+            text.push_str("[Steps]\n");
+        }
+        let title = text.len();
+        let spans = steps.iter().map(|step| push_step(&mut text, step)).collect();
+        if !steps.is_empty() {
+            text.push('\n');
+        }
+        Steps { text, title, spans }
+    }
+
+    /// Writes the section in at most `room` bytes, or as few as there can be.
+    fn push_within(&self, room: usize, out: &mut String) {
+        let mut size = self.text.len();
+        let mut cut = 0;
+        while size > room && cut < self.spans.len() {
+            size -= self.spans[cut].saved();
+            cut += 1;
+        }
+        let left_out = if size > room { self.fewest_left_out(size, room) } else { 0 };
+        out.push_str(&self.text[..self.title]);
+        if left_out > 0 {
+            out.push_str(&self.left_out(left_out));
+        }
+        let mut at = self.spans.get(left_out).map_or(self.title, |span| span.lines.start);
+        if left_out == self.spans.len() {
+            at = self.spans.last().map_or(self.title, |span| span.lines.end);
+        }
+        for span in self.spans.iter().take(cut).skip(left_out) {
+            if let Some(mark) = &span.cut {
+                out.push_str(&self.text[at..span.result.start]);
+                out.push_str(mark);
+                at = span.result.end;
+            }
+        }
+        out.push_str(&self.text[at..]);
+    }
+
+    /// How many of the oldest steps become one line, when every output is cut and the section still
+    /// has `size` bytes: as few as fit into `room`, else as many as make it smallest.
+    fn fewest_left_out(&self, mut size: usize, room: usize) -> usize {
+        let mut best = (size, 0);
+        for (at, span) in self.spans.iter().enumerate() {
+            size -= span.lines.len() - span.saved();
+            best = best.min((size + self.left_out(at + 1).len(), at + 1));
+            if best.0 <= room {
+                break;
+            }
+        }
+        best.1
+    }
+
+    /// The line in place of the `count` oldest steps.
+    fn left_out(&self, count: usize) -> String {
+        let (first, last) = (&self.spans[0], &self.spans[count - 1]);
+        let bytes = grouped(last.lines.end - first.lines.start);
+        match count {
+            1 => format!("  [… {bytes} bytes left out; step {}]\n", first.step),
+            _ => format!("  [… {bytes} bytes left out; steps {} to {}]\n", first.step, last.step),
+        }
+    }
+}
+
+fn push_step(out: &mut String, step: &StepRecord) -> Span {
+    let start = out.len();
+    let _ = writeln!(out, "  [Step {}] {}: {}", step.step, step.phase.heading(), folded(&step.summary));
+    let mut result = out.len()..out.len();
+    let mut cut = None;
+    if let Some(call) = &step.call {
+        let _ = writeln!(out, "    Tool: {}", folded(&call.tool));
+        out.push_str(if call.failed { "    Result (failed):" } else { "    Result:" });
+        let begin = out.len();
+        push_output(out, &call.output);
+        result = begin..out.len();
+        let mark = format!(" [… {} bytes left out; step {}]", grouped(call.output.len()), step.step);
+        cut = Some(mark).filter(|mark| mark.len() < result.len());
+        out.push('\n');
+        if let Some(ms) = call.ms {
+            let _ = writeln!(out, "    Duration: {ms}ms");
+        }
+    }
+    Span { step: step.step, lines: start..out.len(), result, cut }
+}
+
+/// An output of one line goes on where it is; one of several stands below, each line indented.
+fn push_output(out: &mut String, output: &str) {
+    let output = output.trim_end();
+    if output.is_empty() {
+        out.push_str(" (no output)");
+    } else if !output.contains('\n') {
+        out.push(' ');
+        out.push_str(output);
+    } else {
+        for line in output.split('\n') {
+            out.push_str(if line.is_empty() { "\n" } else { "\n      " });
+            out.push_str(line);
+        }
+    }
+}
+
+/// Text on one line.
+fn folded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        out.push_str(word);
+    }
+    out
+}
+
+/// Text on one line, with at most [`MAX_ERROR_BYTES`] of it.
+fn shortened(text: &str) -> String {
+    let mut out = folded(text);
+    if out.len() > MAX_ERROR_BYTES {
+        let end = (0..=MAX_ERROR_BYTES - '…'.len_utf8()).rev().find(|at| out.is_char_boundary(*at));
+        out.truncate(end.unwrap_or(0));
+        out.push('…');
+    }
+    out
+}
+
+/// A number with its thousands set apart: `12,345`.
+fn grouped(n: usize) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}

@@ -1,0 +1,83 @@
+//! The schemas of a step: one that names all phases, for tool calling by the provider, and one that
+//! allows only valid steps, for constrained decoding.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value, json};
+
+use super::{AGENT_STEP, MAX_FACTS, NewPlan, Phase, StepArgs, SubTaskOutcome, WorkStatus};
+use crate::journal::OfferedTool;
+use crate::tool::{ToolSpec, schema_of};
+
+/// What the model is told of `agent_step`, where it calls tools by the provider's protocol. Its
+/// schema cannot say which fields go with which phase; [`super::parse`] does.
+pub fn spec() -> ToolSpec {
+    ToolSpec {
+        name: AGENT_STEP.into(),
+        description: "Take the next step of your work. Call it alone, once for each step, with the fields of the \
+                      step's phase."
+            .into(),
+        parameters: schema_of::<StepArgs>(),
+    }
+}
+
+pub(super) fn phase(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "enum": Phase::ALL,
+        "description": "plan: lay out sub-tasks, when the task has several goals that build on each other. \
+                        reason: think, when the way forward is unclear. \
+                        act: call a tool; then verify. \
+                        verify: check what the act gave, record key_facts, mark the sub-task. \
+                        reflect: after a failure, find out why and choose a different way. \
+                        feedback: ask the user for what no tool can find. \
+                        end: finish with end_status and end_message.",
+    })
+}
+
+pub(super) fn sub_task_outcome(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": [SubTaskOutcome::Done, SubTaskOutcome::Failed]})
+}
+
+pub(super) fn end_status(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": [WorkStatus::Solved, WorkStatus::Partial, WorkStatus::Stuck]})
+}
+
+/// The schema of one step in phases: one branch for each phase with exactly its fields, and for act
+/// one for each offered tool with its arguments. The thought comes first so that the choice can
+/// follow from it.
+///
+/// A tool named by `without` is left out this once, as in [`crate::run::structured::schema`].
+pub fn step_schema(tools: &[OfferedTool], without: Option<&str>) -> Value {
+    let offered = tools.iter().map(|tool| &tool.spec).filter(|spec| without != Some(spec.name.as_str()));
+    let acts = offered.map(|spec| {
+        let action = object([("tool_name", json!({"const": spec.name})), ("tool_input", spec.parameters.clone())]);
+        step(Phase::Act, true, [("action", action)])
+    });
+    let text = || json!({"type": "string", "minLength": 1});
+    let facts = json!({"type": "array", "items": text(), "maxItems": MAX_FACTS});
+    let outcome = json!({"enum": [SubTaskOutcome::Done, SubTaskOutcome::Failed, Value::Null]});
+    let status = json!({"enum": [WorkStatus::Solved, WorkStatus::Partial, WorkStatus::Stuck]});
+    let mut steps = vec![step(Phase::Plan, true, [("plan", schema_of::<NewPlan>())]), step(Phase::Reason, true, [])];
+    steps.extend(acts);
+    steps.extend([
+        step(Phase::Verify, true, [("key_facts", facts), ("sub_task_outcome", outcome)]),
+        step(Phase::Reflect, true, []),
+        step(Phase::Feedback, false, [("feedback_message", text())]),
+        step(Phase::End, false, [("end_status", status), ("end_message", text())]),
+    ]);
+    json!({ "oneOf": steps })
+}
+
+/// A step of one phase. Where a message says it all, there is no summary beside it.
+fn step<const N: usize>(phase: Phase, summary: bool, fields: [(&str, Value); N]) -> Value {
+    let head = [("thinking", json!({"type": "string"})), ("phase", json!({"const": phase}))];
+    let summary = summary.then(|| ("summary", json!({"type": "string", "minLength": 1})));
+    object(head.into_iter().chain(summary).chain(fields))
+}
+
+/// An object with these fields, all of them and no others, in this order.
+fn object<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
+    let properties: Map<_, _> = fields.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();
+    let required: Vec<_> = properties.keys().cloned().collect();
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
