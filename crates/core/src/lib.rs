@@ -23,6 +23,7 @@ pub mod model;
 pub mod persona;
 pub mod port;
 pub mod run;
+pub mod skill;
 pub mod stop;
 pub mod tool;
 pub mod usecase;
