@@ -25,6 +25,7 @@ pub mod port;
 pub mod run;
 pub mod skill;
 pub mod stop;
+pub mod tokens;
 pub mod tool;
 pub mod usecase;
 pub mod worker;

@@ -14,6 +14,7 @@ use crate::journal::{CallOutcome, EndStatus, Entry, Opening, Recorded, Turn};
 use crate::model::{CallRequest, Message, ModelRequest, ToolCalling, Usage};
 use crate::tool::EffectClass;
 
+pub mod compaction;
 pub mod finish;
 pub mod machine;
 pub mod memory;

@@ -1,0 +1,199 @@
+//! Keeping a conversation within its model's window. Pure.
+//!
+//! Two limits ask for a summary: a number of messages, and a share of the window. Only the window
+//! itself asks for more: results and summaries are shortened, turns that were to be kept are
+//! summarised after all, and when nothing is left to give, [`DoesNotFit`] says what takes the room.
+//!
+//! What holds here:
+//!
+//! - **A cut never parts a call from its results.** It begins and ends between whole turns; a turn
+//!   with a call that is still open stays where it is.
+//! - **Head and pinned messages stay word for word.** A cut lies between them, always begins at the
+//!   first message after one, and so takes in the summary that stood there: one summary at most in
+//!   each place.
+//! - **Every decision shrinks.** What [`decide`] asks for, done as it asks, takes fewer tokens or
+//!   fewer messages and never more tokens; so doing what it asks until it says
+//!   [`Decision::Send`] ends.
+//! - **Seldom and much.** Every change costs the provider's prompt cache; a cut for the budget goes
+//!   down to half of it, and one that would free little is not made.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::Message;
+
+mod history;
+mod plan;
+mod summary;
+
+pub use history::{History, Part, Shortening};
+pub use summary::{Purpose, Summariser, Summary, accept, summary_message};
+
+/// Counts the tokens of a message in a request.
+pub type Counter<'a> = dyn Fn(&Message) -> u64 + 'a;
+
+/// When older messages are summarised.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Most messages after the head before the oldest are summarised. 4 to 100,000.
+    pub max_messages: usize,
+    /// How many messages a summary for their number takes in, at least; whole turns, so it may be
+    /// more. 2 to `max_messages`.
+    pub chunk: usize,
+    /// The share of the model's window that a request may fill before its oldest messages are
+    /// summarised. 0.1 to 1.
+    pub budget_share: f64,
+    /// How many of the last turns are kept as they are, while the window has room for them. 0 to
+    /// 1,000.
+    pub keep_last: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { max_messages: 20, chunk: 10, budget_share: 0.8, keep_last: 2 }
+    }
+}
+
+impl Settings {
+    /// Says which value is out of range, and what the range is.
+    pub fn check(&self) -> Result<(), String> {
+        let Settings { max_messages, chunk, budget_share, keep_last } = *self;
+        if !(4..=100_000).contains(&max_messages) {
+            return Err(format!("max_messages is {max_messages}; it may be 4 to 100,000"));
+        }
+        if !(2..=max_messages).contains(&chunk) {
+            return Err(format!("chunk is {chunk}; it may be 2 to max_messages, which is {max_messages}"));
+        }
+        if !(0.1..=1.0).contains(&budget_share) {
+            return Err(format!("budget_share is {budget_share}; it may be 0.1 to 1"));
+        }
+        if keep_last > 1_000 {
+            return Err(format!("keep_last is {keep_last}; it may be 0 to 1,000"));
+        }
+        Ok(())
+    }
+}
+
+/// The room that a request has. Counts are of tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// The model's window, where it is known; without it only the number of messages counts.
+    pub window: Option<u32>,
+    /// Set aside for the reply.
+    pub reply: u64,
+    /// What the request holds beside the conversation: tools or a schema, and what is added at its
+    /// end, such as the view of the working memory.
+    pub beside: u64,
+}
+
+impl Room {
+    /// Room with what the reply may take set aside: `max_reply` where the persona names it, else a
+    /// quarter of the window, 4,096 at most.
+    pub fn new(window: Option<u32>, max_reply: Option<u32>, beside: u64) -> Room {
+        let usual = window.map_or(MAX_USUAL_REPLY, |w| (w / 4).min(MAX_USUAL_REPLY));
+        Room { window, reply: max_reply.unwrap_or(usual).into(), beside }
+    }
+
+    /// The room to reckon with after a provider has said that a request was too long: less than was
+    /// `counted` for its messages and what stood beside them, and no more than the window that the
+    /// provider `named`. The part set aside for the reply shrinks with it; ask for no longer a reply.
+    pub fn after_overflow(self, named: Option<u32>, counted: u64) -> Room {
+        let holds = counted.saturating_mul(3) / 4;
+        let reply = self.reply.min(counted / 4);
+        let window = u32::try_from(holds.saturating_add(reply)).unwrap_or(u32::MAX).max(1);
+        match named.filter(|named| *named < window) {
+            Some(named) => Room { window: Some(named), reply: reply.min(u64::from(named) / 4), ..self },
+            None => Room { window: Some(window), reply, ..self },
+        }
+    }
+
+    /// Most tokens of messages that can be sent at all.
+    fn hard(&self) -> u64 {
+        self.window.map_or(u64::MAX, |w| u64::from(w).saturating_sub(self.reply + self.beside))
+    }
+
+    /// Most tokens of messages before the oldest are summarised.
+    fn soft(&self, share: f64) -> u64 {
+        let Some(window) = self.window else { return u64::MAX };
+        ((f64::from(window) * share) as u64).saturating_sub(self.beside).min(self.hard())
+    }
+}
+
+const MAX_USUAL_REPLY: u32 = 4_096;
+
+/// Messages that one summary is to replace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    /// The first of them.
+    pub from: usize,
+    /// The first after them.
+    pub to: usize,
+    /// Most tokens that the message with the summary may take, by the counter that the cut was
+    /// chosen with. Less than the messages take.
+    pub most: u64,
+}
+
+/// What to do with a conversation before the model is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision {
+    /// Send it as it is.
+    Send,
+    /// Have these messages summarised ([`Summariser`]), put the summary in their place
+    /// ([`History::summarise`]), and decide again.
+    Summarise(Cut),
+    /// Shorten these messages ([`History::shorten`]), and decide again.
+    Shorten(Vec<Shortening>),
+}
+
+/// The conversation can be made no smaller, and its model's window has no room for it. Counts are
+/// of tokens.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the conversation does not fit the model's window of {} tokens, and nothing in it is left to shorten: \
+     {} for the system text, examples and task, {} for loaded skills, answers and failure summaries, {} for the \
+     rest, {} for tools and working memory, {} set aside for the reply. Use a model with a larger window, state the \
+     task in fewer words, or lower max_reply_tokens",
+    history::grouped(.window), history::grouped(.head), history::grouped(.pinned), history::grouped(.rest),
+    history::grouped(.beside), history::grouped(.reply)
+)]
+pub struct DoesNotFit {
+    /// The window.
+    pub window: u32,
+    /// The head.
+    pub head: u64,
+    /// Pinned messages.
+    pub pinned: u64,
+    /// Open calls, and what is left of everything else.
+    pub rest: u64,
+    /// What the request holds beside the conversation.
+    pub beside: u64,
+    /// Set aside for the reply.
+    pub reply: u64,
+}
+
+/// Decides what must become of a conversation before it is sent.
+///
+/// `calls_open`: whether the last turn has calls whose results are not all there yet; the turn then
+/// stays as it is. (With native calling that can be seen from the messages; with structured calling
+/// it cannot.) `count` is asked once about each message, and about each form that a shortened one
+/// may take.
+pub fn decide(
+    history: &History,
+    calls_open: bool,
+    settings: &Settings,
+    room: Room,
+    count: &Counter<'_>,
+) -> Result<Decision, DoesNotFit> {
+    let plan = plan::Plan::new(history, calls_open, room, settings.budget_share, count);
+    if plan.total > plan.soft
+        && let Some(cut) = plan.for_budget(settings.keep_last, plan.worth_it())
+    {
+        return Ok(Decision::Summarise(cut));
+    }
+    if plan.total > plan.hard {
+        return plan.emergency(settings.keep_last);
+    }
+    let many = history.messages().len() - history.head() > settings.max_messages;
+    let cut = many.then(|| plan.for_count(settings)).flatten();
+    Ok(cut.map_or(Decision::Send, Decision::Summarise))
+}

@@ -1,0 +1,221 @@
+//! A conversation as a model is sent it, and the two ways in which it becomes smaller.
+
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+use super::Cut;
+use crate::model::Message;
+
+/// What may become of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// It stands at the front and never changes: system text, examples, task.
+    Head,
+    /// Anything that was said; a summary may take its place.
+    Plain,
+    /// What a tool gave, in a tool message or, with structured calling, in a user message. A
+    /// summary may take its place, and it may be shortened.
+    Result,
+    /// It stays word for word: a loaded skill, a person's answer, why an earlier try failed.
+    Pinned,
+    /// It stands for messages that are gone. It may be folded into the next one, and shortened.
+    Summary,
+}
+
+/// A conversation, and of each message what may become of it.
+///
+/// It changes in four ways: [`push`](History::push), [`pin`](History::pin),
+/// [`summarise`](History::summarise) and [`shorten`](History::shorten). Each gives the same
+/// messages for the same arguments, so a journal that keeps the arguments keeps the conversation.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct History {
+    messages: Vec<Message>,
+    standings: Vec<Standing>,
+    head: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Standing {
+    part: Part,
+    gap: Option<Gap>,
+}
+
+/// The place in a text where something was left out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Gap {
+    /// Bytes of the original before the mark, and after it.
+    begin: usize,
+    end: usize,
+    /// Bytes of the original that are not there.
+    left_out: usize,
+}
+
+/// How a message's text becomes shorter: what lies between two pieces is replaced by a mark that
+/// says how much it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shortening {
+    /// The message's place in the conversation.
+    pub at: usize,
+    /// Bytes that stay at the beginning, at most; the cut moves back to a whole character.
+    pub begin: usize,
+    /// Bytes that stay at the end, at most; the cut moves on to a whole character.
+    pub end: usize,
+}
+
+impl History {
+    /// A conversation that has only its head.
+    pub fn begin(head: Vec<Message>) -> History {
+        let standings = vec![Standing { part: Part::Head, gap: None }; head.len()];
+        History { head: head.len(), messages: head, standings }
+    }
+
+    /// Adds a message at the end.
+    pub fn push(&mut self, message: Message, part: Part) {
+        debug_assert!(part != Part::Head, "the head is given at the beginning");
+        self.messages.push(message);
+        self.standings.push(Standing { part, gap: None });
+    }
+
+    /// Keeps a message from now on word for word, as it stands. One of the head stays what it is.
+    pub fn pin(&mut self, at: usize) {
+        if let Some(standing) = self.standings.get_mut(at).filter(|s| s.part != Part::Head) {
+            standing.part = Part::Pinned;
+        }
+    }
+
+    /// Puts one summary in the place of the messages of `cut`. A range that is empty, that reaches
+    /// into the head or past the end changes nothing.
+    pub fn summarise(&mut self, cut: &Cut, summary: &str) {
+        if self.head <= cut.from && cut.from < cut.to && cut.to <= self.messages.len() {
+            self.messages.splice(cut.from..cut.to, [super::summary_message(summary)]);
+            self.standings.splice(cut.from..cut.to, [Standing { part: Part::Summary, gap: None }]);
+        }
+    }
+
+    /// Shortens the text of results and summaries. Any other message, and a piece that is longer
+    /// than what there is, stays as it is.
+    pub fn shorten(&mut self, shortenings: &[Shortening]) {
+        for shortening in shortenings {
+            if let Some((message, gap)) = self.shortened(*shortening) {
+                self.messages[shortening.at] = message;
+                self.standings[shortening.at].gap = Some(gap);
+            }
+        }
+    }
+
+    /// The messages, in sending order.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// How many messages the head has.
+    pub fn head(&self) -> usize {
+        self.head
+    }
+
+    /// What may become of a message; none if there is no such message.
+    pub fn part(&self, at: usize) -> Option<Part> {
+        self.standings.get(at).map(|s| s.part)
+    }
+
+    /// Bytes of the original before and after what is left out; all of them before, if nothing is.
+    pub(super) fn pieces(&self, at: usize) -> (usize, usize) {
+        match self.standings[at].gap {
+            Some(gap) => (gap.begin, gap.end),
+            None => (text(&self.messages[at]).len(), 0),
+        }
+    }
+
+    /// The message as [`History::shorten`] would make it; none if it would stay as it is.
+    pub(super) fn shortened(&self, by: Shortening) -> Option<(Message, Gap)> {
+        let standing = self.standings.get(by.at)?;
+        if !matches!(standing.part, Part::Result | Part::Summary) {
+            return None;
+        }
+        let mut message = self.messages[by.at].clone();
+        let old = text(&message);
+        let (head, tail, left_out) = match standing.gap {
+            Some(gap) => (&old[..gap.begin], &old[old.len() - gap.end..], gap.left_out),
+            None => (old, old, 0),
+        };
+        let begin = whole_chars(head, by.begin);
+        let end = tail.len() - from_whole_char(tail, tail.len().saturating_sub(by.end));
+        let there = if standing.gap.is_some() { head.len() + tail.len() } else { old.len() };
+        if begin + end >= there {
+            return None;
+        }
+        let gap = Gap { begin, end, left_out: left_out + there - begin - end };
+        let new = marked(&head[..begin], gap.left_out, &tail[tail.len() - end..]);
+        *text_mut(&mut message)? = new;
+        Some((message, gap))
+    }
+}
+
+/// The words of a message.
+pub(super) fn text(message: &Message) -> &str {
+    match message {
+        Message::System { text } | Message::User { text } => text,
+        Message::Assistant { text, .. } | Message::Tool { text, .. } => text,
+    }
+}
+
+fn text_mut(message: &mut Message) -> Option<&mut String> {
+    match message {
+        Message::User { text } | Message::Tool { text, .. } => Some(text),
+        Message::System { .. } | Message::Assistant { .. } => None,
+    }
+}
+
+/// Two pieces of a text with a mark for the `left_out` bytes between them.
+fn marked(begin: &str, left_out: usize, end: &str) -> String {
+    let whole = grouped(begin.len() + left_out + end.len());
+    let left_out = grouped(left_out);
+    let mut out = String::with_capacity(begin.len() + end.len() + 120);
+    out.push_str(begin);
+    if !begin.is_empty() {
+        out.push('\n');
+    }
+    let _ = write!(
+        out,
+        "[… {left_out} of {whole} bytes left out to fit the model's window; the whole is in the run's journal]"
+    );
+    if !end.is_empty() {
+        out.push('\n');
+    }
+    out.push_str(end);
+    out
+}
+
+/// A text of at most `most` bytes and a mark: two thirds of them from its beginning, the rest from
+/// its end.
+pub(super) fn shorter(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let begin = whole_chars(text, most - most / 3);
+    let end = from_whole_char(text, text.len() - most / 3);
+    marked(&text[..begin], end - begin, &text[end..])
+}
+
+/// The last place at or before `at` where a character begins or the text ends.
+pub(super) fn whole_chars(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// The first place at or after `at` where a character begins or the text ends.
+fn from_whole_char(text: &str, at: usize) -> usize {
+    (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
+}
+
+/// A number with a comma before every three digits.
+pub(super) fn grouped(n: impl ToString) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
