@@ -6,8 +6,8 @@
 
 use posse_core::model::{CallRequest, Message};
 use posse_core::run::compaction::{
-    Cut, Decision, DoesNotFit, History, Part, Purpose, Room, Settings, Shortening, Summariser, Summary, accept, decide,
-    summary_message,
+    Cut, Decision, DoesNotFit, History, Part, Purpose, Room, Settings, Shortening, Summariser, SummaryRoom, accept,
+    decide, summary_message,
 };
 use posse_core::run::structured;
 use posse_core::tokens;
@@ -172,7 +172,10 @@ fn settle(
     loop {
         let before = history.clone();
         let tokens = total(&before, count);
-        let change = match decide(history, open, settings, room, &count) {
+        // With native calling, an open call can be seen without being told.
+        let native =
+            last_turn(&before).is_some_and(|(m, _)| matches!(m, Message::Assistant { calls, .. } if !calls.is_empty()));
+        let change = match decide(history, open && !native, settings, room, &count) {
             Err(error) => return Ok((changes, Some(error))),
             Ok(Decision::Send) => {
                 prop_assert!(tokens <= hard, "{tokens} of {hard} is not sendable");
@@ -185,7 +188,7 @@ fn settle(
             Ok(Decision::Summarise(cut)) => {
                 prop_assert!(history.head() <= cut.from && cut.from < cut.to && cut.to <= history.messages().len());
                 let replaced = &history.messages()[cut.from..cut.to];
-                let summary = accept(answer, replaced, &cut, &count);
+                let summary = accept(answer, replaced, cut.most, &count);
                 prop_assert!(!summary.trim().is_empty());
                 prop_assert!(count(&summary_message(&summary)) <= cut.most);
                 if tokens <= hard && settings.keep_last > 0 {
@@ -199,9 +202,19 @@ fn settle(
         prop_assert!(total(history, count) < tokens, "{:?} did not shrink {tokens}", changes.last());
         prop_assert_eq!(&history.messages()[..history.head()], &before.messages()[..before.head()]);
         prop_assert_eq!(of_part(history, Part::Pinned), of_part(&before, Part::Pinned));
+        if open {
+            prop_assert_eq!(last_turn(history), last_turn(&before));
+        }
         check_legal(history, open)?;
         check_summaries(history)?;
     }
+}
+
+/// What the agent said last, and how many messages followed.
+fn last_turn(history: &History) -> Option<(&Message, usize)> {
+    let messages = history.messages();
+    let at = messages.iter().rposition(|m| matches!(m, Message::Assistant { .. }))?;
+    Some((&messages[at], messages.len() - at))
 }
 
 fn turn_shape() -> impl Strategy<Value = TurnShape> {
@@ -289,7 +302,7 @@ proptest! {
         }
         let purpose = Purpose::FailedAttempt { reason: "the ship is not in the list".into() };
         let messages = &history.messages()[2..];
-        let room = Summary { window: Some(window), reply };
+        let room = SummaryRoom { window: Some(window), reply };
         let mut summariser = Summariser::new("Find the ship.", messages, purpose, room, &count);
         let mut asked = 0;
         while let Some(request) = summariser.request() {
@@ -383,10 +396,6 @@ fn batches_stay_whole_wherever_the_cut_falls() {
             let mut waiting = history.clone();
             push_turn(&mut waiting, native, &turn, number, Some(2));
             settle(&mut waiting, true, &settings, room, tokens::message, "Read.").unwrap();
-            let Message::Assistant { text, .. } = &waiting.messages()[waiting.messages().len() - 3] else {
-                panic!("the turn that waits has gone")
-            };
-            assert!(text.starts_with(&format!("Step {number} ")));
 
             push_turn(&mut history, native, &turn, number, None);
             let (changes, error) = settle(&mut history, false, &settings, room, tokens::message, "Read.").unwrap();
@@ -493,8 +502,7 @@ fn without_a_summary_the_calls_are_listed() {
             history.push(Message::Assistant { text: step.into(), reasoning: None, calls: Vec::new() }, Part::Plain);
             history.push(user(&structured::result("read_file", "result 7.0 the ship")), Part::Result);
         }
-        let cut = Cut { from: 2, to: history.messages().len(), most: 500 };
-        let text = accept(" \n", &history.messages()[2..], &cut, &tokens::message);
+        let text = accept(" \n", &history.messages()[2..], 500, &tokens::message);
         assert!(text.contains("Clio was looked for."), "{text}");
         assert!(
             text.contains("- read_file {\"path\":\"7/0.md\"} -> ") && text.contains("result 7.0 the ship"),

@@ -26,7 +26,7 @@ mod plan;
 mod summary;
 
 pub use history::{History, Part, Shortening};
-pub use summary::{Purpose, Summariser, Summary, accept, summary_message};
+pub use summary::{Purpose, Summariser, SummaryRoom, accept, summary_message};
 
 /// Counts the tokens of a message in a request.
 pub type Counter<'a> = dyn Fn(&Message) -> u64 + 'a;
@@ -138,8 +138,8 @@ pub struct Cut {
 pub enum Decision {
     /// Send it as it is.
     Send,
-    /// Have these messages summarised ([`Summariser`]), put the summary in their place
-    /// ([`History::summarise`]), and decide again.
+    /// Have these messages summarised ([`Summariser`]), put what [`accept`] makes of the summary in
+    /// their place ([`History::summarise`]), and decide again.
     Summarise(Cut),
     /// Shorten these messages ([`History::shorten`]), and decide again.
     Shorten(Vec<Shortening>),

@@ -68,13 +68,12 @@ impl<'a> Plan<'a> {
         self.units.chunk_by(move |a, b| goes(a) && goes(b)).filter(move |gap| goes(&gap[0]))
     }
 
-    /// The cut that begins at a gap's beginning and ends where `enough` says so of the messages and
-    /// tokens that it takes in; but never before a summary that would then stand beside its own.
+    /// The cut that begins at a gap's beginning, where the summary stands if there is one, and ends
+    /// where `enough` says so of the messages and tokens that it takes in.
     fn cut(&self, gap: &[Unit], enough: impl Fn(usize, u64) -> bool) -> Option<Cut> {
-        let summaries = gap.iter().rposition(|unit| unit.fresh == 0).map_or(0, |last| last + 1);
         let (mut fresh, mut tokens, mut to) = (0, 0, gap[0].messages.start);
-        for (i, unit) in gap.iter().enumerate() {
-            if i >= summaries && fresh > 0 && enough(fresh, tokens) {
+        for unit in gap {
+            if fresh > 0 && enough(fresh, tokens) {
                 break;
             }
             fresh += unit.fresh;

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
+use super::Counter;
 use super::history::{shorter, text, whole_chars};
-use super::{Counter, Cut};
 use crate::model::{Message, ModelRequest};
 use crate::run::structured;
 
@@ -66,7 +66,8 @@ pub fn summary_message(summary: &str) -> Message {
 }
 
 /// How it is marked.
-const SUMMARY: &str = "[Summary of earlier work on this task. It stands for messages that are no longer shown; what it calls done is done.]";
+const SUMMARY: &str = "[Summary of earlier work on this task. It stands for messages that are no longer shown; what it \
+                       calls done is done.]";
 
 const NO_ROOM: &str = "(there was no room for it)";
 
@@ -77,7 +78,7 @@ pub(super) fn shortest() -> Message {
 
 /// What the model that summarises has room for. Counts are of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Summary {
+pub struct SummaryRoom {
     /// The window of the model that summarises; 16,384 is taken for one that is not known.
     pub window: Option<u32>,
     /// Most tokens of one answer.
@@ -108,13 +109,19 @@ pub struct Summariser {
     parts: Vec<String>,
     done: usize,
     notes: String,
-    room: Summary,
+    room: SummaryRoom,
 }
 
 impl Summariser {
     /// Prepares the requests. There are none if the window is too small for any; [`accept`] makes
     /// do without.
-    pub fn new(task: &str, messages: &[Message], purpose: Purpose, room: Summary, count: &Counter<'_>) -> Summariser {
+    pub fn new(
+        task: &str,
+        messages: &[Message],
+        purpose: Purpose,
+        room: SummaryRoom,
+        count: &Counter<'_>,
+    ) -> Summariser {
         let task = shorter(task, 1_000);
         let mut summariser = Summariser { purpose, task, parts: Vec::new(), done: 0, notes: String::new(), room };
         let instructions = Message::System { text: summariser.purpose.instructions().into() };
@@ -218,16 +225,17 @@ fn recorded(message: &Message, most: usize) -> String {
     }
 }
 
-/// The summary that takes the place of the messages of `cut`: the text, brought down to the room
-/// there is; without one, a list of the calls that were made and what came of them. Never empty, and
-/// its message never has more tokens than [`Cut::most`], by the counter the cut was chosen with.
-pub fn accept(summary: &str, replaced: &[Message], cut: &Cut, count: &Counter<'_>) -> String {
+/// A summary as it may stand: the text, brought down to the room there is; without one, a list of the
+/// calls in the messages it replaces and what came of them. Never empty, and by `count` its message
+/// ([`summary_message`]) has at most `most` tokens, where that is at least the few of a summary that
+/// says only that there was no room for it; [`Cut::most`](super::Cut::most) always is.
+pub fn accept(summary: &str, replaced: &[Message], most: u64, count: &Counter<'_>) -> String {
     let as_message = |text: &str| count(&summary_message(text));
-    let mut words = summary.trim().to_owned();
-    if words.is_empty() {
-        words = list_of_calls(replaced);
-    }
-    within(&words, cut.most, &as_message).unwrap_or_else(|| NO_ROOM.into())
+    let words = match summary.trim() {
+        "" => list_of_calls(replaced),
+        words => words.to_owned(),
+    };
+    within(&words, most, &as_message).unwrap_or_else(|| NO_ROOM.into())
 }
 
 /// The text, or as much of its beginning and end as `count` says is no more than `most`.
