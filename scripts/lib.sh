@@ -50,8 +50,9 @@ missing_for_llama() {
     command -v c++ >/dev/null || echo build-essential
     command -v make >/dev/null || command -v ninja >/dev/null || echo build-essential
     command -v cmake >/dev/null || echo cmake
-    # bindgen loads libclang and needs clang's own headers; the -dev package brings both.
-    [[ -n "${LIBCLANG_PATH:-}" ]] || compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null ||
+    # bindgen loads libclang and needs clang's own headers; the -dev package brings both. A libclang-cpp, which
+    # comes with other packages, is a different library.
+    [[ -n "${LIBCLANG_PATH:-}" ]] || compgen -G '/usr/lib/llvm-*/lib/libclang[.-][s0-9]*' >/dev/null ||
         compgen -G '/usr/lib*/libclang.so*' >/dev/null || echo libclang-dev
 }
 

@@ -14,6 +14,13 @@ pub struct NewAnnotation {
     pub tags: Vec<String>,
 }
 
+impl NewAnnotation {
+    /// The remark that a job waits for answers to these questions.
+    pub fn clarification(job: JobId, questions: &[String]) -> NewAnnotation {
+        NewAnnotation { text: questions.join("\n"), tags: vec!["clarification_needed".into(), format!("job:{job}")] }
+    }
+}
+
 /// A saved remark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotation {

@@ -46,6 +46,14 @@ pub enum StepOutcome {
         /// How long it has to wait.
         wait: Duration,
     },
+    /// The job waits for people; it holds no slot and no lease meanwhile. The entries are committed
+    /// together with that.
+    Suspended {
+        /// What for, in words.
+        reason: String,
+        /// Last entries of the journal.
+        entries: Vec<Entry>,
+    },
     /// The step was asked to end, and did.
     Stopped(StopReason),
 }
@@ -127,6 +135,11 @@ impl JobContext {
             self.report(Progress::Recorded { job: self.job.id, recorded: Recorded { seq: seq + i as u64, at, entry } });
         }
         Ok(())
+    }
+
+    /// Keeps what is about to leave the run's conversation with its entry `seq`.
+    pub async fn archive(&self, seq: u64, content: String) -> Result<(), Halt> {
+        self.until_available(|| self.fleet.jobs.archive(self.lease, seq, content.clone(), self.now())).await
     }
 
     /// Tells whoever watches.

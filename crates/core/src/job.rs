@@ -210,6 +210,9 @@ pub struct Output {
     pub usage: crate::model::Usage,
     /// Price in millionths of a US dollar, where prices are configured.
     pub cost_microusd: Option<u64>,
+    /// Where in its work the run was: `end` when it ended by itself, else the phase it was in last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
 }
 
 /// One claim's try at a job.

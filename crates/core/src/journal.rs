@@ -2,21 +2,27 @@
 //!
 //! Everything else about a run (conversation, totals, timeline, ledger) is computed from it. The
 //! ledger of tool calls is kept as a table too, so that it can be asked about; each row changes in
-//! the transaction that appends the entry it comes from, by [`ledger_change`].
+//! the transaction that appends the entry it comes from, by [`ledger_changes`].
 
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::annotation::NewAnnotation;
 use crate::clock::Millis;
-use crate::job::JobId;
 use crate::model::{CallRequest, FailedTry, Finish, Message, ToolCalling, Usage};
 use crate::persona::PersonaTemplate;
+use crate::run::compaction::{Cut, Shortening};
+use crate::run::phased;
 use crate::tool::{EffectClass, ToolErrorCategory, ToolSpec};
+
+mod ledger;
+
+pub use ledger::{CallState, LedgerChange, LedgerRow, effect_key, ledger_changes};
 
 /// What a run was begun with. Fixed for its life, so that the prompt's prefix is byte-identical in
 /// every request of the run, whatever becomes of the files it came from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Opening {
     /// The persona as it was then.
     pub persona: PersonaTemplate,
@@ -31,6 +37,46 @@ pub struct Opening {
     /// Worked tasks shown before the task, if any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Message>,
+    /// The skills it may call, sorted by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<OfferedSkill>,
+    /// What the second system message says of the skills, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skills_list: Option<String>,
+    /// What the next system message says of earlier sessions, if there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
+    /// What was said before in the same session, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<Message>,
+    /// The model's window in tokens, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u32>,
+}
+
+/// A skill as it was when the run began.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OfferedSkill {
+    /// What the model is told of it: it is called like a tool.
+    pub spec: ToolSpec,
+    /// The first system message of its conversation: who the agent is and how it works.
+    pub system: String,
+    /// The second one: the skill's text, sanitised, and the skills it may use.
+    pub prompt: String,
+    /// Names of the run's tools that it may use.
+    pub tools: Vec<String>,
+    /// Names of the run's skills that it may call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<String>,
+    /// Whether only other skills may call it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inner: bool,
+    /// The folder its files are in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<PathBuf>,
+    /// SHA-256 of the file it was read from, in hex.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hash: String,
 }
 
 /// A tool as it was offered to the model.
@@ -73,6 +119,16 @@ pub struct Turn {
     pub ms: u64,
 }
 
+/// What is known of a window that was too small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overflow {
+    /// The window in tokens, where the provider named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+    /// What the request was counted to have, in tokens.
+    pub counted: u64,
+}
+
 /// A call that a turn asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Call {
@@ -83,6 +139,13 @@ pub struct Call {
     /// final answer).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<EffectClass>,
+}
+
+impl Call {
+    /// What runs for it: the call itself, or the action inside a step of phase `act`.
+    pub fn runs(&self) -> CallRequest {
+        phased::action(&self.request).unwrap_or_else(|| self.request.clone())
+    }
 }
 
 /// How a call ended.
@@ -108,6 +171,10 @@ pub enum CallOutcome {
 pub enum EndStatus {
     /// It has its answer.
     Completed,
+    /// It has a part of its answer, and says which.
+    Partial,
+    /// It says that it cannot get any further.
+    Stuck,
     /// A limit of turns, tokens or working time was reached.
     LimitReached,
     /// The model refused, or the provider filtered its answer.
@@ -117,10 +184,17 @@ pub enum EndStatus {
 }
 
 impl EndStatus {
+    /// Whether the agent itself ended the run, whatever it found.
+    pub fn is_by_itself(self) -> bool {
+        matches!(self, EndStatus::Completed | EndStatus::Partial | EndStatus::Stuck)
+    }
+
     /// The name shown to people.
     pub fn as_str(self) -> &'static str {
         match self {
             EndStatus::Completed => "completed",
+            EndStatus::Partial => "partial",
+            EndStatus::Stuck => "stuck",
             EndStatus::LimitReached => "limit_reached",
             EndStatus::Refused => "refused",
             EndStatus::Failed => "failed",
@@ -148,6 +222,9 @@ pub enum Entry {
         /// Every try.
         #[serde(default)]
         failed_tries: Vec<FailedTry>,
+        /// Present when the request did not fit the model's window.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        overflow: Option<Overflow>,
         /// How long it took, in milliseconds.
         ms: u64,
     },
@@ -169,6 +246,74 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         annotations: Vec<NewAnnotation>,
         /// How long it ran, in milliseconds.
+        ms: u64,
+    },
+    /// A skill begins: what follows belongs to its own conversation, until its call ends.
+    SkillBegan {
+        /// The call that asks for it.
+        call_id: String,
+    },
+    /// A tool failed and another takes its place under a call of its own.
+    FellBack {
+        /// The call that failed.
+        call_id: String,
+        /// What kind of failure.
+        category: ToolErrorCategory,
+        /// What the tool said.
+        text: String,
+        /// The call that takes its place; its result answers the first one.
+        to: Call,
+    },
+    /// The run asks people and waits. Each question becomes a row that can be answered.
+    Asked {
+        /// The call whose result the answers are.
+        call_id: String,
+        /// The questions, in order.
+        questions: Vec<String>,
+        /// How long they stay open, in milliseconds; for ever when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        open_ms: Option<u64>,
+    },
+    /// A question is settled.
+    Answered {
+        /// Its place among those asked last.
+        question: u32,
+        /// What was answered; absent when nobody did in time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answer: Option<String>,
+    },
+    /// The run begins anew with what the failed try taught; its conversation is cleared.
+    Replanned {
+        /// Why, in the model's words.
+        reason: String,
+        /// What was tried and why it failed.
+        summary: String,
+    },
+    /// Old conversation was replaced by a summary.
+    Compacted {
+        /// The messages replaced.
+        cut: Cut,
+        /// What stands in their place.
+        summary: String,
+    },
+    /// Messages were shortened because the conversation could not be made to fit otherwise.
+    Shortened {
+        /// Which, and to what.
+        shortenings: Vec<Shortening>,
+    },
+    /// The model wrote a summary: what it cost.
+    Summarised {
+        /// Tokens used.
+        usage: Usage,
+        /// The model that wrote it.
+        model: String,
+        /// Price in millionths of a US dollar, where prices are configured.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_microusd: Option<u64>,
+        /// Why it came to nothing, if it did; a mechanical summary takes its place.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failure: Option<String>,
+        /// How long it took, in milliseconds.
         ms: u64,
     },
     /// Posse tells the model something it must correct.
@@ -199,6 +344,14 @@ impl Entry {
             Entry::TurnFailed { .. } => "turn_failed",
             Entry::CallStarted { .. } => "call_started",
             Entry::CallEnded { .. } => "call_ended",
+            Entry::SkillBegan { .. } => "skill_began",
+            Entry::FellBack { .. } => "fell_back",
+            Entry::Asked { .. } => "asked",
+            Entry::Answered { .. } => "answered",
+            Entry::Replanned { .. } => "replanned",
+            Entry::Compacted { .. } => "compacted",
+            Entry::Shortened { .. } => "shortened",
+            Entry::Summarised { .. } => "summarised",
             Entry::Note { .. } => "note",
             Entry::Ended { .. } => "ended",
             Entry::Reopened => "reopened",
@@ -216,123 +369,4 @@ pub struct Recorded {
     /// What happened.
     #[serde(flatten)]
     pub entry: Entry,
-}
-
-/// Where a tool call is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CallState {
-    /// The model asked for it and it is going to run.
-    Proposed,
-    /// About to run, or running.
-    Started,
-    /// Ran, and did what was asked.
-    Done,
-    /// Ran, and reported a failure.
-    Failed,
-    /// Never ran.
-    Refused,
-    /// In flight when its worker died.
-    Unknown,
-}
-
-impl CallState {
-    /// Every state.
-    pub const ALL: [CallState; 6] = [
-        CallState::Proposed,
-        CallState::Started,
-        CallState::Done,
-        CallState::Failed,
-        CallState::Refused,
-        CallState::Unknown,
-    ];
-
-    /// The name kept in the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            CallState::Proposed => "proposed",
-            CallState::Started => "started",
-            CallState::Done => "done",
-            CallState::Failed => "failed",
-            CallState::Refused => "refused",
-            CallState::Unknown => "unknown",
-        }
-    }
-}
-
-/// A row of the ledger.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LedgerRow {
-    /// The call's id, unique within the job.
-    pub call_id: String,
-    /// The entry that asked for it; its arguments are there.
-    pub seq: u64,
-    /// The tool.
-    pub tool: String,
-    /// What happens if it runs twice.
-    pub effect: EffectClass,
-    /// The key handed to the outside world.
-    pub effect_key: String,
-    /// Where it is in its life.
-    pub state: CallState,
-    /// When it last changed.
-    pub at: Millis,
-}
-
-/// What an entry changes in the ledger.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LedgerChange {
-    /// A new row, in state `proposed`.
-    Propose {
-        /// The call's id.
-        call_id: String,
-        /// The tool.
-        tool: String,
-        /// What happens if it runs twice.
-        effect: EffectClass,
-    },
-    /// The row's new state. A call that never had a row (no tool was going to run) has none to
-    /// change.
-    Move {
-        /// The call's id.
-        call_id: String,
-        /// Its new state.
-        to: CallState,
-    },
-}
-
-/// What `entry` changes in the ledger.
-pub fn ledger_changes(entry: &Entry) -> Vec<LedgerChange> {
-    match entry {
-        Entry::Turn(turn) => turn
-            .calls
-            .iter()
-            .filter_map(|call| {
-                let effect = call.effect?;
-                let CallRequest { id, name, .. } = &call.request;
-                Some(LedgerChange::Propose { call_id: id.clone(), tool: name.clone(), effect })
-            })
-            .collect(),
-        Entry::CallStarted { call_id } => {
-            vec![LedgerChange::Move { call_id: call_id.clone(), to: CallState::Started }]
-        }
-        Entry::CallEnded { call_id, outcome, .. } => {
-            let to = match outcome {
-                CallOutcome::Done => CallState::Done,
-                CallOutcome::Failed { .. } => CallState::Failed,
-                CallOutcome::Refused => CallState::Refused,
-                CallOutcome::Unknown => CallState::Unknown,
-            };
-            vec![LedgerChange::Move { call_id: call_id.clone(), to }]
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// The key that tells the outside world that two requests are the same one: 32 hex digits, the same
-/// on every retry of a call, different for every other call of any job in any database.
-pub fn effect_key(installation: &str, job: JobId, call_id: &str) -> String {
-    use sha2::{Digest, Sha256};
-    let digest = Sha256::digest(format!("{installation}/{job}/{call_id}"));
-    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -22,6 +22,7 @@ pub mod lease;
 pub mod model;
 pub mod persona;
 pub mod port;
+pub mod question;
 pub mod run;
 pub mod skill;
 pub mod stop;

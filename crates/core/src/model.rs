@@ -66,10 +66,11 @@ pub struct CallRequest {
 }
 
 /// How a model is asked for tool calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolCalling {
     /// The provider's own tool-call protocol.
+    #[default]
     Native,
     /// A JSON Schema of the next step, enforced by the server's constrained decoding. Works with
     /// small local models.

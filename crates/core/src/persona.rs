@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Model requests a run may make unless its persona says otherwise.
 pub const DEFAULT_MAX_TURNS: u32 = 20;
@@ -24,6 +25,12 @@ pub struct PersonaTemplate {
     /// Tools it may use: names of tools (`read_file`) or of packs (`filesystem`).
     #[serde(default)]
     pub tools: Vec<String>,
+    /// Skills it may call, by name; `"*"` for all there are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<String>,
+    /// How it works: `direct` or `phased`.
+    #[serde(default, skip_serializing_if = "Style::is_direct")]
+    pub style: Style,
     /// The model it asks, by its name in `config/posse.toml`; the default model when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -36,6 +43,61 @@ pub struct PersonaTemplate {
     /// What one run may use before it is ended.
     #[serde(default)]
     pub limits: Limits,
+    /// When old conversation is replaced by a summary.
+    #[serde(default, skip_serializing_if = "ContextRules::is_default")]
+    pub context: ContextRules,
+    /// For a tool, another that is tried with the same arguments when the first one fails.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fallback_tools: BTreeMap<String, String>,
+}
+
+/// How an agent works on its task.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Style {
+    /// It calls tools until it gives its final answer.
+    #[default]
+    Direct,
+    /// It moves through the phases plan, reason, act, verify, reflect, feedback and end, and sees a
+    /// view of its working memory before every step.
+    Phased,
+}
+
+impl Style {
+    fn is_direct(&self) -> bool {
+        *self == Style::Direct
+    }
+}
+
+/// When old conversation is replaced by a summary. The whole stays in the journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ContextRules {
+    /// Messages after the task beyond which the oldest are summarised; 0 for never by count. When
+    /// absent: 20 where the model's window is not known, and never by count where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_messages: Option<u32>,
+    /// How many of the oldest messages one summary by count replaces.
+    pub chunk: u32,
+    /// The share of the model's window, 0.1 to 0.95, beyond which the oldest messages are
+    /// summarised.
+    pub budget_share: f32,
+    /// The model that writes the summaries, by its name in `config/posse.toml`; the run's own when
+    /// absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary_model: Option<String>,
+}
+
+impl Default for ContextRules {
+    fn default() -> Self {
+        ContextRules { max_messages: None, chunk: 10, budget_share: 0.8, summary_model: None }
+    }
+}
+
+impl ContextRules {
+    fn is_default(&self) -> bool {
+        *self == ContextRules::default()
+    }
 }
 
 /// What one run may use. Zero means nothing may run.
@@ -50,11 +112,24 @@ pub struct Limits {
     /// Seconds of work (model and tools; waiting is free); no limit when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_seconds: Option<u64>,
+    /// Replies that may run tools; no limit of their own when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tool_rounds: Option<u32>,
+    /// Seconds that a question to people stays open; for ever when absent. After that the run goes
+    /// on without an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_wait_seconds: Option<u64>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { max_turns: DEFAULT_MAX_TURNS, max_tokens: None, max_seconds: None }
+        Limits {
+            max_turns: DEFAULT_MAX_TURNS,
+            max_tokens: None,
+            max_seconds: None,
+            max_tool_rounds: None,
+            max_wait_seconds: None,
+        }
     }
 }
 
@@ -89,6 +164,16 @@ impl PersonaTemplate {
         }
         if let Some(t) = self.temperature.filter(|t| !(0.0..=2.0).contains(t)) {
             report("temperature", format!("is {t}; it must lie between 0 and 2"));
+        }
+        let share = self.context.budget_share;
+        if !(0.1..=0.95).contains(&share) {
+            report("context", format!("has budget_share {share}; it must lie between 0.1 and 0.95"));
+        }
+        if self.context.chunk < 2 {
+            report("context", "has a chunk below 2, which would summarise nothing; leave it out for 10".into());
+        }
+        if let Some((tool, _)) = self.fallback_tools.iter().find(|(tool, other)| tool == other) {
+            report("fallback_tools", format!("names '{tool}' as the fallback of itself; name another tool"));
         }
         if self.max_reply_tokens == Some(0) {
             report("max_reply_tokens", "is 0, so the model could say nothing; leave it out for the default".into());

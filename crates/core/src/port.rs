@@ -10,6 +10,7 @@ use crate::job::transition::{Event, IllegalTransition};
 use crate::job::{Attempt, Job, JobId, JobState, NewJob, Output};
 use crate::journal::{Entry, LedgerRow, Recorded};
 use crate::lease::{Lease, WorkerId};
+use crate::question::{Answered, Question, QuestionId};
 
 /// A repository call that did not do what was asked, by what the caller should do about it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -144,9 +145,45 @@ pub struct JobFilter {
     pub limit: u32,
 }
 
+/// Which questions to list: oldest first.
+#[derive(Debug, Clone, Default)]
+pub struct QuestionFilter {
+    /// Settled ones too.
+    pub settled: bool,
+    /// Only of this job.
+    pub job: Option<JobId>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// Questions to people. Each method is one transaction, and returns after it is durable.
+#[async_trait]
+pub trait QuestionRepository: Send + Sync {
+    /// Saves an answer and tells the run; the job goes on once all its questions are settled. No
+    /// worker needs to be there. `None` if there is no such question.
+    async fn answer(
+        &self,
+        question: QuestionId,
+        answer: String,
+        by: String,
+        now: Millis,
+    ) -> Result<Option<Answered>, RepositoryError>;
+
+    /// Settles questions whose time is over and gives how many there were.
+    async fn expire_questions(&self, now: Millis) -> Result<u32, RepositoryError>;
+}
+
+/// Memory that outlives the conversation it comes from.
+#[async_trait]
+pub trait MemoryRepository: Send + Sync {
+    /// Keeps what leaves a run's conversation with its entry `seq`. Archiving the same again
+    /// changes nothing.
+    async fn archive(&self, lease: Lease, seq: u64, content: String, now: Millis) -> Result<(), RepositoryError>;
+}
+
 /// Everything that changes jobs. Each method is one transaction, and returns after it is durable.
 #[async_trait]
-pub trait JobRepository: Send + Sync {
+pub trait JobRepository: QuestionRepository + MemoryRepository + Send + Sync {
     /// Stores jobs, all or none, and gives their ids in the same order.
     async fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Result<Vec<JobId>, RepositoryError>;
 
@@ -220,6 +257,18 @@ pub trait JobQueries: Send + Sync {
 
     /// Remarks about a job, oldest first.
     async fn annotations(&self, job: JobId) -> Result<Vec<Annotation>, RepositoryError>;
+
+    /// The earliest time at which an open question expires.
+    async fn next_expiry(&self) -> Result<Option<Millis>, RepositoryError>;
+
+    /// One question.
+    async fn question(&self, id: QuestionId) -> Result<Option<Question>, RepositoryError>;
+
+    /// Questions by filter, oldest first.
+    async fn questions(&self, filter: QuestionFilter) -> Result<Vec<Question>, RepositoryError>;
+
+    /// What was archived of a job's conversation, oldest first, with the entries it left with.
+    async fn archived(&self, job: JobId) -> Result<Vec<(u64, String)>, RepositoryError>;
 
     /// Worker processes on the list.
     async fn workers(&self) -> Result<Vec<WorkerRecord>, RepositoryError>;

@@ -4,59 +4,63 @@
 //! applying a stored journal gives the state that the live run had. What to do next follows from
 //! the state alone ([`machine::step`]), which is why a run can be picked up cold at any entry.
 
-use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::clock::Millis;
 use crate::job::Output;
-use crate::journal::{CallOutcome, EndStatus, Entry, Opening, Recorded, Turn};
-use crate::model::{CallRequest, Message, ModelRequest, ToolCalling, Usage};
-use crate::tool::EffectClass;
+use crate::journal::{
+    Call, CallOutcome, EndStatus, Entry, OfferedSkill, OfferedTool, Opening, Overflow, Recorded, Turn,
+};
+use crate::model::{Message, ToolCalling, Usage};
+use crate::persona::Style;
+use crate::skill::SkillCallArgs;
+use crate::tokens::{self, Calibration};
+use crate::tool::ToolSpec;
 
 pub mod compaction;
+mod cycle;
 pub mod finish;
+mod fit;
 pub mod machine;
 pub mod memory;
 pub mod phase;
+pub(crate) mod phased;
 pub mod prompt;
+mod request;
 pub mod signals;
 pub mod structured;
 
-/// A call that has been asked for and has not ended.
-#[derive(Debug, Clone, PartialEq)]
-pub struct OpenCall {
-    /// Our id, name, arguments, the provider's private data.
-    pub request: CallRequest,
-    /// The tool's effect class; absent for the final answer, which no tool runs.
-    pub effect: Option<EffectClass>,
-    /// Whether its start has been recorded.
-    pub started: bool,
-}
+use compaction::{Cut, Purpose};
+use cycle::Cycle;
+pub use cycle::{Asked, OpenCall};
+use machine::ToSummarise;
+use phased::Phased;
 
 /// The state of a run: everything its journal says, added up.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Run {
     next_seq: u64,
-    goal: String,
     opening: Option<Arc<Opening>>,
-    messages: Vec<Message>,
-    open: Vec<OpenCall>,
+    /// The run's own conversation, then those of the skills at work, each called by the one before.
+    cycles: Vec<Cycle>,
+    /// Working memory, where the style is phased.
+    phased: Phased,
     calls_made: u64,
-    corrections: u32,
-    /// Whether the last reply has been counted in `corrections`.
-    corrected_turn: bool,
     turns: u32,
+    /// Replies of which something ran.
+    tool_rounds: u32,
     usage: Usage,
     cost_microusd: Option<u64>,
+    /// How this model's tokens compare with our estimates.
+    calibration: Calibration,
+    /// What the tools are estimated to have, in tokens.
+    tools_tokens: u64,
     worked_ms: u64,
     tools_used: BTreeSet<String>,
-    last_text: String,
+    /// What the last request that did not fit taught about the model's window.
+    overflow: Option<Overflow>,
     ended: Option<Ended>,
-    /// Reading calls since something last changed, by [`fingerprint`], with how often each was made.
-    reads: BTreeMap<String, u32>,
-    /// The call that was last asked for.
-    last_call: Option<CallRequest>,
     /// What had been used when the run was last reopened; limits count from there.
     spent_before: Spent,
 }
@@ -75,6 +79,7 @@ pub struct Ended {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Spent {
     turns: u32,
+    tool_rounds: u32,
     tokens: u64,
     ms: u64,
 }
@@ -90,105 +95,156 @@ impl Run {
     }
 
     /// Takes in the next entry. The only way a run changes.
+    ///
+    /// An entry that does not fit the state (a damaged journal) changes as little as it can; it is
+    /// never a reason to panic.
     pub fn apply(&mut self, entry: &Entry) {
         self.next_seq += 1;
+        let calling = self.calling();
         match entry {
-            Entry::Began { goal, opening } => {
-                self.goal = goal.clone();
-                self.messages = vec![Message::System { text: opening.system.clone() }];
-                self.messages.extend_from_slice(&opening.examples);
-                self.messages.push(Message::User { text: prompt::task(goal) });
-                self.opening = Some(Arc::clone(opening));
-            }
+            Entry::Began { goal, opening } => self.begin(goal, opening),
             Entry::Turn(turn) => self.apply_turn(turn),
-            Entry::TurnFailed { failed_tries, ms, .. } => {
+            Entry::TurnFailed { failed_tries, overflow, ms, .. } => {
                 failed_tries.iter().for_each(|failed| self.usage.add(&failed.usage));
                 self.worked_ms += ms;
+                self.overflow = overflow.or(self.overflow);
             }
             Entry::CallStarted { call_id } => {
-                if let Some(call) = self.open.iter_mut().find(|c| c.request.id == *call_id) {
-                    call.started = true;
-                    match call.effect {
-                        Some(EffectClass::Pure) => *self.reads.entry(fingerprint(&call.request)).or_default() += 1,
-                        _ => self.reads.clear(),
-                    }
-                    self.tools_used.insert(call.request.name.clone());
+                if let Some(call) = self.top_mut().start(call_id) {
+                    let name = call.request.name.clone();
+                    self.tools_used.insert(name);
                 }
             }
-            Entry::CallEnded { call_id, outcome, text, ms, .. } => {
-                self.worked_ms += ms;
-                if *outcome != CallOutcome::Refused {
-                    self.corrections = 0;
-                } else if !std::mem::replace(&mut self.corrected_turn, true) {
-                    // Once for each reply, however many of its calls were wrong: it has not been told yet.
-                    self.corrections += 1;
-                }
-                if let Some(at) = self.open.iter().position(|c| c.request.id == *call_id) {
-                    let call = self.open.remove(at);
-                    self.push_result(&call.request, text);
-                }
+            Entry::CallEnded { call_id, outcome, text, ms, .. } => self.end_call(call_id, *outcome, text, *ms),
+            Entry::SkillBegan { call_id } => self.begin_skill(call_id),
+            Entry::FellBack { call_id, to, .. } => {
+                self.calls_made += 1;
+                self.top_mut().fall_back(call_id, to);
             }
-            Entry::Note { text } => {
-                self.corrections += 1;
-                self.messages.push(Message::User { text: text.clone() });
+            Entry::Asked { call_id, questions, .. } => {
+                let questions = questions.iter().map(|question| (question.clone(), None)).collect();
+                self.top_mut().asked = Some(Asked { call_id: call_id.clone(), questions });
             }
+            Entry::Answered { question, answer } => self.top_mut().settle(*question, answer.as_ref(), calling),
+            Entry::Replanned { summary, .. } => {
+                let told = prompt::task_after_failure(&self.top().task, summary);
+                self.top_mut().replan(told);
+            }
+            Entry::Compacted { cut, summary } => self.top_mut().summarise(cut, summary),
+            Entry::Shortened { shortenings } => self.top_mut().shorten(shortenings),
+            Entry::Summarised { usage, cost_microusd, ms, .. } => self.spend(usage, *cost_microusd, *ms),
+            Entry::Note { text } => self.top_mut().note(text),
             Entry::Ended { status, text, reason } => {
-                for call in std::mem::take(&mut self.open) {
-                    self.push_result(&call.request, finish::RUN_ENDED);
-                }
+                self.cycles.truncate(1);
+                self.top_mut().close(finish::RUN_ENDED, calling);
                 self.ended = Some(Ended { status: *status, text: text.clone(), reason: reason.clone() });
             }
             Entry::Reopened => {
                 self.ended = None;
-                self.corrections = 0;
-                self.reads.clear();
-                self.spent_before = Spent { turns: self.turns, tokens: self.usage.total(), ms: self.worked_ms };
-                self.messages.push(Message::User { text: prompt::GO_ON.into() });
+                self.top_mut().reopen(prompt::GO_ON);
+                self.spent_before = Spent {
+                    turns: self.turns,
+                    tool_rounds: self.tool_rounds,
+                    tokens: self.usage.total(),
+                    ms: self.worked_ms,
+                };
             }
+        }
+    }
+
+    fn begin(&mut self, goal: &str, opening: &Arc<Opening>) {
+        let said_first = [Some(&opening.system), opening.skills_list.as_ref(), opening.memory.as_ref()];
+        let system = said_first.into_iter().flatten().map(|text| Message::System { text: text.clone() });
+        let mut messages: Vec<_> = system.collect();
+        messages.extend(opening.examples.iter().chain(&opening.history).cloned());
+        messages.push(Message::User { text: prompt::task(goal) });
+        self.tools_tokens = match opening.calling {
+            ToolCalling::Native => tokens_of_tools(opening),
+            // Held to by the server's decoder; the model does not read them.
+            ToolCalling::Structured => 0,
+        };
+        self.cycles = vec![Cycle::new(goal, messages)];
+        self.opening = Some(Arc::clone(opening));
+    }
+
+    /// The child's conversation is made from scratch: nothing of its caller's is in it.
+    fn begin_skill(&mut self, call_id: &str) {
+        let call = self.top().open.iter().find(|call| call.request.id == call_id).cloned();
+        let (Some(opening), Some(call)) = (self.opening.clone(), call) else { return };
+        let Some(at) = opening.skills.iter().position(|skill| skill.spec.name == call.request.name) else { return };
+        let arguments = serde_json::from_str(&call.request.arguments).unwrap_or_default();
+        let Ok(args) = SkillCallArgs::check(arguments) else { return };
+        let skill = &opening.skills[at];
+        let system = [&skill.system, &skill.prompt].map(|text| Message::System { text: text.clone() });
+        let head = system.into_iter().chain(args.messages()).collect();
+        self.top_mut().start(call_id);
+        self.cycles.push(Cycle::of_skill(call_id, at, &args.task, head));
+        self.tools_used.insert(skill.spec.name.clone());
+    }
+
+    fn end_call(&mut self, call_id: &str, outcome: CallOutcome, text: &str, ms: u64) {
+        let calling = self.calling();
+        self.worked_ms += ms;
+        if self.top().call_id.as_deref() == Some(call_id) {
+            self.cycles.pop();
+        }
+        self.top_mut().count(outcome);
+        let ended = self.top_mut().end(call_id, text, calling);
+        if let Some(call) = ended.filter(|_| self.is_phased()) {
+            self.phased.take_call(self.turns, &call, outcome, text, ms);
         }
     }
 
     fn apply_turn(&mut self, turn: &Turn) {
         self.turns += 1;
-        self.corrected_turn = false;
-        self.worked_ms += turn.ms;
-        self.usage.add(&turn.usage);
+        // Where no window is known there is nothing to count for.
+        if self.window().is_some() {
+            self.calibration.learn(self.request_estimate(), &turn.usage);
+        }
+        self.spend(&turn.usage, turn.cost_microusd, turn.ms);
         turn.failed_tries.iter().for_each(|failed| self.usage.add(&failed.usage));
-        if let Some(cost) = turn.cost_microusd {
-            *self.cost_microusd.get_or_insert(0) += cost;
-        }
         self.calls_made += turn.calls.len() as u64;
-        self.last_call = turn.calls.last().map(|call| call.request.clone());
-        self.open.extend(turn.calls.iter().map(|call| OpenCall {
-            request: call.request.clone(),
-            effect: call.effect,
-            started: false,
-        }));
-        let calls: Vec<_> = match self.calling() {
-            ToolCalling::Native => turn.calls.iter().map(|c| c.request.clone()).collect(),
-            ToolCalling::Structured => Vec::new(),
-        };
-        if turn.text.trim().is_empty() && calls.is_empty() {
-            return;
+        let skills = self.opening.as_ref().map_or(&[][..], |opening| &opening.skills);
+        let is_skill = |call: &Call| skills.iter().any(|skill| skill.spec.name == call.runs().name);
+        if turn.calls.iter().any(|call| call.effect.is_some() || is_skill(call)) {
+            self.tool_rounds += 1;
         }
-        if turn.calls.is_empty() {
-            self.last_text = turn.text.clone();
+        if self.is_phased() {
+            self.phased.take_turn(self.turns, turn);
         }
-        self.messages.push(Message::Assistant { text: turn.text.clone(), reasoning: turn.reasoning.clone(), calls });
+        let calling = self.calling();
+        self.top_mut().take_turn(turn, calling);
     }
 
-    fn push_result(&mut self, call: &CallRequest, text: &str) {
-        let text = if text.is_empty() { "(no output)" } else { text };
-        self.messages.push(match self.calling() {
-            ToolCalling::Native => {
-                Message::Tool { call_id: call.id.clone(), name: call.name.clone(), text: text.into() }
-            }
-            ToolCalling::Structured => Message::User { text: structured::result(&call.name, text) },
-        });
+    fn spend(&mut self, usage: &Usage, cost_microusd: Option<u64>, ms: u64) {
+        self.usage.add(usage);
+        self.worked_ms += ms;
+        if let Some(cost) = cost_microusd {
+            *self.cost_microusd.get_or_insert(0) += cost;
+        }
+    }
+
+    /// The conversation at work: the run's own, or that of the skill called last.
+    fn top(&self) -> &Cycle {
+        static NONE: std::sync::LazyLock<Cycle> = std::sync::LazyLock::new(Cycle::default);
+        self.cycles.last().unwrap_or(&NONE)
+    }
+
+    fn top_mut(&mut self) -> &mut Cycle {
+        if self.cycles.is_empty() {
+            self.cycles.push(Cycle::default());
+        }
+        let last = self.cycles.len() - 1;
+        &mut self.cycles[last]
     }
 
     fn calling(&self) -> ToolCalling {
         self.opening.as_ref().map_or(ToolCalling::Native, |o| o.calling)
+    }
+
+    /// Whether the conversation at work moves through phases. A skill's never does.
+    fn is_phased(&self) -> bool {
+        self.depth() == 0 && self.opening.as_ref().is_some_and(|o| o.persona.style == Style::Phased)
     }
 
     /// The place of the next entry.
@@ -201,24 +257,44 @@ impl Run {
         self.opening.as_ref()
     }
 
-    /// The conversation so far, in sending order.
+    /// How many skills are at work inside each other; 0 for the run itself.
+    pub fn depth(&self) -> usize {
+        self.cycles.len().saturating_sub(1)
+    }
+
+    /// The skill at work, if one is.
+    pub fn skill(&self) -> Option<&OfferedSkill> {
+        self.opening.as_ref()?.skills.get(self.top().skill?)
+    }
+
+    /// The tools that may be called now.
+    pub fn tools(&self) -> impl Iterator<Item = &OfferedTool> {
+        let offered = self.opening.as_ref().map_or(&[][..], |o| &o.tools);
+        let only = self.skill().map(|skill| &skill.tools);
+        offered.iter().filter(move |tool| only.is_none_or(|names| names.contains(&tool.spec.name)))
+    }
+
+    /// The skills that may be called now.
+    pub fn skills(&self) -> impl Iterator<Item = &OfferedSkill> {
+        let offered = self.opening.as_ref().map_or(&[][..], |o| &o.skills);
+        let only = self.skill().map(|skill| &skill.skills);
+        let deep = self.depth() >= machine::MAX_DEPTH;
+        offered.iter().filter(move |skill| !deep && only.map_or(!skill.inner, |names| names.contains(&skill.spec.name)))
+    }
+
+    /// The conversation at work, in sending order, without what changes with every request.
     pub fn messages(&self) -> &[Message] {
-        &self.messages
+        self.top().history.messages()
     }
 
-    /// Calls that have not ended, in the order asked for.
+    /// Calls of the conversation at work that have not ended, in the order asked for.
     pub fn open_calls(&self) -> &[OpenCall] {
-        &self.open
+        &self.top().open
     }
 
-    /// How often this reading call has been made since something last changed.
-    fn repeats(&self, call: &CallRequest) -> u32 {
-        self.reads.get(&fingerprint(call)).copied().unwrap_or(0)
-    }
-
-    /// The call asked for last, if it is one that was made too often.
-    fn last_repeated(&self) -> Option<&CallRequest> {
-        self.last_call.as_ref().filter(|call| self.repeats(call) >= machine::MAX_REPEATS)
+    /// Questions that wait for people, if any do.
+    pub fn asked(&self) -> Option<&Asked> {
+        self.top().asked.as_ref()
     }
 
     /// How it ended, if it has.
@@ -231,46 +307,11 @@ impl Run {
         self.turns
     }
 
-    /// Tokens so far, failed tries included.
-    pub fn usage(&self) -> Usage {
-        self.usage
-    }
-
-    /// The next model request, as the state stands.
-    pub fn request(&self) -> ModelRequest {
-        let Some(opening) = &self.opening else { return ModelRequest::default() };
-        let mut request = ModelRequest {
-            messages: self.messages.clone(),
-            max_tokens: opening.persona.max_reply_tokens,
-            temperature: opening.persona.temperature,
-            ..ModelRequest::default()
-        };
-        if let Some(max) = opening.persona.limits.max_tokens {
-            let used = self.usage.total().saturating_sub(self.spent_before.tokens);
-            let left = u32::try_from(max.saturating_sub(used)).unwrap_or(u32::MAX).max(1);
-            request.max_tokens = Some(request.max_tokens.map_or(left, |asked| asked.min(left)));
-        }
-        match opening.calling {
-            ToolCalling::Native => {
-                request.tools = opening.tools.iter().map(|t| t.spec.clone()).collect();
-                request.tools.push(finish::spec());
-                request.tools.sort_by(|a, b| a.name.cmp(&b.name));
-            }
-            ToolCalling::Structured => {
-                // A small model that falls into a loop inside a string would never stop by itself.
-                request.max_tokens.get_or_insert(structured::MAX_STEP_TOKENS);
-                let habit = self.last_repeated().map(|call| call.name.as_str());
-                request.schema = Some(structured::schema(&opening.tools, habit));
-            }
-        }
-        request
-    }
-
     /// What the job leaves behind as the state stands.
     pub fn output(&self) -> Output {
         let (status, text) = match &self.ended {
             Some(ended) => (ended.status.as_str().to_owned(), ended.text.clone()),
-            None => ("unfinished".to_owned(), self.last_text.clone()),
+            None => ("unfinished".to_owned(), self.last_text().to_owned()),
         };
         Output {
             text,
@@ -279,6 +320,22 @@ impl Run {
             turns: self.turns,
             usage: self.usage,
             cost_microusd: self.cost_microusd,
+            phase: Some(self.phase().to_owned()),
+        }
+    }
+
+    /// The last words there were.
+    fn last_text(&self) -> &str {
+        self.cycles.iter().rev().map(|cycle| cycle.last_text.as_str()).find(|text| !text.is_empty()).unwrap_or("")
+    }
+
+    /// Where in its work it is: the phase it was in last, and for the direct style `act` until the
+    /// end.
+    pub fn phase(&self) -> &str {
+        match (&self.ended, self.phased.last_phase()) {
+            (Some(ended), _) if ended.status.is_by_itself() => "end",
+            (_, Some(phase)) => phase,
+            (_, None) => "act",
         }
     }
 
@@ -298,6 +355,33 @@ impl Run {
         Some(format!("the limit of {max} s of work is reached: {} s used (limits.max_seconds)", ms / 1000))
     }
 
+    /// The warning that ends a run which asks for one round of tools too many.
+    fn tool_rounds_spent(&self) -> Option<String> {
+        let max = self.opening.as_ref()?.persona.limits.max_tool_rounds?;
+        let rounds = self.tool_rounds - self.spent_before.tool_rounds;
+        (rounds > max).then(|| format!("[Warning: max tool rounds ({max}) reached. Stopping tool execution.]"))
+    }
+
+    /// How long questions to people stay open, in milliseconds; for ever when absent.
+    fn question_ms(&self) -> Option<u64> {
+        Some(self.opening.as_ref()?.persona.limits.max_wait_seconds?.saturating_mul(1000))
+    }
+
+    /// Why the model asked for a new plan, if that is what it waits for.
+    fn replan_reason(&self) -> Option<String> {
+        let call = self.top().open.first().filter(|call| call.request.name == finish::FINISH)?;
+        match finish::read(&call.request.arguments).ok()? {
+            finish::Finishing::Replan(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Messages to be summarised.
+    fn summary(&self, purpose: Purpose, cut: Cut) -> ToSummarise {
+        let messages = self.messages()[cut.from..cut.to].to_vec();
+        ToSummarise { purpose, task: self.top().task.clone(), messages, cut }
+    }
+
     /// Milliseconds of work left before the time limit, if there is one.
     pub fn time_left(&self) -> Option<Millis> {
         let max = self.opening.as_ref()?.persona.limits.max_seconds?;
@@ -306,18 +390,8 @@ impl Run {
     }
 }
 
-/// A call's tool and arguments, the same for every order of keys and spacing.
-fn fingerprint(call: &CallRequest) -> String {
-    fn sorted(value: Value) -> Value {
-        match value {
-            Value::Object(fields) => {
-                let fields: BTreeMap<_, _> = fields.into_iter().map(|(k, v)| (k, sorted(v))).collect();
-                fields.into_iter().collect()
-            }
-            Value::Array(items) => items.into_iter().map(sorted).collect(),
-            other => other,
-        }
-    }
-    let arguments = serde_json::from_str(&call.arguments).map(sorted);
-    format!("{} {}", call.name, arguments.map_or_else(|_| call.arguments.clone(), |value| value.to_string()))
+fn tokens_of_tools(opening: &Opening) -> u64 {
+    let specs = opening.tools.iter().map(|tool| &tool.spec).chain(opening.skills.iter().map(|skill| &skill.spec));
+    let text = |spec: &ToolSpec| format!("{} {} {}", spec.name, spec.description, spec.parameters);
+    specs.map(|spec| tokens::text(&text(spec))).sum()
 }

@@ -171,6 +171,11 @@ impl WorkerService {
                 ending.due_at = now.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX / 2));
                 ending.reason = Some(reason);
             }
+            StepOutcome::Suspended { reason, entries } => {
+                ending.event = Event::Suspend;
+                ending.seq -= entries.len() as u64;
+                (ending.reason, ending.entries) = (Some(reason), entries);
+            }
             StepOutcome::Stopped(StopReason::Shutdown) => {
                 ending.event = Event::Interrupt;
                 ending.reason = Some("its worker shut down; the attempt was given back".into());
@@ -246,6 +251,7 @@ pub async fn maintain(fleet: Arc<Fleet>) {
         }
         fleet.hear_cancellations().await;
         fleet.rescue().await;
+        fleet.expire_questions().await;
         tokio::select! {
             _ = wakes.changed() => {
                 // Enough to be felt as at once, and bounded under a flood of wake-ups.

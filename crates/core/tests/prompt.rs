@@ -1,11 +1,10 @@
 //! What a model reads first, whole. `POSSE_UPDATE_SNAPSHOTS=1 cargo test -p posse-core --test prompt` writes the
 //! snapshots anew; the diff is then read like any other change.
 
-use posse_core::journal::OfferedTool;
 use posse_core::model::{Message, ToolCalling};
-use posse_core::persona::PersonaTemplate;
+use posse_core::persona::{PersonaTemplate, Style};
 use posse_core::run::prompt;
-use posse_core::tool::{EffectClass, ToolSpec};
+use posse_core::tool::ToolSpec;
 use serde_json::json;
 use std::path::Path;
 
@@ -16,13 +15,10 @@ fn opening_text(calling: ToolCalling) -> String {
         backstory: "You are a plain and exact writer.".into(),
         ..PersonaTemplate::default()
     };
-    let tool = |name: &str, required: &[&str]| OfferedTool {
-        spec: ToolSpec {
-            name: name.into(),
-            description: format!("What {name} does. And more about it."),
-            parameters: json!({"type": "object", "properties": {}, "required": required}),
-        },
-        effect: EffectClass::Pure,
+    let tool = |name: &str, required: &[&str]| ToolSpec {
+        name: name.into(),
+        description: format!("What {name} does. And more about it."),
+        parameters: json!({"type": "object", "properties": {}, "required": required}),
     };
     let tools = [
         tool("calculate", &["expression"]),
@@ -31,8 +27,8 @@ fn opening_text(calling: ToolCalling) -> String {
         tool("read_file", &["path"]),
         tool("search_files", &["pattern"]),
     ];
-    let mut out = format!("== system\n{}", prompt::system(&persona, calling, &tools));
-    for message in prompt::examples(calling, &tools) {
+    let mut out = format!("== system\n{}", prompt::system(&persona, Style::Direct, calling, &tools));
+    for message in prompt::examples(Style::Direct, calling, &tools) {
         match message {
             Message::User { text } => out.push_str(&format!("\n== user\n{text}\n")),
             Message::Assistant { text, .. } => out.push_str(&format!("\n== assistant\n{text}\n")),

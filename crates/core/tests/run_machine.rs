@@ -2,7 +2,7 @@
 
 use posse_core::journal::{CallOutcome, EndStatus, Entry, OfferedTool, Opening, Recorded};
 use posse_core::model::{CallRequest, Finish, Message, ModelError, ModelErrorKind, ModelReply, ToolCalling, Usage};
-use posse_core::persona::{Limits, PersonaTemplate};
+use posse_core::persona::{ContextRules, Limits, PersonaTemplate};
 use posse_core::run::machine::{Again, Effect, Input, MAX_CORRECTIONS, MAX_REPEATS, Step, Verdict, step};
 use posse_core::run::{Run, structured};
 use posse_core::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput, ToolSpec};
@@ -26,6 +26,7 @@ fn opening(calling: ToolCalling, limits: Limits) -> Arc<Opening> {
         goal: "test".into(),
         tools: vec!["look".into(), "write".into()],
         limits,
+        context: ContextRules { max_messages: Some(0), ..ContextRules::default() },
         ..PersonaTemplate::default()
     };
     Arc::new(Opening {
@@ -34,7 +35,7 @@ fn opening(calling: ToolCalling, limits: Limits) -> Arc<Opening> {
         calling,
         tools: vec![tool("look", EffectClass::Pure), tool("write", EffectClass::Once)],
         system: "You test.".into(),
-        examples: Vec::new(),
+        ..Opening::default()
     })
 }
 
@@ -101,7 +102,7 @@ impl Harness {
     }
 
     fn end_call(&mut self, call_id: &str, result: Result<ToolOutput, ToolError>) {
-        let next = step(&mut self.run, Input::CallEnded { call_id: call_id.into(), result, ms: 1 });
+        let next = step(&mut self.run, Input::CallEnded { call_id: call_id.into(), result, ms: 1, check: &check });
         self.take(next);
     }
 
@@ -408,12 +409,14 @@ fn provider_failures_are_recorded_and_classified() {
         (ModelErrorKind::RateLimited, Again::Later),
         (ModelErrorKind::Unauthorized, Again::After(Duration::from_secs(900))),
         (ModelErrorKind::Rejected, Again::Never),
-        (ModelErrorKind::ContextOverflow, Again::Never),
     ] {
         let h = fail(kind);
         assert!(matches!(&h.effect, Effect::FailAttempt { again, .. } if *again == wanted), "{kind:?}");
         assert!(h.run.ended().is_none(), "another attempt goes on from here");
     }
+    let (status, _, reason) = fail(ModelErrorKind::ContextOverflow).ended();
+    assert_eq!(status, EndStatus::Failed, "there is nothing to shorten");
+    assert!(reason.contains("does not fit the model's window"), "{reason}");
     let h = fail(ModelErrorKind::InvalidToolCall);
     assert_eq!(h.effect, Effect::AskModel, "asked again, with a note on what was wrong");
     assert!(matches!(h.run.messages().last(), Some(Message::User { text }) if text.contains("the endpoint said no")));

@@ -13,12 +13,16 @@ use posse_core::journal::{Entry, OfferedTool, Opening, effect_key};
 use posse_core::model::{CallRequest, Delta, FailedTry, Model, ModelError, ModelErrorKind, Models, Usage};
 use posse_core::persona::PersonaTemplate;
 use posse_core::run::machine::{Again, Effect, Input, Step, Verdict, step};
-use posse_core::run::{OpenCall, Run, finish, prompt};
+use posse_core::run::{OpenCall, Run, finish};
+use posse_core::skill::Skill;
 use posse_core::stop::StopReason;
 use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory, ToolOutput};
 use posse_core::worker::Progress;
 
 use crate::tool::{ToolRegistry, UnknownTool};
+
+mod opening;
+mod summary;
 
 /// How long a tool that was asked to end may take before its result is no longer waited for.
 const TOOL_GRACE: Duration = Duration::from_secs(5);
@@ -27,6 +31,7 @@ const TOOL_GRACE: Duration = Duration::from_secs(5);
 pub struct GenericAgentExecutor {
     persona: PersonaTemplate,
     tools: Vec<OfferedTool>,
+    skills: Vec<Skill>,
     registry: Arc<ToolRegistry>,
     models: Arc<dyn Models>,
     default_workspace: PathBuf,
@@ -44,7 +49,13 @@ impl GenericAgentExecutor {
         // The final answer is offered by the run machine to every persona.
         let offered = tools.iter().filter(|tool| tool.spec().name != finish::FINISH);
         let tools = offered.map(|tool| OfferedTool { spec: tool.spec().clone(), effect: tool.effect() }).collect();
-        Ok(Self { persona, tools, registry, models, default_workspace })
+        Ok(Self { persona, tools, skills: Vec::new(), registry, models, default_workspace })
+    }
+
+    /// The same with skills that its persona may name.
+    pub fn with_skills(mut self, skills: Vec<Skill>) -> Self {
+        self.skills = skills;
+        self
     }
 
     async fn one_step(&self, cx: &mut JobContext, run: &mut Run) -> Result<StepOutcome, Halt> {
@@ -69,8 +80,10 @@ impl GenericAgentExecutor {
         let mut asked = false;
         loop {
             let Step { entries, effect } = next;
-            if effect == Effect::End {
-                return Ok(end(run, entries));
+            match effect {
+                Effect::End => return Ok(end(run, entries)),
+                Effect::Suspend => return Ok(StepOutcome::Suspended { reason: waits_for(run), entries }),
+                _ => {}
             }
             cx.append(seq, entries).await?;
             seq = run.next_seq();
@@ -85,25 +98,17 @@ impl GenericAgentExecutor {
                     seq = run.next_seq() - last.entries.len() as u64;
                     last
                 }
+                Effect::Summarise(_) if asked => return Ok(StepOutcome::Continue),
+                Effect::Summarise(what) => {
+                    asked = true;
+                    self.summarise(cx, run, &what).await?
+                }
                 Effect::FailAttempt { reason, again } => return Ok(failed(reason, again, Some(run.output()))),
-                Effect::Wait | Effect::End => {
+                Effect::Wait | Effect::End | Effect::Suspend => {
                     return Err(Halt::Broken("the run waits for a call that nobody runs".into()));
                 }
             };
         }
-    }
-
-    /// What a new run works with: fixed from here on.
-    async fn opening(&self, cx: &JobContext) -> Result<Arc<Opening>, ModelError> {
-        let mut persona = self.persona.clone();
-        if cx.job.payload.model.is_some() {
-            persona.model.clone_from(&cx.job.payload.model);
-        }
-        let profile = self.models.get(persona.model.as_deref())?.profile().await?;
-        let calling = profile.tool_calling;
-        let system = prompt::system(&persona, calling, &self.tools);
-        let examples = prompt::examples(calling, &self.tools);
-        Ok(Arc::new(Opening { persona, model: profile.name, calling, tools: self.tools.clone(), system, examples }))
     }
 
     async fn ask_model(&self, cx: &JobContext, run: &mut Run) -> Result<Step, Halt> {
@@ -152,16 +157,13 @@ impl GenericAgentExecutor {
         }
     }
 
-    /// Whether a call may run, and if not, what would be right.
+    /// Whether a call of an offered tool may run, and if not, what would be right.
     fn check(&self, opening: Option<&Opening>, call: &CallRequest) -> Verdict {
         let offered = opening.map_or(&[][..], |o| &o.tools);
-        let Some(tool) = offered.iter().find(|t| t.spec.name == call.name) else {
-            let names: Vec<_> = offered.iter().map(|t| t.spec.name.as_str()).chain([finish::FINISH]).collect();
-            return Verdict::Refuse(format!("There is no tool '{}'. Your tools are: {}.", call.name, names.join(", ")));
-        };
-        if self.registry.get(&call.name).is_none() {
+        let tool = offered.iter().find(|tool| tool.spec.name == call.name);
+        let Some(tool) = tool.filter(|_| self.registry.get(&call.name).is_some()) else {
             return Verdict::Refuse(format!("The tool '{}' is no longer available. Go on without it.", call.name));
-        }
+        };
         match self.registry.validate_args(&tool.spec, &call.arguments) {
             Ok(_) => Verdict::Run(tool.effect),
             Err(error) => Verdict::Refuse(error.message),
@@ -188,7 +190,9 @@ impl GenericAgentExecutor {
                 return Err(Halt::Broken("no call was left to run".into()));
             };
             let seq = run.next_seq();
-            let next = step(run, Input::CallEnded { call_id, result, ms });
+            let opening = run.opening().cloned();
+            let check = |call: &CallRequest| self.check(opening.as_deref(), call);
+            let next = step(run, Input::CallEnded { call_id, result, ms, check: &check });
             if next.effect != Effect::Wait {
                 return Ok(next);
             }
@@ -239,12 +243,20 @@ impl AgentExecutor for GenericAgentExecutor {
     }
 }
 
+fn waits_for(run: &Run) -> String {
+    let questions = run.asked().map_or(0, |asked| asked.questions.len());
+    match questions {
+        1 => "waits for a person to answer a question".into(),
+        n => format!("waits for a person to answer {n} questions"),
+    }
+}
+
 /// The end of the job that the end of its run means.
 fn end(run: &Run, entries: Vec<Entry>) -> StepOutcome {
     use posse_core::journal::EndStatus;
     let output = run.output();
     match run.ended() {
-        Some(ended) if ended.status != EndStatus::Completed => {
+        Some(ended) if !matches!(ended.status, EndStatus::Completed | EndStatus::Partial) => {
             let reason = ended.reason.clone().unwrap_or_else(|| ended.text.clone());
             StepOutcome::GaveUp { reason, output: Some(output), entries }
         }

@@ -31,11 +31,13 @@ mod journal;
 mod leases;
 mod ledger;
 mod literal;
+mod memory;
 mod migrate;
 mod people;
 #[cfg(test)]
 mod plans;
 mod queries;
+mod questions;
 mod readers;
 mod repository;
 mod schema;

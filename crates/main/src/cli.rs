@@ -16,6 +16,7 @@ mod job;
 mod job_show;
 mod model;
 mod persona;
+mod question;
 mod tool;
 mod work;
 mod worker;
@@ -70,6 +71,9 @@ enum Command {
     /// Jobs: enqueue, list, show, watch, cancel, retry, annotate
     #[command(subcommand)]
     Job(job::JobCommand),
+    /// Questions that agents ask, and your answers
+    #[command(subcommand)]
+    Question(question::QuestionCommand),
     /// Personas: the kinds of agents there are
     #[command(subcommand)]
     Persona(persona::PersonaCommand),
@@ -136,6 +140,7 @@ impl Cli {
             Command::List(args) => job::list(&cx, args).await,
             Command::Show(args) => job_show::show(&cx, args).await,
             Command::Job(command) => job::dispatch(&cx, command).await,
+            Command::Question(command) => question::dispatch(&cx, command).await,
             Command::Persona(command) => persona::dispatch(&cx, command),
             Command::Model(command) => model::dispatch(&cx, command).await,
             Command::Tool(command) => tool::dispatch(&cx, command),

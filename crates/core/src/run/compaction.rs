@@ -26,7 +26,7 @@ mod plan;
 mod summary;
 
 pub use history::{History, Part, Shortening};
-pub use summary::{Purpose, Summariser, SummaryRoom, accept, summary_message};
+pub use summary::{Purpose, Summariser, SummaryRoom, accept, summary_message, transcript};
 
 /// Counts the tokens of a message in a request.
 pub type Counter<'a> = dyn Fn(&Message) -> u64 + 'a;

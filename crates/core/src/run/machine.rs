@@ -7,10 +7,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{OpenCall, Run, finish, structured};
-use crate::journal::{Call, CallOutcome, EndStatus, Entry, Opening, Turn};
-use crate::model::{CallRequest, Finish, ModelError, ModelErrorKind, ModelReply, ToolCalling};
-use crate::tool::{EffectClass, ToolError, ToolOutput};
+use super::compaction::{self, Cut, Purpose};
+use super::fit::Fit;
+use super::{OpenCall, Run};
+use crate::journal::{Call, CallOutcome, EndStatus, Entry, Opening, Overflow};
+use crate::model::{CallRequest, Message, ModelError, ModelErrorKind, ModelReply, Usage};
+use crate::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
+
+mod reply;
 
 /// Corrections in a row (bad steps, refused calls, empty replies) before a run is given up.
 pub const MAX_CORRECTIONS: u32 = 6;
@@ -21,6 +25,12 @@ pub const MAX_REPEATS: u32 = 2;
 
 /// Calls of one reply that may run; those after them are refused.
 pub const MAX_CALLS: usize = 64;
+
+/// New plans of one conversation; after that it has to finish with what it has.
+pub const MAX_REPLANS: u32 = 3;
+
+/// Skills at work inside each other.
+pub const MAX_DEPTH: usize = 4;
 
 /// Reading calls that run at once.
 const MAX_TOGETHER: usize = 16;
@@ -61,6 +71,19 @@ pub enum Input<'a> {
         /// How long it took, in milliseconds.
         ms: u64,
     },
+    /// The summary asked for is there, or will not be.
+    Summarised {
+        /// The text, or in words why there is none.
+        text: Result<String, String>,
+        /// Tokens used, failed tries included.
+        usage: Usage,
+        /// The model that was asked.
+        model: String,
+        /// Price in millionths of a US dollar, where prices are configured.
+        cost_microusd: Option<u64>,
+        /// How long it took, in milliseconds.
+        ms: u64,
+    },
     /// A running call ended.
     CallEnded {
         /// The call's id.
@@ -69,6 +92,8 @@ pub enum Input<'a> {
         result: Result<ToolOutput, ToolError>,
         /// How long it ran, in milliseconds.
         ms: u64,
+        /// Decides about the call of another tool that takes the place of one that failed.
+        check: &'a dyn Fn(&CallRequest) -> Verdict,
     },
 }
 
@@ -81,6 +106,10 @@ pub enum Effect {
     RunCalls(Vec<OpenCall>),
     /// Wait: calls are still running.
     Wait,
+    /// Have this summarised by a model.
+    Summarise(ToSummarise),
+    /// The run waits for people; see [`Run::asked`].
+    Suspend,
     /// The run has ended; see [`Run::ended`].
     End,
     /// This attempt cannot go on. Nothing is lost: another attempt goes on from here.
@@ -90,6 +119,19 @@ pub enum Effect {
         /// Whether another attempt may succeed.
         again: Again,
     },
+}
+
+/// What is to be summarised.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToSummarise {
+    /// What the summary is for.
+    pub purpose: Purpose,
+    /// The task that the messages are about.
+    pub task: String,
+    /// The messages it is of.
+    pub messages: Vec<Message>,
+    /// Where they stand.
+    pub cut: Cut,
 }
 
 /// Whether another attempt at a failed piece of work may succeed.
@@ -141,8 +183,14 @@ pub fn step(run: &mut Run, input: Input<'_>) -> Step {
             None
         }
         Input::ModelFailed { error, ms } => recorder.model_failed(error, ms),
-        Input::CallEnded { call_id, result, ms } => {
-            recorder.call_ended(call_id, result, ms);
+        Input::Summarised { text, usage, model, cost_microusd, ms } => {
+            let failure = text.as_ref().err().cloned();
+            recorder.record(Entry::Summarised { usage, model, cost_microusd, failure, ms });
+            recorder.summarised(text.ok());
+            None
+        }
+        Input::CallEnded { call_id, result, ms, check } => {
+            recorder.call_ended(call_id, result, ms, check);
             None
         }
     };
@@ -177,113 +225,15 @@ impl Recorder<'_> {
         (!again.is_empty()).then_some(Effect::RunCalls(again))
     }
 
-    fn replied(&mut self, reply: ModelReply, ms: u64, check: &dyn Fn(&CallRequest) -> Verdict) {
-        let structured = self.run.calling() == ToolCalling::Structured;
-        let finish = reply.finish.clone();
-        let mut turn = Turn {
-            text: reply.text,
-            reasoning: reply.reasoning,
-            calls: Vec::new(),
-            cut_calls: Vec::new(),
-            finish: reply.finish,
-            usage: reply.usage,
-            model: reply.model,
-            cost_microusd: reply.cost_microusd,
-            failed_tries: reply.failed_tries,
-            ms,
-        };
-        if let Some(refusal) = reply.refusal {
-            turn.text = refusal.clone();
-            self.record(Entry::Turn(turn));
-            return self.end(EndStatus::Refused, refusal.clone(), Some(format!("the model refused: {refusal}")));
-        }
-        match finish {
-            Finish::ContentFilter => {
-                let text = turn.text.clone();
-                self.record(Entry::Turn(turn));
-                let reason = "the provider's content filter stopped the reply; reword the goal or use another model";
-                return self.end(EndStatus::Refused, text, Some(reason.into()));
-            }
-            Finish::Length => {
-                let note = cut_note(&turn, &reply.calls);
-                turn.cut_calls = reply.calls;
-                self.record(Entry::Turn(turn));
-                return self.record(Entry::Note { text: note });
-            }
-            _ => {}
-        }
-        let calls = if structured {
-            match structured::parse(&turn.text) {
-                Ok(step) => vec![structured::call(&step)],
-                Err(note) => {
-                    self.record(Entry::Turn(turn));
-                    return self.record(Entry::Note { text: note });
-                }
-            }
-        } else {
-            reply.calls
-        };
-        if calls.is_empty() {
-            let text = turn.text.trim().to_owned();
-            self.record(Entry::Turn(turn));
-            return match text.is_empty() {
-                true => self.record(Entry::Note { text: EMPTY_REPLY.into() }),
-                false => self.end(EndStatus::Completed, text, None),
-            };
-        }
-        self.take_calls(turn, calls, check);
-    }
-
-    /// Gives every call an id of our own, whatever the provider sent, and decides about each.
-    fn take_calls(&mut self, mut turn: Turn, calls: Vec<CallRequest>, check: &dyn Fn(&CallRequest) -> Verdict) {
-        let alone = calls.len() == 1;
-        let mut answer = None;
-        let mut refusals = Vec::new();
-        for (i, mut request) in calls.into_iter().enumerate() {
-            request.id = call_id(self.run.calls_made + i as u64);
-            let verdict = match request.name.as_str() {
-                _ if i >= MAX_CALLS => Err(format!("Not run: one reply may make at most {MAX_CALLS} calls.")),
-                finish::FINISH if !alone => Err(FINISH_NOT_ALONE.into()),
-                finish::FINISH => match finish::answer(&request.arguments) {
-                    Ok(text) => {
-                        answer = Some(text);
-                        Ok(None)
-                    }
-                    Err(error) => Err(error.message),
-                },
-                _ => match check(&request) {
-                    Verdict::Run(EffectClass::Pure) if self.run.repeats(&request) >= MAX_REPEATS => Err(format!(
-                        "Not run: you have made this same call {MAX_REPEATS} times and nothing has changed since. {NEXT}"
-                    )),
-                    Verdict::Run(effect) => Ok(Some(effect)),
-                    Verdict::Refuse(why) => Err(why),
-                },
-            };
-            let effect = match verdict {
-                Ok(effect) => effect,
-                Err(why) => {
-                    refusals.push((request.id.clone(), why));
-                    None
-                }
-            };
-            turn.calls.push(Call { request, effect });
-        }
-        self.record(Entry::Turn(turn));
-        if let Some(text) = answer {
-            return self.end(EndStatus::Completed, text, None);
-        }
-        for (call_id, text) in refusals {
-            let outcome = CallOutcome::Refused;
-            self.record(Entry::CallEnded { call_id, outcome, text, annotations: Vec::new(), ms: 0 });
-        }
-    }
-
     fn model_failed(&mut self, error: ModelError, ms: u64) -> Option<Effect> {
-        let ModelError { kind, message, failed_tries, retry_after, .. } = error;
+        let ModelError { kind, message, failed_tries, retry_after, context_window } = error;
         if kind == ModelErrorKind::Stopped && failed_tries.is_empty() {
             return Some(Effect::FailAttempt { reason: message, again: Again::Later });
         }
-        self.record(Entry::TurnFailed { reason: message.clone(), failed_tries, ms });
+        // A provider that does not tell its window has told that this request is larger.
+        let overflow = (kind == ModelErrorKind::ContextOverflow)
+            .then(|| Overflow { window: context_window, counted: self.run.request_tokens() });
+        self.record(Entry::TurnFailed { reason: message.clone(), failed_tries, overflow, ms });
         if self.run.limit_reached().is_some() {
             return None;
         }
@@ -292,12 +242,26 @@ impl Recorder<'_> {
                 self.record(Entry::Note { text: format!("{BAD_CALL}\n{message}") });
                 return None;
             }
+            // Once what is too much has been taken out.
+            ModelErrorKind::ContextOverflow if !matches!(self.run.fit(), Fit::Fits) => return None,
             _ => Again::after(kind, retry_after),
         };
         Some(Effect::FailAttempt { reason: message, again })
     }
 
-    fn call_ended(&mut self, call_id: String, result: Result<ToolOutput, ToolError>, ms: u64) {
+    fn call_ended(
+        &mut self,
+        call_id: String,
+        result: Result<ToolOutput, ToolError>,
+        ms: u64,
+        check: &dyn Fn(&CallRequest) -> Verdict,
+    ) {
+        if let Err(error) = &result
+            && let Some(to) = self.fallback(&call_id, error, check)
+        {
+            let ToolError { category, message: text } = error.clone();
+            return self.record(Entry::FellBack { call_id, category, text, to });
+        }
         let (outcome, mut text, annotations) = match result {
             Ok(output) => (CallOutcome::Done, output.text, output.annotations),
             Err(error) => (CallOutcome::Failed { category: error.category }, error.message, Vec::new()),
@@ -306,7 +270,7 @@ impl Recorder<'_> {
         // really has to look again can.
         let call = self.run.open_calls().iter().find(|call| call.request.id == call_id);
         if let Some(call) = call.filter(|call| call.effect == Some(EffectClass::Pure))
-            && self.run.repeats(&call.request) > 1
+            && self.run.top().repeats(&call.request) > 1
         {
             text.push_str("\n\nYou had made this same call before, and nothing has changed since. ");
             text.push_str(NEXT);
@@ -314,71 +278,142 @@ impl Recorder<'_> {
         self.record(Entry::CallEnded { call_id, outcome, text, annotations, ms });
     }
 
+    /// The call that takes the place of one that failed, if the persona names a tool for it and the
+    /// arguments fit that one too.
+    fn fallback(&self, call_id: &str, error: &ToolError, check: &dyn Fn(&CallRequest) -> Verdict) -> Option<Call> {
+        let open = self.run.open_calls().iter().find(|call| call.request.id == call_id)?;
+        if error.category == ToolErrorCategory::Stopped {
+            return None;
+        }
+        let fallbacks = &self.run.opening()?.persona.fallback_tools;
+        let name = fallbacks.get(&open.request.name)?.clone();
+        self.run.tools().find(|tool| tool.spec.name == name)?;
+        let request = CallRequest { id: reply::call_id(self.run.calls_made), name, ..open.request.clone() };
+        match check(&request) {
+            Verdict::Run(effect) => Some(Call { request, effect: Some(effect) }),
+            Verdict::Refuse(_) => None,
+        }
+    }
+
+    /// Puts a summary where it belongs. Without one, what can be told without a model.
+    fn summarised(&mut self, text: Option<String>) {
+        let accept = |run: &Run, cut: &Cut| {
+            let replaced = &run.messages()[cut.from..cut.to];
+            compaction::accept(text.as_deref().unwrap_or_default(), replaced, cut.most, &|message| run.count(message))
+        };
+        if let Some(reason) = self.run.replan_reason() {
+            let summary = accept(self.run, &self.run.failed_try());
+            return self.record(Entry::Replanned { reason, summary });
+        }
+        if let Fit::Cut(cut) = self.run.fit() {
+            let summary = accept(self.run, &cut);
+            self.record(Entry::Compacted { cut, summary });
+        }
+    }
+
     /// What follows from the state: calls before the next request, limits before either.
     fn advance(&mut self) -> Effect {
-        if self.run.ended().is_some() {
-            return Effect::End;
-        }
-        let open = self.run.open_calls();
-        if open.iter().any(|call| call.started) {
-            return Effect::Wait;
-        }
-        if self.run.corrections > MAX_CORRECTIONS {
-            let last = self.run.last_text.clone();
-            let tries = self.run.corrections;
-            let reason = match self.run.last_repeated() {
-                Some(call) => {
-                    format!("stuck: repeated call {} {}, refused {tries} times in a row", call.name, call.arguments)
+        loop {
+            if self.run.ended().is_some() {
+                return Effect::End;
+            }
+            if self.run.open_calls().iter().any(|call| call.started) {
+                return Effect::Wait;
+            }
+            if self.run.asked().is_some() {
+                return Effect::Suspend;
+            }
+            if self.run.top().corrections > MAX_CORRECTIONS {
+                let reason = self.out_of_patience();
+                let last = self.run.last_text().to_owned();
+                self.end(EndStatus::Failed, last, Some(reason));
+                continue;
+            }
+            if let Some(call) = self.run.open_calls().first().cloned() {
+                match self.take_up(call) {
+                    Some(effect) => return effect,
+                    None => continue,
                 }
-                None => format!("the model made no valid step in {tries} tries in a row"),
-            };
-            self.end(EndStatus::Failed, last, Some(reason));
-            return Effect::End;
+            }
+            if let Some(reason) = self.run.limit_reached() {
+                let last = self.run.last_text().to_owned();
+                self.end_run(EndStatus::LimitReached, last, Some(reason));
+                continue;
+            }
+            match self.run.fit() {
+                Fit::Fits => return Effect::AskModel,
+                Fit::Cut(cut) => return Effect::Summarise(self.run.summary(Purpose::Compaction, cut)),
+                Fit::Shorten(shortenings) => self.record(Entry::Shortened { shortenings }),
+                Fit::TooLarge(reason) => {
+                    let last = self.run.last_text().to_owned();
+                    self.end_run(EndStatus::Failed, last, Some(reason));
+                }
+            }
         }
-        let pure = |call: &&OpenCall| call.effect == Some(EffectClass::Pure);
-        let mut batch: Vec<_> = open.iter().take_while(pure).take(MAX_TOGETHER).cloned().collect();
-        if batch.is_empty() {
-            batch.extend(open.first().cloned());
-        }
-        if batch.is_empty() {
-            let Some(reason) = self.run.limit_reached() else { return Effect::AskModel };
-            let last = self.run.last_text.clone();
-            self.end(EndStatus::LimitReached, last, Some(reason));
-            return Effect::End;
-        }
-        for call in &mut batch {
-            self.record(Entry::CallStarted { call_id: call.request.id.clone() });
-            call.started = true;
-        }
-        Effect::RunCalls(batch)
     }
 
+    /// Takes up the first open call, together with those beside it that only read.
+    fn take_up(&mut self, first: OpenCall) -> Option<Effect> {
+        let id = first.request.id.clone();
+        if first.effect.is_some() {
+            let pure = |call: &&OpenCall| call.effect == Some(EffectClass::Pure);
+            let open = self.run.open_calls();
+            let mut batch: Vec<_> = open.iter().take_while(pure).take(MAX_TOGETHER).cloned().collect();
+            if batch.is_empty() {
+                batch.push(first);
+            }
+            for call in &mut batch {
+                self.record(Entry::CallStarted { call_id: call.request.id.clone() });
+                call.started = true;
+            }
+            return Some(Effect::RunCalls(batch));
+        }
+        if self.run.skills().any(|skill| skill.spec.name == first.request.name) {
+            self.record(Entry::SkillBegan { call_id: id });
+            return None;
+        }
+        if let Some(reason) = self.run.replan_reason() {
+            let cut = self.run.failed_try();
+            return Some(Effect::Summarise(self.run.summary(Purpose::FailedAttempt { reason }, cut)));
+        }
+        // Only a damaged journal leaves a call that nothing can be done about.
+        self.refuse(id, LEFT_OPEN.into());
+        None
+    }
+
+    fn out_of_patience(&self) -> String {
+        let top = self.run.top();
+        let tries = top.corrections;
+        match top.last_repeated(MAX_REPEATS) {
+            Some(call) => {
+                format!("stuck: repeated call {} {}, refused {tries} times in a row", call.name, call.arguments)
+            }
+            None => format!("the model made no valid step in {tries} tries in a row"),
+        }
+    }
+
+    fn refuse(&mut self, call_id: String, text: String) {
+        self.record(Entry::CallEnded { call_id, outcome: CallOutcome::Refused, text, annotations: Vec::new(), ms: 0 });
+    }
+
+    /// Ends the conversation at work: the run, or the skill whose result its caller waits for.
     fn end(&mut self, status: EndStatus, text: String, reason: Option<String>) {
+        let Some(call_id) = self.run.top().call_id.clone() else { return self.end_run(status, text, reason) };
+        let (outcome, text) = match status {
+            EndStatus::Completed | EndStatus::Partial => (CallOutcome::Done, text),
+            _ => {
+                let why = reason.unwrap_or_else(|| status.as_str().into());
+                let said = if text.is_empty() { String::new() } else { format!(" Its last words: {text}") };
+                let category = ToolErrorCategory::Failed;
+                (CallOutcome::Failed { category }, format!("The skill did not finish: {why}.{said}"))
+            }
+        };
+        self.record(Entry::CallEnded { call_id, outcome, text, annotations: Vec::new(), ms: 0 });
+    }
+
+    fn end_run(&mut self, status: EndStatus, text: String, reason: Option<String>) {
         self.record(Entry::Ended { status, text, reason });
     }
-}
-
-/// The id of the `n`th call of a run: `c` and eight letters or digits. Nine of `[a-z0-9]` is the
-/// one shape that every provider takes, those that check it included.
-fn call_id(mut n: u64) -> String {
-    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-    let mut id = *b"c00000000";
-    for place in id[1..].iter_mut().rev() {
-        *place = DIGITS[(n % 36) as usize];
-        n /= 36;
-    }
-    String::from_utf8_lossy(&id).into_owned()
-}
-
-fn cut_note(turn: &Turn, cut: &[CallRequest]) -> String {
-    let limit = turn.usage.output;
-    let what = match cut.first() {
-        Some(call) => format!("your call of {} was cut off and has not been run", call.name),
-        None => "your reply was cut off".to_owned(),
-    };
-    format!(
-        "The token limit was reached after {limit} tokens: {what}. Make it shorter, or do it in several smaller steps."
-    )
 }
 
 const UNKNOWN: &str = "This call was in progress when its worker stopped. It may or may not have taken effect. \
@@ -387,10 +422,7 @@ const UNKNOWN: &str = "This call was in progress when its worker stopped. It may
 const NEXT: &str =
     "Do not make it again: its result is above. If you know the answer, call `finish`; if not, do something different.";
 
-const EMPTY_REPLY: &str = "Your reply was empty. Call a tool, or call `finish` with the complete answer.";
-
-const FINISH_NOT_ALONE: &str =
-    "finish was not accepted: call it alone, after you have seen the results of the other calls.";
-
 const BAD_CALL: &str = "Your last reply could not be read as a tool call. Try again with valid JSON arguments. \
                         The provider said:";
+
+const LEFT_OPEN: &str = "This call was not run: what it asked for is no longer known.";

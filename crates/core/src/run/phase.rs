@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::memory::{SubTaskStatus, WorkingMemory};
+use super::structured;
 
 pub mod guide;
 mod plan;
@@ -244,7 +245,7 @@ struct StepArgs {
 /// a verify, an answer in an act); an empty one, or a bare status, is passed over, because some
 /// models fill in every field they are shown.
 pub fn parse(arguments: &str) -> Result<AgentStep, String> {
-    let mut args: StepArgs = serde_json::from_str(unfenced(arguments)).map_err(|e| {
+    let mut args: StepArgs = serde_json::from_str(structured::object_in(arguments)).map_err(|e| {
         format!(
             "agent_step was not accepted: {e}. Give one JSON object: {{\"phase\": \"<one of {}>\", \
              \"thinking\": \"...\", \"summary\": \"...\"}}, and the fields of that phase.",
@@ -324,13 +325,6 @@ impl StepArgs {
             )),
         }
     }
-}
-
-/// The object in a text that servers without constrained decoding may have put into a code fence.
-fn unfenced(text: &str) -> &str {
-    let body = text.trim();
-    let body = body.strip_prefix("```json").or_else(|| body.strip_prefix("```")).unwrap_or(body);
-    body.strip_suffix("```").unwrap_or(body).trim()
 }
 
 /// The action with an object for its input: none stands for no arguments, and one that a model wrote

@@ -5,10 +5,11 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use super::phase::guide;
 use super::structured;
-use crate::journal::OfferedTool;
 use crate::model::{Message, ToolCalling};
-use crate::persona::PersonaTemplate;
+use crate::persona::{PersonaTemplate, Style};
+use crate::tool::ToolSpec;
 
 /// What a reopened run is told.
 pub(crate) const GO_ON: &str =
@@ -16,18 +17,25 @@ pub(crate) const GO_ON: &str =
 
 /// The system message: who the agent is, how it works, and, where the provider's protocol does not
 /// carry them, its tools. The same inputs give the same bytes.
-pub fn system(persona: &PersonaTemplate, calling: ToolCalling, tools: &[OfferedTool]) -> String {
+pub fn system(persona: &PersonaTemplate, style: Style, calling: ToolCalling, tools: &[ToolSpec]) -> String {
     let mut out = String::new();
     let PersonaTemplate { role, goal, backstory, .. } = persona;
     let _ = writeln!(out, "You are an agent with the role \"{role}\".\nYour purpose: {}", goal.trim());
     if !backstory.trim().is_empty() {
         let _ = writeln!(out, "\n{}", backstory.trim());
     }
-    match calling {
-        ToolCalling::Native => out.push_str(WORKING),
-        ToolCalling::Structured => {
+    match (style, calling) {
+        (Style::Direct, ToolCalling::Native) => out.push_str(WORKING),
+        (Style::Direct, ToolCalling::Structured) => {
             out.push_str(WORKING_SHORT);
-            out.push_str(&structured_tools(tools));
+            out.push_str(&list(tools.iter().chain([&super::finish::spec()])));
+            out.push_str(STEP_FORMAT);
+        }
+        (Style::Phased, calling) => {
+            out.push_str(guide::guide(calling));
+            if calling == ToolCalling::Structured {
+                out.push_str(&list(tools));
+            }
         }
     }
     out
@@ -35,17 +43,20 @@ pub fn system(persona: &PersonaTemplate, calling: ToolCalling, tools: &[OfferedT
 
 const WORKING: &str = "
 # How you work
-- You work alone and unattended: nobody reads along, and nobody can answer you.
+- You work alone and unattended: nobody reads along.
 - Look before you answer. Never guess what a file contains: read it. Never invent names or numbers.
 - Do one step at a time and read the result before the next. Use names exactly as results show them.
 - Do not repeat a call that has already given you its result.
 - When the task asks for a file to be written or changed, do it with a tool; describing it is not doing it.
+- If the task cannot be done without something that a person alone knows, call `finish` with clarifying_questions and
+  nothing else; you go on when they are answered. Ask rarely, and never what a tool can tell.
 - When everything the task asks for is done, call `finish` with the complete answer.
 
 # When a tool reports an error
 - Read the error: it says what is wrong and what would be right.
 - Correct the arguments and try again, or try another way. The same call would fail in the same way.
 - A result that says an action may or may not have happened means exactly that: check before you repeat it.
+- If your whole approach has failed, call `finish` with request_replan and say why: you begin anew with what you learned.
 - If the task cannot be done, call `finish` and say plainly what is missing.
 ";
 
@@ -61,14 +72,12 @@ const WORKING_SHORT: &str = "
 
 /// Tools as text, one line each: what they are for and what they must be given. The rest is in the
 /// schema that the reply is held to.
-fn structured_tools(tools: &[OfferedTool]) -> String {
+fn list<'a>(tools: impl IntoIterator<Item = &'a ToolSpec>) -> String {
     let mut out = String::from("\n# Your tools\n");
-    let finish = super::finish::spec();
-    for spec in tools.iter().map(|t| &t.spec).chain([&finish]) {
+    for spec in tools {
         let purpose = spec.description.split_inclusive(". ").next().unwrap_or_default().trim_end();
         let _ = writeln!(out, "- {}({}): {purpose}", spec.name, required(&spec.parameters).join(", "));
     }
-    out.push_str(STEP_FORMAT);
     out
 }
 
@@ -87,16 +96,28 @@ pub fn task(goal: &str) -> String {
     format!("Your task:\n{goal}")
 }
 
+/// The first user message of a new plan: the task, word for word, and what the failed try taught.
+pub fn task_after_failure(goal: &str, failure: &str) -> String {
+    format!(
+        "{}\n\nAn earlier try at this task failed. What was tried and why it failed:\n{failure}\n\nMake a new plan that \
+         avoids this failure.",
+        task(goal)
+    )
+}
+
 /// Worked tasks that stand before the task itself when calling is structured, one for each kind of
 /// work that the tools allow. Empty for native calling.
 ///
 /// Small models do what they see done: told in words how to work, Qwen2.5-Coder-1.5B guessed file
 /// names and repeated itself for ever; shown it as turns of a conversation, it works.
-pub fn examples(calling: ToolCalling, tools: &[OfferedTool]) -> Vec<Message> {
+pub fn examples(style: Style, calling: ToolCalling, tools: &[ToolSpec]) -> Vec<Message> {
+    if style == Style::Phased {
+        return guide::examples(calling, tools);
+    }
     if calling == ToolCalling::Native {
         return Vec::new();
     }
-    let shown = |names: &[&str]| names.iter().all(|name| tools.iter().any(|t| t.spec.name == *name));
+    let shown = |names: &[&str]| names.iter().all(|name| tools.iter().any(|tool| tool.name == *name));
     let mut out = Vec::new();
     if shown(&["search_files", "read_file"]) {
         out.extend(task_and_steps(

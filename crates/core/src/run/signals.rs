@@ -15,7 +15,6 @@ const PERMISSION_ERRORS: u32 = 2;
 /// Counters over the steps of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Signals {
-    step: u32,
     tool_calls_made: u32,
     failed_tool_calls: u32,
     consecutive_non_act_steps: u32,
@@ -53,13 +52,7 @@ impl Signals {
     }
 
     fn count(&mut self, phase: Phase) {
-        self.step += 1;
         self.phase_history.push(phase);
-    }
-
-    /// Steps taken.
-    pub fn step(&self) -> u32 {
-        self.step
     }
 
     /// Calls made.
@@ -82,9 +75,9 @@ impl Signals {
         &self.phase_history
     }
 
-    /// The remarks, one a line, for a run that may take `max_steps`.
-    pub fn render(&self, max_steps: u32) -> String {
-        let mut signals = vec![format!("ℹ {} of {max_steps} steps used", self.step)];
+    /// The remarks, one a line, for a run that has taken `steps` of `max_steps`.
+    pub fn render(&self, steps: u32, max_steps: u32) -> String {
+        let mut signals = vec![format!("ℹ {steps} of {max_steps} steps used")];
         if self.failed_tool_calls >= REPEATED_FAILURES && self.consecutive_repeated_actions >= REPEATED_FAILURES {
             signals.push("⚠ Same action failed twice. Reflect before acting again.".into());
         }

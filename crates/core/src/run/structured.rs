@@ -5,7 +5,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::finish;
-use crate::journal::OfferedTool;
 use crate::model::CallRequest;
 use crate::tool::ToolSpec;
 
@@ -17,7 +16,7 @@ pub const MAX_STEP_TOKENS: u32 = 2048;
 ///
 /// A tool named by `without` is left out this once: its last call was one too many of the same, and
 /// a model that cannot leave a habit by itself can be made to.
-pub fn schema(tools: &[OfferedTool], without: Option<&str>) -> Value {
+pub fn schema(tools: &[ToolSpec], without: Option<&str>) -> Value {
     let finish = finish::spec();
     let step = |spec: &ToolSpec| {
         json!({
@@ -31,8 +30,8 @@ pub fn schema(tools: &[OfferedTool], without: Option<&str>) -> Value {
             "additionalProperties": false,
         })
     };
-    let offered = tools.iter().filter(|t| without != Some(t.spec.name.as_str()));
-    let steps: Vec<_> = offered.map(|t| step(&t.spec)).chain([step(&finish)]).collect();
+    let offered = tools.iter().filter(|tool| without != Some(tool.name.as_str()));
+    let steps: Vec<_> = offered.map(step).chain([step(&finish)]).collect();
     json!({ "oneOf": steps })
 }
 
@@ -49,18 +48,21 @@ pub struct StructuredStep {
     pub arguments: Value,
 }
 
-/// Reads a step, or says what is wrong with the text in words for the model. Servers that do not
-/// enforce the schema wrap the object in a code fence; that much is tolerated.
+/// Reads a step, or says what is wrong with the text in words for the model.
 pub fn parse(text: &str) -> Result<StructuredStep, String> {
-    let body = text.trim();
-    let body = body.strip_prefix("```json").or_else(|| body.strip_prefix("```")).unwrap_or(body);
-    let body = body.strip_suffix("```").unwrap_or(body).trim();
-    serde_json::from_str(body).map_err(|e| {
+    serde_json::from_str(object_in(text)).map_err(|e| {
         format!(
             "Your reply was not a valid step ({e}). Reply with exactly one JSON object: \
              {{\"thinking\": \"...\", \"tool\": \"<name>\", \"arguments\": {{...}}}}."
         )
     })
+}
+
+/// The text without the code fence that servers which do not enforce the schema wrap it in.
+pub(crate) fn object_in(text: &str) -> &str {
+    let body = text.trim();
+    let body = body.strip_prefix("```json").or_else(|| body.strip_prefix("```")).unwrap_or(body);
+    body.strip_suffix("```").unwrap_or(body).trim()
 }
 
 /// The call that a step asks for.

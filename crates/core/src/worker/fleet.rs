@@ -213,6 +213,19 @@ impl Fleet {
         }
     }
 
+    /// Settles questions that nobody answered in time.
+    pub(crate) async fn expire_questions(&self) {
+        let now = self.clock.now();
+        let done = match self.queries.next_expiry().await {
+            Ok(at) if at.is_some_and(|at| at <= now) => self.jobs.expire_questions(now).await.map(drop),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
+            self.warn_unavailable(&error.to_string());
+        }
+    }
+
     /// Takes back jobs of workers that are gone: those whose lease ran out, and at once those whose
     /// process is known to be dead.
     pub async fn rescue(self: &Arc<Self>) {

@@ -8,18 +8,18 @@ const IDLE: &str = "⚠ 3 steps without action. Act, reflect, or ask.";
 const PERMISSION: &str = "⚠ Multiple permission errors. Try a different approach.";
 
 fn remarks(signals: &Signals) -> Vec<String> {
-    signals.render(14).lines().skip(1).map(str::to_owned).collect()
+    signals.render(1, 14).lines().skip(1).map(str::to_owned).collect()
 }
 
 #[test]
 fn steps_are_counted() {
     let mut signals = Signals::default();
-    assert_eq!(signals.render(14), "ℹ 0 of 14 steps used");
+    assert_eq!(signals.render(0, 14), "ℹ 0 of 14 steps used");
     signals.on_non_act(Phase::Plan);
     signals.on_act("look a", None);
     signals.on_act("look b", Some("no such file"));
-    assert_eq!(signals.render(14), "ℹ 3 of 14 steps used");
-    assert_eq!((signals.step(), signals.tool_calls_made(), signals.failed_tool_calls()), (3, 2, 1));
+    assert_eq!(signals.render(3, 14), "ℹ 3 of 14 steps used");
+    assert_eq!((signals.tool_calls_made(), signals.failed_tool_calls()), (2, 1));
     assert_eq!(signals.phase_history(), [Phase::Plan, Phase::Act, Phase::Act]);
     assert_eq!(signals.errors_by_category().iter().collect::<Vec<_>>(), [(&"not_found", &1)]);
 }

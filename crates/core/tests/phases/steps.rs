@@ -1,14 +1,13 @@
 //! Steps: what each phase requires, the schemas, and the worked example.
 
 use jsonschema::Validator;
-use posse_core::journal::OfferedTool;
 use posse_core::model::{Message, ToolCalling};
 use posse_core::run::memory::WorkingMemory;
 use posse_core::run::phase::{
     Action, Content, MAX_FACTS, MAX_LINE_BYTES, MAX_SUB_TASKS, Phase, acknowledge, guide, parse, spec, step_schema,
 };
 use posse_core::run::structured;
-use posse_core::tool::{EffectClass, ToolSpec};
+use posse_core::tool::ToolSpec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -16,19 +15,16 @@ use std::collections::BTreeSet;
 use crate::check_snapshot;
 use crate::memory::any_plan;
 
-fn tools() -> Vec<OfferedTool> {
-    let tool = |name: &str, argument: &str| OfferedTool {
-        spec: ToolSpec {
-            name: name.into(),
-            description: format!("What {name} does."),
-            parameters: json!({
-                "type": "object",
-                "properties": {argument: {"type": "string"}},
-                "required": [argument],
-                "additionalProperties": false,
-            }),
-        },
-        effect: EffectClass::Pure,
+fn tools() -> Vec<ToolSpec> {
+    let tool = |name: &str, argument: &str| ToolSpec {
+        name: name.into(),
+        description: format!("What {name} does."),
+        parameters: json!({
+            "type": "object",
+            "properties": {argument: {"type": "string"}},
+            "required": [argument],
+            "additionalProperties": false,
+        }),
     };
     vec![tool("calculate", "expression"), tool("read_file", "path")]
 }

@@ -7,16 +7,16 @@ use posse_core::job::{JobId, JobState};
 use posse_core::lease::Lease;
 use posse_core::port::{Ending, RepositoryError};
 
-use super::attempts;
 use super::fault::{Fault, Outcome};
 use super::jobs::{JobRow, find, set_reason, store};
 use super::journal::{self, Sheet};
 use super::literal::update;
 use super::schema::job_data;
 use super::writer::Transaction;
+use super::{attempts, questions};
 
 /// The job's row, if the lease still stands.
-fn guarded(connection: &mut SqliteConnection, lease: Lease) -> Outcome<JobRow> {
+pub(super) fn guarded(connection: &mut SqliteConnection, lease: Lease) -> Outcome<JobRow> {
     find(connection, lease.job)?
         .filter(|row| row.is_leased_as(lease.token))
         .ok_or(Fault::Refused(RepositoryError::LeaseLost(lease.job)))
@@ -57,6 +57,9 @@ pub(super) fn finish(
         change = transition(change.to, ending.event, at)?;
     }
     let to = change.to.state;
+    if to == JobState::Suspended {
+        questions::reopen(tx.connection, lease.job)?;
+    }
     if !sheets.is_empty() {
         journal::append(tx.connection, installation, lease.job, &row.role, ending.seq, sheets, now)?;
     }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::blobs::{self, Blob};
 use super::fault::{Outcome, unusable};
 use super::schema::steps;
-use super::{annotations, ledger};
+use super::{annotations, ledger, questions};
 
 /// Texts of tools longer than this many bytes are kept as blobs.
 const LONG_TEXT: usize = 2048;
@@ -27,6 +27,7 @@ pub(super) struct Sheet {
     blob: Option<Blob>,
     ledger: Vec<LedgerChange>,
     annotations: Vec<NewAnnotation>,
+    asked: Option<(Vec<String>, Option<u64>)>,
 }
 
 impl Sheet {
@@ -37,7 +38,11 @@ impl Sheet {
             Entry::CallEnded { annotations, .. } => annotations.clone(),
             _ => Vec::new(),
         };
-        Ok(Sheet { kind: entry.kind(), data, blob, ledger: ledger_changes(entry), annotations })
+        let asked = match entry {
+            Entry::Asked { questions, open_ms, .. } => Some((questions.clone(), *open_ms)),
+            _ => None,
+        };
+        Ok(Sheet { kind: entry.kind(), data, blob, ledger: ledger_changes(entry), annotations, asked })
     }
 
     /// Writes entries out.
@@ -118,21 +123,16 @@ pub(super) fn append(
         if let Some(blob) = &sheet.blob {
             blobs::keep(connection, blob)?;
         }
-        diesel::insert_into(steps::table)
-            .values((
-                steps::job_id.eq(job.0),
-                steps::seq.eq(seq),
-                steps::kind.eq(sheet.kind),
-                steps::data.eq(&sheet.data),
-                steps::blob_hash.eq(sheet.blob.as_ref().map(|blob| &blob.hash)),
-                steps::created_at.eq(now),
-            ))
-            .execute(connection)?;
+        insert(connection, job, seq, sheet, now)?;
         for (position, change) in (0..).zip(&sheet.ledger) {
             ledger::apply(connection, installation, job, seq, position, change, now)?;
         }
         for annotation in &sheet.annotations {
             annotations::add(connection, job, author, annotation, now)?;
+        }
+        if let Some((texts, open_ms)) = &sheet.asked {
+            questions::ask(connection, job, seq, texts, *open_ms, now)?;
+            annotations::add(connection, job, author, &NewAnnotation::clarification(job, texts), now)?;
         }
     }
     Ok(())
@@ -150,17 +150,34 @@ pub(super) fn reopen(connection: &mut SqliteConnection, job: JobId, now: Millis)
     if kind != "ended" {
         return Ok(());
     }
-    let sheet = Sheet::new(&Entry::Reopened)?;
+    insert(connection, job, seq + 1, &Sheet::new(&Entry::Reopened)?, now)?;
+    Ok(())
+}
+
+/// Appends an entry that is not a worker's: the job is in nobody's hands.
+pub(super) fn append_unleased(
+    connection: &mut SqliteConnection,
+    job: JobId,
+    entry: &Entry,
+    now: Millis,
+) -> Outcome<()> {
+    let seq = last_seq(connection, job)?.map_or(0, |last| last + 1);
+    insert(connection, job, seq, &Sheet::new(entry)?, now)?;
+    Ok(())
+}
+
+fn insert(connection: &mut SqliteConnection, job: JobId, seq: i64, sheet: &Sheet, now: Millis) -> QueryResult<()> {
     diesel::insert_into(steps::table)
         .values((
             steps::job_id.eq(job.0),
-            steps::seq.eq(seq + 1),
+            steps::seq.eq(seq),
             steps::kind.eq(sheet.kind),
             steps::data.eq(&sheet.data),
+            steps::blob_hash.eq(sheet.blob.as_ref().map(|blob| &blob.hash)),
             steps::created_at.eq(now),
         ))
-        .execute(connection)?;
-    Ok(())
+        .execute(connection)
+        .map(drop)
 }
 
 /// A job's entries from place `from` on, in order.

@@ -7,8 +7,8 @@ use posse_core::port::Cancelled;
 
 use super::fault::Outcome;
 use super::jobs::{find, no_such, set_reason, store};
-use super::journal;
 use super::writer::Transaction;
+use super::{journal, questions};
 
 /// Asks for a job's end.
 pub(super) fn cancel(tx: &mut Transaction<'_>, job: JobId, reason: &str, now: Millis) -> Outcome<Cancelled> {
@@ -24,6 +24,9 @@ pub(super) fn cancel(tx: &mut Transaction<'_>, job: JobId, reason: &str, now: Mi
     let change = transition(from, Event::Cancel, now)?;
     store(tx.connection, job, &change, now)?;
     set_reason(tx.connection, job, Some(reason))?;
+    if from.state == JobState::Suspended {
+        questions::close(tx.connection, job, now)?;
+    }
     if change.to.state == JobState::Running {
         tx.ring();
         return Ok(Cancelled::Requested);

@@ -9,14 +9,16 @@ use posse_core::job::{Attempt, Job, JobId, JobState, NewJob};
 use posse_core::journal::{Entry, LedgerRow, Recorded};
 use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{
-    Cancelled, ClaimRequest, Claimed, Ending, Heartbeat, JobFilter, JobQueries, JobRepository, RepositoryError,
-    Rescued, WorkerRecord,
+    Cancelled, ClaimRequest, Claimed, Ending, Heartbeat, JobFilter, JobQueries, JobRepository, MemoryRepository,
+    QuestionFilter, QuestionRepository, RepositoryError, Rescued, WorkerRecord,
 };
+use posse_core::question::{Answered, Question, QuestionId};
 use tokio::sync::watch;
 
 use super::journal::Sheet;
 use super::{
-    SqliteStore, annotations, attempts, claim, finish, jobs, journal, leases, ledger, people, queries, workers,
+    SqliteStore, annotations, attempts, claim, finish, jobs, journal, leases, ledger, memory, people, queries,
+    questions, workers,
 };
 
 /// Roughly what a change of a row takes, in bytes.
@@ -101,6 +103,31 @@ impl JobRepository for SqliteStore {
 }
 
 #[async_trait]
+impl QuestionRepository for SqliteStore {
+    async fn answer(
+        &self,
+        question: QuestionId,
+        answer: String,
+        by: String,
+        now: Millis,
+    ) -> Result<Option<Answered>, RepositoryError> {
+        let bytes = ROW + answer.len();
+        self.writer()?.run(bytes, move |tx| questions::answer(tx, question, &answer, &by, now)).await
+    }
+
+    async fn expire_questions(&self, now: Millis) -> Result<u32, RepositoryError> {
+        self.writer()?.run(ROW, move |tx| questions::expire(tx, now)).await
+    }
+}
+
+#[async_trait]
+impl MemoryRepository for SqliteStore {
+    async fn archive(&self, lease: Lease, seq: u64, content: String, now: Millis) -> Result<(), RepositoryError> {
+        self.writer()?.run(content.len(), move |tx| memory::archive(tx, lease, seq, &content, now)).await
+    }
+}
+
+#[async_trait]
 impl JobQueries for SqliteStore {
     async fn job(&self, id: JobId) -> Result<Option<Job>, RepositoryError> {
         self.readers.run(move |connection| queries::job(connection, id)).await
@@ -128,6 +155,22 @@ impl JobQueries for SqliteStore {
 
     async fn annotations(&self, job: JobId) -> Result<Vec<Annotation>, RepositoryError> {
         self.readers.run(move |connection| annotations::of(connection, job)).await
+    }
+
+    async fn next_expiry(&self) -> Result<Option<Millis>, RepositoryError> {
+        self.readers.run(questions::next_expiry).await
+    }
+
+    async fn question(&self, id: QuestionId) -> Result<Option<Question>, RepositoryError> {
+        self.readers.run(move |connection| questions::one(connection, id)).await
+    }
+
+    async fn questions(&self, filter: QuestionFilter) -> Result<Vec<Question>, RepositoryError> {
+        self.readers.run(move |connection| questions::list(connection, &filter)).await
+    }
+
+    async fn archived(&self, job: JobId) -> Result<Vec<(u64, String)>, RepositoryError> {
+        self.readers.run(move |connection| memory::of(connection, job)).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>, RepositoryError> {

@@ -82,6 +82,35 @@ diesel::table! {
 }
 
 diesel::table! {
+    asks (id) {
+        id -> BigInt,
+        job_id -> BigInt,
+        seq -> BigInt,
+        position -> Integer,
+        kind -> Text,
+        text -> Text,
+        state -> Text,
+        answer -> Nullable<Text>,
+        settled_by -> Nullable<Text>,
+        created_at -> BigInt,
+        expires_at -> Nullable<BigInt>,
+        settled_at -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
+    memory_items (id) {
+        id -> BigInt,
+        scope -> Text,
+        tier -> Text,
+        content -> Text,
+        job_id -> Nullable<BigInt>,
+        seq -> Nullable<BigInt>,
+        created_at -> BigInt,
+    }
+}
+
+diesel::table! {
     annotations (id) {
         id -> BigInt,
         job_id -> BigInt,
@@ -116,3 +145,5 @@ diesel::table! {
 diesel::joinable!(job_data -> jobs (job_id));
 diesel::allow_tables_to_appear_in_same_query!(jobs, job_data);
 diesel::allow_tables_to_appear_in_same_query!(steps, blobs);
+diesel::joinable!(asks -> jobs (job_id));
+diesel::allow_tables_to_appear_in_same_query!(asks, jobs);

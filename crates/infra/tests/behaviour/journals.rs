@@ -29,7 +29,7 @@ pub fn began(system: &str) -> Entry {
             calling: ToolCalling::Native,
             tools: vec![OfferedTool { spec, effect: EffectClass::Pure }],
             system: system.into(),
-            examples: Vec::new(),
+            ..Opening::default()
         }),
     }
 }
@@ -91,7 +91,7 @@ fn whole_run() -> Vec<Entry> {
         ended("c", CallOutcome::Unknown, "may or may not have happened"),
         ended("d", CallOutcome::Refused, "the run ends"),
         ended("e", CallOutcome::Refused, "there is no such tool"),
-        Entry::TurnFailed { reason: "503".into(), failed_tries: vec![], ms: 9 },
+        Entry::TurnFailed { reason: "503".into(), failed_tries: vec![], overflow: None, ms: 9 },
         note("mend this"),
         turn(vec![call("f", Some(EffectClass::Pure))]),
         Entry::Ended { status: EndStatus::LimitReached, text: "so far".into(), reason: Some("turns".into()) },

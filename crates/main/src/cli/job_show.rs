@@ -6,6 +6,8 @@ use posse_core::annotation::Annotation;
 use posse_core::clock::Millis;
 use posse_core::job::{Attempt, Job, JobId, JobState};
 use posse_core::journal::{LedgerRow, Recorded};
+use posse_core::port::QuestionFilter;
+use posse_core::question::Question;
 use serde::Serialize;
 
 use super::Context;
@@ -33,6 +35,7 @@ struct Shown {
     journal: Vec<Recorded>,
     ledger: Vec<LedgerRow>,
     annotations: Vec<Annotation>,
+    questions: Vec<Question>,
 }
 
 /// One job: state with its reason, attempts, every step, the answer, remarks, cost.
@@ -45,10 +48,12 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
         .await?
         .ok_or_else(|| not_found(format!("there is no job {id} in {}", settings.database.display())))?;
     let annotations = queries.annotations(id).await?;
+    let open = QuestionFilter { settled: cx.out.json, job: Some(id), limit: 1000 };
+    let questions = queries.questions(open).await?;
     if cx.out.json {
         let (attempts, journal, ledger) =
             (queries.attempts(id).await?, queries.journal(id, 0).await?, queries.ledger(id).await?);
-        cx.out.document(&Shown { job, attempts, journal, ledger, annotations })?;
+        cx.out.document(&Shown { job, attempts, journal, ledger, annotations, questions })?;
         return Ok(Exit::Ok);
     }
     let mut renderer = Renderer::new(cx.out.paint, cx.out.width, args.full, wire::free_models(&settings));
@@ -64,6 +69,15 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
         }
     }
     by_people(&cx.out, &annotations, &job.role)?;
+    for question in &questions {
+        let ask = format!("posse question answer {} \"<answer>\"", question.id);
+        cx.out.line(format!(
+            "  {}  {}  {}",
+            cx.out.paint.yellow("?"),
+            visible(&question.text),
+            cx.out.paint.dim(ask)
+        ))?;
+    }
     Ok(Exit::Ok)
 }
 

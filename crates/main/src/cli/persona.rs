@@ -127,7 +127,7 @@ fn show(cx: &Context, found: &PersonaFile, registry: &ToolRegistry) -> Result<Ex
     field("tools", if tools.is_empty() { "none" } else { "" })?;
     field("tools", &tools.join(", "))?;
     field("model", p.model.as_deref().unwrap_or("the default one"))?;
-    let Limits { max_turns, max_tokens, max_seconds } = p.limits;
+    let Limits { max_turns, max_tokens, max_seconds, .. } = p.limits;
     let tokens = max_tokens.map(|n| format!(", {} tokens", count(n))).unwrap_or_default();
     let seconds = max_seconds.map(|n| format!(", {} s of work", count(n))).unwrap_or_default();
     field("limits", &format!("{}{tokens}{seconds}", plural(max_turns.into(), "turn")))?;

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 use posse_core::job::JobId;
-use posse_core::journal::{CallOutcome, Entry, Turn};
-use posse_core::run::{finish, structured};
+use posse_core::journal::{Call, CallOutcome, Entry, Turn};
+use posse_core::run::phase::AGENT_STEP;
 use posse_core::worker::Progress;
 use serde_json::json;
 use tokio::sync::broadcast;
 
+use super::render::is_bookkeeping;
 use crate::output::text::{columns, duration, one_line, tokens};
 use crate::output::{Out, Paint};
 
@@ -70,14 +71,15 @@ impl Feed {
         match entry {
             Entry::Turn(turn) => {
                 for call in &turn.calls {
-                    self.calls.insert((job, call.request.id.clone()), call.request.name.clone());
+                    let runs = call.runs();
+                    self.calls.insert((job, runs.id), runs.name);
                 }
                 let stats = format!("{} · {}", duration(turn.ms as i64), tokens(&turn.usage));
                 Some(self.of(job, &format!("{}  ({stats})", said(turn)), str::to_owned))
             }
             Entry::CallEnded { call_id, outcome, text, ms, .. } => {
                 let name = self.calls.remove(&(job, call_id.clone())).unwrap_or_default();
-                if name == finish::FINISH && *outcome == CallOutcome::Done {
+                if is_bookkeeping(&name) && *outcome == CallOutcome::Done {
                     return None;
                 }
                 let took = duration(*ms as i64);
@@ -94,7 +96,29 @@ impl Feed {
             }
             Entry::Note { text } => Some(self.of(job, &format!("! told the model: {text}"), |t| p.yellow(t))),
             Entry::Ended { text, .. } => Some(self.of(job, &format!("✓ {text}"), str::to_owned)),
-            Entry::Began { .. } | Entry::CallStarted { .. } | Entry::Reopened => None,
+            Entry::Asked { questions, .. } => {
+                Some(self.of(job, &format!("? {}", questions.join(" ? ")), |t| p.yellow(t)))
+            }
+            Entry::Answered { answer, .. } => {
+                let answer = answer.as_deref().unwrap_or("nobody answered in time");
+                Some(self.of(job, &format!("✎ {answer}"), |t| p.cyan(t)))
+            }
+            Entry::FellBack { text, to, .. } => {
+                let name = to.request.name.clone();
+                let line = self.of(job, &format!("! {name} is tried instead: {text}"), |t| p.yellow(t));
+                self.calls.insert((job, to.request.id.clone()), name);
+                Some(line)
+            }
+            Entry::Replanned { reason, .. } => Some(self.of(job, &format!("↻ begins anew: {reason}"), |t| p.yellow(t))),
+            Entry::Compacted { cut, .. } => {
+                Some(self.of(job, &format!("≡ {} older messages summed up", cut.to - cut.from), |t| p.dim(t)))
+            }
+            Entry::Began { .. }
+            | Entry::CallStarted { .. }
+            | Entry::SkillBegan { .. }
+            | Entry::Shortened { .. }
+            | Entry::Summarised { .. }
+            | Entry::Reopened => None,
         }
     }
 
@@ -108,16 +132,9 @@ impl Feed {
 
 /// A turn in few words: what it calls, else what it says.
 fn said(turn: &Turn) -> String {
-    let calls: Vec<_> = turn
-        .calls
-        .iter()
-        .map(|call| format!("→ {} {}", call.request.name, one_line(&call.request.arguments, 60)))
-        .collect();
-    match structured::parse(&turn.text) {
-        _ if !calls.is_empty() => calls.join("  "),
-        Ok(step) => step.thinking,
-        Err(_) => turn.text.clone(),
-    }
+    let runs = turn.calls.iter().map(Call::runs).filter(|call| call.name != AGENT_STEP);
+    let calls: Vec<_> = runs.map(|call| format!("→ {} {}", call.name, one_line(&call.arguments, 60))).collect();
+    if calls.is_empty() { super::render::said(turn) } else { calls.join("  ") }
 }
 
 /// The same facts as lines of JSON; what is not durable is left out.

@@ -6,6 +6,7 @@ use posse_core::clock::Millis;
 use posse_core::job::{Job, JobState, Output};
 use posse_core::journal::{CallOutcome, EndStatus, Entry, Opening, Turn};
 use posse_core::model::{CallRequest, ToolCalling};
+use posse_core::run::phase::{self, Content};
 use posse_core::run::{finish, structured};
 use serde_json::Value;
 
@@ -30,7 +31,6 @@ pub struct Renderer {
     calls: HashMap<String, String>,
     calls_run: u64,
     turns: u32,
-    structured: bool,
     model: Option<String>,
     claimed_at: Option<Millis>,
     /// Why the model gave no answer last, so that the end of the attempt need not say it again.
@@ -41,19 +41,7 @@ impl Renderer {
     /// A renderer for one job.
     pub fn new(paint: Paint, width: usize, full: bool, free: Box<dyn Fn(&str) -> bool + Send>) -> Renderer {
         let (calls, model, failure) = (HashMap::new(), None, None);
-        Renderer {
-            paint,
-            width,
-            full,
-            free,
-            calls,
-            calls_run: 0,
-            turns: 0,
-            structured: false,
-            model,
-            claimed_at: None,
-            failure,
-        }
+        Renderer { paint, width, full, free, calls, calls_run: 0, turns: 0, model, claimed_at: None, failure }
     }
 
     /// The job's heading: number, role and goal.
@@ -90,7 +78,7 @@ impl Renderer {
         match entry {
             Entry::Began { opening, .. } => self.began(opening),
             Entry::Turn(turn) => self.turn(turn),
-            Entry::TurnFailed { reason, failed_tries, ms } => {
+            Entry::TurnFailed { reason, failed_tries, ms, .. } => {
                 let tries =
                     if failed_tries.len() > 1 { format!("{} tries, ", failed_tries.len()) } else { String::new() };
                 let text = format!("the model gave no answer ({tries}{}): {reason}", duration(*ms as i64));
@@ -107,6 +95,47 @@ impl Renderer {
                 }
                 lines
             }
+            Entry::SkillBegan { call_id } => {
+                let name = self.calls.get(call_id).cloned().unwrap_or_else(|| "a skill".into());
+                self.marked("▾", &format!("skill {name}"), Paint::cyan)
+            }
+            Entry::FellBack { call_id, text, to, .. } => {
+                let failed = self.calls.get(call_id).cloned().unwrap_or_else(|| "a call".into());
+                let name = &to.request.name;
+                self.calls.insert(to.request.id.clone(), name.clone());
+                self.marked(
+                    "!",
+                    &format!("{failed} failed ({}); {name} is tried instead", one_line(text, 200)),
+                    Paint::yellow,
+                )
+            }
+            Entry::Asked { questions, .. } => {
+                let asked = |question: &String| self.marked("?", question, |p, t| p.yellow(p.bold(t)));
+                questions.iter().flat_map(asked).collect()
+            }
+            Entry::Answered { answer, .. } => match answer {
+                Some(answer) => self.marked("✎", &format!("answered: {answer}"), Paint::cyan),
+                None => self.marked("!", "nobody answered in time; it goes on without", Paint::yellow),
+            },
+            Entry::Replanned { reason, summary } => {
+                let text = format!("begins anew with another plan: {reason}\nWhat it learned: {summary}");
+                self.marked("↻", &text, Paint::yellow)
+            }
+            Entry::Compacted { cut, summary } => {
+                let many = plural((cut.to - cut.from) as u64, "older message");
+                self.marked("≡", &format!("{many} summed up: {}", one_line(summary, 200)), |p, t| p.dim(t))
+            }
+            Entry::Shortened { shortenings } => {
+                let many = plural(shortenings.len() as u64, "message");
+                self.marked("≡", &format!("{many} shortened to fit the model's window"), |p, t| p.dim(t))
+            }
+            Entry::Summarised { usage, failure, ms, .. } => match failure {
+                Some(why) => self.marked("!", &format!("no summary was written: {why}"), Paint::yellow),
+                None => {
+                    let text = format!("wrote a summary  {} · {}", duration(*ms as i64), text::tokens(usage));
+                    self.marked("≡", &text, |p, t| p.dim(t))
+                }
+            },
             Entry::Note { text } => self.marked("!", &format!("told the model: {text}"), Paint::yellow),
             Entry::Ended { status, text, reason } => self.run_ended(*status, text, reason.as_deref()),
             Entry::Reopened => self.marked("↻", "re-run by hand; the run goes on from here", Paint::yellow),
@@ -114,9 +143,8 @@ impl Renderer {
     }
 
     fn began(&mut self, opening: &Opening) -> Vec<String> {
-        self.structured = opening.calling == ToolCalling::Structured;
         self.model = Some(opening.model.clone());
-        let calling = if self.structured { "structured" } else { "native" };
+        let calling = if opening.calling == ToolCalling::Structured { "structured" } else { "native" };
         let tools: Vec<_> = opening.tools.iter().map(|t| t.spec.name.as_str()).collect();
         let tools = if tools.is_empty() { "no tools".into() } else { tools.join(", ") };
         let text = format!("  ▸  model {} ({calling} tool calls), tools: {tools}", one_line(&opening.model, 60));
@@ -130,11 +158,7 @@ impl Renderer {
             let text = format!("{} gave no answer, tried again: {}", failed.model, one_line(&failed.reason, 300));
             lines.extend(self.marked("!", &text, Paint::yellow));
         }
-        let parsed = if self.structured { structured::parse(&turn.text).ok() } else { None };
-        let said = match &parsed {
-            Some(step) => step.thinking.clone(),
-            None => turn.text.clone(),
-        };
+        let said = said(turn);
         let thinking = if said.trim().is_empty() { turn.reasoning.clone().unwrap_or_default() } else { said };
         let stats = format!("{} · {}", duration(turn.ms as i64), text::tokens(&turn.usage));
         let mut body = self.paragraph(&visible(thinking.trim()), 6);
@@ -154,9 +178,10 @@ impl Renderer {
             lines.push(format!("{}{line}", self.paint.bold(mark)));
         }
         for call in &turn.calls {
-            self.calls.insert(call.request.id.clone(), call.request.name.clone());
-            if call.request.name != finish::FINISH {
-                lines.extend(self.call(&call.request));
+            let runs = call.runs();
+            self.calls.insert(runs.id.clone(), runs.name.clone());
+            if !is_bookkeeping(&runs.name) {
+                lines.extend(self.call(&runs));
             }
         }
         for cut in &turn.cut_calls {
@@ -184,7 +209,7 @@ impl Renderer {
         if outcome != CallOutcome::Refused {
             self.calls_run += 1;
         }
-        if name == finish::FINISH && outcome == CallOutcome::Done {
+        if is_bookkeeping(&name) && outcome == CallOutcome::Done {
             return Vec::new();
         }
         let name = one_line(&name, 64);
@@ -216,8 +241,9 @@ impl Renderer {
 
     fn run_ended(&self, status: EndStatus, answer: &str, reason: Option<&str>) -> Vec<String> {
         let mut lines = vec![String::new()];
-        if status == EndStatus::Completed {
-            lines.push(format!("  {}", self.paint.green(self.paint.bold("✓  answer"))));
+        if matches!(status, EndStatus::Completed | EndStatus::Partial) {
+            let title = if status == EndStatus::Partial { "✓  answer, in part" } else { "✓  answer" };
+            lines.push(format!("  {}", self.paint.green(self.paint.bold(title))));
         } else {
             let words = status.as_str().replace('_', " ");
             let reason = reason.map(|reason| format!(": {}", visible(reason))).unwrap_or_default();
@@ -310,6 +336,36 @@ impl Renderer {
         }
         lines
     }
+}
+
+/// What a turn says in words: the step and its phase, where it has one.
+pub(super) fn said(turn: &Turn) -> String {
+    let steps: Vec<_> = turn
+        .calls
+        .iter()
+        .filter(|call| call.request.name == phase::AGENT_STEP)
+        .filter_map(|call| phase::parse(&call.request.arguments).ok())
+        .map(|step| {
+            let words = if step.summary.is_empty() { &step.thinking } else { &step.summary };
+            let mut line = format!("{}: {words}", step.phase().as_str());
+            if let Content::Plan(plan) = &step.content {
+                line.extend(plan.sub_tasks.iter().map(|task| format!("\n{}. {}", task.id, task.title)));
+            }
+            line
+        })
+        .collect();
+    if !steps.is_empty() {
+        return steps.join("\n");
+    }
+    match structured::parse(&turn.text) {
+        Ok(step) => step.thinking,
+        Err(_) => turn.text.clone(),
+    }
+}
+
+/// Calls that no tool runs: what they say is told in other lines.
+pub(super) fn is_bookkeeping(name: &str) -> bool {
+    name == finish::FINISH || name == phase::AGENT_STEP
 }
 
 /// Arguments as `name=value`, each at most `most` columns.

@@ -59,7 +59,16 @@ impl Status {
         match happening {
             Happening::Claimed { .. } => self.become_(Doing::Waiting("starting".into())),
             Happening::Entry { recorded, .. } => match &recorded.entry {
-                Entry::Began { .. } | Entry::Note { .. } | Entry::Reopened => self.become_(thinking()),
+                Entry::Began { .. }
+                | Entry::Note { .. }
+                | Entry::SkillBegan { .. }
+                | Entry::Answered { .. }
+                | Entry::Replanned { .. }
+                | Entry::Compacted { .. }
+                | Entry::Shortened { .. }
+                | Entry::Summarised { .. }
+                | Entry::Reopened => self.become_(thinking()),
+                Entry::Asked { .. } => self.become_(Doing::Waiting("waiting for an answer".into())),
                 Entry::Turn(turn) => {
                     let calls = turn.calls.iter().map(|c| (c.request.id.clone(), c.request.name.clone())).collect();
                     self.become_(Doing::Tools(calls));
@@ -72,7 +81,7 @@ impl Status {
                         }
                     }
                 }
-                Entry::CallStarted { .. } => {}
+                Entry::CallStarted { .. } | Entry::FellBack { .. } => {}
                 Entry::TurnFailed { .. } | Entry::Ended { .. } => self.become_(Doing::Nothing),
             },
             Happening::AttemptEnded { .. } | Happening::Ended { .. } => self.become_(Doing::Nothing),

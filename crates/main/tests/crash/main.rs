@@ -1,15 +1,15 @@
 //! `kill -9` at random moments: nothing is lost, nothing is finished twice, no effect is repeated.
 //!
 //! Each seed is one job that appends lines to a file with a tool that must not run twice. Its worker
-//! is killed once or more, at moments the seed decides: at the arrival of a certain model request and
-//! a number of microseconds after it, which spreads the kills over the reply's commit, the tool's
-//! effect and its result's commit. A new worker must bring the job to its end.
+//! is killed once or more, at moments the seed decides: a number of microseconds after a certain model
+//! request, which spreads the kills over the reply's commit, the tool's effect and its result's commit,
+//! or at the sight of the effect. A new worker must bring the job to its end.
 //!
 //! `POSSE_CRASH_SEEDS=10000` runs more; `POSSE_CRASH_SEED=17` runs one again.
 
 mod model;
 
-use model::{KillPoint, StubModel};
+use model::{KillPoint, Moment, StubModel};
 use posse_core::job::{JobId, JobState};
 use posse_core::journal::CallState;
 use posse_core::port::JobQueries;
@@ -72,6 +72,19 @@ impl Project {
         self.root().join(format!("ws/s{seed}.txt"))
     }
 
+    fn size(&self, seed: u64) -> u64 {
+        std::fs::metadata(self.file(seed)).map_or(0, |file| file.len())
+    }
+
+    /// Until the job's file is longer than `size` bytes; given up after a while, since the request
+    /// may have been the last one.
+    fn wait_for_effect(&self, seed: u64, size: u64) {
+        let deadline = Instant::now() + Duration::from_millis(100);
+        while self.size(seed) <= size && Instant::now() < deadline {
+            std::hint::spin_loop();
+        }
+    }
+
     fn enqueue(&self, seed: u64) -> JobId {
         let goal = format!("STEPS={STEPS} FILE=s{seed}.txt");
         let out = posse(self.root())
@@ -130,7 +143,10 @@ struct Tally {
 async fn run_seed(project: &mut Project, seed: u64, tally: &mut Tally) {
     let mut dice = Dice(seed);
     let mut kills: Vec<KillPoint> = (0..1 + dice.below(2))
-        .map(|_| KillPoint { request: 1 + dice.below(u64::from(STEPS) + 1), after_us: dice.below(12_000) })
+        .map(|_| KillPoint {
+            request: 1 + dice.below(u64::from(STEPS) + 1),
+            then: if dice.below(3) == 0 { Moment::AtEffect } else { Moment::After(dice.below(12_000)) },
+        })
         .collect();
     kills.sort_by_key(|kill| kill.request);
     let file = format!("s{seed}.txt");
@@ -139,7 +155,10 @@ async fn run_seed(project: &mut Project, seed: u64, tally: &mut Tally) {
         project.model.arm(&file);
         project.start_worker();
         if project.model.wait_for_request(&file, kill.request, Duration::from_secs(20)) {
-            std::thread::sleep(Duration::from_micros(kill.after_us));
+            match kill.then {
+                Moment::After(us) => std::thread::sleep(Duration::from_micros(us)),
+                Moment::AtEffect => project.wait_for_effect(seed, project.size(seed)),
+            }
         }
         project.kill_worker();
         tally.kills += 1;

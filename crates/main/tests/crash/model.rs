@@ -12,8 +12,17 @@ use std::time::{Duration, Instant};
 pub struct KillPoint {
     /// At the arrival of this request of the job, from 1.
     pub request: u64,
+    /// When then.
+    pub then: Moment,
+}
+
+/// A moment after a request came in.
+#[derive(Debug, Clone, Copy)]
+pub enum Moment {
     /// So many microseconds later.
-    pub after_us: u64,
+    After(u64),
+    /// As soon as the tool's effect can be seen: its result is not committed yet, most times.
+    AtEffect,
 }
 
 #[derive(Default)]

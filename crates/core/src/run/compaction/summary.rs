@@ -207,6 +207,11 @@ fn parts(messages: &[Message], most_bytes: usize, most_tokens: u64, count: &Coun
     parts
 }
 
+/// Messages as a record tells them, whole.
+pub fn transcript(messages: &[Message]) -> String {
+    messages.iter().map(|message| recorded(message, usize::MAX)).collect()
+}
+
 /// One message as a record tells it.
 fn recorded(message: &Message, most: usize) -> String {
     match message {

@@ -4,9 +4,9 @@
 use serde_json::{Value, json};
 
 use super::AGENT_STEP;
-use crate::journal::OfferedTool;
 use crate::model::{Message, ToolCalling};
 use crate::run::{prompt, structured};
+use crate::tool::ToolSpec;
 
 /// How an agent works that goes by phases.
 pub fn guide(calling: ToolCalling) -> &'static str {
@@ -69,9 +69,9 @@ Reply with exactly one JSON object, the next step:
 /// A worked task that stands before the task itself when calling is structured: plan, act, verify,
 /// end, as turns of the conversation. Empty for native calling, and where the tool it uses is not
 /// offered.
-pub fn examples(calling: ToolCalling, tools: &[OfferedTool]) -> Vec<Message> {
+pub fn examples(calling: ToolCalling, tools: &[ToolSpec]) -> Vec<Message> {
     const TOOL: &str = "read_file";
-    if calling == ToolCalling::Native || !tools.iter().any(|tool| tool.spec.name == TOOL) {
+    if calling == ToolCalling::Native || !tools.iter().any(|tool| tool.name == TOOL) {
         return Vec::new();
     }
     let steps = [

@@ -5,7 +5,6 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::{AGENT_STEP, MAX_FACTS, NewPlan, Phase, StepArgs, SubTaskOutcome, WorkStatus};
-use crate::journal::OfferedTool;
 use crate::tool::{ToolSpec, schema_of};
 
 /// What the model is told of `agent_step`, where it calls tools by the provider's protocol. Its
@@ -47,8 +46,8 @@ pub(super) fn end_status(_: &mut SchemaGenerator) -> Schema {
 /// follow from it.
 ///
 /// A tool named by `without` is left out this once, as in [`crate::run::structured::schema`].
-pub fn step_schema(tools: &[OfferedTool], without: Option<&str>) -> Value {
-    let offered = tools.iter().map(|tool| &tool.spec).filter(|spec| without != Some(spec.name.as_str()));
+pub fn step_schema(tools: &[ToolSpec], without: Option<&str>) -> Value {
+    let offered = tools.iter().filter(|spec| without != Some(spec.name.as_str()));
     let acts = offered.map(|spec| {
         let action = object([("tool_name", json!({"const": spec.name})), ("tool_input", spec.parameters.clone())]);
         step(Phase::Act, true, [("action", action)])

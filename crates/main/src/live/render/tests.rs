@@ -22,7 +22,7 @@ fn began(calling: ToolCalling) -> Entry {
     let spec = ToolSpec { name: "read_file".into(), description: String::new(), parameters: json!({}) };
     let tools = vec![OfferedTool { spec, effect: EffectClass::Pure }];
     let opening =
-        Opening { persona, model: "local".into(), calling, tools, system: String::new(), examples: Vec::new() };
+        Opening { persona, model: "local".into(), calling, tools, system: String::new(), ..Opening::default() };
     Entry::Began { goal: "g".into(), opening: Arc::new(opening) }
 }
 
@@ -91,7 +91,8 @@ fn failures_are_told_by_their_kind_and_once() {
     assert!(show(&mut r, ended("c2", CallOutcome::Unknown, "?")).contains("whether it took effect is not known"));
     assert!(show(&mut r, ended("c3", CallOutcome::Refused, "no tool 'rm'")).contains("✗ rm was not run"));
     let reason = "nobody is there".to_owned();
-    let said = show(&mut r, Entry::TurnFailed { reason: reason.clone(), failed_tries: Vec::new(), ms: 10 });
+    let said =
+        show(&mut r, Entry::TurnFailed { reason: reason.clone(), failed_tries: Vec::new(), overflow: None, ms: 10 });
     assert_eq!(said, "  ✗  the model gave no answer (10 ms): nobody is there");
     let (outcome, reason) = ("failed".into(), Some(reason));
     let end = Happening::AttemptEnded { job: JobId(1), attempt: 1, outcome, reason, at: 0, next_at: Some(2000) };

@@ -1,0 +1,129 @@
+//! The ledger of tool calls: what each journal entry changes in it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Call, CallOutcome, Entry};
+use crate::clock::Millis;
+use crate::job::JobId;
+use crate::tool::EffectClass;
+
+/// Where a tool call is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallState {
+    /// The model asked for it and it is going to run.
+    Proposed,
+    /// About to run, or running.
+    Started,
+    /// Ran, and did what was asked.
+    Done,
+    /// Ran, and reported a failure.
+    Failed,
+    /// Never ran.
+    Refused,
+    /// In flight when its worker died.
+    Unknown,
+}
+
+impl CallState {
+    /// Every state.
+    pub const ALL: [CallState; 6] = [
+        CallState::Proposed,
+        CallState::Started,
+        CallState::Done,
+        CallState::Failed,
+        CallState::Refused,
+        CallState::Unknown,
+    ];
+
+    /// The name kept in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CallState::Proposed => "proposed",
+            CallState::Started => "started",
+            CallState::Done => "done",
+            CallState::Failed => "failed",
+            CallState::Refused => "refused",
+            CallState::Unknown => "unknown",
+        }
+    }
+}
+
+/// A row of the ledger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerRow {
+    /// The call's id, unique within the job.
+    pub call_id: String,
+    /// The entry that asked for it; its arguments are there.
+    pub seq: u64,
+    /// The tool.
+    pub tool: String,
+    /// What happens if it runs twice.
+    pub effect: EffectClass,
+    /// The key handed to the outside world.
+    pub effect_key: String,
+    /// Where it is in its life.
+    pub state: CallState,
+    /// When it last changed.
+    pub at: Millis,
+}
+
+/// What an entry changes in the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LedgerChange {
+    /// A new row, in state `proposed`.
+    Propose {
+        /// The call's id.
+        call_id: String,
+        /// The tool.
+        tool: String,
+        /// What happens if it runs twice.
+        effect: EffectClass,
+    },
+    /// The row's new state. A call that never had a row (no tool was going to run) has none to
+    /// change.
+    Move {
+        /// The call's id.
+        call_id: String,
+        /// Its new state.
+        to: CallState,
+    },
+}
+
+/// What `entry` changes in the ledger.
+pub fn ledger_changes(entry: &Entry) -> Vec<LedgerChange> {
+    match entry {
+        Entry::Turn(turn) => turn.calls.iter().filter_map(proposal).collect(),
+        Entry::FellBack { call_id, to, .. } => {
+            let failed = LedgerChange::Move { call_id: call_id.clone(), to: CallState::Failed };
+            [failed].into_iter().chain(proposal(to)).collect()
+        }
+        Entry::CallStarted { call_id } => {
+            vec![LedgerChange::Move { call_id: call_id.clone(), to: CallState::Started }]
+        }
+        Entry::CallEnded { call_id, outcome, .. } => {
+            let to = match outcome {
+                CallOutcome::Done => CallState::Done,
+                CallOutcome::Failed { .. } => CallState::Failed,
+                CallOutcome::Refused => CallState::Refused,
+                CallOutcome::Unknown => CallState::Unknown,
+            };
+            vec![LedgerChange::Move { call_id: call_id.clone(), to }]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn proposal(call: &Call) -> Option<LedgerChange> {
+    let effect = call.effect?;
+    let tool = call.runs().name;
+    Some(LedgerChange::Propose { call_id: call.request.id.clone(), tool, effect })
+}
+
+/// The key that tells the outside world that two requests are the same one: 32 hex digits, the same
+/// on every retry of a call, different for every other call of any job in any database.
+pub fn effect_key(installation: &str, job: JobId, call_id: &str) -> String {
+    use sha2::{Digest, Sha256};
+    let digest = Sha256::digest(format!("{installation}/{job}/{call_id}"));
+    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}

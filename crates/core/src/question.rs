@@ -1,0 +1,111 @@
+//! Questions that a run puts to people. Its job waits for the answers without a worker.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use crate::clock::Millis;
+use crate::job::JobId;
+
+/// Most bytes of an answer.
+pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
+
+/// A question's number; never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct QuestionId(pub i64);
+
+impl fmt::Display for QuestionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Where a question is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuestionState {
+    /// It waits for an answer.
+    Open,
+    /// It has one.
+    Answered,
+    /// Nobody answered in time.
+    Expired,
+    /// Its job no longer waits: it was cancelled.
+    Closed,
+}
+
+impl QuestionState {
+    /// Every state.
+    pub const ALL: [QuestionState; 4] =
+        [QuestionState::Open, QuestionState::Answered, QuestionState::Expired, QuestionState::Closed];
+
+    /// The name kept in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            QuestionState::Open => "open",
+            QuestionState::Answered => "answered",
+            QuestionState::Expired => "expired",
+            QuestionState::Closed => "closed",
+        }
+    }
+}
+
+/// A question to people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// Its number.
+    pub id: QuestionId,
+    /// The job that waits for the answer.
+    pub job: JobId,
+    /// The role of the agent that asks.
+    pub role: String,
+    /// What it asks.
+    pub text: String,
+    /// Where it is in its life.
+    pub state: QuestionState,
+    /// The answer, once there is one.
+    pub answer: Option<String>,
+    /// Who settled it, where somebody did.
+    pub settled_by: Option<String>,
+    /// When it was asked.
+    pub created_at: Millis,
+    /// Until when it can be answered, if not for ever.
+    pub expires_at: Option<Millis>,
+    /// When it was settled, if it is.
+    pub settled_at: Option<Millis>,
+}
+
+/// What became of an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "outcome")]
+pub enum Answered {
+    /// It is saved.
+    Accepted {
+        /// The job that asked.
+        job: JobId,
+        /// Questions of the job that are still open; it goes on when there are none.
+        open: u32,
+    },
+    /// The question had been settled before; this answer is dropped.
+    Settled {
+        /// The question as it is.
+        question: Question,
+    },
+}
+
+/// Whether a text can be an answer, and if not, why.
+pub fn check_answer(answer: &str) -> Result<(), String> {
+    if answer.trim().is_empty() {
+        return Err("is empty; say what the agent shall go by".into());
+    }
+    if answer.len() > MAX_ANSWER_BYTES {
+        let size = answer.len();
+        return Err(format!(
+            "has {size} bytes; at most {MAX_ANSWER_BYTES} are allowed. Put the text in a file of the workspace and name it"
+        ));
+    }
+    match answer.find('\0') {
+        Some(at) => Err(format!("contains a NUL character at byte {at}; remove it")),
+        None => Ok(()),
+    }
+}

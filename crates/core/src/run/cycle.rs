@@ -1,0 +1,296 @@
+//! A conversation inside a run: the run's own, or that of a skill it called.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::compaction::{Cut, History, Part, Shortening};
+use super::structured;
+use crate::journal::{Call, CallOutcome, Turn};
+use crate::model::{CallRequest, Message, ToolCalling};
+use crate::tokens;
+use crate::tool::EffectClass;
+
+/// A call that has been asked for and has not ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenCall {
+    /// What runs: our id, the tool, its arguments.
+    pub request: CallRequest,
+    /// The call that the result answers, where that is another one: a step of phase `act` that
+    /// names this action, or a call whose tool failed before.
+    pub answers: Option<Box<CallRequest>>,
+    /// The tool's effect class; absent where no tool runs: a skill, a question, the final answer.
+    pub effect: Option<EffectClass>,
+    /// Whether its start has been recorded.
+    pub started: bool,
+}
+
+impl OpenCall {
+    fn new(call: &Call) -> OpenCall {
+        let request = call.runs();
+        let answers = (request != call.request).then(|| Box::new(call.request.clone()));
+        OpenCall { request, answers, effect: call.effect, started: false }
+    }
+
+    /// The call as the model made it.
+    pub fn asked(&self) -> &CallRequest {
+        self.answers.as_deref().unwrap_or(&self.request)
+    }
+}
+
+/// Questions put to people, with what became of each.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    /// The call whose result the answers are.
+    pub call_id: String,
+    /// The questions, in order, each with its answer once it is settled; a settled question that
+    /// nobody answered has none.
+    pub questions: Vec<(String, Option<Option<String>>)>,
+}
+
+impl Asked {
+    /// Whether every question is settled.
+    pub fn is_settled(&self) -> bool {
+        self.questions.iter().all(|(_, settled)| settled.is_some())
+    }
+
+    /// What the model is told once all are.
+    fn told(&self) -> String {
+        let one = |(question, settled): &(String, Option<Option<String>>)| {
+            let answer = settled.iter().flatten().next().map_or(NO_ANSWER, String::as_str);
+            format!("Question: {question}\nAnswer: {answer}")
+        };
+        let all: Vec<_> = self.questions.iter().map(one).collect();
+        all.join("\n\n")
+    }
+}
+
+const NO_ANSWER: &str = "(nobody answered in time; go on with what you know, or finish and say what is missing)";
+
+/// The state of one conversation.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Cycle {
+    /// The call whose result this cycle's answer is; absent for the run's own.
+    pub call_id: Option<String>,
+    /// The skill it works by, by its place in the opening; absent for the run's own.
+    pub skill: Option<usize>,
+    /// What it is asked to do.
+    pub task: String,
+    /// The conversation. Its head is what comes before the work: instructions, examples, what was
+    /// said before, the task.
+    pub history: History,
+    /// What the messages are estimated to have, in tokens.
+    pub tokens: u64,
+    /// Calls that have not ended.
+    pub open: Vec<OpenCall>,
+    /// Results of calls that ended before one that was asked for earlier. Results stand in the order
+    /// of the calls, whichever was faster, so that a conversation has one form only.
+    held: Vec<(CallRequest, String, Part)>,
+    /// Corrections in a row.
+    pub corrections: u32,
+    /// Whether the last reply has been counted in `corrections`.
+    corrected_turn: bool,
+    /// Reading calls since something last changed, by [`fingerprint`], with how often each was made.
+    reads: BTreeMap<String, u32>,
+    /// The call that was last asked for.
+    last_call: Option<CallRequest>,
+    /// The last visible text of a reply without calls.
+    pub last_text: String,
+    /// Questions that wait for people.
+    pub asked: Option<Asked>,
+    /// How often it began anew.
+    pub replans: u32,
+}
+
+impl Cycle {
+    /// A conversation that begins with `head`, of which the last message is the task.
+    pub fn new(task: &str, head: Vec<Message>) -> Cycle {
+        let tokens = head.iter().map(tokens::message).sum();
+        Cycle { task: task.to_owned(), history: History::begin(head), tokens, ..Cycle::default() }
+    }
+
+    /// The same for the skill at place `skill` of the opening, called by `call_id`.
+    pub fn of_skill(call_id: &str, skill: usize, task: &str, head: Vec<Message>) -> Cycle {
+        Cycle { call_id: Some(call_id.to_owned()), skill: Some(skill), ..Cycle::new(task, head) }
+    }
+
+    fn push(&mut self, message: Message, part: Part) {
+        self.tokens += tokens::message(&message);
+        self.history.push(message, part);
+    }
+
+    fn recount(&mut self) {
+        self.tokens = self.history.messages().iter().map(tokens::message).sum();
+    }
+
+    pub fn take_turn(&mut self, turn: &Turn, calling: ToolCalling) {
+        self.corrected_turn = false;
+        self.open.extend(turn.calls.iter().map(OpenCall::new));
+        self.last_call = turn.calls.last().map(Call::runs);
+        let calls: Vec<_> = match calling {
+            ToolCalling::Native => turn.calls.iter().map(|c| c.request.clone()).collect(),
+            ToolCalling::Structured => Vec::new(),
+        };
+        if turn.text.trim().is_empty() && calls.is_empty() {
+            return;
+        }
+        if turn.calls.is_empty() {
+            self.last_text = turn.text.clone();
+        }
+        let (text, reasoning) = (turn.text.clone(), turn.reasoning.clone());
+        self.push(Message::Assistant { text, reasoning, calls }, Part::Plain);
+    }
+
+    pub fn start(&mut self, call_id: &str) -> Option<&OpenCall> {
+        let call = self.open.iter_mut().find(|c| c.request.id == call_id)?;
+        call.started = true;
+        match call.effect {
+            Some(EffectClass::Pure) => *self.reads.entry(fingerprint(&call.request)).or_default() += 1,
+            _ => self.reads.clear(),
+        }
+        Some(call)
+    }
+
+    /// Counts what a call's end means for the patience with this model.
+    pub fn count(&mut self, outcome: CallOutcome) {
+        if outcome != CallOutcome::Refused {
+            self.corrections = 0;
+        } else if !std::mem::replace(&mut self.corrected_turn, true) {
+            // Once for each reply, however many of its calls were wrong: it has not been told yet.
+            self.corrections += 1;
+        }
+    }
+
+    /// Ends a call with what the model is told of it.
+    pub fn end(&mut self, call_id: &str, text: &str, calling: ToolCalling) -> Option<OpenCall> {
+        self.end_as(call_id, text, Part::Result, calling)
+    }
+
+    fn end_as(&mut self, call_id: &str, text: &str, part: Part, calling: ToolCalling) -> Option<OpenCall> {
+        let at = self.open.iter().position(|c| c.request.id == call_id)?;
+        let call = self.open.remove(at);
+        self.held.push((call.asked().clone(), text.to_owned(), part));
+        self.release(calling);
+        Some(call)
+    }
+
+    /// Tells the results that no open call stands before. Ids rise with the order of the calls.
+    fn release(&mut self, calling: ToolCalling) {
+        let next_open = self.open.first().map(|call| call.asked().id.clone());
+        self.held.sort_by(|(a, ..), (b, ..)| a.id.cmp(&b.id));
+        let free =
+            self.held.iter().take_while(|(call, ..)| next_open.as_ref().is_none_or(|open| call.id < *open)).count();
+        for (call, text, part) in self.held.drain(..free).collect::<Vec<_>>() {
+            self.push_result(&call, &text, part, calling);
+        }
+    }
+
+    /// Puts another call in the place of one that failed.
+    pub fn fall_back(&mut self, call_id: &str, to: &Call) {
+        if let Some(call) = self.open.iter_mut().find(|c| c.request.id == call_id) {
+            let answers = Some(Box::new(call.asked().clone()));
+            *call = OpenCall { answers, ..OpenCall::new(to) };
+        }
+    }
+
+    pub fn note(&mut self, text: &str) {
+        self.corrections += 1;
+        self.push(Message::User { text: text.to_owned() }, Part::Plain);
+    }
+
+    /// Settles a question; once all are, the call that asked has its result.
+    pub fn settle(&mut self, question: u32, answer: Option<&String>, calling: ToolCalling) {
+        let Some(asked) = &mut self.asked else { return };
+        if let Some((_, settled)) = asked.questions.get_mut(question as usize) {
+            settled.get_or_insert(answer.cloned());
+        }
+        if asked.is_settled() {
+            let (call_id, told) = (asked.call_id.clone(), asked.told());
+            self.asked = None;
+            self.corrections = 0;
+            self.reads.clear();
+            self.end_as(&call_id, &told, Part::Pinned, calling);
+        }
+    }
+
+    /// Begins anew: everything after the task is dropped, and the task tells what failed.
+    pub fn replan(&mut self, told: String) {
+        let mut head = self.history.messages()[..self.history.head()].to_vec();
+        if let Some(Message::User { text }) = head.last_mut() {
+            *text = told;
+        }
+        self.history = History::begin(head);
+        self.recount();
+        self.open.clear();
+        self.held.clear();
+        self.reads.clear();
+        self.last_call = None;
+        self.corrections = 0;
+        self.replans += 1;
+    }
+
+    pub fn reopen(&mut self, told: &str) {
+        self.corrections = 0;
+        self.reads.clear();
+        self.asked = None;
+        self.push(Message::User { text: told.to_owned() }, Part::Plain);
+    }
+
+    /// Puts a summary in the place of older messages.
+    pub fn summarise(&mut self, cut: &Cut, summary: &str) {
+        self.history.summarise(cut, summary);
+        self.recount();
+    }
+
+    /// Shortens messages.
+    pub fn shorten(&mut self, shortenings: &[Shortening]) {
+        self.history.shorten(shortenings);
+        self.recount();
+    }
+
+    /// Gives every open call a result: the run ends.
+    pub fn close(&mut self, text: &str, calling: ToolCalling) {
+        self.asked = None;
+        for call in std::mem::take(&mut self.open) {
+            self.held.push((call.asked().clone(), text.to_owned(), Part::Result));
+        }
+        self.release(calling);
+    }
+
+    fn push_result(&mut self, call: &CallRequest, text: &str, part: Part, calling: ToolCalling) {
+        let text = if text.is_empty() { "(no output)" } else { text };
+        let message = match calling {
+            ToolCalling::Native => {
+                Message::Tool { call_id: call.id.clone(), name: call.name.clone(), text: text.into() }
+            }
+            ToolCalling::Structured => Message::User { text: structured::result(&call.name, text) },
+        };
+        self.push(message, part);
+    }
+
+    /// How often this reading call has been made since something last changed.
+    pub fn repeats(&self, call: &CallRequest) -> u32 {
+        self.reads.get(&fingerprint(call)).copied().unwrap_or(0)
+    }
+
+    /// The call asked for last, if it is one that was made at least `often`.
+    pub fn last_repeated(&self, often: u32) -> Option<&CallRequest> {
+        self.last_call.as_ref().filter(|call| self.repeats(call) >= often)
+    }
+}
+
+/// A call's tool and arguments, the same for every order of keys and spacing.
+pub(super) fn fingerprint(call: &CallRequest) -> String {
+    fn sorted(value: Value) -> Value {
+        match value {
+            Value::Object(fields) => {
+                let fields: BTreeMap<_, _> = fields.into_iter().map(|(k, v)| (k, sorted(v))).collect();
+                fields.into_iter().collect()
+            }
+            Value::Array(items) => items.into_iter().map(sorted).collect(),
+            other => other,
+        }
+    }
+    let arguments = serde_json::from_str(&call.arguments).map(sorted);
+    format!("{} {}", call.name, arguments.map_or_else(|_| call.arguments.clone(), |value| value.to_string()))
+}

@@ -1,0 +1,259 @@
+//! What follows from a model's reply: which of its calls may run, and what ends with it.
+
+use super::{MAX_CALLS, MAX_REPEATS, MAX_REPLANS, NEXT, Recorder, Verdict};
+use crate::journal::{Call, CallOutcome, EndStatus, Entry, Turn};
+use crate::model::{CallRequest, Finish, ModelReply, ToolCalling};
+use crate::run::finish::{self, Finishing};
+use crate::run::phase::{self, AGENT_STEP, AgentStep, Content, WorkStatus};
+use crate::run::phased;
+use crate::run::structured;
+use crate::skill::SkillCallArgs;
+use crate::tool::EffectClass;
+
+/// What is done about one call of a reply.
+enum Decision {
+    /// A tool of this class runs.
+    Run(EffectClass),
+    /// A skill begins.
+    Skill,
+    /// Nothing runs; the model is told that the step was taken.
+    Tell(AgentStep),
+    /// It may not run, for the reason the model is told.
+    Refuse(String),
+    /// The run, or the skill at work, acts on it as a whole.
+    Act(Act),
+}
+
+enum Act {
+    End(EndStatus, String, Option<String>),
+    Ask(Vec<String>),
+    Replan,
+}
+
+impl Recorder<'_> {
+    pub(super) fn replied(&mut self, reply: ModelReply, ms: u64, check: &dyn Fn(&CallRequest) -> Verdict) {
+        let structured = self.run.calling() == ToolCalling::Structured;
+        let finish = reply.finish.clone();
+        let mut turn = Turn {
+            text: reply.text,
+            reasoning: reply.reasoning,
+            calls: Vec::new(),
+            cut_calls: Vec::new(),
+            finish: reply.finish,
+            usage: reply.usage,
+            model: reply.model,
+            cost_microusd: reply.cost_microusd,
+            failed_tries: reply.failed_tries,
+            ms,
+        };
+        if let Some(refusal) = reply.refusal {
+            turn.text = refusal.clone();
+            turn.cut_calls = reply.calls;
+            self.record(Entry::Turn(turn));
+            return self.end(EndStatus::Refused, refusal.clone(), Some(format!("the model refused: {refusal}")));
+        }
+        match finish {
+            Finish::ContentFilter => {
+                let text = turn.text.clone();
+                turn.cut_calls = reply.calls;
+                self.record(Entry::Turn(turn));
+                let reason = "the provider's content filter stopped the reply; reword the goal or use another model";
+                return self.end(EndStatus::Refused, text, Some(reason.into()));
+            }
+            Finish::Length => {
+                let note = cut_note(&turn, &reply.calls);
+                turn.cut_calls = reply.calls;
+                self.record(Entry::Turn(turn));
+                return self.record(Entry::Note { text: note });
+            }
+            _ => {}
+        }
+        let calls = if structured {
+            match self.structured_call(&turn.text) {
+                Ok(call) => vec![call],
+                Err(note) => {
+                    self.record(Entry::Turn(turn));
+                    return self.record(Entry::Note { text: note });
+                }
+            }
+        } else {
+            reply.calls
+        };
+        if calls.is_empty() {
+            let text = turn.text.trim().to_owned();
+            self.record(Entry::Turn(turn));
+            return match text.is_empty() {
+                true => self.record(Entry::Note { text: EMPTY_REPLY.into() }),
+                false if self.run.is_phased() => self.record(Entry::Note { text: NO_STEP.into() }),
+                false => self.end(EndStatus::Completed, text, None),
+            };
+        }
+        self.take_calls(turn, calls, check);
+    }
+
+    fn structured_call(&self, text: &str) -> Result<CallRequest, String> {
+        match self.run.is_phased() {
+            true => Ok(CallRequest {
+                id: String::new(),
+                name: AGENT_STEP.into(),
+                arguments: structured::object_in(text).to_owned(),
+                extra: None,
+            }),
+            false => structured::parse(text).map(|step| structured::call(&step)),
+        }
+    }
+
+    /// Gives every call an id of our own, whatever the provider sent, and decides about each.
+    fn take_calls(&mut self, mut turn: Turn, calls: Vec<CallRequest>, check: &dyn Fn(&CallRequest) -> Verdict) {
+        let alone = calls.len() == 1;
+        let mut act = None;
+        let mut told = Vec::new();
+        let mut refused = Vec::new();
+        for (i, mut request) in calls.into_iter().enumerate() {
+            request.id = call_id(self.run.calls_made + i as u64);
+            let decision = match i {
+                _ if i >= MAX_CALLS => {
+                    Decision::Refuse(format!("Not run: one reply may make at most {MAX_CALLS} calls."))
+                }
+                _ => match self.decide(&request, check) {
+                    Decision::Act(_) if !alone => Decision::Refuse(format!("{} {NOT_ALONE}", request.name)),
+                    decision => decision,
+                },
+            };
+            let id = request.id.clone();
+            let mut effect = None;
+            match decision {
+                Decision::Run(class) => effect = Some(class),
+                Decision::Skill => {}
+                Decision::Tell(step) => told.push((id, step)),
+                Decision::Refuse(text) => refused.push((id, text)),
+                Decision::Act(whole) => act = Some((id, whole)),
+            }
+            turn.calls.push(Call { request, effect });
+        }
+        let runs = turn.calls.len() > told.len() + refused.len() && act.is_none();
+        self.record(Entry::Turn(turn));
+        if let Some(warning) = self.run.tool_rounds_spent().filter(|_| runs) {
+            let reason = warning.trim_matches(['[', ']']).to_owned();
+            return self.end_run(EndStatus::LimitReached, warning, Some(reason));
+        }
+        for (call_id, step) in told {
+            let text = self.run.phased.acknowledge(self.run.turns(), &step);
+            let outcome = CallOutcome::Done;
+            self.record(Entry::CallEnded { call_id, outcome, text, annotations: Vec::new(), ms: 0 });
+        }
+        for (call_id, text) in refused {
+            self.refuse(call_id, text);
+        }
+        match act {
+            Some((_, Act::End(status, text, reason))) => self.end(status, text, reason),
+            Some((call_id, Act::Ask(questions))) => {
+                let open_ms = self.run.question_ms();
+                self.record(Entry::Asked { call_id, questions, open_ms });
+            }
+            // The call stays open until the failed try is summed up; see `advance`.
+            Some((_, Act::Replan)) | None => {}
+        }
+    }
+
+    fn decide(&self, request: &CallRequest, check: &dyn Fn(&CallRequest) -> Verdict) -> Decision {
+        match request.name.as_str() {
+            AGENT_STEP if self.run.is_phased() => match phase::parse(&request.arguments) {
+                Ok(step) => self.decide_step(request, step, check),
+                Err(why) => Decision::Refuse(why),
+            },
+            finish::FINISH if !self.run.is_phased() => match finish::read(&request.arguments) {
+                Ok(Finishing::Answer(text)) => Decision::Act(Act::End(EndStatus::Completed, text, None)),
+                Ok(Finishing::Questions(questions)) => Decision::Act(Act::Ask(questions)),
+                Ok(Finishing::Replan(_)) if self.run.top().replans >= MAX_REPLANS => {
+                    Decision::Refuse(format!("{MAX_REPLANS} new plans have been made, and no more may be. {GIVE_IN}"))
+                }
+                Ok(Finishing::Replan(_)) => Decision::Act(Act::Replan),
+                Err(error) => Decision::Refuse(error.message),
+            },
+            _ => self.decide_call(request, check),
+        }
+    }
+
+    fn decide_step(&self, request: &CallRequest, step: AgentStep, check: &dyn Fn(&CallRequest) -> Verdict) -> Decision {
+        match step.content {
+            Content::Act(_) => match phased::action(request) {
+                Some(action) => self.decide_call(&action, check),
+                None => Decision::Refuse(LEFT_OUT.into()),
+            },
+            Content::Feedback { message } => Decision::Act(Act::Ask(vec![message])),
+            Content::End { status, message } => Decision::Act(match status {
+                WorkStatus::Solved => Act::End(EndStatus::Completed, message, None),
+                WorkStatus::Partial => Act::End(EndStatus::Partial, message, None),
+                WorkStatus::Stuck => {
+                    let reason = format!("stuck: {message}");
+                    Act::End(EndStatus::Stuck, message, Some(reason))
+                }
+            }),
+            _ => Decision::Tell(step),
+        }
+    }
+
+    fn decide_call(&self, request: &CallRequest, check: &dyn Fn(&CallRequest) -> Verdict) -> Decision {
+        if self.run.skills().any(|skill| skill.spec.name == request.name) {
+            let arguments = serde_json::from_str(&request.arguments).unwrap_or_default();
+            return match SkillCallArgs::check(arguments) {
+                Ok(_) => Decision::Skill,
+                Err(error) => Decision::Refuse(error.message),
+            };
+        }
+        if !self.run.tools().any(|tool| tool.spec.name == request.name) {
+            return Decision::Refuse(self.no_such_tool(&request.name));
+        }
+        match check(request) {
+            Verdict::Run(EffectClass::Pure) if self.run.top().repeats(request) >= MAX_REPEATS => {
+                Decision::Refuse(format!(
+                    "Not run: you have made this same call {MAX_REPEATS} times and nothing has changed since. {NEXT}"
+                ))
+            }
+            Verdict::Run(effect) => Decision::Run(effect),
+            Verdict::Refuse(why) => Decision::Refuse(why),
+        }
+    }
+
+    fn no_such_tool(&self, name: &str) -> String {
+        let last = if self.run.is_phased() { AGENT_STEP } else { finish::FINISH };
+        let skills = self.run.skills().map(|skill| skill.spec.name.as_str());
+        let tools = self.run.tools().map(|tool| tool.spec.name.as_str());
+        let names: Vec<_> = tools.chain(skills).chain([last]).collect();
+        format!("There is no tool '{name}'. Your tools are: {}.", names.join(", "))
+    }
+}
+
+/// The id of the `n`th call of a run: `c` and eight letters or digits. Nine of `[a-z0-9]` is the
+/// one shape that every provider takes, those that check it included.
+pub(super) fn call_id(mut n: u64) -> String {
+    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let mut id = *b"c00000000";
+    for place in id[1..].iter_mut().rev() {
+        *place = DIGITS[(n % 36) as usize];
+        n /= 36;
+    }
+    String::from_utf8_lossy(&id).into_owned()
+}
+
+fn cut_note(turn: &Turn, cut: &[CallRequest]) -> String {
+    let limit = turn.usage.output;
+    let what = match cut.first() {
+        Some(call) => format!("your call of {} was cut off and has not been run", call.name),
+        None => "your reply was cut off".to_owned(),
+    };
+    format!(
+        "The token limit was reached after {limit} tokens: {what}. Make it shorter, or do it in several smaller steps."
+    )
+}
+
+const EMPTY_REPLY: &str = "Your reply was empty. Call a tool, or call `finish` with the complete answer.";
+
+const NO_STEP: &str = "Your reply made no step. Call `agent_step` with the next phase.";
+
+const NOT_ALONE: &str = "was not accepted: call it alone, after you have seen the results of the other calls.";
+
+const GIVE_IN: &str = "Call `finish` with what you have, and say plainly what is missing.";
+
+const LEFT_OUT: &str = "{\"error\": \"act phase requires an action object with tool_name and tool_input\"}";

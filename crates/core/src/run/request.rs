@@ -1,0 +1,54 @@
+//! The next model request, made from the state.
+
+use super::{Run, finish, machine, phase, structured};
+use crate::model::{Message, ModelRequest, ToolCalling};
+use crate::tool::ToolSpec;
+
+impl Run {
+    /// The next model request, as the state stands.
+    pub fn request(&self) -> ModelRequest {
+        let Some(opening) = &self.opening else { return ModelRequest::default() };
+        let mut request = ModelRequest {
+            messages: self.messages().to_vec(),
+            max_tokens: opening.persona.max_reply_tokens,
+            temperature: opening.persona.temperature,
+            ..ModelRequest::default()
+        };
+        request.messages.extend(self.tail().map(|text| Message::User { text }));
+        if let Some(max) = opening.persona.limits.max_tokens {
+            let used = self.usage.total().saturating_sub(self.spent_before.tokens);
+            let left = u32::try_from(max.saturating_sub(used)).unwrap_or(u32::MAX).max(1);
+            request.max_tokens = Some(request.max_tokens.map_or(left, |asked| asked.min(left)));
+        }
+        if let Some(left) = self.reply_room() {
+            request.max_tokens = Some(request.max_tokens.map_or(left, |asked| asked.min(left)));
+        }
+        let phased = self.is_phased();
+        let skills = self.skills().map(|skill| skill.spec.clone());
+        let mut tools: Vec<ToolSpec> = self.tools().map(|tool| tool.spec.clone()).chain(skills).collect();
+        match opening.calling {
+            ToolCalling::Native => {
+                tools.push(if phased { phase::spec() } else { finish::spec() });
+                tools.sort_by(|a, b| a.name.cmp(&b.name));
+                request.tools = tools;
+            }
+            ToolCalling::Structured => {
+                // A small model that falls into a loop inside a string would never stop by itself.
+                request.max_tokens.get_or_insert(structured::MAX_STEP_TOKENS);
+                let habit = self.top().last_repeated(machine::MAX_REPEATS).map(|call| call.name.as_str());
+                request.schema = Some(match phased {
+                    true => phase::step_schema(&tools, habit),
+                    false => structured::schema(&tools, habit),
+                });
+            }
+        }
+        request
+    }
+
+    /// What changes with every request and therefore stands at its end: the view of the working
+    /// memory.
+    pub(super) fn tail(&self) -> Option<String> {
+        let opening = self.opening.as_ref().filter(|_| self.is_phased())?;
+        self.phased.view(self.turns, opening.persona.limits.max_turns, self.view_bytes())
+    }
+}

@@ -1,0 +1,190 @@
+//! Questions to people: made by a journal entry, settled by another.
+
+use diesel::dsl::{count_star, min};
+use diesel::prelude::*;
+use posse_core::clock::Millis;
+use posse_core::job::JobId;
+use posse_core::job::transition::{Event, transition};
+use posse_core::journal::Entry;
+use posse_core::port::QuestionFilter;
+use posse_core::question::{Answered, Question, QuestionId, QuestionState};
+
+use super::fault::{Outcome, unusable};
+use super::jobs::{find, set_reason, store};
+use super::journal;
+use super::schema::{asks, jobs};
+use super::writer::Transaction;
+
+/// Questions settled in one transaction.
+const EXPIRED_AT_ONCE: i64 = 500;
+
+type Row = (i64, i64, String, String, Option<String>, Option<String>, i64, Option<i64>, Option<i64>, String);
+
+const COLUMNS: (
+    asks::id,
+    asks::job_id,
+    asks::text,
+    asks::state,
+    asks::answer,
+    asks::settled_by,
+    asks::created_at,
+    asks::expires_at,
+    asks::settled_at,
+    jobs::role,
+) = (
+    asks::id,
+    asks::job_id,
+    asks::text,
+    asks::state,
+    asks::answer,
+    asks::settled_by,
+    asks::created_at,
+    asks::expires_at,
+    asks::settled_at,
+    jobs::role,
+);
+
+fn question(row: Row) -> Outcome<Question> {
+    let (id, job, text, state, answer, settled_by, created_at, expires_at, settled_at, role) = row;
+    let known = QuestionState::ALL.into_iter().find(|known| known.as_str() == state);
+    let state = known.ok_or_else(|| unusable(format!("question {id} has the unknown state '{state}'")))?;
+    let (id, job) = (QuestionId(id), JobId(job));
+    Ok(Question { id, job, role, text, state, answer, settled_by, created_at, expires_at, settled_at })
+}
+
+/// One question.
+pub(super) fn one(connection: &mut SqliteConnection, id: QuestionId) -> Outcome<Option<Question>> {
+    let row: Option<Row> =
+        asks::table.inner_join(jobs::table).filter(asks::id.eq(id.0)).select(COLUMNS).first(connection).optional()?;
+    row.map(question).transpose()
+}
+
+/// Questions by filter, oldest first.
+pub(super) fn list(connection: &mut SqliteConnection, filter: &QuestionFilter) -> Outcome<Vec<Question>> {
+    let mut query =
+        asks::table.inner_join(jobs::table).select(COLUMNS).order(asks::id).limit(i64::from(filter.limit)).into_boxed();
+    if !filter.settled {
+        query = query.filter(asks::state.eq(QuestionState::Open.as_str()));
+    }
+    if let Some(job) = filter.job {
+        query = query.filter(asks::job_id.eq(job.0));
+    }
+    query.load::<Row>(connection)?.into_iter().map(question).collect()
+}
+
+/// The earliest time at which an open question expires.
+pub(super) fn next_expiry(connection: &mut SqliteConnection) -> Outcome<Option<Millis>> {
+    let open = asks::table.filter(asks::state.eq(QuestionState::Open.as_str()));
+    Ok(open.filter(asks::expires_at.is_not_null()).select(min(asks::expires_at)).first(connection)?)
+}
+
+/// Saves the questions that the entry at `seq` asks.
+pub(super) fn ask(
+    connection: &mut SqliteConnection,
+    job: JobId,
+    seq: i64,
+    questions: &[String],
+    open_ms: Option<u64>,
+    now: Millis,
+) -> QueryResult<()> {
+    let expires_at = open_ms.map(|ms| now.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX / 2)));
+    for (position, text) in (0..).zip(questions) {
+        diesel::insert_into(asks::table)
+            .values((
+                asks::job_id.eq(job.0),
+                asks::seq.eq(seq),
+                asks::position.eq(position),
+                asks::kind.eq("question"),
+                asks::text.eq(text),
+                asks::state.eq(QuestionState::Open.as_str()),
+                asks::created_at.eq(now),
+                asks::expires_at.eq(expires_at),
+            ))
+            .execute(connection)?;
+    }
+    Ok(())
+}
+
+/// Saves an answer, unless the question is settled.
+pub(super) fn answer(
+    tx: &mut Transaction<'_>,
+    id: QuestionId,
+    answer: &str,
+    by: &str,
+    now: Millis,
+) -> Outcome<Option<Answered>> {
+    let Some(found) = one(tx.connection, id)? else { return Ok(None) };
+    if found.state != QuestionState::Open {
+        return Ok(Some(Answered::Settled { question: found }));
+    }
+    let open = settle(tx, id, found.job, Some((answer, by)), now)?;
+    Ok(Some(Answered::Accepted { job: found.job, open }))
+}
+
+/// Settles questions whose time is over.
+pub(super) fn expire(tx: &mut Transaction<'_>, now: Millis) -> Outcome<u32> {
+    let over: Vec<(i64, i64)> = asks::table
+        .filter(asks::state.eq(QuestionState::Open.as_str()))
+        .filter(asks::expires_at.le(now))
+        .order(asks::id)
+        .limit(EXPIRED_AT_ONCE)
+        .select((asks::id, asks::job_id))
+        .load(tx.connection)?;
+    for (id, job) in &over {
+        settle(tx, QuestionId(*id), JobId(*job), None, now)?;
+    }
+    Ok(u32::try_from(over.len()).unwrap_or(u32::MAX))
+}
+
+/// Settles an open question, tells the run, and lets the job go on if it was the last one. Gives how
+/// many are still open.
+fn settle(
+    tx: &mut Transaction<'_>,
+    id: QuestionId,
+    job: JobId,
+    answer: Option<(&str, &str)>,
+    now: Millis,
+) -> Outcome<u32> {
+    let state = if answer.is_some() { QuestionState::Answered } else { QuestionState::Expired };
+    let (text, by) = answer.unzip();
+    let position: i32 = diesel::update(asks::table.find(id.0))
+        .set((asks::state.eq(state.as_str()), asks::answer.eq(text), asks::settled_by.eq(by), asks::settled_at.eq(now)))
+        .returning(asks::position)
+        .get_result(tx.connection)?;
+    let question = position.unsigned_abs();
+    journal::append_unleased(tx.connection, job, &Entry::Answered { question, answer: text.map(str::to_owned) }, now)?;
+    let open: i64 = asks::table
+        .filter(asks::job_id.eq(job.0))
+        .filter(asks::state.eq(QuestionState::Open.as_str()))
+        .select(count_star())
+        .first(tx.connection)?;
+    if open == 0
+        && let Some(row) = find(tx.connection, job)?
+    {
+        let change = transition(row.standing()?, Event::Decide, now)?;
+        store(tx.connection, job, &change, now)?;
+        set_reason(tx.connection, job, None)?;
+        tx.ring();
+    }
+    Ok(u32::try_from(open).unwrap_or(u32::MAX))
+}
+
+/// Closes what is open: the job no longer waits.
+pub(super) fn close(connection: &mut SqliteConnection, job: JobId, now: Millis) -> QueryResult<()> {
+    diesel::update(asks::table)
+        .filter(asks::job_id.eq(job.0))
+        .filter(asks::state.eq(QuestionState::Open.as_str()))
+        .set((asks::state.eq(QuestionState::Closed.as_str()), asks::settled_at.eq(now)))
+        .execute(connection)
+        .map(drop)
+}
+
+/// Opens again what was closed: the job was run again, and waits as before.
+pub(super) fn reopen(connection: &mut SqliteConnection, job: JobId) -> QueryResult<()> {
+    diesel::update(asks::table)
+        .filter(asks::job_id.eq(job.0))
+        .filter(asks::state.eq(QuestionState::Closed.as_str()))
+        .set((asks::state.eq(QuestionState::Open.as_str()), asks::settled_at.eq(None::<i64>)))
+        .execute(connection)
+        .map(drop)
+}

@@ -1,0 +1,201 @@
+//! `posse question`: what agents ask, and what they are told.
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use posse_core::clock::Millis;
+use posse_core::job::JobId;
+use posse_core::port::{QuestionFilter, QuestionRepository as _};
+use posse_core::question::{Answered, Question, QuestionId, QuestionState, check_answer};
+use serde_json::json;
+
+use super::Context;
+use crate::exit::{Exit, fail, not_found, usage};
+use crate::output::table::{Cell, painted, plain, render};
+use crate::output::text::{ago, moment, one_line, visible, wrap};
+use crate::settings::Settings;
+use crate::wire;
+
+/// Questions
+#[derive(Subcommand)]
+pub enum QuestionCommand {
+    /// Questions that wait for an answer, oldest first
+    List(ListArgs),
+    /// One question, with the job that asks it
+    Show(ShowArgs),
+    /// Answer a question; its job goes on, whether a worker is there or not
+    Answer(AnswerArgs),
+}
+
+/// Which questions to list
+#[derive(Args)]
+pub struct ListArgs {
+    /// Settled ones too
+    #[arg(long)]
+    all: bool,
+    /// Only of this job
+    #[arg(long, value_name = "ID")]
+    job: Option<i64>,
+    /// At most so many
+    #[arg(long, short = 'n', default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+}
+
+/// Which question to show
+#[derive(Args)]
+pub struct ShowArgs {
+    /// The question's number
+    id: i64,
+}
+
+/// Which question to answer, and how
+#[derive(Args)]
+pub struct AnswerArgs {
+    /// The question's number
+    id: i64,
+    /// Who answers; kept with the answer
+    #[arg(long, default_value = "person", value_name = "NAME")]
+    by: String,
+    /// The answer
+    #[arg(required = true)]
+    text: Vec<String>,
+}
+
+/// Does what was asked.
+pub async fn dispatch(cx: &Context, command: QuestionCommand) -> Result<Exit> {
+    match command {
+        QuestionCommand::List(args) => list(cx, args).await,
+        QuestionCommand::Show(args) => show(cx, args).await,
+        QuestionCommand::Answer(args) => answer(cx, args).await,
+    }
+}
+
+async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let filter = QuestionFilter { settled: args.all, job: args.job.map(JobId), limit: args.limit };
+    let questions = match wire::open_reader(&settings)? {
+        Some(queries) => queries.questions(filter).await?,
+        None => Vec::new(),
+    };
+    if cx.out.json {
+        cx.out.document(&json!({"questions": questions}))?;
+        return Ok(Exit::Ok);
+    }
+    if questions.is_empty() {
+        cx.out.note("nobody asks anything");
+        return Ok(Exit::Ok);
+    }
+    let now = wire::now();
+    let open = questions.iter().any(|question| question.state == QuestionState::Open);
+    let rows: Vec<Vec<Cell>> = questions.iter().map(|question| row(cx, question, now)).collect();
+    let paint = cx.out.paint;
+    for line in render(&["id", "job", "role", "state", "asked", "question"], rows, cx.out.width, |t| paint.dim(t)) {
+        cx.out.line(line)?;
+    }
+    if open {
+        cx.out.note(cx.out.note_paint.dim("posse question answer ID \"<answer>\""));
+    }
+    Ok(Exit::Ok)
+}
+
+fn row(cx: &Context, question: &Question, now: Millis) -> Vec<Cell> {
+    let paint = cx.out.paint;
+    let (state, open) = (question.state.as_str(), question.state == QuestionState::Open);
+    vec![
+        plain(question.id.to_string()),
+        plain(question.job.to_string()),
+        plain(one_line(&question.role, 24)),
+        painted(state, move |t| if open { paint.yellow(t) } else { paint.dim(t) }),
+        plain(ago(question.created_at, now)),
+        plain(one_line(&question.text, 200)),
+    ]
+}
+
+async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let question = find(&settings, args.id).await?;
+    if cx.out.json {
+        cx.out.document(&question)?;
+        return Ok(Exit::Ok);
+    }
+    let paint = cx.out.paint;
+    let Question { id, job, role, state, .. } = &question;
+    cx.out.line(format!(
+        "{}  {} of job {job} asks  {}",
+        paint.bold(format!("question {id}")),
+        paint.cyan(visible(role)),
+        state.as_str()
+    ))?;
+    for line in wrap(&visible(&question.text), cx.out.width.saturating_sub(2)) {
+        cx.out.line(format!("  {line}"))?;
+    }
+    let now = wire::now();
+    cx.out.line(paint.dim(format!("  asked {} ({})", moment(question.created_at), ago(question.created_at, now))))?;
+    match (&question.answer, question.settled_at, question.expires_at) {
+        (Some(answer), Some(at), _) => {
+            let by = question.settled_by.as_deref().unwrap_or("person");
+            cx.out.line(format!("  answered by {}, {}: {}", visible(by), ago(at, now), visible(answer)))?;
+        }
+        (None, Some(at), _) => cx.out.line(format!("  {} {}", state.as_str(), ago(at, now)))?,
+        (_, None, Some(at)) => cx.out.line(format!("  can be answered until {} ({})", moment(at), ago(at, now)))?,
+        (_, None, None) => {}
+    }
+    Ok(Exit::Ok)
+}
+
+async fn answer(cx: &Context, args: AnswerArgs) -> Result<Exit> {
+    let text = args.text.join(" ");
+    check_answer(&text).map_err(|why| usage(format!("the answer {why}")))?;
+    if args.by.trim().is_empty() || args.by.len() > 128 || args.by.chars().any(char::is_control) {
+        return Err(usage("--by must be a name of 1 to 128 bytes without control characters"));
+    }
+    let settings = cx.plain_settings()?;
+    find(&settings, args.id).await?;
+    let store = wire::open_store(&settings)?;
+    let answered = store.answer(QuestionId(args.id), text, args.by, wire::now()).await?;
+    let answered = answered.ok_or_else(|| no_such(args.id, &settings))?;
+    match &answered {
+        Answered::Accepted { job, open } => {
+            if cx.out.json {
+                cx.out.document(&answered)?;
+            } else if *open == 0 {
+                cx.out.line(format!("job {job} goes on (posse job watch {job} follows it)"))?;
+            } else {
+                cx.out.line(format!("saved; job {job} waits for {open} more (posse question list --job {job})"))?;
+            }
+            Ok(Exit::Ok)
+        }
+        Answered::Settled { question } => {
+            let why = settled(question);
+            if cx.out.json {
+                cx.out.document(&answered)?;
+                return Ok(Exit::Conflict);
+            }
+            Err(fail(Exit::Conflict, why))
+        }
+    }
+}
+
+/// Why a question takes no answer any more.
+fn settled(question: &Question) -> String {
+    let id = question.id;
+    match (question.state, &question.answer) {
+        (QuestionState::Expired, _) => {
+            format!("question {id} was open for too long; its job went on without an answer")
+        }
+        (QuestionState::Closed, _) => format!("question {id} is closed: job {} was cancelled", question.job),
+        (_, Some(answer)) => format!("question {id} is already answered: {}", one_line(answer, 200)),
+        (_, None) => format!("question {id} is {}", question.state.as_str()),
+    }
+}
+
+async fn find(settings: &Settings, id: i64) -> Result<Question> {
+    let queries = wire::open_reader(settings)?.ok_or_else(|| no_such(id, settings))?;
+    queries.question(QuestionId(id)).await?.ok_or_else(|| no_such(id, settings))
+}
+
+fn no_such(id: i64, settings: &Settings) -> anyhow::Error {
+    not_found(format!(
+        "there is no question {id} in {}; posse question list shows those there are",
+        settings.database.display()
+    ))
+}

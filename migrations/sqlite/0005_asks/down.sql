@@ -1,0 +1,2 @@
+DROP TABLE memory_items;
+DROP TABLE asks;
