@@ -7,7 +7,7 @@ use posse_bench::{fleet, monotonic_ns, open, resources};
 use posse_core::clock::Clock;
 use posse_core::job::{JobId, JobState, NewJob, Payload};
 use posse_core::model::{Model, ModelError, Models};
-use posse_core::persona::{Limits, PersonaTemplate};
+use posse_core::persona::{ContextRules, Limits, PersonaTemplate};
 use posse_core::port::{JobQueries, JobRepository};
 use posse_core::run::Run;
 use posse_core::tool::{EffectClass, ToolError};
@@ -120,6 +120,8 @@ impl Bench {
             goal: "Run the tool until told to stop.".into(),
             tools: vec!["noop".into()],
             limits: Limits { max_turns: u32::MAX, ..Limits::default() },
+            // Measured is a conversation that grows.
+            context: ContextRules { max_messages: Some(0), ..ContextRules::default() },
             ..PersonaTemplate::default()
         };
         let registry = registry(args.toolfile.clone(), args.toolsleep)?;
