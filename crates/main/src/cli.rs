@@ -10,6 +10,7 @@ use crate::output::{ColorChoice, Out};
 use crate::settings::{self, Overrides, Settings};
 
 mod db;
+mod endpoint;
 mod enqueue;
 mod init;
 mod job;

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::exit::usage;
 use crate::local;
-use crate::settings::{Calling, Env, FileModel, ModelKind, Settings, text};
+use crate::settings::{Calling, Endpoint, Env, FileModel, ModelKind, Settings, file, text};
 
 mod probe;
 
@@ -87,7 +87,7 @@ impl Catalog {
             .map(|(name, table)| (name.clone(), Known { table: table.clone(), origin: Origin::File }))
             .collect();
         let mut default = settings.default_model.clone();
-        if settings.models.is_empty() || settings.base_url.is_some() {
+        if settings.models.is_empty() || settings.endpoint.base_url.is_some() {
             if let Some((name, found)) = from_environment(settings, env).await? {
                 known.insert(name.clone(), found);
                 default = default.filter(|d| known.contains_key(d)).or(Some(name));
@@ -120,6 +120,7 @@ impl Catalog {
                 _ => settings.models.contains_key("default").then(|| "default".into()),
             };
         }
+        say_over(&mut known, default.as_deref(), &settings.endpoint)?;
         Ok(Catalog { known, default, built: Mutex::default() })
     }
 
@@ -169,7 +170,7 @@ impl Models for Catalog {
 async fn from_environment(settings: &Settings, env: Env<'_>) -> Result<Option<(String, Known)>> {
     let set = |name| text(env, name).map(|value| value.filter(|v| !v.trim().is_empty()));
     let (key, url) = (set("OPENAI_API_KEY")?, set("OPENAI_BASE_URL")?);
-    let url = settings.base_url.clone().or(url);
+    let url = settings.endpoint.base_url.clone().or(url);
     if key.is_none() && url.is_none() {
         return Ok(None);
     }
@@ -194,6 +195,29 @@ async fn from_environment(settings: &Settings, env: Env<'_>) -> Result<Option<(S
         ..FileModel::default()
     };
     Ok(Some(("openai".into(), Known { table, origin: Origin::Environment })))
+}
+
+/// What the command line says of the endpoint holds for the default model, wherever it was found.
+fn say_over(known: &mut BTreeMap<String, Known>, default: Option<&str>, said: &Endpoint) -> Result<()> {
+    let Endpoint { base_url: _, api_key_env, organization, headers } = said;
+    if api_key_env.is_none() && organization.is_none() && headers.is_empty() {
+        return Ok(());
+    }
+    let model = default.and_then(|name| known.get_mut(name));
+    let Some(model) = model.filter(|model| model.table.kind == ModelKind::Endpoint) else {
+        return Err(usage(
+            "--api-key-env, --organization and --header are about an endpoint, and the default model has none; add \
+             --base-url, or name a model of config/posse.toml with --model",
+        ));
+    };
+    if api_key_env.is_some() {
+        model.table.api_key_env.clone_from(api_key_env);
+    }
+    if organization.is_some() {
+        model.table.organization.clone_from(organization);
+    }
+    model.table.headers.extend(headers.clone());
+    file::check_headers(&model.table.headers).map_err(|why| usage(format!("--header: {why}")))
 }
 
 /// `--model` may name a provider's model at an endpoint that was found rather than configured.

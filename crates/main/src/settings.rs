@@ -19,6 +19,19 @@ pub use file::{Calling, FileModel, ModelKind, Synchronous};
 /// Reads an environment variable; a parameter so that tests need not change the process.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
+/// What the command line says of the default model's endpoint.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Where it is, up to and including `/v1`.
+    pub base_url: Option<String>,
+    /// The environment variable with its key; empty for none.
+    pub api_key_env: Option<String>,
+    /// The organisation billed.
+    pub organization: Option<String>,
+    /// Further headers; `${NAME}` in a value stands for an environment variable.
+    pub headers: BTreeMap<String, String>,
+}
+
 /// What the command line says over everything else.
 #[derive(Debug, Default, Clone)]
 pub struct Overrides {
@@ -29,7 +42,7 @@ pub struct Overrides {
     /// The default model.
     pub model: Option<String>,
     /// The default model's endpoint.
-    pub base_url: Option<String>,
+    pub endpoint: Endpoint,
     /// Jobs each role works at once.
     pub slots: Option<usize>,
 }
@@ -61,8 +74,8 @@ pub struct Settings {
     pub models: BTreeMap<String, FileModel>,
     /// The default model's name, if somebody named one.
     pub default_model: Option<String>,
-    /// The default model's endpoint, if the command line named one.
-    pub base_url: Option<String>,
+    /// What the command line says of the default model's endpoint.
+    pub endpoint: Endpoint,
 }
 
 /// Jobs each role works at once unless configured: a model's answer is waited for, not computed.
@@ -100,7 +113,7 @@ impl Settings {
             synchronous: said.synchronous.unwrap_or_default(),
             models: said.models,
             default_model: model.or(said.default_model),
-            base_url: overrides.base_url.clone(),
+            endpoint: overrides.endpoint.clone(),
             root,
             file,
         };
@@ -125,7 +138,8 @@ impl Settings {
         if self.grace.as_secs() > 3600 {
             return Err(usage(format!("{file}: grace_seconds is {}; at most 3600 are allowed", self.grace.as_secs())));
         }
-        if let Some(url) = self.base_url.as_deref().filter(|u| !(u.starts_with("http://") || u.starts_with("https://")))
+        if let Some(url) =
+            self.endpoint.base_url.as_deref().filter(|u| !(u.starts_with("http://") || u.starts_with("https://")))
         {
             return Err(usage(format!("--base-url '{url}' must begin with http:// or https://")));
         }
@@ -210,7 +224,13 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let refuse = |overrides| resolve(folder.path(), &[], overrides).expect_err("refused").to_string();
         assert!(refuse(Overrides { slots: Some(0), ..Default::default() }).contains("slots is 0"));
-        assert!(refuse(Overrides { base_url: Some("x".into()), ..Default::default() }).contains("--base-url 'x'"));
+        assert!(
+            refuse(Overrides {
+                endpoint: Endpoint { base_url: Some("x".into()), ..Endpoint::default() },
+                ..Default::default()
+            })
+            .contains("--base-url 'x'")
+        );
         assert!(
             refuse(Overrides { config: Some("no.toml".into()), ..Default::default() })
                 .contains("no.toml cannot be read")

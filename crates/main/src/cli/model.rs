@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Context;
+use super::endpoint::EndpointArgs;
 use crate::exit::{Exit, fail, usage};
 use crate::models::{Catalog, Known, Origin};
 use crate::output::table::{painted, plain, render};
@@ -36,9 +37,8 @@ pub enum ModelCommand {
     Test {
         /// Which; the default when absent
         name: Option<String>,
-        /// The default model's endpoint
-        #[arg(long, value_name = "URL")]
-        base_url: Option<String>,
+        #[command(flatten)]
+        endpoint: EndpointArgs,
     },
 }
 
@@ -59,7 +59,7 @@ pub async fn dispatch(cx: &Context, command: ModelCommand) -> Result<Exit> {
     match command {
         ModelCommand::List => list(cx).await,
         ModelCommand::Pull { name } => pull(cx, name.as_deref()),
-        ModelCommand::Test { name, base_url } => test(cx, name, base_url).await,
+        ModelCommand::Test { name, endpoint } => test(cx, name, endpoint).await,
     }
 }
 
@@ -207,8 +207,8 @@ impl Status {
     }
 }
 
-async fn test(cx: &Context, name: Option<String>, base_url: Option<String>) -> Result<Exit> {
-    let settings = cx.settings(Overrides { model: name, base_url, ..Overrides::default() })?;
+async fn test(cx: &Context, name: Option<String>, endpoint: EndpointArgs) -> Result<Exit> {
+    let settings = cx.settings(Overrides { model: name, endpoint: endpoint.checked()?, ..Overrides::default() })?;
     let free = wire::free_models(&settings);
     let catalog = Catalog::find(&settings, &env).await?;
     let model = catalog.get(None)?;

@@ -9,6 +9,7 @@ use posse_core::model::Models as _;
 use posse_infra::persona::PersonaFile;
 
 use super::Context;
+use super::endpoint::EndpointArgs;
 use super::enqueue::{GoalArgs, new_job};
 use super::job::exit_of;
 use crate::exit::{Exit, usage};
@@ -28,9 +29,8 @@ pub struct ModelArgs {
     /// The default model (posse model list) [env: POSSE_MODEL]
     #[arg(long, short, value_name = "NAME")]
     model: Option<String>,
-    /// The default model's endpoint, up to and including /v1
-    #[arg(long, value_name = "URL")]
-    base_url: Option<String>,
+    #[command(flatten)]
+    endpoint: EndpointArgs,
 }
 
 /// What to work
@@ -61,9 +61,8 @@ pub struct UpArgs {
 pub struct RunArgs {
     #[command(flatten)]
     goal: GoalArgs,
-    /// The default model's endpoint, up to and including /v1
-    #[arg(long, value_name = "URL")]
-    base_url: Option<String>,
+    #[command(flatten)]
+    endpoint: EndpointArgs,
     /// Show arguments and results whole
     #[arg(long)]
     full: bool,
@@ -71,10 +70,11 @@ pub struct RunArgs {
 
 /// Enqueues a goal and works it in this process until it ends; the exit code tells how.
 pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
-    let RunArgs { mut goal, base_url, full } = args;
+    let RunArgs { mut goal, endpoint, full } = args;
+    let endpoint = endpoint.checked()?;
     // In one process the model of the job is the model of the worker.
     let model = goal.model.take();
-    let settings = cx.settings(Overrides { model: model.clone(), base_url, ..Overrides::default() })?;
+    let settings = cx.settings(Overrides { model: model.clone(), endpoint, ..Overrides::default() })?;
     let mut signals = Signals::listen()?;
     let kit = Kit::gather(&settings).await?;
     let persona = wire::persona(&kit.personas, &goal.role)?.clone();
@@ -170,8 +170,8 @@ pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
 }
 
 fn settings_for(cx: &Context, args: ModelArgs) -> Result<Settings> {
-    let ModelArgs { slots, model, base_url } = args;
-    cx.settings(Overrides { slots, model, base_url, ..Overrides::default() })
+    let ModelArgs { slots, model, endpoint } = args;
+    cx.settings(Overrides { slots, model, endpoint: endpoint.checked()?, ..Overrides::default() })
 }
 
 /// The personas to work: all that can be used, or the ones named, each of which must be usable.

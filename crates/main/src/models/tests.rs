@@ -36,7 +36,7 @@ async fn a_flag_names_a_model_at_what_was_found() {
     assert_eq!(catalog.default_name(), Some("gpt-x"));
     let unknown = find("[models.a]\nmodel='m'", &[], |s| s.default_model = Some("b".into())).await;
     assert!(unknown.err().expect("unknown").to_string().contains("there are a, local"));
-    let nobody = find("", &[], |s| s.base_url = Some("http://127.0.0.1:1/v1".into())).await;
+    let nobody = find("", &[], |s| s.endpoint.base_url = Some("http://127.0.0.1:1/v1".into())).await;
     assert!(nobody.err().expect("which model").to_string().contains("set OPENAI_MODEL or --model"));
 }
 
@@ -61,4 +61,21 @@ async fn the_usual_variables_of_an_organisation_just_work() {
     let catalog = find("", &env, |_| ()).await.expect("found");
     let table = &catalog.known["openai"].table;
     assert_eq!((table.organization.as_deref(), table.project.as_deref()), (Some("org-1"), Some("proj-2")));
+}
+
+#[tokio::test]
+async fn what_flags_say_of_an_endpoint_holds_for_the_default_model() {
+    let headers = |value: &str| [("X-Team".to_owned(), value.to_owned())].into();
+    let said = Endpoint { organization: Some("org-9".into()), headers: headers("blue"), ..Endpoint::default() };
+    let file = "default_model = 'a'\n[models.a]\nmodel = 'm'\norganization = 'org-1'\nheaders = { X-More = '1' }";
+    let catalog = find(file, &[], |s| s.endpoint = said.clone()).await.expect("found");
+    let table = &catalog.known["a"].table;
+    assert_eq!(table.organization.as_deref(), Some("org-9"));
+    assert_eq!(table.headers.keys().collect::<Vec<_>>(), ["X-More", "X-Team"]);
+    let local = find("", &[], |s| s.endpoint = said).await;
+    assert!(local.err().expect("no endpoint").to_string().contains("add --base-url"));
+    let secret = [("Authorization".to_owned(), "Bearer sk-1".to_owned())].into();
+    let open = Endpoint { headers: secret, ..Endpoint::default() };
+    let refused = find(file, &[], |s| s.endpoint = open).await;
+    assert!(refused.err().expect("a secret").to_string().contains("holds a secret"));
 }

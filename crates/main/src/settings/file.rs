@@ -144,14 +144,22 @@ pub fn parse(path: &Path, text: &str) -> Result<FileSettings> {
     Ok(settings)
 }
 
-fn check_model(name: &str, model: &FileModel, all: &BTreeMap<String, FileModel>) -> Result<(), String> {
+/// Refuses a secret that is written out.
+pub fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), String> {
     let secret = |header: &str| {
         let header = header.to_ascii_lowercase();
         ["authorization", "api-key", "x-api-key", "cookie"].contains(&header.as_str())
     };
-    if let Some((header, _)) = model.headers.iter().find(|(h, v)| secret(h) && !v.contains("${")) {
-        return Err(format!("header {header} holds a secret; write \"${{NAME}}\" and put it into the variable NAME"));
+    match headers.iter().find(|(header, value)| secret(header) && !value.contains("${")) {
+        Some((header, _)) => {
+            Err(format!("header {header} holds a secret; write \"${{NAME}}\" and put it into the variable NAME"))
+        }
+        None => Ok(()),
     }
+}
+
+fn check_model(name: &str, model: &FileModel, all: &BTreeMap<String, FileModel>) -> Result<(), String> {
+    check_headers(&model.headers)?;
     if let Some(url) = &model.base_url
         && !(url.starts_with("http://") || url.starts_with("https://"))
     {
