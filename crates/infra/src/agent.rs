@@ -246,8 +246,8 @@ impl AgentExecutor for GenericAgentExecutor {
 fn waits_for(run: &Run) -> String {
     let questions = run.asked().map_or(0, |asked| asked.questions.len());
     match questions {
-        1 => "waits for a person to answer a question".into(),
-        n => format!("waits for a person to answer {n} questions"),
+        1 => "waits for a person to answer a question (posse question list)".into(),
+        n => format!("waits for a person to answer {n} questions (posse question list)"),
     }
 }
 
