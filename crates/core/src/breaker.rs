@@ -1,6 +1,7 @@
 //! Knowing that an endpoint is out, so that a fleet leaves it alone instead of failing job after job.
 
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 use crate::clock::Millis;
 
@@ -12,6 +13,9 @@ pub const WINDOW_MS: Millis = 2 * 60 * 1000;
 
 /// How long an endpoint is left alone the first time; twice as long each time after.
 pub const FIRST_REST_MS: Millis = 10 * 1000;
+
+/// [`FIRST_REST_MS`], for whoever is told of an outage without its length.
+pub const REST: Duration = Duration::from_millis(FIRST_REST_MS as u64);
 
 /// Longest time an endpoint is left alone.
 pub const MAX_REST_MS: Millis = 10 * 60 * 1000;

@@ -186,6 +186,8 @@ pub enum ModelErrorKind {
     Transient,
     /// Too many requests; wait at least as long as the provider says.
     RateLimited,
+    /// The endpoint is known to be out, so it was not asked; wait as long as the error says.
+    Unavailable,
     /// No usable credentials, or no right to the model.
     Unauthorized,
     /// The conversation does not fit the model's window.

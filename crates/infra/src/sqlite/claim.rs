@@ -9,20 +9,21 @@ use posse_core::port::{ClaimRequest, Claimed};
 
 use super::attempts;
 use super::fault::Outcome;
-use super::jobs::{DataRow, JobRow, stored, to_job};
-use super::literal::{IsAvailable, IsWaiting, in_queues, update};
-use super::schema::{job_data, jobs};
+use super::jobs::{stored, to_job};
+use super::lines;
+use super::literal::{IsWaiting, update};
+use super::schema::jobs;
 use super::writer::Transaction;
 
 /// Most jobs whose time has come that one claim makes available, so that a great many due at one
 /// instant do not hold the write lock for seconds. The next claim goes on.
 const PROMOTED_AT_ONCE: i64 = 5_000;
 
-/// Takes due jobs, most urgent first.
+/// Takes due jobs in the order of their rank, as far as the rules let them start.
 pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome<Vec<Claimed>> {
     promote(tx, request.now)?;
     let worker = &request.worker.0;
-    select(tx.connection, request)?
+    lines::choose(tx.connection, request)?
         .into_iter()
         .map(|(mut row, data)| {
             let to = transition(row.standing()?, Event::Claim, request.now)?.to;
@@ -68,19 +69,4 @@ fn promote(tx: &mut Transaction<'_>, now: Millis) -> Outcome<()> {
         tx.ring();
     }
     Ok(())
-}
-
-fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> QueryResult<Vec<(JobRow, DataRow)>> {
-    let in_order = jobs::table
-        .inner_join(job_data::table)
-        .filter(IsAvailable)
-        .filter(jobs::role.eq(&request.role))
-        .order((jobs::priority, jobs::run_at, jobs::id))
-        .select((JobRow::as_select(), DataRow::as_select()))
-        .limit(i64::from(request.limit));
-    if request.queues.is_empty() {
-        in_order.load(connection)
-    } else {
-        in_order.filter(in_queues(&request.queues)).load(connection)
-    }
 }
