@@ -57,59 +57,61 @@ pub(super) fn choose(
 /// The heads of the lines that are looked at.
 fn heads(connection: &mut SqliteConnection, request: &ClaimRequest) -> QueryResult<Vec<Head>> {
     let role = request.role.as_str();
-    let begin = LOOKED_AT.with_borrow_mut(|looked| looked.remove(role)).unwrap_or_default();
+    let begin = LOOKED_AT.with_borrow_mut(|looked| looked.remove(role));
     let mut found: Vec<Head> = Vec::new();
     let mut last = begin.clone();
-    let mut wrapped = begin == Default::default();
-    loop {
-        match next_head(connection, request, &last)? {
-            // Back where it began.
-            Some((queue, key, ..)) if wrapped && begin != Default::default() && (&queue, &key) > (&begin.0, &begin.1) => {
+    let mut came_round = false;
+    while found.len() < LINES_AT_ONCE {
+        let Some(head) = next_head(connection, request, last.as_ref())? else {
+            if came_round || begin.is_none() {
                 return Ok(found);
             }
-            Some(head) => {
-                last = (head.0.clone(), head.1.clone());
-                found.push(head);
-            }
-            None if wrapped => return Ok(found),
-            None => {
-                wrapped = true;
-                last = Default::default();
-            }
-        }
-        if found.len() == LINES_AT_ONCE {
-            LOOKED_AT.with_borrow_mut(|looked| looked.insert(role.to_owned(), last));
+            // It began in the middle; now come the ones before.
+            (came_round, last) = (true, None);
+            continue;
+        };
+        let line = (head.0.clone(), head.1.clone());
+        if came_round && Some(&line) > begin.as_ref() {
             return Ok(found);
         }
+        last = Some(line);
+        found.push(head);
     }
+    if let Some(last) = last {
+        LOOKED_AT.with_borrow_mut(|looked| looked.insert(role.to_owned(), last));
+    }
+    Ok(found)
 }
 
-/// The head of the first line after `last`, among the queues asked for.
+/// The head of the first line after `last`, or of all, among the queues asked for.
 fn next_head(
     connection: &mut SqliteConnection,
     request: &ClaimRequest,
-    last: &(String, String),
+    last: Option<&(String, String)>,
 ) -> QueryResult<Option<Head>> {
-    let (queue, key) = (last.0.as_str(), last.1.as_str());
     let of_role = jobs::table
         .filter(IsAvailable)
         .filter(jobs::role.eq(&request.role))
         .order((jobs::queue, jobs::concurrency_key, jobs::rank, jobs::id))
         .select((jobs::queue, jobs::concurrency_key, jobs::rank, jobs::id));
     if request.queues.is_empty() {
-        return of_role.filter(after_line(queue, key)).first(connection).optional();
+        return match last {
+            Some((queue, key)) => of_role.filter(after_line(queue, key)).first(connection),
+            None => of_role.first(connection),
+        }
+        .optional();
     }
-    let mut queues: Vec<_> = request.queues.iter().map(String::as_str).filter(|name| *name >= queue).collect();
+    let mut queues: Vec<_> = request.queues.iter().collect();
     queues.sort_unstable();
     for name in queues {
         let of_queue = of_role.filter(jobs::queue.eq(name));
-        let head = if name == queue {
-            of_queue.filter(jobs::concurrency_key.gt(key)).first(connection).optional()?
-        } else {
-            of_queue.first(connection).optional()?
+        let head = match last {
+            Some((queue, _)) if name < queue => continue,
+            Some((queue, key)) if name == queue => of_queue.filter(jobs::concurrency_key.gt(key)).first(connection),
+            _ => of_queue.first(connection),
         };
-        if head.is_some() {
-            return Ok(head);
+        if let Some(head) = head.optional()? {
+            return Ok(Some(head));
         }
     }
     Ok(None)

@@ -71,7 +71,7 @@ pub(super) fn store_spent(connection: &mut SqliteConnection, gate: Gate) -> Quer
 
 /// Changes the rule of `scope`, whether there is one or not, and takes it off when nothing is left
 /// of it. Gives what `change` gave.
-fn change<T>(tx: &mut Transaction<'_>, scope: &Scope, change: impl FnOnce(&mut Rule) -> T) -> Outcome<T> {
+pub(super) fn change<T>(tx: &mut Transaction<'_>, scope: &Scope, change: impl FnOnce(&mut Rule) -> T) -> Outcome<T> {
     let found = all(tx.connection)?.into_iter().find(|rule| rule.scope == *scope);
     let none = Rule { scope: scope.clone(), paused_at: None, limits: Limits::default(), full_at_us: 0 };
     let mut rule = found.unwrap_or(none);
