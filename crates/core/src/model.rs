@@ -186,7 +186,8 @@ pub enum ModelErrorKind {
     Transient,
     /// Too many requests; wait at least as long as the provider says.
     RateLimited,
-    /// The endpoint is known to be out, so it was not asked; wait as long as the error says.
+    /// It was not asked at all: its endpoint is known to be out, or may not be asked so often. Wait as
+    /// long as the error says.
     Unavailable,
     /// No usable credentials, or no right to the model.
     Unauthorized,

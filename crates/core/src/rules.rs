@@ -185,8 +185,7 @@ impl Gate {
     pub fn new(role: &str, rules: Vec<Rule>, running: impl IntoIterator<Item = Running>, now: Millis) -> Gate {
         let mut gate = Gate { now, all: None, role: None, queues: HashMap::new(), keys: HashMap::new() };
         for rule in rules {
-            let seats =
-                |rule: Rule| Seats { bucket: rule.bucket(), rule, taken: 0, taken_by_key: HashMap::new() };
+            let seats = |rule: Rule| Seats { bucket: rule.bucket(), rule, taken: 0, taken_by_key: HashMap::new() };
             match rule.scope.clone() {
                 Scope::All => gate.all = Some(seats(rule)),
                 Scope::Role(name) if name == role => gate.role = Some(seats(rule)),

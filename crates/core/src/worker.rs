@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use crate::executor::{AgentExecutor, JobContext, StepOutcome};
-use crate::job::transition::Event;
 use crate::job::JobState;
+use crate::job::transition::Event;
 use crate::port::{ClaimRequest, Claimed, Ending, RepositoryError};
 use crate::stop::{StopReason, stop_pair};
 

@@ -105,8 +105,8 @@ fn mix(mut x: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use proptest::prelude::*;
+    use super::{MAX_WAIT_SECONDS, RetryPolicy, Strategy};
+    use proptest::prelude::{any, prop, prop_assert, prop_assert_eq, proptest};
 
     #[test]
     fn the_usual_waits_grow_stay_capped_and_differ_between_jobs() {

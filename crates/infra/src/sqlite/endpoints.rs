@@ -64,10 +64,7 @@ fn buckets(connection: &mut SqliteConnection, about: &ModelUse) -> QueryResult<[
         .first(connection)
         .optional()?;
     let (requests, tokens) = row.unwrap_or_default();
-    Ok([
-        requests_per_minute.map(|n| Bucket::paced(n, requests)),
-        tokens_per_minute.map(|n| Bucket::whole(n, tokens)),
-    ])
+    Ok([requests_per_minute.map(|n| Bucket::paced(n, requests)), tokens_per_minute.map(|n| Bucket::whole(n, tokens))])
 }
 
 fn store_buckets(

@@ -10,8 +10,8 @@ use posse_core::port::Enqueued;
 
 use super::fault::{Fault, Outcome, unusable};
 use super::literal::update;
-use super::unique;
 use super::schema::{job_data, jobs, sqlite_sequence};
+use super::unique;
 use super::writer::Transaction;
 
 /// A row of `jobs`, with what a transition needs of it.

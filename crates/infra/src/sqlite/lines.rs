@@ -35,10 +35,7 @@ thread_local! {
 type Head = (String, String, i64, i64);
 
 /// The jobs that `request` is given, in order.
-pub(super) fn choose(
-    connection: &mut SqliteConnection,
-    request: &ClaimRequest,
-) -> Outcome<Vec<(JobRow, DataRow)>> {
+pub(super) fn choose(connection: &mut SqliteConnection, request: &ClaimRequest) -> Outcome<Vec<(JobRow, DataRow)>> {
     let mut gate = rules::gate(connection, &request.role, request.now)?;
     if gate.as_ref().is_some_and(|gate| gate.shut().is_some()) {
         return Ok(Vec::new());

@@ -11,16 +11,43 @@ use proptest::prelude::*;
 /// Something that is done. Numbers choose among what there is.
 #[derive(Debug, Clone)]
 pub enum Op {
-    Enqueue { role: usize, queue: usize, key: usize, count: usize },
-    Claim { process: usize, role: usize, limit: u32 },
-    Finish { process: usize, lease: usize, event: Event },
+    Enqueue {
+        role: usize,
+        queue: usize,
+        key: usize,
+        count: usize,
+    },
+    Claim {
+        process: usize,
+        role: usize,
+        limit: u32,
+    },
+    Finish {
+        process: usize,
+        lease: usize,
+        event: Event,
+    },
     /// A process dies, and another finds out.
-    Kill { process: usize },
-    Limit { scope: usize, running: Option<u32>, per_key: Option<u32> },
-    Pause { scope: usize },
-    Resume { scope: usize },
-    Retry { job: usize },
-    Pass { ms: Millis },
+    Kill {
+        process: usize,
+    },
+    Limit {
+        scope: usize,
+        running: Option<u32>,
+        per_key: Option<u32>,
+    },
+    Pause {
+        scope: usize,
+    },
+    Resume {
+        scope: usize,
+    },
+    Retry {
+        job: usize,
+    },
+    Pass {
+        ms: Millis,
+    },
 }
 
 const ROLES: [&str; 2] = ["r", "s"];

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::Barrier;
 
-use super::unique::keyed;
 use super::ruling::{at_once, queued};
+use super::unique::keyed;
 use super::*;
 use posse_core::breaker::FIRST_REST_MS;
 use posse_core::rate::Pass;
