@@ -135,17 +135,20 @@ async fn whoever_stops_while_waiting_gives_the_place_back() {
     assert_eq!(home.asked(), 3);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn tokens_are_reserved_by_estimate_and_settled_by_use() {
     let home = Home::new();
     // One request and its reply are taken for a little over 100 tokens, and use 50.
     let model = home.model(ModelRates { requests_per_minute: None, tokens_per_minute: Some(1000) }, says);
-    let mut answered = 0;
-    while ask(&model).await.is_ok() {
-        answered += 1;
-        assert!(answered < 30);
+    let begun = tokio::time::Instant::now();
+    for _ in 0..18 {
+        ask(&model).await.expect("by estimates alone nine would have gone");
     }
-    // By estimates alone nine would have gone; the last leaves no room for another estimate.
-    assert_eq!(answered, 18);
-    assert_eq!(home.clock.now(), 1_800_000_000_000);
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    // Two more for whom an estimate is soon free, and then none.
+    ask(&model).await.expect("after a moment");
+    ask(&model).await.expect("after a moment");
+    let error = ask(&model).await.expect_err("a minute's worth is used");
+    assert!(error.message.contains("1000 tokens a minute"), "{}", error.message);
+    assert_eq!((home.asked(), home.clock.now()), (20, 1_800_000_000_000));
 }
