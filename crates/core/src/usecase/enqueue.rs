@@ -130,7 +130,6 @@ pub fn accept(ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
         unique: ask.unique,
         concurrency_key: ask.concurrency_key,
         payload: Payload { goal: ask.goal, workspace: ask.workspace, model: ask.model },
-        ..NewJob::default()
     })
 }
 
