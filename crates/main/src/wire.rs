@@ -193,6 +193,8 @@ pub struct Workshop {
     pub jobs: Arc<dyn JobRepository>,
     /// Asks about jobs.
     pub queries: Arc<dyn JobQueries>,
+    /// Whether jobs may start.
+    pub rules: Arc<dyn Rules>,
 }
 
 impl Workshop {
@@ -201,7 +203,7 @@ impl Workshop {
     pub fn open(settings: &Settings, kit: &Kit) -> Result<Workshop> {
         let store = open_store(settings)?;
         kit.models.share(store.clone());
-        Ok(Workshop { jobs: store.clone(), queries: store })
+        Ok(Workshop { jobs: store.clone(), queries: store.clone(), rules: store })
     }
 }
 

@@ -91,6 +91,9 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     };
     let shop = Workshop::open(&settings, &kit)?;
     let id = shop.jobs.enqueue(vec![job], wire::now()).await?[0].id;
+    if let Some(held) = shop.rules.held(id, wire::now()).await? {
+        cx.out.warn(format!("job {id} is held: {held} (posse limit list)"));
+    }
     let post = Post { role: persona.persona.role.clone(), executor };
     let plan = Plan { queues: vec![queue], slots: 1, lease: settings.lease, watched: true };
     let mut crew = Crew::start(&shop, vec![post], plan).await?;
