@@ -9,10 +9,10 @@ use posse_core::port::{ClaimRequest, Claimed};
 
 use super::attempts;
 use super::fault::Outcome;
-use super::jobs::{stored, to_job};
-use super::lines;
-use super::literal::{IsWaiting, update};
-use super::schema::jobs;
+use super::jobs::{DataRow, JobRow, stored, to_job};
+use super::lines::{self, Choice};
+use super::literal::{IsAvailable, IsWaiting, update};
+use super::schema::{job_data, jobs};
 use super::writer::Transaction;
 
 /// Most jobs whose time has come that one claim makes available, so that a great many due at one
@@ -23,7 +23,7 @@ const PROMOTED_AT_ONCE: i64 = 5_000;
 pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome<Vec<Claimed>> {
     promote(tx, request.now)?;
     let worker = &request.worker.0;
-    lines::choose(tx.connection, request)?
+    select(tx.connection, request)?
         .into_iter()
         .map(|(mut row, data)| {
             let to = transition(row.standing()?, Event::Claim, request.now)?.to;
@@ -69,4 +69,19 @@ fn promote(tx: &mut Transaction<'_>, now: Millis) -> Outcome<()> {
         tx.ring();
     }
     Ok(())
+}
+
+fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> Outcome<Vec<(JobRow, DataRow)>> {
+    let rows = jobs::table.inner_join(job_data::table).select((JobRow::as_select(), DataRow::as_select()));
+    match lines::choose(connection, request)? {
+        Choice::Line(queue, key) => Ok(rows
+            .filter(IsAvailable)
+            .filter(jobs::role.eq(&request.role))
+            .filter(jobs::queue.eq(queue))
+            .filter(jobs::concurrency_key.eq(key))
+            .order((jobs::rank, jobs::id))
+            .limit(i64::from(request.limit))
+            .load(connection)?),
+        Choice::Jobs(ids) => ids.into_iter().map(|id| Ok(rows.filter(jobs::id.eq(id)).first(connection)?)).collect(),
+    }
 }

@@ -180,11 +180,10 @@ pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, now: Millis) -> O
         .first(tx.connection)
         .optional()?;
     let mut id = last.unwrap_or(0);
+    let mut taken = unique::Taken::default();
     let mut enqueued = Vec::with_capacity(batch.0.len());
     for (job, payload, retry) in &batch.0 {
-        if let Some(unique) = &job.unique
-            && let Some(holder) = unique::holder(tx.connection, &unique.key, now)?
-        {
+        if let Some(holder) = taken.take(tx.connection, job, JobId(id + 1), now)? {
             enqueued.push(Enqueued { id: holder, existed: true });
             continue;
         }

@@ -3,7 +3,8 @@
 //! Jobs of one role, queue and concurrency key stand in a **line**, in the order of their rank. The
 //! index `jobs_claim` holds the lines one after the other, so that the head of each is found without
 //! a look at those behind it. A claim merges the lines by rank, and passes by those that the rules let
-//! nothing out of: its work depends on how many lines there are, and not on how long they are.
+//! nothing out of: its work depends on how many lines may move, on how many jobs run and on how many
+//! rules there are, and never on how many jobs wait.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -14,47 +15,74 @@ use posse_core::port::ClaimRequest;
 use posse_core::rules::Gate;
 
 use super::fault::Outcome;
-use super::jobs::{DataRow, JobRow};
 use super::literal::{IsAvailable, after_line, after_rank};
 use super::rules;
-use super::schema::{job_data, jobs};
+use super::schema::jobs;
 
-/// Most lines that one claim looks at. Where there are more, the next claim goes on behind them, so
-/// that each has its turn.
+/// Most lines that one claim takes jobs from. Where more may move, the next claim goes on behind
+/// them, so that each has its turn.
 const LINES_AT_ONCE: usize = 1_000;
 
 /// Jobs of a line that are read at once.
 const PAGE: i64 = 16;
 
 thread_local! {
-    /// For roles with more lines than are looked at at once: the last line looked at.
-    static LOOKED_AT: RefCell<HashMap<String, (String, String)>> = RefCell::default();
+    /// For roles with more lines than are taken from at once: the last one that was.
+    static TAKEN_FROM: RefCell<HashMap<String, Place>> = RefCell::default();
+}
+
+/// A place between lines.
+#[derive(Debug, Clone)]
+enum Place {
+    /// After the line of this queue and concurrency key.
+    Line(String, String),
+    /// After all lines of this queue.
+    Queue(String),
+}
+
+impl Place {
+    fn is_before(&self, head: &Head) -> bool {
+        match self {
+            Place::Line(queue, key) => (queue, key) < (&head.0, &head.1),
+            Place::Queue(queue) => *queue < head.0,
+        }
+    }
 }
 
 /// The first job of a line: queue, concurrency key, rank, id.
 type Head = (String, String, i64, i64);
 
-/// The jobs that `request` is given, in order.
-pub(super) fn choose(connection: &mut SqliteConnection, request: &ClaimRequest) -> Outcome<Vec<(JobRow, DataRow)>> {
+/// What a claim takes.
+pub(super) enum Choice {
+    /// The first jobs of the only line there is, of this queue and concurrency key: the usual case.
+    Line(String, String),
+    /// These jobs, in this order.
+    Jobs(Vec<i64>),
+}
+
+/// What `request` is given.
+pub(super) fn choose(connection: &mut SqliteConnection, request: &ClaimRequest) -> Outcome<Choice> {
     let mut gate = rules::gate(connection, &request.role, request.now)?;
     if gate.as_ref().is_some_and(|gate| gate.shut().is_some()) {
-        return Ok(Vec::new());
+        return Ok(Choice::Jobs(Vec::new()));
     }
-    let heads = heads(connection, request)?;
-    if let (None, [(queue, key, ..)]) = (&gate, heads.as_slice()) {
-        return Ok(whole_line(connection, &request.role, queue, key, request.limit)?);
+    let mut heads = heads(connection, request, gate.as_ref())?;
+    if gate.is_none()
+        && heads.len() == 1
+        && let Some((queue, key, ..)) = heads.pop()
+    {
+        return Ok(Choice::Line(queue, key));
     }
     let ids = merge(connection, request, &mut gate, heads)?;
     if let Some(gate) = gate {
         rules::store_spent(connection, gate)?;
     }
-    ids.into_iter().map(|id| Ok(job(connection, id)?)).collect()
+    Ok(Choice::Jobs(ids))
 }
 
-/// The heads of the lines that are looked at.
-fn heads(connection: &mut SqliteConnection, request: &ClaimRequest) -> QueryResult<Vec<Head>> {
-    let role = request.role.as_str();
-    let begin = LOOKED_AT.with_borrow_mut(|looked| looked.remove(role));
+/// The heads of lines that may move.
+fn heads(connection: &mut SqliteConnection, request: &ClaimRequest, gate: Option<&Gate>) -> QueryResult<Vec<Head>> {
+    let begin = TAKEN_FROM.with_borrow_mut(|taken_from| taken_from.remove(&request.role));
     let mut found: Vec<Head> = Vec::new();
     let mut last = begin.clone();
     let mut came_round = false;
@@ -67,15 +95,23 @@ fn heads(connection: &mut SqliteConnection, request: &ClaimRequest) -> QueryResu
             (came_round, last) = (true, None);
             continue;
         };
-        let line = (head.0.clone(), head.1.clone());
-        if came_round && Some(&line) > begin.as_ref() {
+        if came_round && begin.as_ref().is_some_and(|begin| begin.is_before(&head)) {
             return Ok(found);
         }
-        last = Some(line);
-        found.push(head);
+        let held = |key: &str| gate.is_some_and(|gate| gate.held(&head.0, key).is_some());
+        // What holds a job without a key holds the whole queue. Of full keys there are no more than
+        // jobs that run, and of others that are held no more than rules.
+        if held("") {
+            last = Some(Place::Queue(head.0));
+            continue;
+        }
+        last = Some(Place::Line(head.0.clone(), head.1.clone()));
+        if !held(&head.1) {
+            found.push(head);
+        }
     }
     if let Some(last) = last {
-        LOOKED_AT.with_borrow_mut(|looked| looked.insert(role.to_owned(), last));
+        TAKEN_FROM.with_borrow_mut(|taken_from| taken_from.insert(request.role.clone(), last));
     }
     Ok(found)
 }
@@ -84,7 +120,7 @@ fn heads(connection: &mut SqliteConnection, request: &ClaimRequest) -> QueryResu
 fn next_head(
     connection: &mut SqliteConnection,
     request: &ClaimRequest,
-    last: Option<&(String, String)>,
+    last: Option<&Place>,
 ) -> QueryResult<Option<Head>> {
     let of_role = jobs::table
         .filter(IsAvailable)
@@ -93,7 +129,8 @@ fn next_head(
         .select((jobs::queue, jobs::concurrency_key, jobs::rank, jobs::id));
     if request.queues.is_empty() {
         return match last {
-            Some((queue, key)) => of_role.filter(after_line(queue, key)).first(connection),
+            Some(Place::Line(queue, key)) => of_role.filter(after_line(queue, key)).first(connection),
+            Some(Place::Queue(queue)) => of_role.filter(jobs::queue.gt(queue)).first(connection),
             None => of_role.first(connection),
         }
         .optional();
@@ -103,8 +140,11 @@ fn next_head(
     for name in queues {
         let of_queue = of_role.filter(jobs::queue.eq(name));
         let head = match last {
-            Some((queue, _)) if name < queue => continue,
-            Some((queue, key)) if name == queue => of_queue.filter(jobs::concurrency_key.gt(key)).first(connection),
+            Some(Place::Line(queue, _)) if name < queue => continue,
+            Some(Place::Queue(queue)) if name <= queue => continue,
+            Some(Place::Line(queue, key)) if name == queue => {
+                of_queue.filter(jobs::concurrency_key.gt(key)).first(connection)
+            }
             _ => of_queue.first(connection),
         };
         if let Some(head) = head.optional()? {
@@ -178,32 +218,4 @@ impl Line {
         }
         Ok(self.read.pop())
     }
-}
-
-/// The first jobs of the only line there is: the usual case.
-fn whole_line(
-    connection: &mut SqliteConnection,
-    role: &str,
-    queue: &str,
-    key: &str,
-    limit: u32,
-) -> QueryResult<Vec<(JobRow, DataRow)>> {
-    jobs::table
-        .inner_join(job_data::table)
-        .filter(IsAvailable)
-        .filter(jobs::role.eq(role))
-        .filter(jobs::queue.eq(queue))
-        .filter(jobs::concurrency_key.eq(key))
-        .order((jobs::rank, jobs::id))
-        .limit(i64::from(limit))
-        .select((JobRow::as_select(), DataRow::as_select()))
-        .load(connection)
-}
-
-fn job(connection: &mut SqliteConnection, id: i64) -> QueryResult<(JobRow, DataRow)> {
-    jobs::table
-        .inner_join(job_data::table)
-        .filter(jobs::id.eq(id))
-        .select((JobRow::as_select(), DataRow::as_select()))
-        .first(connection)
 }

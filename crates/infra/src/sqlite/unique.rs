@@ -4,9 +4,11 @@
 //! follows from their state, so whatever ends a job frees its key, and only a job that comes back
 //! from a final state can meet another holder.
 
+use std::collections::HashMap;
+
 use diesel::prelude::*;
 use posse_core::clock::Millis;
-use posse_core::job::{JobId, holds_key};
+use posse_core::job::{JobId, NewJob, Unique, holds_key};
 use posse_core::port::RepositoryError;
 
 use super::fault::{Fault, Outcome};
@@ -14,8 +16,34 @@ use super::jobs::{JobRow, state};
 use super::literal::{MayHoldKey, update};
 use super::schema::jobs;
 
+/// The keys that jobs take which are about to be stored in this transaction.
+#[derive(Default)]
+pub(super) struct Taken<'a>(HashMap<&'a str, JobId>);
+
+impl<'a> Taken<'a> {
+    /// Takes the key that `new` asks for, if it does, for the job that will have this id; or gives the
+    /// job that holds it.
+    pub fn take(
+        &mut self,
+        connection: &mut SqliteConnection,
+        new: &'a NewJob,
+        id: JobId,
+        now: Millis,
+    ) -> Outcome<Option<JobId>> {
+        let Some(Unique { key, .. }) = &new.unique else { return Ok(None) };
+        if let Some(earlier) = self.0.get(key.as_str()) {
+            return Ok(Some(*earlier));
+        }
+        let holder = holder(connection, key, now)?;
+        if holder.is_none() {
+            self.0.insert(key, id);
+        }
+        Ok(holder)
+    }
+}
+
 /// The job that holds `key`. Without one the key is free to be taken in this transaction.
-pub(super) fn holder(connection: &mut SqliteConnection, key: &str, now: Millis) -> Outcome<Option<JobId>> {
+fn holder(connection: &mut SqliteConnection, key: &str, now: Millis) -> Outcome<Option<JobId>> {
     type Row = (i64, String, Option<i64>, Option<i64>);
     let found: Option<Row> = jobs::table
         .filter(jobs::unique_key.eq(key))

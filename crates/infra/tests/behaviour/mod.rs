@@ -142,6 +142,7 @@ macro_rules! suite {
                 a_limit_holds_for_its_scope,
                 a_limit_per_key_lets_other_keys_pass,
                 a_full_key_in_front_costs_nothing_behind,
+                thousands_of_lines_that_may_not_move_hide_none_that_may,
                 the_end_of_a_job_wakes_those_a_limit_held,
                 a_vanished_worker_holds_no_place,
                 a_rate_lets_jobs_start_evenly,

@@ -88,6 +88,24 @@ pub async fn a_full_key_in_front_costs_nothing_behind(store: Arc<dyn Store>) {
     assert!(each.as_millis() < 50, "{each:?} for each");
 }
 
+pub async fn thousands_of_lines_that_may_not_move_hide_none_that_may(store: Arc<dyn Store>) {
+    // Lines of a paused queue, lines that are full, and last of all one that may move.
+    let paused = (0..1500).map(|n| queued("a", &format!("k{n}")));
+    let full = (0..1200).flat_map(|n| vec![queued("b", &format!("k{n}")); 2]);
+    enqueue_all(&*store, paused.chain(full).collect(), T0).await;
+    store.pause(queue("a"), T0).await.expect("is paused");
+    set(&*store, queue("b"), per_key(1)).await;
+    let mut started = 0;
+    while let claimed @ [_, ..] = &*claim(&*store, "r", 200, T0).await {
+        started += claimed.len();
+    }
+    assert_eq!(started, 1200);
+    for free in [queued("b", "z"), queued("c", ""), queued("0", "k")] {
+        let id = enqueue_all(&*store, vec![free], T0).await[0];
+        assert_eq!(claim(&*store, "r", 9, T0).await[0].job.id, id);
+    }
+}
+
 pub async fn the_end_of_a_job_wakes_those_a_limit_held(store: Arc<dyn Store>) {
     let mut wakes = store.wakes();
     let lease = running(&*store, "r", T0).await;
