@@ -14,6 +14,7 @@
 //! loop that joins them.
 
 pub mod annotation;
+pub mod breaker;
 pub mod clock;
 pub mod executor;
 pub mod job;
@@ -23,6 +24,8 @@ pub mod model;
 pub mod persona;
 pub mod port;
 pub mod question;
+pub mod rate;
+pub mod rules;
 pub mod run;
 pub mod skill;
 pub mod stop;

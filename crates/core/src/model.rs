@@ -186,6 +186,9 @@ pub enum ModelErrorKind {
     Transient,
     /// Too many requests; wait at least as long as the provider says.
     RateLimited,
+    /// It was not asked at all: its endpoint is known to be out, or may not be asked so often. Wait as
+    /// long as the error says.
+    Unavailable,
     /// No usable credentials, or no right to the model.
     Unauthorized,
     /// The conversation does not fit the model's window.

@@ -395,6 +395,19 @@ fn a_reopened_run_goes_on_with_fresh_limits() {
 }
 
 #[test]
+fn a_model_that_was_not_asked_leaves_no_trace_and_costs_no_attempt() {
+    for (retry_after, wait) in [(Some(Duration::from_secs(7)), 7), (None, 10)] {
+        let mut h = Harness::native();
+        let (kind, reason) = (ModelErrorKind::Unavailable, "the endpoint is out".to_owned());
+        let error =
+            ModelError { kind, message: reason.clone(), retry_after, context_window: None, failed_tries: Vec::new() };
+        let next = step(&mut h.run, Input::ModelFailed { error, ms: 1 });
+        assert_eq!(next.entries, [], "the journal of a job that waits does not grow");
+        assert_eq!(next.effect, Effect::FailAttempt { reason, again: Again::After(Duration::from_secs(wait)) });
+    }
+}
+
+#[test]
 fn provider_failures_are_recorded_and_classified() {
     let fail = |kind| {
         let mut h = Harness::native();

@@ -43,7 +43,7 @@ async fn callers_share_commits() {
     let callers: Vec<_> = (0..300)
         .map(|n| {
             let store = Arc::clone(&store);
-            tokio::spawn(async move { store.enqueue(vec![job(&n.to_string())], 1).await.expect("is stored")[0] })
+            tokio::spawn(async move { store.enqueue(vec![job(&n.to_string())], 1).await.expect("is stored")[0].id })
         })
         .collect();
     tokio::task::yield_now().await;
@@ -123,7 +123,7 @@ async fn what_was_asked_for_is_written_before_the_store_closes() {
 async fn reads_do_not_wait_for_a_write_in_another_process() {
     let folder = folder();
     let store = open(&folder);
-    let id = store.enqueue(vec![job("g")], 1).await.expect("is stored")[0];
+    let id = store.enqueue(vec![job("g")], 1).await.expect("is stored")[0].id;
     let _holder = lock(store.path());
     let read = tokio::time::timeout(Duration::from_secs(5), store.job(id)).await.expect("does not wait");
     assert!(read.expect("can be read").is_some());

@@ -18,6 +18,8 @@ mod job_show;
 mod model;
 mod persona;
 mod question;
+mod queue;
+mod rules;
 mod tool;
 mod work;
 mod worker;
@@ -75,6 +77,16 @@ enum Command {
     /// Questions that agents ask, and your answers
     #[command(subcommand)]
     Question(question::QuestionCommand),
+    /// Queues: how many jobs are where
+    #[command(subcommand)]
+    Queue(queue::QueueCommand),
+    /// Limits on how many jobs run or start
+    #[command(subcommand)]
+    Limit(rules::LimitCommand),
+    /// Let no more jobs start; running ones go on
+    Pause(rules::ScopeArgs),
+    /// Let paused jobs start again
+    Resume(rules::ScopeArgs),
     /// Personas: the kinds of agents there are
     #[command(subcommand)]
     Persona(persona::PersonaCommand),
@@ -142,6 +154,10 @@ impl Cli {
             Command::Show(args) => job_show::show(&cx, args).await,
             Command::Job(command) => job::dispatch(&cx, command).await,
             Command::Question(command) => question::dispatch(&cx, command).await,
+            Command::Queue(command) => queue::dispatch(&cx, command).await,
+            Command::Limit(command) => rules::limit(&cx, command).await,
+            Command::Pause(scope) => rules::pause(&cx, scope).await,
+            Command::Resume(scope) => rules::resume(&cx, scope).await,
             Command::Persona(command) => persona::dispatch(&cx, command),
             Command::Model(command) => model::dispatch(&cx, command).await,
             Command::Tool(command) => tool::dispatch(&cx, command),

@@ -11,6 +11,7 @@ use super::fault::{Fault, Outcome};
 use super::jobs::{JobRow, find, set_reason, store};
 use super::journal::{self, Sheet};
 use super::literal::update;
+use super::rules;
 use super::schema::job_data;
 use super::writer::Transaction;
 use super::{attempts, questions};
@@ -69,7 +70,8 @@ pub(super) fn finish(
     let is_asked_for = to == JobState::Cancelled && from.cancel_requested;
     let reason = (!is_asked_for).then_some(ending.reason.as_deref());
     leave(tx.connection, lease.job, output, reason)?;
-    if matches!(to, JobState::Available | JobState::Retryable | JobState::Scheduled) {
+    let may_be_claimed = matches!(to, JobState::Available | JobState::Retryable | JobState::Scheduled);
+    if may_be_claimed || rules::any_counts_running(tx.connection)? {
         tx.ring();
     }
     Ok(to)

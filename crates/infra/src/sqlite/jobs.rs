@@ -6,10 +6,12 @@ use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::transition::{Standing, Transition};
 use posse_core::job::{Job, JobId, JobState, NewJob, Output, Payload};
+use posse_core::port::Enqueued;
 
 use super::fault::{Fault, Outcome, unusable};
 use super::literal::update;
 use super::schema::{job_data, jobs, sqlite_sequence};
+use super::unique;
 use super::writer::Transaction;
 
 /// A row of `jobs`, with what a transition needs of it.
@@ -31,6 +33,8 @@ pub(super) struct JobRow {
     pub cancel_requested: bool,
     pub created_at: i64,
     pub finalized_at: Option<i64>,
+    pub concurrency_key: String,
+    pub unique_key: Option<String>,
 }
 
 impl JobRow {
@@ -59,12 +63,14 @@ pub(super) struct DataRow {
     pub payload: String,
     pub output: Option<String>,
     pub reason: Option<String>,
+    pub retry: Option<String>,
 }
 
 /// A stored job as the core sees it.
 pub(super) fn to_job((row, data): (JobRow, DataRow)) -> Outcome<Job> {
     let payload: Payload = serde_json::from_str(&data.payload)?;
     let output: Option<Output> = data.output.as_deref().map(serde_json::from_str).transpose()?;
+    let retry = data.retry.as_deref().map(serde_json::from_str).transpose()?;
     let standing = row.standing()?;
     Ok(Job {
         id: JobId(row.id),
@@ -76,6 +82,9 @@ pub(super) fn to_job((row, data): (JobRow, DataRow)) -> Outcome<Job> {
         attempt: standing.attempt,
         max_attempts: standing.max_attempts,
         crashes: standing.crashes,
+        retry,
+        unique_key: row.unique_key,
+        concurrency_key: Some(row.concurrency_key).filter(|key| !key.is_empty()),
         leased_by: row.leased_by,
         lease_until: row.lease_until,
         cancel_requested: row.cancel_requested,
@@ -139,24 +148,31 @@ pub(super) fn set_reason(connection: &mut SqliteConnection, job: JobId, reason: 
     update(job_data::table, job_data::job_id.eq(job.0), job_data::reason.eq(reason)).execute(connection).map(drop)
 }
 
-/// Jobs about to be stored, their payloads already written out.
-pub(super) struct Batch(Vec<(NewJob, String)>);
+/// Jobs about to be stored, their JSON already written out.
+pub(super) struct Batch(Vec<Sheet>);
+
+/// A job, its payload and its retry policy.
+type Sheet = (NewJob, String, Option<String>);
 
 impl Batch {
     /// Prepares jobs, outside of the writer's thread.
     pub fn new(jobs: Vec<NewJob>) -> Result<Batch, serde_json::Error> {
-        let with_payload = |job: NewJob| serde_json::to_string(&job.payload).map(|payload| (job, payload));
-        Ok(Batch(jobs.into_iter().map(with_payload).collect::<Result<_, _>>()?))
+        let written = |job: NewJob| {
+            let payload = serde_json::to_string(&job.payload)?;
+            let retry = job.retry.as_ref().map(serde_json::to_string).transpose()?;
+            Ok((job, payload, retry))
+        };
+        Ok(Batch(jobs.into_iter().map(written).collect::<Result<_, _>>()?))
     }
 
     /// Roughly what it will take.
     pub fn bytes(&self) -> usize {
-        self.0.iter().map(|(_, payload)| payload.len() + 200).sum()
+        self.0.iter().map(|(_, payload, _)| payload.len() + 200).sum()
     }
 }
 
-/// Stores the jobs and gives their ids in the same order.
-pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, now: Millis) -> Outcome<Vec<JobId>> {
+/// Stores the jobs whose unique keys are free, and says what became of each in the same order.
+pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, now: Millis) -> Outcome<Vec<Enqueued>> {
     // Given out here rather than read back row by row: the write lock is ours.
     let last: Option<i64> = sqlite_sequence::table
         .filter(sqlite_sequence::name.eq("jobs"))
@@ -164,8 +180,13 @@ pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, now: Millis) -> O
         .first(tx.connection)
         .optional()?;
     let mut id = last.unwrap_or(0);
-    let mut ids = Vec::with_capacity(batch.0.len());
-    for (job, payload) in &batch.0 {
+    let mut taken = unique::Taken::default();
+    let mut enqueued = Vec::with_capacity(batch.0.len());
+    for (job, payload, retry) in &batch.0 {
+        if let Some(holder) = taken.take(tx.connection, job, JobId(id + 1), now)? {
+            enqueued.push(Enqueued { id: holder, existed: true });
+            continue;
+        }
         id += 1;
         let run_at = job.run_at.unwrap_or(now);
         let state = if run_at > now { JobState::Scheduled } else { JobState::Available };
@@ -183,15 +204,19 @@ pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, now: Millis) -> O
                 jobs::lease_token.eq(0),
                 jobs::cancel_requested.eq(false),
                 jobs::created_at.eq(now),
+                jobs::priority_step_ms.eq(job.priority_step_ms),
+                jobs::concurrency_key.eq(job.concurrency_key.as_deref().unwrap_or_default()),
+                jobs::unique_key.eq(job.unique.as_ref().map(|unique| unique.key.as_str())),
+                jobs::unique_ms.eq(job.unique.as_ref().and_then(|unique| unique.for_ms)),
             ))
             .execute(tx.connection)?;
         diesel::insert_into(job_data::table)
-            .values((job_data::job_id.eq(id), job_data::payload.eq(payload)))
+            .values((job_data::job_id.eq(id), job_data::payload.eq(payload), job_data::retry.eq(retry.as_deref())))
             .execute(tx.connection)?;
-        ids.push(JobId(id));
+        enqueued.push(Enqueued { id: JobId(id), existed: false });
     }
     tx.ring();
-    Ok(ids)
+    Ok(enqueued)
 }
 
 /// The error for a job that is not there.

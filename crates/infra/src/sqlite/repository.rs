@@ -9,8 +9,8 @@ use posse_core::job::{Attempt, Job, JobId, JobState, NewJob};
 use posse_core::journal::{Entry, LedgerRow, Recorded};
 use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{
-    Cancelled, ClaimRequest, Claimed, Ending, Heartbeat, JobFilter, JobQueries, JobRepository, MemoryRepository,
-    QuestionFilter, QuestionRepository, RepositoryError, Rescued, WorkerRecord,
+    Cancelled, ClaimRequest, Claimed, Ending, Enqueued, Heartbeat, JobFilter, JobQueries, JobRepository,
+    MemoryRepository, QuestionFilter, QuestionRepository, RepositoryError, Rescued, WorkerRecord,
 };
 use posse_core::question::{Answered, Question, QuestionId};
 use tokio::sync::watch;
@@ -26,7 +26,7 @@ const ROW: usize = 300;
 
 #[async_trait]
 impl JobRepository for SqliteStore {
-    async fn enqueue(&self, new: Vec<NewJob>, now: Millis) -> Result<Vec<JobId>, RepositoryError> {
+    async fn enqueue(&self, new: Vec<NewJob>, now: Millis) -> Result<Vec<Enqueued>, RepositoryError> {
         if new.is_empty() {
             return Ok(Vec::new());
         }
@@ -185,8 +185,8 @@ impl JobQueries for SqliteStore {
         self.readers.run(queries::next_lease_end).await
     }
 
-    async fn next_deadline(&self) -> Result<Option<Millis>, RepositoryError> {
-        self.readers.run(queries::next_deadline).await
+    async fn next_deadline(&self, now: Millis) -> Result<Option<Millis>, RepositoryError> {
+        self.readers.run(move |connection| queries::next_deadline(connection, now)).await
     }
 
     fn installation(&self) -> &str {

@@ -4,10 +4,11 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use posse_core::clock::Millis;
-use posse_core::job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_QUEUE, JobId, NewJob};
-use posse_core::port::JobRepository as _;
+use posse_core::job::retry::{RetryPolicy, Strategy};
+use posse_core::job::{DEFAULT_PRIORITY, DEFAULT_QUEUE, JobId, NewJob, Unique};
+use posse_core::port::{Enqueued, JobRepository as _};
 use posse_core::usecase::enqueue::{Ask, MAX_GOAL_BYTES, accept};
 use posse_infra::persona::Loaded;
 use posse_infra::tool::ToolRegistry;
@@ -31,15 +32,83 @@ pub struct GoalArgs {
     /// 1 (first) to 9 (last)
     #[arg(long, default_value_t = DEFAULT_PRIORITY, value_name = "N")]
     pub priority: u8,
-    /// Attempts it gets
-    #[arg(long, default_value_t = DEFAULT_MAX_ATTEMPTS, value_name = "N")]
-    pub max_attempts: u32,
+    /// Attempts it gets; as its persona says when absent, else 5
+    #[arg(long, value_name = "N")]
+    pub max_attempts: Option<u32>,
+    #[command(flatten)]
+    pub retry: RetryArgs,
     /// The model to use instead of the persona's (posse model list)
     #[arg(long, short, value_name = "NAME")]
     pub model: Option<String>,
     /// What is to be done, in your words; `-` reads it from standard input
     #[arg(required = true, value_name = "GOAL")]
     pub goal: Vec<String>,
+}
+
+/// When it is tried again after a failure; as its persona says when absent
+#[derive(Args)]
+pub struct RetryArgs {
+    /// How waits grow from one failure to the next; none makes one attempt
+    #[arg(long, value_enum, value_name = "STRATEGY")]
+    retry: Option<RetryChoice>,
+    /// The first wait: 2s, 10m, 1h
+    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
+    retry_wait: Option<Millis>,
+    /// No wait is longer
+    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
+    retry_wait_most: Option<Millis>,
+}
+
+/// How waits grow.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum RetryChoice {
+    Exponential,
+    Fixed,
+    None,
+}
+
+impl RetryArgs {
+    /// The persona's policy, with what the command line says over it.
+    fn over(&self, persona: Option<RetryPolicy>) -> Option<RetryPolicy> {
+        let RetryArgs { retry, retry_wait, retry_wait_most } = self;
+        if retry.is_none() && retry_wait.is_none() && retry_wait_most.is_none() {
+            return persona;
+        }
+        let mut policy = persona.unwrap_or_default();
+        let seconds = |ms: &Millis| u32::try_from(ms / 1000).unwrap_or(u32::MAX);
+        policy.base_seconds = retry_wait.as_ref().map_or(policy.base_seconds, seconds);
+        policy.max_seconds = match retry_wait_most {
+            Some(most) => seconds(most),
+            // A first wait may be named without the longest.
+            None => policy.max_seconds.max(policy.base_seconds),
+        };
+        policy.strategy = match retry {
+            Some(RetryChoice::Exponential) => Strategy::Exponential,
+            Some(RetryChoice::Fixed) => Strategy::Fixed,
+            Some(RetryChoice::None) => Strategy::None,
+            None => policy.strategy,
+        };
+        if policy.strategy == Strategy::None {
+            policy.max_attempts = None;
+        }
+        Some(policy)
+    }
+}
+
+/// Where a job waits, and what for.
+#[derive(Debug, Default)]
+pub struct Placing {
+    queue: String,
+    run_at: Option<Millis>,
+    unique: Option<Unique>,
+    concurrency_key: Option<String>,
+}
+
+impl Placing {
+    /// In `queue`, due at once.
+    pub fn in_queue(queue: String) -> Placing {
+        Placing { queue, ..Placing::default() }
+    }
 }
 
 /// Put a goal into the queue
@@ -56,17 +125,31 @@ pub struct EnqueueArgs {
     /// The queue it waits in
     #[arg(long, default_value = DEFAULT_QUEUE, value_name = "NAME")]
     queue: String,
+    /// Only if no job with this key is waiting or running; else that job is named and nothing is stored
+    #[arg(long, value_name = "KEY")]
+    unique: Option<String>,
+    /// Nor if one has completed within so long: 10m, 2h, 1d
+    #[arg(long, value_name = "TIME", requires = "unique", value_parser = parse_delay)]
+    unique_for: Option<Millis>,
+    /// Limits per key count it with the jobs of the same key (posse limit)
+    #[arg(long, value_name = "KEY")]
+    concurrency_key: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Enqueued<'a> {
+struct Shown<'a> {
     id: JobId,
+    /// Whether a job with this unique key was there already; then it is that one's id, and nothing
+    /// was stored.
+    existing: bool,
     role: &'a str,
     queue: &'a str,
     priority: u8,
     max_attempts: u32,
     /// Milliseconds since 1970; null when it is due at once.
     run_at: Option<Millis>,
+    unique: Option<&'a Unique>,
+    concurrency_key: Option<&'a str>,
     goal: &'a str,
 }
 
@@ -76,14 +159,23 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
     let personas = wire::personas(&settings, &ToolRegistry::builtin())?;
     let now = wire::now();
     let run_at = args.at.or(args.delay.map(|delay| now + delay));
-    let job = new_job(&settings, &personas, args.goal, run_at, args.queue)?;
+    let unique = args.unique.map(|key| Unique { key, for_ms: args.unique_for });
+    let placing = Placing { queue: args.queue, run_at, unique, concurrency_key: args.concurrency_key };
+    let job = new_job(&settings, &personas, args.goal, placing)?;
     let store = wire::open_store(&settings)?;
-    let ids = store.enqueue(vec![job.clone()], now).await?;
-    let id = ids[0];
+    let Enqueued { id, existed: existing } = store.enqueue(vec![job.clone()], now).await?[0];
     if cx.out.json {
-        let NewJob { role, queue, priority, max_attempts, run_at, payload, .. } = &job;
+        let NewJob { role, queue, priority, max_attempts, run_at, unique, concurrency_key, payload, .. } = &job;
         let (priority, max_attempts, run_at, goal) = (*priority, *max_attempts, *run_at, payload.goal.as_str());
-        cx.out.document(&Enqueued { id, role, queue, priority, max_attempts, run_at, goal })?;
+        let (unique, concurrency_key) = (unique.as_ref(), concurrency_key.as_deref());
+        let shown = Shown { id, existing, role, queue, priority, max_attempts, run_at, unique, concurrency_key, goal };
+        cx.out.document(&shown)?;
+        return Ok(Exit::Ok);
+    }
+    if existing {
+        cx.out.line(format!("{}  existing", cx.out.paint.bold(format!("job {id}"))))?;
+        cx.out
+            .note(cx.out.note_paint.dim(format!("it holds that key; nothing was enqueued · posse show {id} shows it")));
         return Ok(Exit::Ok);
     }
     let due = run_at.filter(|at| *at > now).map(|at| format!(", due {}", moment(at))).unwrap_or_default();
@@ -94,13 +186,7 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
 }
 
 /// The job that is asked for, checked.
-pub fn new_job(
-    settings: &Settings,
-    personas: &Loaded,
-    args: GoalArgs,
-    run_at: Option<Millis>,
-    queue: String,
-) -> Result<NewJob> {
+pub fn new_job(settings: &Settings, personas: &Loaded, args: GoalArgs, placing: Placing) -> Result<NewJob> {
     if personas.get(&args.role).is_none() && !personas.errors_of(&args.role).is_empty() {
         // A broken file is a better answer than that there is none.
         wire::persona(personas, &args.role)?;
@@ -113,13 +199,19 @@ pub fn new_job(
             return Err(usage(format!("model '{model}' is not in the settings; there are {names} (posse model list)")));
         }
     }
+    let Placing { queue, run_at, unique, concurrency_key } = placing;
+    let retry = args.retry.over(personas.get(&args.role).and_then(|file| file.persona.retry));
     let ask = Ask {
         role: args.role,
         goal: read_goal(args.goal)?,
         queue,
         priority: args.priority,
+        priority_step_ms: settings.priority_step.as_millis() as Millis,
         run_at,
         max_attempts: args.max_attempts,
+        retry,
+        unique,
+        concurrency_key,
         workspace: args.workspace.as_deref().map(workspace).transpose()?.unwrap_or_default(),
         model: args.model,
     };

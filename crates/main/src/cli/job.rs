@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use posse_core::annotation::NewAnnotation;
 use posse_core::job::{Job, JobId, JobState};
-use posse_core::port::{Cancelled, JobFilter, JobQueries, JobRepository as _, RepositoryError};
+use posse_core::port::{Cancelled, JobFilter, JobRepository as _, RepositoryError};
 use serde::Serialize;
 use serde_json::json;
 
@@ -17,7 +17,7 @@ use crate::live::{Follower, Renderer, follow};
 use crate::output::table::{Cell, painted, plain, render};
 use crate::output::text::{ago, one_line};
 use crate::settings::Settings;
-use crate::wire;
+use crate::wire::{self, Reader};
 
 /// Jobs
 #[derive(Subcommand)]
@@ -166,7 +166,7 @@ fn row(cx: &Context, job: &Job, now: i64) -> Vec<Cell> {
 }
 
 /// The queries, or that there is no such job because there is no database.
-pub fn reader_for(settings: &Settings, id: i64) -> Result<Arc<dyn JobQueries>> {
+pub fn reader_for(settings: &Settings, id: i64) -> Result<Arc<dyn Reader>> {
     let path = settings.database.display();
     wire::open_reader(settings)?.ok_or_else(|| {
         not_found(format!("there is no job {id}, and no database at {path} yet (--db, POSSE_DB name another)"))

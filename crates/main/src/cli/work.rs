@@ -10,7 +10,7 @@ use posse_infra::persona::PersonaFile;
 
 use super::Context;
 use super::endpoint::EndpointArgs;
-use super::enqueue::{GoalArgs, new_job};
+use super::enqueue::{GoalArgs, Placing, new_job};
 use super::job::exit_of;
 use crate::exit::{Exit, usage};
 use crate::fleet::{Crew, Plan, Post, Signals, random};
@@ -87,10 +87,13 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     let queue = format!("run-{:08x}", random() & 0xffff_ffff);
     let job = {
         let known = Settings { models: Default::default(), ..settings.clone() };
-        new_job(&known, &kit.personas, goal, None, queue.clone())?
+        new_job(&known, &kit.personas, goal, Placing::in_queue(queue.clone()))?
     };
-    let shop = Workshop::open(&settings)?;
-    let id = shop.jobs.enqueue(vec![job], wire::now()).await?[0];
+    let shop = Workshop::open(&settings, &kit)?;
+    let id = shop.jobs.enqueue(vec![job], wire::now()).await?[0].id;
+    if let Some(held) = shop.rules.held(id, wire::now()).await? {
+        cx.out.warn(format!("job {id} is held: {held} (posse limit list)"));
+    }
     let post = Post { role: persona.persona.role.clone(), executor };
     let plan = Plan { queues: vec![queue], slots: 1, lease: settings.lease, watched: true };
     let mut crew = Crew::start(&shop, vec![post], plan).await?;
@@ -140,7 +143,7 @@ pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
     wire::warn_of_problems(&cx.out, &kit.personas);
     let personas = chosen(&kit, &role)?;
     let posts = posts(&kit, &settings, &personas)?;
-    let shop = Workshop::open(&settings)?;
+    let shop = Workshop::open(&settings, &kit)?;
     if !quiet {
         greet(&cx.out, &settings, &kit, &personas);
     }
@@ -155,7 +158,7 @@ pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
     wire::warn_of_problems(&cx.out, &kit.personas);
     let personas = chosen(&kit, &[])?;
     let posts = posts(&kit, &settings, &personas)?;
-    let shop = Workshop::open(&settings)?;
+    let shop = Workshop::open(&settings, &kit)?;
     greet(&cx.out, &settings, &kit, &personas);
     if let Err(error) = kit.models.get(None) {
         cx.out.warn(format!("{}; jobs that need it will fail", error.message));

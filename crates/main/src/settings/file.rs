@@ -27,6 +27,8 @@ pub struct FileSettings {
     pub grace_seconds: Option<u64>,
     /// How durable a commit is.
     pub synchronous: Option<Synchronous>,
+    /// How much waiting one step of priority is worth.
+    pub priority_step_minutes: Option<u32>,
     /// The model used where none is named.
     pub default_model: Option<String>,
     /// Models by name.
@@ -82,6 +84,10 @@ pub struct FileModel {
     pub idle_timeout_seconds: Option<u64>,
     /// How often a failed request is made again.
     pub retries: Option<u32>,
+    /// Requests it may be sent in a minute, by all processes together.
+    pub requests_per_minute: Option<u64>,
+    /// Tokens it may read and write in a minute, for all processes together.
+    pub tokens_per_minute: Option<u64>,
 }
 
 /// What stands behind a model.
@@ -168,6 +174,16 @@ fn check_model(name: &str, model: &FileModel, all: &BTreeMap<String, FileModel>)
     if model.kind == ModelKind::Local && (model.base_url.is_some() || model.api_key_env.is_some()) {
         return Err("is kind = \"local\", so it takes no base_url and no api_key_env".into());
     }
+    for (key, rate) in
+        [("requests_per_minute", model.requests_per_minute), ("tokens_per_minute", model.tokens_per_minute)]
+    {
+        if rate == Some(0) {
+            return Err(format!("{key} is 0, so it could never be asked; leave it out for no limit"));
+        }
+        if rate.is_some() && model.kind == ModelKind::Local {
+            return Err(format!("is kind = \"local\", so it takes no {key}"));
+        }
+    }
     for (key, price) in [("price_input", model.price_input), ("price_output", model.price_output)] {
         if price.is_some_and(|p| !(p.is_finite() && p >= 0.0)) {
             return Err(format!("{key} must be a price in US dollars for a million tokens, 0 or more"));
@@ -239,6 +255,8 @@ mod tests {
         check("[models.a]\nheaders = { Authorization = 'Bearer sk-1' }", "header Authorization holds a secret");
         check("[models.a]\nbase_url = 'localhost'", "must begin with http://");
         check("[models.a]\nprice_input = -1", "price_input must be a price");
+        check("[models.a]\ntokens_per_minute = 0", "tokens_per_minute is 0, so it could never be asked");
+        check("[models.a]\nkind = 'local'\nrequests_per_minute = 1", "takes no requests_per_minute");
     }
 
     #[test]

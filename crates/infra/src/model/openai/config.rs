@@ -121,7 +121,7 @@ impl OpenAiConfig {
     }
 
     /// The endpoint as it may be shown: without user, password and query.
-    pub(in crate::model) fn endpoint(&self) -> String {
+    pub fn endpoint(&self) -> String {
         match reqwest::Url::parse(&self.base_url) {
             Ok(mut url) => {
                 // Failing to clear means there is nothing to clear.
