@@ -284,6 +284,9 @@ fn config(name: &str, known: &Known, env: Env<'_>) -> Result<OpenAiConfig, Model
     };
     config.stream = table.stream.unwrap_or(config.stream);
     config.context_window = table.context_window;
+    config.reasoning = table.reasoning;
+    config.user_after_tool = table.user_after_tool;
+    config.take_turns = table.take_turns;
     config.price_input = table.price_input;
     config.price_output = table.price_output;
     config.retries = table.retries.unwrap_or(config.retries);

@@ -17,6 +17,8 @@ use crate::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
 
 mod reply;
 
+pub(super) use reply::number_of;
+
 /// Corrections in a row (bad steps, refused calls, empty replies) before a run is given up.
 pub const MAX_CORRECTIONS: u32 = 6;
 

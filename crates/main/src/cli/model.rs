@@ -249,13 +249,16 @@ async fn test(cx: &Context, name: Option<String>, endpoint: EndpointArgs) -> Res
     let profile = model.profile().await?;
     let profiled = began.elapsed();
     let text = "Reply with the one word: ready".to_owned();
-    let request =
-        ModelRequest { messages: vec![Message::User { text }], max_tokens: Some(256), ..ModelRequest::default() };
+    let request = ModelRequest {
+        messages: vec![Message::User { text }].into(),
+        max_tokens: Some(256),
+        ..ModelRequest::default()
+    };
     let asked = Instant::now();
     let reply = model.complete(&request, &|_| (), &Stop::never()).await?;
     let took = asked.elapsed();
     let said =
-        if reply.text.trim().is_empty() { reply.reasoning.clone().unwrap_or_default() } else { reply.text.clone() };
+        if reply.text.trim().is_empty() { reply.reasoning.map_or_else(String::new, |r| r.text) } else { reply.text };
     if cx.out.json {
         let Usage { input, output, .. } = reply.usage;
         cx.out.document(&json!({

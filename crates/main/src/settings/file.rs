@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use posse_core::conversation::ReasoningBack;
 use posse_infra::persona::nearest;
 use serde::Deserialize;
 
@@ -80,6 +81,12 @@ pub struct FileModel {
     pub price_output: Option<f64>,
     /// The model asked when this one cannot answer.
     pub fallback: Option<String>,
+    /// Whether its reasoning goes back to it; known of the host, or learned, when absent.
+    pub reasoning: Option<ReasoningBack>,
+    /// Whether it takes a user message directly behind a tool's result; known or learned when absent.
+    pub user_after_tool: Option<bool>,
+    /// Whether user and assistant must take turns; known or learned when absent.
+    pub take_turns: Option<bool>,
     /// Longest silence in the middle of a reply.
     pub idle_timeout_seconds: Option<u64>,
     /// How often a failed request is made again.
@@ -257,14 +264,19 @@ mod tests {
         check("[models.a]\nprice_input = -1", "price_input must be a price");
         check("[models.a]\ntokens_per_minute = 0", "tokens_per_minute is 0, so it could never be asked");
         check("[models.a]\nkind = 'local'\nrequests_per_minute = 1", "takes no requests_per_minute");
+        check(
+            "[models.a]\nreasoning = 'yes'",
+            "posse.toml:2: unknown variant 'yes', expected one of 'required', 'optional'",
+        );
     }
 
     #[test]
     fn a_full_file_is_read() {
         let file = parse(Path::new("posse.toml"), include_str!("../init/posse.toml")).expect("the one init writes");
         assert_eq!(file.models.len(), 0);
-        let text = "default_model = 'a'\n[models.a]\nmodel = 'm'\ntool_calling = 'native'\nheaders = { X = '${Y}' }";
+        let text = "default_model = 'a'\n[models.a]\nmodel = 'm'\ntool_calling = 'native'\nheaders = { X = '${Y}' }\nreasoning = 'optional'";
         let file = parse(Path::new("posse.toml"), text).expect("legal");
         assert_eq!(file.models["a"].tool_calling, Calling::Native);
+        assert_eq!(file.models["a"].reasoning, Some(ReasoningBack::Optional));
     }
 }
