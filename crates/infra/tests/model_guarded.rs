@@ -44,7 +44,7 @@ impl Home {
 
 async fn ask(model: &dyn Model) -> Result<ModelReply, ModelError> {
     let messages = vec![Message::User { text: "hi".to_owned() }];
-    let request = ModelRequest { messages, max_tokens: Some(100), ..ModelRequest::default() };
+    let request = ModelRequest { messages: messages.into(), max_tokens: Some(100), ..ModelRequest::default() };
     model.complete(&request, &|_| {}, &Stop::never()).await
 }
 
