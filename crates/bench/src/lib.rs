@@ -32,14 +32,17 @@ pub async fn fleet(store: &Arc<SqliteStore>, role: &str, slots: usize) -> anyhow
         slots: slots as u32,
         started_at: now,
         heartbeat_at: now,
+        lease_ms: posse_core::lease::DEFAULT_LEASE_MS,
+        drain_requested_at: None,
     };
     let options = FleetOptions {
         jobs: store.clone(),
         queries: store.clone(),
+        care: store.clone(),
         clock: Arc::new(SystemClock),
         processes: Arc::new(LinuxProcessProbe),
         worker,
-        lease_ms: posse_core::lease::DEFAULT_LEASE_MS,
+        retention: posse_core::retention::Retention::default(),
     };
     Ok(Fleet::start(options).await?)
 }

@@ -1,32 +1,95 @@
 //! Time as the core sees it.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
 /// Milliseconds since 1970-01-01T00:00:00Z. Databases keep times in this form.
 pub type Millis = i64;
 
-/// Where the time comes from: the host's clock in production, a test's hand in tests.
+/// Where the time comes from: the host's clocks in production, a test's hand in tests.
 pub trait Clock: Send + Sync {
-    /// The current time.
+    /// The time of day and year, which somebody may set at any moment. For what is stored and shown.
     fn now(&self) -> Millis;
+
+    /// Milliseconds since some moment in the past. Nobody can set it, and it goes on while the machine
+    /// sleeps. For how long something took, or may still take, in this process.
+    fn elapsed(&self) -> Millis;
 }
 
-/// The host's wall clock is read by an adapter; tests use this one and move it themselves.
+/// The host's clocks are read by an adapter; tests use this one and move it themselves.
 #[derive(Debug, Default)]
-pub struct ManualClock(std::sync::atomic::AtomicI64);
+pub struct ManualClock {
+    now: AtomicI64,
+    elapsed: AtomicI64,
+}
 
 impl ManualClock {
     /// A clock standing at `now`.
     pub fn at(now: Millis) -> Self {
-        Self(now.into())
+        ManualClock { now: now.into(), elapsed: 0.into() }
     }
 
-    /// Moves the clock by `by` milliseconds, which may be negative.
+    /// Lets `by` milliseconds pass.
     pub fn advance(&self, by: Millis) {
-        self.0.fetch_add(by, std::sync::atomic::Ordering::SeqCst);
+        self.elapsed.fetch_add(by, Ordering::SeqCst);
+        self.set_by(by);
+    }
+
+    /// Sets the time by `by` milliseconds, forward or back, without any passing.
+    pub fn set_by(&self, by: Millis) {
+        self.now.fetch_add(by, Ordering::SeqCst);
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Millis {
-        self.0.load(std::sync::atomic::Ordering::SeqCst)
+        self.now.load(Ordering::SeqCst)
+    }
+
+    fn elapsed(&self) -> Millis {
+        self.elapsed.load(Ordering::SeqCst)
+    }
+}
+
+/// A difference between the clocks that is no mere correction, in milliseconds.
+pub const JUMP_MS: Millis = 5_000;
+
+/// Tells when the time was set, by comparing it with the time that passed.
+#[derive(Debug)]
+pub struct JumpWatch {
+    /// Time minus elapsed, as it was last seen.
+    offset: Millis,
+}
+
+impl JumpWatch {
+    /// A watch that begins now.
+    pub fn new(clock: &dyn Clock) -> JumpWatch {
+        JumpWatch { offset: clock.now() - clock.elapsed() }
+    }
+
+    /// By how much the time was set since the last look, if it was by [`JUMP_MS`] or more. What is less
+    /// does not add up to a jump: a clock that is corrected little by little never makes one.
+    pub fn look(&mut self, clock: &dyn Clock) -> Option<Millis> {
+        let offset = clock.now() - clock.elapsed();
+        let by = offset - std::mem::replace(&mut self.offset, offset);
+        (by.abs() >= JUMP_MS).then_some(by)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jump_is_told_once_and_time_that_passes_is_none() {
+        let clock = ManualClock::at(1_000_000);
+        let mut watch = JumpWatch::new(&clock);
+        clock.advance(3_600_000);
+        assert_eq!(watch.look(&clock), None);
+        clock.set_by(-3_600_000);
+        assert_eq!((watch.look(&clock), watch.look(&clock)), (Some(-3_600_000), None));
+        for _ in 0..100 {
+            clock.set_by(JUMP_MS - 1);
+            assert_eq!(watch.look(&clock), None);
+        }
     }
 }

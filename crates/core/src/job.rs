@@ -128,7 +128,9 @@ pub fn rank(run_at: Millis, priority: u8, step_ms: Millis) -> Millis {
 pub const DEFAULT_QUEUE: &str = "default";
 
 /// A job about to be enqueued. [`crate::usecase::enqueue`] checks it; repositories store it as is.
+/// Schedules keep it as JSON: a field that an earlier version did not write has its default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct NewJob {
     /// The queue it waits in.
     pub queue: String,

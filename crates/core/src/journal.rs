@@ -16,6 +16,7 @@ use crate::run::compaction::{Cut, Shortening};
 use crate::run::phased;
 use crate::tool::{EffectClass, ToolErrorCategory, ToolSpec};
 
+pub mod audit;
 mod ledger;
 
 pub use ledger::{CallState, LedgerChange, LedgerRow, effect_key, ledger_changes};

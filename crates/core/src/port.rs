@@ -12,6 +12,10 @@ use crate::journal::{Entry, LedgerRow, Recorded};
 use crate::lease::{Lease, WorkerId};
 use crate::question::{Answered, Question, QuestionId};
 
+mod care;
+
+pub use care::{CareRepository, ClockJump, DueJobs, Firing, HeldJob, Pruned, Storage};
+
 /// A repository call that did not do what was asked, by what the caller should do about it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RepositoryError {
@@ -44,6 +48,10 @@ pub enum RepositoryError {
     /// The database cannot be used at all (newer schema, damage). In words, with the way out.
     #[error("{0}")]
     Unusable(String),
+    /// What was asked for breaks a rule of what is stored (an entry out of place, a value out of range):
+    /// a fault of the caller, not of the database. Nothing was changed.
+    #[error("{0}")]
+    Misused(String),
 }
 
 /// What became of a job that was to be enqueued.
@@ -152,6 +160,12 @@ pub struct WorkerRecord {
     pub started_at: Millis,
     /// Its last sign of life.
     pub heartbeat_at: Millis,
+    /// How long its leases stand without a heartbeat.
+    #[serde(default)]
+    pub lease_ms: Millis,
+    /// Since when it is asked to finish what is in hand and end, if it is.
+    #[serde(default)]
+    pub drain_requested_at: Option<Millis>,
 }
 
 /// Which jobs to list: newest first.

@@ -4,10 +4,10 @@ use futures::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
+use crate::clock::Millis;
 use crate::executor::{AgentExecutor, JobContext, StepOutcome};
 use crate::job::JobState;
 use crate::job::transition::Event;
@@ -16,8 +16,11 @@ use crate::stop::{StopReason, stop_pair};
 
 mod fleet;
 mod keeper;
+mod maintenance;
+mod trouble;
 
 pub use fleet::{Fleet, FleetOptions, Phase, Progress};
+pub use maintenance::maintain;
 
 /// A look at the queue at least so often, as a net under lost wake-ups.
 const IDLE_AT_MOST: Duration = Duration::from_secs(30);
@@ -53,6 +56,8 @@ impl WorkerService {
             }
             wakes.borrow_and_update();
             let free = self.slots.saturating_sub(working.len()).min(CLAIM_AT_MOST);
+            // Before the claim is sent: nobody else's idea of when the leases end is later than ours.
+            let until = self.fleet.clock.elapsed() + self.fleet.lease_ms;
             let claimed = match self.claim(free).await {
                 Ok(claimed) => {
                     trouble = Duration::ZERO;
@@ -67,7 +72,7 @@ impl WorkerService {
             let more = !claimed.is_empty() && claimed.len() == free;
             for one in claimed {
                 let service = Arc::clone(&self);
-                working.spawn(async move { service.work(one).await });
+                working.spawn(async move { service.work(one, until).await });
             }
             if more && working.len() < self.slots {
                 continue;
@@ -113,14 +118,14 @@ impl WorkerService {
         }
     }
 
-    /// Works one claimed job until its attempt ends.
-    async fn work(&self, claimed: Claimed) {
+    /// Works one claimed job until its attempt ends. `until` is the end of its lease, in the terms of
+    /// [`Clock::elapsed`](crate::clock::Clock::elapsed).
+    async fn work(&self, claimed: Claimed, until: Millis) {
         let Claimed { job, lease } = claimed;
         let (id, attempt) = (job.id, job.attempt);
         debug!(job.id = id.0, attempt, role = %self.handles_role, "claimed job {id}");
         self.fleet.report(Progress::Claimed { job: Box::new(job.clone()) });
         let (stopper, stop) = stop_pair();
-        let until = job.lease_until.unwrap_or_default();
         self.fleet.keep(lease, until, stopper);
         let mut cx = JobContext::new(job, lease, stop, Arc::clone(&self.fleet));
         let outcome = self.steps(&mut cx).await;
@@ -139,7 +144,7 @@ impl WorkerService {
                 return StepOutcome::Stopped(StopReason::Shutdown);
             }
             let step = AssertUnwindSafe(self.executor.process_job(cx)).catch_unwind().await;
-            let outcome = step.unwrap_or_else(|panic| StepOutcome::Failed { reason: panic_text(&*panic) });
+            let outcome = step.unwrap_or_else(|panic| StepOutcome::Failed { reason: panicked(&*panic) });
             if !matches!(outcome, StepOutcome::Continue) {
                 return outcome;
             }
@@ -241,32 +246,6 @@ impl WorkerService {
     }
 }
 
-/// Keeps a process's part of the fleet in order until it drains: renews leases, hears of
-/// cancellations, takes back what vanished workers held.
-pub async fn maintain(fleet: Arc<Fleet>) {
-    let mut wakes: watch::Receiver<u64> = fleet.queries.wakes();
-    let mut phase = fleet.phase();
-    loop {
-        wakes.borrow_and_update();
-        if *phase.borrow_and_update() == Phase::Gone {
-            return;
-        }
-        fleet.hear_cancellations().await;
-        fleet.rescue().await;
-        fleet.expire_questions().await;
-        tokio::select! {
-            _ = wakes.changed() => {
-                // Enough to be felt as at once, and bounded under a flood of wake-ups.
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            () = tokio::time::sleep(Duration::from_secs(1)) => {}
-            _ = phase.changed() => {}
-        }
-    }
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text =
-        panic.downcast_ref::<&str>().map(|s| (*s).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("a bug in Posse: the step panicked: {}", text.unwrap_or_else(|| "no message".into()))
+fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
+    format!("a bug in Posse: the step panicked: {}", crate::panic::message(panic))
 }

@@ -1,4 +1,4 @@
-//! The host's clock, and its processes: which of the workers on the list exist no more.
+//! The host's clocks, and its processes: which of the workers on the list exist no more.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use posse_core::clock::{Clock, Millis};
 use posse_core::lease::WorkerId;
 use posse_core::port::{ProcessProbe, WorkerRecord};
 
-/// The host's wall clock.
+/// The host's clocks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -15,6 +15,12 @@ impl Clock for SystemClock {
     fn now(&self) -> Millis {
         // A clock before 1970 is wrong in a way that only its owner can mend.
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as Millis)
+    }
+
+    fn elapsed(&self) -> Millis {
+        // Unlike the standard library's, this one goes on while the machine sleeps.
+        let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        since_boot.tv_sec * 1000 + since_boot.tv_nsec / 1_000_000
     }
 }
 
@@ -39,11 +45,15 @@ impl ProcessProbe for LinuxProcessProbe {
 /// What a [`WorkerRecord`] says of this process: its host, process id and the start of it.
 pub fn this_process() -> (String, u32, u64) {
     let pid = std::process::id();
-    let started = match look(pid) {
-        Process::Runs { started } => started,
-        Process::Gone | Process::Unknown => 0,
-    };
-    (host(), pid, started)
+    (host(), pid, start_ticks_of(pid).unwrap_or(0))
+}
+
+/// When a process was started, in the kernel's ticks since boot; none if it is dead, be it not yet buried.
+pub(crate) fn start_ticks_of(pid: u32) -> Option<u64> {
+    match look(pid) {
+        Process::Runs { started } => Some(started),
+        Process::Gone | Process::Unknown => None,
+    }
 }
 
 /// The machine, its boot, and the space of process ids: equal only where a process id means the
@@ -57,6 +67,7 @@ fn host() -> String {
     }
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Process {
     /// It exists since this tick.
     Runs { started: u64 },
@@ -67,18 +78,21 @@ enum Process {
 }
 
 fn look(pid: u32) -> Process {
-    let stat = match fs::read(format!("/proc/{pid}/stat")) {
-        Ok(stat) => stat,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Process::Gone,
-        Err(_) => return Process::Unknown,
-    };
-    let stat = String::from_utf8_lossy(&stat);
+    match fs::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => read_stat(&String::from_utf8_lossy(&stat)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Process::Gone,
+        Err(_) => Process::Unknown,
+    }
+}
+
+fn read_stat(stat: &str) -> Process {
     // The second field is the program's name in parentheses, and may itself contain any of both.
     let Some((_, rest)) = stat.rsplit_once(')') else { return Process::Unknown };
     let mut fields = rest.split_ascii_whitespace();
-    // Field 3: the state. Z and X are processes that ended and were not yet taken off the list.
+    // Field 3: the state. Z, X and x are processes that ended and were not yet taken off the list. Field
+    // 22, 18 behind the next one: the start.
     match (fields.next(), fields.nth(18).and_then(|ticks| ticks.parse().ok())) {
-        (Some("Z" | "X"), _) => Process::Gone,
+        (Some("Z" | "X" | "x"), _) => Process::Gone,
         (_, Some(started)) => Process::Runs { started },
         _ => Process::Unknown,
     }
@@ -110,7 +124,17 @@ mod tests {
             slots: 1,
             started_at: 0,
             heartbeat_at: 0,
+            lease_ms: 30_000,
+            drain_requested_at: None,
         }
+    }
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
+        let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
+        assert_eq!(read_stat(&format!("7 (a) b (c)) {rest}")), Process::Runs { started: 4711 });
+        assert_eq!(read_stat(&format!("7 (dead) {}", rest.replacen('S', "Z", 1))), Process::Gone);
+        assert_eq!(read_stat("7 (short) S 1 2"), Process::Unknown);
     }
 
     #[test]

@@ -20,7 +20,10 @@ use posse_core::port::RepositoryError;
 
 mod annotations;
 mod attempts;
+mod backup;
 mod blobs;
+mod care;
+mod care_repository;
 mod claim;
 mod connection;
 mod endpoints;
@@ -33,22 +36,27 @@ mod leases;
 mod ledger;
 mod lines;
 mod literal;
+mod log;
 mod memory;
 mod migrate;
 mod people;
 #[cfg(test)]
 mod plans;
+mod prune;
+mod quarantine;
 mod queries;
 mod questions;
 mod readers;
 mod repository;
 mod rules;
+mod schedules;
 mod schema;
 mod unique;
 mod wake;
 mod workers;
 mod writer;
 
+pub use backup::{Backup, schema_of};
 use connection::{Access, beside, traceless};
 use fault::describe;
 use migrate::Schema;
@@ -232,7 +240,8 @@ fn make(path: &Path) -> std::io::Result<bool> {
 /// Gives a file the settings that are kept in it, and its tables.
 fn prepare(connection: &mut SqliteConnection, options: &Options, path: &Path) -> Result<(), RepositoryError> {
     let failed = |error| describe(&error, path);
-    connection.batch_execute("PRAGMA journal_mode = WAL").map_err(failed)?;
+    // How space is given back can only be chosen before there is anything in the file.
+    connection.batch_execute("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL").map_err(failed)?;
     if migrate::inspect(connection, path)? == Schema::Older {
         migrate::migrate(connection, path)?;
     }

@@ -82,7 +82,7 @@ async fn a_failing_command_does_not_harm_its_neighbours() {
         let result = caller.await.expect("ends");
         match n % 3 {
             0 => result.expect("is stored"),
-            1 => assert!(matches!(result, Err(RepositoryError::Unusable(_))), "{result:?}"),
+            1 => assert!(matches!(result, Err(RepositoryError::Misused(_))), "{result:?}"),
             _ => assert!(matches!(result, Err(RepositoryError::NoSuchJob(JobId(9_999)))), "{result:?}"),
         }
     }

@@ -78,7 +78,7 @@ pub fn code_of(error: &anyhow::Error) -> Exit {
             RepositoryError::NoSuchJob(_) => Exit::NotFound,
             RepositoryError::Illegal(_) | RepositoryError::KeyHeld { .. } => Exit::Conflict,
             RepositoryError::Unavailable(_) | RepositoryError::Unusable(_) => Exit::Database,
-            RepositoryError::LeaseLost(_) => Exit::Failed,
+            RepositoryError::LeaseLost(_) | RepositoryError::Misused(_) => Exit::Failed,
         };
     }
     if error.downcast_ref::<Refused>().is_some() {

@@ -6,12 +6,14 @@ use tokio::sync::{broadcast, watch};
 use tracing::{info, warn};
 
 use super::keeper::Keeper;
+use super::trouble::Trouble;
 use crate::clock::{Clock, Millis};
 use crate::job::{Job, JobId, JobState};
 use crate::journal::Recorded;
 use crate::lease::{Lease, WorkerId};
 use crate::model::Delta;
-use crate::port::{JobQueries, JobRepository, ProcessProbe, RepositoryError, WorkerRecord};
+use crate::port::{CareRepository, JobQueries, JobRepository, ProcessProbe, RepositoryError, WorkerRecord};
+use crate::retention::Retention;
 use crate::stop::{StopReason, Stopper};
 
 /// What happens in this process, as it happens. Never durable: the journal is.
@@ -76,50 +78,64 @@ pub struct FleetOptions {
     pub jobs: Arc<dyn JobRepository>,
     /// Asks about jobs.
     pub queries: Arc<dyn JobQueries>,
+    /// Keeps schedules, and the database in order.
+    pub care: Arc<dyn CareRepository>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Tells which worker processes are gone.
     pub processes: Arc<dyn ProcessProbe>,
-    /// This worker process.
+    /// This worker process; its leases stand for as long as it says.
     pub worker: WorkerRecord,
-    /// How long a lease stands without a heartbeat, in milliseconds.
-    pub lease_ms: Millis,
+    /// How long jobs are kept after their end.
+    pub retention: Retention,
 }
 
 /// One worker process's part of the fleet.
 pub struct Fleet {
     pub(crate) jobs: Arc<dyn JobRepository>,
     pub(crate) queries: Arc<dyn JobQueries>,
+    pub(crate) care: Arc<dyn CareRepository>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) worker: WorkerId,
     pub(crate) lease_ms: Millis,
+    pub(crate) retention: Retention,
     processes: Arc<dyn ProcessProbe>,
     record: WorkerRecord,
     keeper: Keeper,
     progress: broadcast::Sender<Progress>,
     phase: watch::Sender<Phase>,
-    warned_at: AtomicI64,
+    trouble: Arc<Trouble>,
+    /// Until when, by [`Clock::elapsed`], no lease counts as expired: the time was set, and whoever is
+    /// alive renews by the new one.
+    rescue_held_until: AtomicI64,
 }
+
+/// Enough for every process to notice that the time was set, and to renew its leases.
+const SETTLE_MS: Millis = 5_000;
 
 impl Fleet {
     /// Announces this worker process and starts to renew its leases.
     pub async fn start(options: FleetOptions) -> Result<Arc<Fleet>, RepositoryError> {
-        let FleetOptions { jobs, queries, clock, processes, worker, lease_ms } = options;
+        let FleetOptions { jobs, queries, care, clock, processes, worker, retention } = options;
         jobs.register_worker(worker.clone()).await?;
-        let id = WorkerId(worker.id.clone());
-        let keeper = Keeper::start(Arc::clone(&jobs), Arc::clone(&clock), id.clone(), lease_ms);
+        let (id, lease_ms) = (WorkerId(worker.id.clone()), worker.lease_ms);
+        let trouble = Arc::new(Trouble::new(Arc::clone(&clock)));
+        let keeper = Keeper::start(Arc::clone(&jobs), Arc::clone(&clock), id.clone(), lease_ms, Arc::clone(&trouble));
         Ok(Arc::new(Fleet {
             jobs,
             queries,
+            care,
             clock,
             worker: id,
             lease_ms,
+            retention,
             processes,
             record: worker,
             keeper,
             progress: broadcast::channel(4096).0,
             phase: watch::channel(Phase::Working).0,
-            warned_at: AtomicI64::new(Millis::MIN / 2),
+            trouble,
+            rescue_held_until: AtomicI64::new(Millis::MIN),
         }))
     }
 
@@ -144,10 +160,14 @@ impl Fleet {
         self.keeper.stop_all(StopReason::Shutdown);
     }
 
-    /// After the last service ended: takes this process off the list.
+    /// After the last service ended: takes this process off the list. One that still holds leases stays
+    /// on it, since from there others see its death and take its jobs back at once.
     pub async fn leave(&self) {
         self.enter(Phase::Gone);
         self.keeper.end();
+        if !self.keeper.is_idle() {
+            return;
+        }
         if let Err(error) = self.jobs.unregister_worker(self.worker.clone()).await {
             warn!("this worker could not be taken off the list: {error}");
         }
@@ -190,17 +210,24 @@ impl Fleet {
     }
 
     pub(crate) fn holds(&self, lease: Lease) -> bool {
-        self.keeper.holds(lease, self.clock.now())
+        self.keeper.holds(lease)
     }
 
     /// Says once a minute that the database cannot be used now, however often that is found.
     pub(crate) fn warn_unavailable(&self, why: &str) {
-        let now = self.clock.now();
-        let last = self.warned_at.load(Ordering::Relaxed);
-        let due = now.saturating_sub(last) >= 60_000;
-        if due && self.warned_at.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            warn!("the database cannot be used now; nothing is lost, trying again until it can: {why}");
-        }
+        self.trouble.say(why);
+    }
+
+    /// [`Fleet::beat`], for async code.
+    pub(crate) async fn beat_now(self: &Arc<Self>) {
+        let fleet = Arc::clone(self);
+        // It only fails with the runtime.
+        let _ = tokio::task::spawn_blocking(move || fleet.beat()).await;
+    }
+
+    /// Takes no lease for expired for a moment.
+    pub(crate) fn hold_rescue(&self) {
+        self.rescue_held_until.store(self.clock.elapsed() + SETTLE_MS, Ordering::Relaxed);
     }
 
     pub(crate) async fn hear_cancellations(&self) {
@@ -230,9 +257,11 @@ impl Fleet {
     /// process is known to be dead.
     pub async fn rescue(self: &Arc<Self>) {
         // After the machine slept, our own leases look expired to us first: renew before rescuing.
-        if self.keeper.has_overdue(self.clock.now()) {
-            let fleet = Arc::clone(self);
-            let _ = tokio::task::spawn_blocking(move || fleet.beat()).await;
+        if self.keeper.has_overdue() {
+            self.beat_now().await;
+        }
+        if self.clock.elapsed() < self.rescue_held_until.load(Ordering::Relaxed) {
+            return;
         }
         let now = self.clock.now();
         let dead = match self.queries.workers().await {

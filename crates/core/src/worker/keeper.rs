@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tracing::warn;
+use tracing::{debug, warn};
 
+use super::trouble::Trouble;
 use crate::clock::{Clock, Millis};
 use crate::job::JobId;
 use crate::lease::{Lease, WorkerId};
@@ -21,6 +22,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     worker: WorkerId,
     lease_ms: Millis,
+    trouble: Arc<Trouble>,
     held: Mutex<Held>,
     ended: Condvar,
 }
@@ -33,6 +35,7 @@ struct Held {
 
 struct HeldLease {
     lease: Lease,
+    /// By [`Clock::elapsed`]: setting the time neither ends a lease nor makes it last.
     until: Millis,
     stopper: Stopper,
 }
@@ -43,8 +46,10 @@ impl Keeper {
         clock: Arc<dyn Clock>,
         worker: WorkerId,
         lease_ms: Millis,
+        trouble: Arc<Trouble>,
     ) -> Keeper {
-        let shared = Arc::new(Shared { jobs, clock, worker, lease_ms, held: Mutex::default(), ended: Condvar::new() });
+        let held = Mutex::default();
+        let shared = Arc::new(Shared { jobs, clock, worker, lease_ms, trouble, held, ended: Condvar::new() });
         let thread = Arc::clone(&shared);
         let every = Duration::from_millis((lease_ms / 3).max(10) as u64);
         let spawned = std::thread::Builder::new().name("heartbeat".into()).spawn(move || thread.beat_until_end(every));
@@ -70,13 +75,15 @@ impl Keeper {
         }
     }
 
-    pub(super) fn holds(&self, lease: Lease, now: Millis) -> bool {
-        self.shared.lock().leases.get(&lease.job).is_some_and(|h| h.lease == lease && now < h.until)
+    pub(super) fn holds(&self, lease: Lease) -> bool {
+        let elapsed = self.shared.clock.elapsed();
+        self.shared.lock().leases.get(&lease.job).is_some_and(|h| h.lease == lease && elapsed < h.until)
     }
 
-    /// Whether a lease has run out by the clock, as after the machine slept.
-    pub(super) fn has_overdue(&self, now: Millis) -> bool {
-        self.shared.lock().leases.values().any(|held| now >= held.until)
+    /// Whether a lease has run out, as after the machine slept.
+    pub(super) fn has_overdue(&self) -> bool {
+        let elapsed = self.shared.clock.elapsed();
+        self.shared.lock().leases.values().any(|held| elapsed >= held.until)
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -130,9 +137,10 @@ impl Shared {
     /// Renews every lease; stops the work of those that are lost or have run out.
     fn beat(&self) {
         let now = self.clock.now();
+        // Before it is sent: nobody else's idea of when the leases end is later than ours.
+        let until = self.clock.elapsed() + self.lease_ms;
         let leases: Vec<_> = self.lock().leases.values().map(|held| held.lease).collect();
-        let until = now + self.lease_ms;
-        let beat = self.jobs.heartbeat(self.worker.clone(), leases.clone(), until, now);
+        let beat = self.jobs.heartbeat(self.worker.clone(), leases.clone(), now + self.lease_ms, now);
         let learned = futures::executor::block_on(beat);
         let mut held = self.lock();
         match learned {
@@ -151,9 +159,10 @@ impl Shared {
                 }
             }
             Err(error) => {
-                let now = self.clock.now();
-                warn!("leases could not be renewed: {error}");
-                let expired = held.leases.values().filter(|h| now >= h.until);
+                let elapsed = self.clock.elapsed();
+                debug!("leases could not be renewed: {error}");
+                self.trouble.say(&error.to_string());
+                let expired = held.leases.values().filter(|h| elapsed >= h.until);
                 expired.for_each(|h| h.stopper.stop(StopReason::LeaseLost));
             }
         }

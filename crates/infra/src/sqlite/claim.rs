@@ -2,12 +2,12 @@
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
-use posse_core::job::JobState;
+use posse_core::job::{JobId, JobState};
 use posse_core::job::transition::{Event, transition};
 use posse_core::lease::Lease;
 use posse_core::port::{ClaimRequest, Claimed};
 
-use super::attempts;
+use super::{attempts, quarantine};
 use super::fault::Outcome;
 use super::jobs::{DataRow, JobRow, stored, to_job};
 use super::lines::{self, Choice};
@@ -40,12 +40,14 @@ pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome
                 jobs::leased_by.eq(worker),
             );
             update(jobs::table, jobs::id.eq(row.id), taken).execute(tx.connection)?;
-            let (token, number) = (row.lease_token, row.attempt);
-            let job = to_job((row, data))?;
-            let lease = Lease { job: job.id, token };
-            attempts::begin(tx.connection, lease, number, worker, request.now)?;
-            Ok(Claimed { job, lease })
+            let lease = Lease { job: JobId(row.id), token: row.lease_token };
+            attempts::begin(tx.connection, lease, row.attempt, worker, request.now)?;
+            match to_job((row, data)) {
+                Ok(job) => Ok(Some(Claimed { job, lease })),
+                Err(fault) => quarantine::give_up(tx.connection, lease, to, fault, request.now).map(|()| None),
+            }
         })
+        .filter_map(Result::transpose)
         .collect()
 }
 

@@ -47,6 +47,11 @@ pub(super) fn unusable(message: impl Into<String>) -> Fault {
     Fault::Refused(RepositoryError::Unusable(message.into()))
 }
 
+/// A fault of the caller, in words.
+pub(super) fn misused(message: impl Into<String>) -> Fault {
+    Fault::Refused(RepositoryError::Misused(message.into()))
+}
+
 /// What a database error is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -111,7 +116,7 @@ pub(super) fn describe_text(kind: Kind, text: &str, path: &Path) -> RepositoryEr
         Kind::Damaged => RepositoryError::Unusable(format!(
             "{path} is not a database or is damaged ({text}); restore it from a backup, or name another file"
         )),
-        Kind::Statement => RepositoryError::Unusable(format!("the database {path} refused a change: {text}")),
+        Kind::Statement => RepositoryError::Misused(format!("the database {path} refused a change: {text}")),
     }
 }
 

@@ -12,7 +12,7 @@ use posse_core::journal::{Entry, LedgerChange, Recorded, ledger_changes};
 use serde_json::Value;
 
 use super::blobs::{self, Blob};
-use super::fault::{Outcome, unusable};
+use super::fault::{Outcome, misused, unusable};
 use super::schema::steps;
 use super::{annotations, ledger, questions};
 
@@ -114,7 +114,7 @@ pub(super) fn append(
 ) -> Outcome<()> {
     let next = last_seq(connection, job)?.map_or(0, |last| last + 1);
     if i64::try_from(seq) != Ok(next) {
-        return Err(unusable(format!(
+        return Err(misused(format!(
             "the journal of job {job} goes on at place {next}, and an entry for place {seq} was offered; nothing was \
              saved"
         )));

@@ -8,7 +8,7 @@ use posse_core::tool::EffectClass;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 
-use super::fault::{Outcome, unusable};
+use super::fault::{Outcome, misused, unusable};
 use super::literal::update;
 use super::schema::{steps, tool_calls};
 
@@ -73,7 +73,7 @@ pub(super) fn apply(
                 .on_conflict_do_nothing()
                 .execute(connection)?;
             match added {
-                0 => Err(unusable(format!("job {job} has a call {call_id} already; nothing was saved"))),
+                0 => Err(misused(format!("job {job} has a call {call_id} already; nothing was saved"))),
                 _ => Ok(()),
             }
         }
@@ -87,7 +87,7 @@ pub(super) fn apply(
             let Some((from, effect)) = now_is else { return Ok(()) };
             let (from, effect) = (named(&from)?, named(&effect)?);
             if !is_legal(from, *to, effect) && !has_lost_its_end(connection, job, call_id, (from, *to, effect))? {
-                return Err(unusable(format!(
+                return Err(misused(format!(
                     "call {call_id} of job {job} is {} and cannot become {}; nothing was saved",
                     from.as_str(),
                     to.as_str()

@@ -73,6 +73,11 @@ condition! {
     MayHoldKey = "(jobs.finalized_at IS NULL OR (jobs.state = 'completed' AND jobs.unique_ms IS NOT NULL))"
 }
 
+condition! {
+    /// Rows of the index of schedules.
+    IsNotPaused = "(schedules.paused_at IS NULL)"
+}
+
 statement! {
     /// Takes the write lock at once. A transaction that reads first and writes later can find that
     /// another process has written in between, and then nothing helps but starting over.

@@ -71,6 +71,18 @@ pub(super) fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<
     transaction.map_err(failed)
 }
 
+/// The last step the file has, if it has any, and the last one there is.
+pub(super) fn steps(
+    connection: &mut SqliteConnection,
+    path: &Path,
+) -> Result<(Option<String>, Option<String>), RepositoryError> {
+    let failed = |error| describe(&error, path);
+    let tables = "SELECT count(*) AS n FROM sqlite_master WHERE type = 'table'";
+    let is_new = count(connection, tables).map_err(failed)? == 0;
+    let applied = if is_new { BTreeSet::new() } else { applied(connection, path)? };
+    Ok((applied.last().cloned(), known(path)?.last().cloned()))
+}
+
 fn applied(connection: &mut SqliteConnection, path: &Path) -> Result<BTreeSet<String>, RepositoryError> {
     let versions: Vec<MigrationVersion<'static>> = connection.applied_migrations().map_err(|error| {
         RepositoryError::Unusable(format!("the schema of {} cannot be read: {error}", path.display()))

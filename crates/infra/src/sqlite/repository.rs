@@ -22,7 +22,7 @@ use super::{
 };
 
 /// Roughly what a change of a row takes, in bytes.
-const ROW: usize = 300;
+pub(super) const ROW: usize = 300;
 
 #[async_trait]
 impl JobRepository for SqliteStore {
@@ -198,6 +198,6 @@ impl JobQueries for SqliteStore {
     }
 }
 
-fn unwritable(error: serde_json::Error) -> RepositoryError {
-    RepositoryError::Unusable(format!("a value cannot be written as JSON: {error}"))
+pub(super) fn unwritable(error: serde_json::Error) -> RepositoryError {
+    RepositoryError::Misused(format!("a value cannot be written as JSON: {error}"))
 }

@@ -138,6 +138,47 @@ diesel::table! {
         slots -> Integer,
         started_at -> BigInt,
         heartbeat_at -> BigInt,
+        lease_ms -> BigInt,
+        drain_requested_at -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
+    schedules (name) {
+        name -> Text,
+        cron -> Text,
+        zone -> Text,
+        job -> Text,
+        missed -> Text,
+        overlap -> Text,
+        next_at -> BigInt,
+        paused_at -> Nullable<BigInt>,
+        created_at -> BigInt,
+    }
+}
+
+diesel::table! {
+    schedule_jobs (schedule, due_at) {
+        schedule -> Text,
+        due_at -> BigInt,
+        job_id -> BigInt,
+    }
+}
+
+diesel::table! {
+    duties (name) {
+        name -> Text,
+        worker -> Text,
+        held_until -> BigInt,
+    }
+}
+
+diesel::table! {
+    clock_jumps (id) {
+        id -> BigInt,
+        worker -> Text,
+        noticed_at -> BigInt,
+        by_ms -> BigInt,
     }
 }
 
@@ -183,7 +224,9 @@ diesel::table! {
 }
 
 diesel::joinable!(job_data -> jobs (job_id));
+diesel::joinable!(schedule_jobs -> jobs (job_id));
 diesel::allow_tables_to_appear_in_same_query!(jobs, job_data);
+diesel::allow_tables_to_appear_in_same_query!(jobs, schedule_jobs);
 diesel::allow_tables_to_appear_in_same_query!(steps, blobs);
 diesel::joinable!(asks -> jobs (job_id));
 diesel::allow_tables_to_appear_in_same_query!(asks, jobs);

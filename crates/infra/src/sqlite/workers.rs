@@ -20,6 +20,8 @@ pub(super) fn register(tx: &mut Transaction<'_>, worker: &WorkerRecord) -> Outco
             workers::slots.eq(i32::try_from(worker.slots).unwrap_or(i32::MAX)),
             workers::started_at.eq(worker.started_at),
             workers::heartbeat_at.eq(worker.heartbeat_at),
+            workers::lease_ms.eq(worker.lease_ms),
+            workers::drain_requested_at.eq(worker.drain_requested_at),
         ))
         .execute(tx.connection)?;
     Ok(())
@@ -33,9 +35,10 @@ pub(super) fn unregister(tx: &mut Transaction<'_>, worker: &WorkerId) -> Outcome
 
 /// The list, by id.
 pub(super) fn all(connection: &mut SqliteConnection) -> Outcome<Vec<WorkerRecord>> {
-    type Row = (String, String, i64, i64, String, i32, i64, i64);
+    type Row = (String, String, i64, i64, String, i32, i64, i64, i64, Option<i64>);
     let rows: Vec<Row> = workers::table.order(workers::id).load(connection)?;
-    let worker = |(id, host, pid, pid_started, roles, slots, started_at, heartbeat_at): Row| {
+    let worker = |row: Row| {
+        let (id, host, pid, pid_started, roles, slots, started_at, heartbeat_at, lease_ms, drain_requested_at) = row;
         Ok(WorkerRecord {
             id,
             host,
@@ -45,6 +48,8 @@ pub(super) fn all(connection: &mut SqliteConnection) -> Outcome<Vec<WorkerRecord
             slots: u32::try_from(slots).unwrap_or(0),
             started_at,
             heartbeat_at,
+            lease_ms,
+            drain_requested_at,
         })
     };
     rows.into_iter().map(worker).collect()

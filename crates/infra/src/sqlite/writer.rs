@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::fault::{Fault, Kind, Outcome, describe, kind};
 use super::literal::{Begin, Commit, Release, Rollback, RollbackTo, Savepoint};
+use super::log::Log;
 use super::wake::Bell;
 
 /// Most commands in one transaction.
@@ -66,7 +67,8 @@ impl Writer {
     pub fn start(connection: SqliteConnection, path: PathBuf, bell: Arc<Bell>) -> std::io::Result<Writer> {
         let (sender, receiver) = mpsc::channel();
         let commits = Arc::new(AtomicU64::new(0));
-        let mut thread = Thread { connection, path, bell, commits: Arc::clone(&commits), seen: None };
+        let log = Log::of(&path);
+        let mut thread = Thread { connection, path, bell, log, commits: Arc::clone(&commits), seen: None };
         let thread = std::thread::Builder::new().name("posse-writer".into()).spawn(move || thread.run(&receiver))?;
         let places = Arc::new(Semaphore::new(WAITING));
         Ok(Writer { commands: Some(sender), places, thread: Some(thread), commits })
@@ -173,6 +175,7 @@ struct Thread {
     connection: SqliteConnection,
     path: PathBuf,
     bell: Arc<Bell>,
+    log: Log,
     commits: Arc<AtomicU64>,
     /// The last `data_version`, which changes when another connection commits.
     seen: Option<i64>,
@@ -184,6 +187,7 @@ impl Thread {
         loop {
             if Instant::now() >= next_poll {
                 self.poll();
+                self.log.keep_small(&mut self.connection);
                 next_poll = Instant::now() + POLL;
             }
             match commands.recv_timeout(next_poll.saturating_duration_since(Instant::now())) {

@@ -95,8 +95,7 @@ impl Tool for FnTool {
 
 /// A bug in one tool is that call's failure, never the worker's.
 fn panicked(tool: &str, panic: &(dyn Any + Send)) -> ToolError {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    let text = posse_core::panic::message(panic);
     tracing::error!(tool, panic = text, "tool {tool} panicked: {text}");
     failed(format!("{tool} broke down ({text}). This is a fault of the tool, not of the arguments"))
 }

@@ -7,6 +7,7 @@ use posse_core::model::{Model, ModelError, Models};
 use posse_core::persona::PersonaTemplate;
 use posse_core::port::{JobQueries, JobRepository, WorkerRecord};
 use posse_core::tool::{EffectClass, Tool, ToolError};
+use posse_core::retention::Retention;
 use posse_core::worker::{Fleet, FleetOptions, Progress, WorkerService, maintain};
 use posse_infra::agent::GenericAgentExecutor;
 use posse_infra::process::{LinuxProcessProbe, SystemClock, this_process};
@@ -156,14 +157,17 @@ impl Worker {
             slots: slots as u32,
             started_at: clock.now(),
             heartbeat_at: clock.now(),
+            lease_ms,
+            drain_requested_at: None,
         };
         let fleet = Fleet::start(FleetOptions {
             jobs: home.store.clone(),
             queries: home.store.clone(),
+            care: home.store.clone(),
             clock,
             processes: Arc::new(LinuxProcessProbe),
             worker,
-            lease_ms,
+            retention: Retention::default(),
         })
         .await
         .expect("a fleet");

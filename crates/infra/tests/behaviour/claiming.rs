@@ -23,7 +23,7 @@ pub async fn a_batch_is_stored_whole_or_not_at_all(store: Arc<dyn Store>) {
     let first = enqueue(&*store, "r", T0).await;
     let impossible = NewJob { priority: 200, ..job("r") };
     let error = store.enqueue(vec![job("r"), impossible, job("r")], T0).await.expect_err("is refused");
-    assert!(matches!(error, RepositoryError::Unusable(_)), "{error:?}");
+    assert!(matches!(error, RepositoryError::Misused(_)), "{error:?}");
     assert_eq!(claim(&*store, "r", 10, T0).await.len(), 1);
     assert!(enqueue(&*store, "r", T0).await > first, "and the store goes on");
 }

@@ -164,6 +164,8 @@ pub async fn workers_are_listed_until_they_leave(store: Arc<dyn Store>) {
         slots: 4,
         started_at: T0,
         heartbeat_at: T0,
+        lease_ms: LEASE,
+        drain_requested_at: None,
     };
     store.register_worker(worker("w2")).await.expect("works");
     store.register_worker(worker("w1")).await.expect("works");

@@ -144,7 +144,7 @@ pub async fn a_gap_or_a_repeat_is_refused(store: Arc<dyn Store>) {
     let before = everything(&*store, lease.job).await;
     for seq in [0, 1, 3, u64::MAX] {
         let error = store.append(lease, seq, vec![note("x")], T0).await.expect_err("is refused");
-        assert!(matches!(&error, RepositoryError::Unusable(text) if text.contains("goes on at place 2")), "{error}");
+        assert!(matches!(&error, RepositoryError::Misused(text) if text.contains("goes on at place 2")), "{error}");
         let end = Ending { entries: vec![note("x")], seq, ..ending(Event::Complete, T0) };
         store.finish(lease, end, T0).await.expect_err("is refused");
         assert_eq!(everything(&*store, lease.job).await, before, "nothing was changed");
@@ -212,7 +212,7 @@ pub async fn illegal_moves_of_the_ledger_are_refused(store: Arc<dyn Store>) {
     ] {
         // Behind an entry that is right, to see that it is taken back too.
         let error = store.append(lease, 5, vec![note("right"), entry], T0).await.expect_err(why);
-        assert!(matches!(error, RepositoryError::Unusable(_)), "{why}: {error:?}");
+        assert!(matches!(error, RepositoryError::Misused(_)), "{why}: {error:?}");
         assert_eq!(everything(&*store, lease.job).await, before, "{why}");
     }
     store.append(lease, 5, vec![started("a"), done("a"), started("zz")], T0).await.expect("these are right");

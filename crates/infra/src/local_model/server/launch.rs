@@ -11,7 +11,7 @@ use rand::TryRngCore as _;
 use serde::Deserialize;
 
 use super::error::ServerError;
-use super::process::start_ticks_of;
+use crate::process::start_ticks_of;
 use super::state::{Record, Room};
 use super::{ServerOptions, binary};
 use crate::local_model::cache::hex;

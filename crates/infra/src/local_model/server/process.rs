@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::process::start_ticks_of;
+
 /// How long a server may take to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -51,22 +53,6 @@ impl Pid {
     }
 }
 
-/// When a process was started, in clock ticks since boot; `None` if it is dead, be it not yet buried.
-pub(super) fn start_ticks_of(pid: u32) -> Option<u64> {
-    ticks_in(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-fn ticks_in(stat: &str) -> Option<u64> {
-    // The name is in parentheses and may hold anything, parentheses and spaces too.
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    // Field 3; field 22 is 18 behind the next one.
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X" | "x") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
-}
-
 /// Whether a server on this port of loopback says that it is well.
 pub(super) fn is_healthy(port: u16) -> bool {
     (0..HEALTH_TRIES).any(|_| {
@@ -94,14 +80,6 @@ fn ask_health(port: u16) -> std::io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_with_parentheses_does_not_shift_the_fields() {
-        let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
-        assert_eq!(ticks_in(&format!("7 (a) b (c)) {rest}")), Some(4711));
-        assert_eq!(ticks_in(&format!("7 (dead) {}", rest.replacen('S', "Z", 1))), None);
-        assert_eq!(ticks_in("7 (short) S 1 2"), None);
-    }
 
     #[test]
     fn this_process_is_found_by_its_start_and_not_by_another() {

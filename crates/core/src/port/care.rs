@@ -1,0 +1,162 @@
+//! What keeps a database in order over months: schedules, retention, and what doctors ask.
+
+use async_trait::async_trait;
+use serde::Serialize;
+
+use super::RepositoryError;
+use crate::clock::Millis;
+use crate::job::{JobId, JobState, NewJob};
+use crate::lease::WorkerId;
+use crate::schedule::Schedule;
+
+/// The jobs of a schedule that fell due.
+#[derive(Debug, Clone)]
+pub struct Firing {
+    /// The schedule.
+    pub schedule: String,
+    /// Its next run as it was read: another one by now means that another process was first.
+    pub expected: Millis,
+    /// Its next run from now on.
+    pub next_at: Millis,
+    /// The run each job is made for, and the job.
+    pub jobs: Vec<(Millis, NewJob)>,
+}
+
+/// What one small deletion took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Jobs deleted, with all that belonged to them.
+    pub jobs: u64,
+    /// Contents deleted that nothing refers to any more.
+    pub contents: u64,
+    /// Whether there is more to delete.
+    pub more: bool,
+}
+
+/// A time at which the host's clock was set, as a worker noticed it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ClockJump {
+    /// The worker that noticed.
+    pub worker: String,
+    /// When, by the new time.
+    pub noticed_at: Millis,
+    /// By how many milliseconds; negative when it was set back.
+    pub by_ms: Millis,
+}
+
+/// A job in a worker's hands, as others see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HeldJob {
+    /// The job.
+    pub job: JobId,
+    /// Its role.
+    pub role: String,
+    /// The worker that holds the lease.
+    pub worker: String,
+    /// Since when.
+    pub since: Millis,
+    /// Until when the lease stands.
+    pub lease_until: Millis,
+    /// Entries in its journal, and the kind and time of the last one.
+    pub entries: u64,
+    /// What the last entry is.
+    pub last_entry: Option<String>,
+    /// When it was appended.
+    pub last_entry_at: Option<Millis>,
+}
+
+/// Jobs of one role that could be claimed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DueJobs {
+    /// The role.
+    pub role: String,
+    /// How many there are.
+    pub jobs: u64,
+    /// Since when the oldest is due.
+    pub oldest_due_at: Millis,
+}
+
+/// What there is on disk, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Storage {
+    /// The database.
+    pub bytes: u64,
+    /// What is free inside it; used before it grows.
+    pub free_bytes: u64,
+    /// The log beside it that is not taken in yet.
+    pub log_bytes: u64,
+}
+
+/// The care of a database. Each method that changes something is one transaction, and returns after
+/// it is durable.
+#[async_trait]
+pub trait CareRepository: Send + Sync {
+    /// Adds a schedule; false if there is one of that name, and then nothing is changed.
+    async fn add_schedule(&self, schedule: Schedule) -> Result<bool, RepositoryError>;
+
+    /// Takes a schedule away; false if there is none. The jobs it made stay.
+    async fn remove_schedule(&self, name: String) -> Result<bool, RepositoryError>;
+
+    /// Pauses a schedule at `now`, or has it go on with its next run at `resume_at`; false if there is none.
+    async fn pause_schedule(
+        &self,
+        name: String,
+        resume_at: Option<Millis>,
+        now: Millis,
+    ) -> Result<bool, RepositoryError>;
+
+    /// Makes the jobs of a schedule that fell due, and sets its next run. None if another process was
+    /// first, or it was paused or removed meanwhile; then nothing is changed.
+    async fn fire(&self, firing: Firing, now: Millis) -> Result<Option<Vec<JobId>>, RepositoryError>;
+
+    /// All schedules, by name.
+    async fn schedules(&self) -> Result<Vec<Schedule>, RepositoryError>;
+
+    /// The schedules whose next run is not ahead of `now`, paused ones left out.
+    async fn due_schedules(&self, now: Millis) -> Result<Vec<Schedule>, RepositoryError>;
+
+    /// The jobs that a schedule made and that are still there, newest first, at most `limit`.
+    async fn schedule_jobs(&self, name: String, limit: u32) -> Result<Vec<(Millis, JobId)>, RepositoryError>;
+
+    /// Gives `worker` a duty until `until`, unless another worker has it; true if it has it now. One
+    /// that is held for longer than `until` was taken before the clock was set back, and does not count.
+    async fn take_duty(
+        &self,
+        duty: &'static str,
+        worker: WorkerId,
+        until: Millis,
+        now: Millis,
+    ) -> Result<bool, RepositoryError>;
+
+    /// Whether any job ended before its state's cutoff.
+    async fn has_prunable(&self, cutoffs: Vec<(JobState, Millis)>) -> Result<bool, RepositoryError>;
+
+    /// Deletes some jobs that ended before their state's cutoff: as many as take a moment.
+    async fn prune(&self, cutoffs: Vec<(JobState, Millis)>) -> Result<Pruned, RepositoryError>;
+
+    /// Gives some of the space inside the file back to the disk, where much of it is free; true if
+    /// there is more to give.
+    async fn shrink(&self) -> Result<bool, RepositoryError>;
+
+    /// Keeps it on record that the clock was set, and brings every lease that now stands for longer
+    /// than its worker asked for down to that.
+    async fn clock_jumped(&self, jump: ClockJump) -> Result<(), RepositoryError>;
+
+    /// Asks a worker, or all on the list, to finish what is in hand and end; gives who was asked.
+    async fn request_drain(&self, worker: Option<WorkerId>, now: Millis) -> Result<Vec<String>, RepositoryError>;
+
+    /// Whether a worker was asked to end.
+    async fn drain_requested(&self, worker: WorkerId) -> Result<bool, RepositoryError>;
+
+    /// Jobs in workers' hands, by worker and job.
+    async fn held_jobs(&self) -> Result<Vec<HeldJob>, RepositoryError>;
+
+    /// Jobs that are due at `now`, by role.
+    async fn due_jobs(&self, now: Millis) -> Result<Vec<DueJobs>, RepositoryError>;
+
+    /// The latest times at which the clock was set, newest first.
+    async fn clock_jumps(&self) -> Result<Vec<ClockJump>, RepositoryError>;
+
+    /// What there is on disk.
+    async fn storage(&self) -> Result<Storage, RepositoryError>;
+}

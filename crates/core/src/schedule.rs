@@ -1,0 +1,269 @@
+//! Schedules: rules that make jobs at times, kept in the database.
+//!
+//! A schedule has one next time. Whoever finds it past asks [`Schedule::fall_due`] what follows, and
+//! stores that in one transaction which only succeeds while the next time is still the one that was
+//! read: of several processes one makes the jobs.
+
+use serde::{Deserialize, Serialize};
+
+mod cron;
+
+pub use cron::Timetable;
+
+use crate::clock::Millis;
+use crate::job::{JobId, JobState, NewJob};
+use crate::persona::check_role;
+use crate::usecase::enqueue::Refused;
+
+/// A run that is later than this was missed. A look at the schedules comes every second.
+pub const MISSED_AFTER_MS: Millis = 60_000;
+
+/// Most missed runs that are made up for at once.
+pub const MAX_CATCH_UP: usize = 100;
+
+/// What becomes of runs that nobody was there to begin.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Missed {
+    /// Nothing; the next one comes at its time.
+    Skip,
+    /// One run makes up for all of them.
+    #[default]
+    Once,
+    /// Each is made up for, the latest [`MAX_CATCH_UP`] of them.
+    All,
+}
+
+/// What happens when the last job is not at its end yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    /// The next one is made all the same.
+    #[default]
+    Allow,
+    /// The run is left out.
+    Skip,
+}
+
+macro_rules! named {
+    ($type:ident, $what:literal: $($variant:ident = $name:literal),+) => {
+        impl $type {
+            /// The name kept in databases and used by people.
+            pub fn as_str(self) -> &'static str {
+                match self { $($type::$variant => $name),+ }
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($name => Ok($type::$variant),)+
+                    _ => Err(format!(concat!("'{}' is no ", $what, "; there are", $(" ", $name),+), text)),
+                }
+            }
+        }
+    };
+}
+
+named!(Missed, "rule for missed runs": Skip = "skip", Once = "once", All = "all");
+named!(Overlap, "rule for overlapping runs": Allow = "allow", Skip = "skip");
+
+/// A schedule as it is stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Its name.
+    pub name: String,
+    /// When, as five fields of cron.
+    pub cron: String,
+    /// The time zone of the rule, by its IANA name.
+    pub zone: String,
+    /// The job it makes.
+    pub job: NewJob,
+    /// What becomes of runs that were missed.
+    pub missed: Missed,
+    /// What happens while the last job is not at its end.
+    pub overlap: Overlap,
+    /// The next run.
+    pub next_at: Millis,
+    /// Since when nothing is made, if it is paused.
+    pub paused_at: Option<Millis>,
+    /// When it was added.
+    pub created_at: Millis,
+    /// The last job it made.
+    pub last: Option<LastJob>,
+}
+
+/// The last job that a schedule made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LastJob {
+    /// The job.
+    pub id: JobId,
+    /// The run it was made for.
+    pub due_at: Millis,
+    /// Where it is.
+    pub state: JobState,
+}
+
+/// What follows when a schedule falls due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Due {
+    /// The runs that get a job, oldest first.
+    pub runs: Vec<Millis>,
+    /// Why there are fewer of them than were due, in words.
+    pub left_out: Option<String>,
+    /// The next run.
+    pub next_at: Millis,
+}
+
+impl Schedule {
+    /// A schedule that begins now, checked. `job` has passed [`crate::usecase::enqueue::accept`].
+    pub fn new(
+        name: &str,
+        (cron, zone): (&str, &str),
+        job: NewJob,
+        (missed, overlap): (Missed, Overlap),
+        now: Millis,
+    ) -> Result<Schedule, Refused> {
+        check_role(name).map_err(|message| Refused { field: "name", message })?;
+        let timetable = Timetable::parse(cron, zone).map_err(|message| Refused { field: "schedule", message })?;
+        let never = || Refused { field: "schedule", message: format!("'{cron}' does not run again") };
+        Ok(Schedule {
+            name: name.into(),
+            cron: cron.trim().into(),
+            zone: zone.into(),
+            job: NewJob { run_at: None, ..job },
+            missed,
+            overlap,
+            next_at: timetable.next_after(now).ok_or_else(never)?,
+            paused_at: None,
+            created_at: now,
+            last: None,
+        })
+    }
+
+    /// Its rule in its zone. Fails only where a later version took a rule that this one does not know.
+    pub fn timetable(&self) -> Result<Timetable, String> {
+        Timetable::parse(&self.cron, &self.zone)
+    }
+
+    /// The next run after `now`, for one that goes on after a pause: what came meanwhile is not made up for.
+    pub fn resume_at(&self, now: Millis) -> Result<Millis, String> {
+        self.timetable()?.next_after(now).ok_or_else(|| format!("'{}' does not run again", self.cron))
+    }
+
+    /// What follows at `now`, where the next run is not ahead any more.
+    pub fn fall_due(&self, now: Millis) -> Result<Due, String> {
+        let timetable = self.timetable()?;
+        let next_at = timetable.next_after(now).ok_or_else(|| format!("'{}' does not run again", self.cron))?;
+        let mut runs = self.runs_due(&timetable, now);
+        let due = runs.len();
+        if self.overlap == Overlap::Skip {
+            if let Some(last) = self.last.as_ref().filter(|last| !last.state.is_final()) {
+                let left_out = format!("job {} of the run before is still {}", last.id, last.state);
+                return Ok(Due { runs: Vec::new(), left_out: Some(left_out), next_at });
+            }
+            // Several at once would overlap each other.
+            runs = runs.split_off(due.saturating_sub(1));
+        }
+        let left_out = match runs.len() {
+            0 => Some("nobody was there at its time, and missed runs are skipped".into()),
+            kept if kept < due => Some(format!("{due} runs were due at once, which must not overlap")),
+            _ => None,
+        };
+        Ok(Due { runs, left_out, next_at })
+    }
+
+    /// The runs that are due by `now` and shall have a job, oldest first.
+    fn runs_due(&self, timetable: &Timetable, now: Millis) -> Vec<Millis> {
+        let in_time = timetable.next_after((now - MISSED_AFTER_MS).max(self.next_at - 1));
+        let in_time = in_time.filter(|at| *at <= now);
+        match self.missed {
+            Missed::Skip => in_time.into_iter().collect(),
+            Missed::Once => vec![in_time.unwrap_or(self.next_at)],
+            Missed::All => {
+                let mut runs = std::collections::VecDeque::with_capacity(MAX_CATCH_UP);
+                let mut at = Some(self.next_at);
+                while let Some(run) = at.filter(|run| *run <= now) {
+                    if runs.len() == MAX_CATCH_UP {
+                        runs.pop_front();
+                    }
+                    runs.push_back(run);
+                    at = timetable.next_after(run);
+                }
+                runs.into()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Millis = 3_600_000;
+    /// 2027-03-01T00:00:00Z.
+    const T: Millis = 1_803_859_200_000;
+
+    fn hourly(missed: Missed, overlap: Overlap) -> Schedule {
+        let job = NewJob { role: "r".into(), ..NewJob::default() };
+        Schedule::new("news", ("0 * * * *", "UTC"), job, (missed, overlap), T).expect("a schedule")
+    }
+
+    #[test]
+    fn a_run_in_time_is_one_job_whatever_the_rule() {
+        for missed in [Missed::Skip, Missed::Once, Missed::All] {
+            let schedule = hourly(missed, Overlap::Allow);
+            assert_eq!(schedule.next_at, T + HOUR);
+            let due = schedule.fall_due(T + HOUR + 900).expect("a rule");
+            assert_eq!(due, Due { runs: vec![T + HOUR], left_out: None, next_at: T + 2 * HOUR });
+        }
+    }
+
+    #[test]
+    fn three_hours_of_downtime_are_made_up_for_as_the_rule_says() {
+        let now = T + 3 * HOUR + HOUR / 2;
+        let runs = |missed| hourly(missed, Overlap::Allow).fall_due(now).expect("a rule");
+        assert_eq!(runs(Missed::Once).runs.len(), 1);
+        assert_eq!(runs(Missed::All).runs, [T + HOUR, T + 2 * HOUR, T + 3 * HOUR]);
+        let skipped = runs(Missed::Skip);
+        assert!(skipped.runs.is_empty() && skipped.left_out.is_some_and(|why| why.contains("skipped")));
+        for missed in [Missed::Skip, Missed::Once, Missed::All] {
+            assert_eq!(runs(missed).next_at, T + 4 * HOUR, "nothing is made up for twice");
+        }
+        // Back at the very minute of a run: that one is in time, and with `once` stands for all.
+        let at_a_run = hourly(Missed::Once, Overlap::Allow).fall_due(T + 5 * HOUR + 1).expect("a rule");
+        assert_eq!(at_a_run.runs, [T + 5 * HOUR]);
+    }
+
+    #[test]
+    fn catching_up_is_bounded_to_the_latest() {
+        let schedule = hourly(Missed::All, Overlap::Allow);
+        let due = schedule.fall_due(T + 1000 * HOUR).expect("a rule");
+        assert_eq!((due.runs.len(), due.runs.last()), (MAX_CATCH_UP, Some(&(T + 1000 * HOUR))));
+    }
+
+    #[test]
+    fn runs_do_not_overlap_where_they_must_not() {
+        let mut schedule = hourly(Missed::All, Overlap::Skip);
+        assert_eq!(schedule.fall_due(T + 3 * HOUR).expect("a rule").runs, [T + 3 * HOUR], "one at a time");
+        for (state, jobs) in [(JobState::Running, 0), (JobState::Suspended, 0), (JobState::Discarded, 1)] {
+            schedule.last = Some(LastJob { id: JobId(7), due_at: T, state });
+            let due = schedule.fall_due(T + HOUR).expect("a rule");
+            assert_eq!((due.runs.len(), due.next_at), (jobs, T + 2 * HOUR), "{state}");
+            assert_eq!(due.left_out.is_some_and(|why| why.contains("job 7")), jobs == 0, "{state}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_schedule_is_refused() {
+        let refused = |name, cron, zone| {
+            Schedule::new(name, (cron, zone), NewJob::default(), Default::default(), T).expect_err("refused").field
+        };
+        assert_eq!(refused("Big News", "* * * * *", "UTC"), "name");
+        assert_eq!(refused("news", "0 9 30 2 *", "UTC"), "schedule");
+        assert_eq!(refused("news", "0 9 * * *", "Oslo"), "schedule");
+        assert_eq!("most".parse::<Missed>(), Err("'most' is no rule for missed runs; there are skip once all".into()));
+    }
+}

@@ -1,0 +1,167 @@
+//! What keeps the fleet in order: each process's own part, and what one of them does for all.
+
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::fleet::{Fleet, Phase};
+use crate::clock::{JumpWatch, Millis};
+use crate::port::{ClockJump, Firing, RepositoryError};
+use crate::schedule::Schedule;
+
+/// How often schedules and other processes are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often what is kept too long is looked for.
+const PRUNE_EVERY_MS: Millis = 60_000;
+
+/// Between two small deletions, so that others who write come in between.
+const PRUNE_PAUSE: Duration = Duration::from_millis(50);
+
+/// For how long a process takes a duty at a time.
+const DUTY_MS: Millis = 2 * PRUNE_EVERY_MS;
+
+/// Keeps a process's part of the fleet in order until everything is given back: renews leases, hears of
+/// cancellations and of its own drain, takes back what vanished workers held, makes the jobs of
+/// schedules, and deletes what was kept long enough.
+pub async fn maintain(fleet: Arc<Fleet>) {
+    tokio::join!(keep_in_touch(&fleet), keep_in_order(&fleet));
+}
+
+async fn keep_in_touch(fleet: &Arc<Fleet>) {
+    let mut wakes: watch::Receiver<u64> = fleet.queries.wakes();
+    let mut phase = fleet.phase();
+    let mut jumps = JumpWatch::new(&*fleet.clock);
+    loop {
+        wakes.borrow_and_update();
+        if *phase.borrow_and_update() == Phase::Gone {
+            return;
+        }
+        if let Some(by_ms) = jumps.look(&*fleet.clock) {
+            fleet.clock_jumped(by_ms).await;
+        }
+        fleet.hear_cancellations().await;
+        fleet.hear_drain().await;
+        fleet.rescue().await;
+        fleet.expire_questions().await;
+        tokio::select! {
+            _ = wakes.changed() => {
+                // Enough to be felt as at once, and bounded under a flood of wake-ups.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            () = tokio::time::sleep(LOOK) => {}
+            _ = phase.changed() => {}
+        }
+    }
+}
+
+async fn keep_in_order(fleet: &Arc<Fleet>) {
+    let mut phase = fleet.phase();
+    let mut pruned_at = fleet.clock.elapsed();
+    loop {
+        if *phase.borrow_and_update() != Phase::Working {
+            return;
+        }
+        let mut done = fleet.fire_schedules().await.map(drop);
+        if done.is_ok() && fleet.clock.elapsed() - pruned_at >= PRUNE_EVERY_MS {
+            done = fleet.prune().await;
+            pruned_at = fleet.clock.elapsed();
+        }
+        if let Err(error) = done {
+            fleet.warn_unavailable(&error.to_string());
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            _ = phase.changed() => {}
+        }
+    }
+}
+
+impl Fleet {
+    /// Makes the jobs of all schedules that are due, and tells how many. One that cannot be followed
+    /// holds up none of the others.
+    pub async fn fire_schedules(&self) -> Result<usize, RepositoryError> {
+        let now = self.clock.now();
+        let mut made = 0;
+        for schedule in self.care.due_schedules(now).await? {
+            match self.fire(&schedule, now).await {
+                Ok(jobs) => made += jobs,
+                Err(error @ RepositoryError::Unavailable(_)) => return Err(error),
+                Err(error) => warn!(schedule = schedule.name, "schedule {} makes no jobs: {error}", schedule.name),
+            }
+        }
+        Ok(made)
+    }
+
+    async fn fire(&self, schedule: &Schedule, now: Millis) -> Result<usize, RepositoryError> {
+        let name = &schedule.name;
+        let due = schedule.fall_due(now).map_err(RepositoryError::Unusable)?;
+        let jobs: Vec<_> = due.runs.iter().map(|run| (*run, schedule.job.clone())).collect();
+        let firing =
+            Firing { schedule: name.clone(), expected: schedule.next_at, next_at: due.next_at, jobs };
+        let Some(ids) = self.care.fire(firing, now).await? else { return Ok(0) };
+        if let Some(why) = due.left_out {
+            info!(schedule = name, "schedule {name} leaves runs out: {why}");
+        }
+        for id in &ids {
+            info!(schedule = name, job.id = id.0, "schedule {name} made job {id}");
+        }
+        Ok(ids.len())
+    }
+
+    /// Deletes all jobs that were kept long enough, a few at a time, if no other process does so now.
+    pub async fn prune(&self) -> Result<(), RepositoryError> {
+        let cutoffs = self.retention.cutoffs(self.clock.now());
+        if cutoffs.is_empty() || !self.care.has_prunable(cutoffs.clone()).await? {
+            return Ok(());
+        }
+        let (mut jobs, mut contents, mut held_for) = (0, 0, Millis::MIN / 2);
+        loop {
+            // Renewed long before it runs out, and not with every deletion.
+            if self.clock.elapsed() - held_for >= DUTY_MS / 2 {
+                let now = self.clock.now();
+                if !self.care.take_duty("prune", self.worker.clone(), now + DUTY_MS, now).await? {
+                    break;
+                }
+                held_for = self.clock.elapsed();
+            }
+            let pruned = self.care.prune(cutoffs.clone()).await?;
+            (jobs, contents) = (jobs + pruned.jobs, contents + pruned.contents);
+            if !pruned.more && !self.care.shrink().await? {
+                break;
+            }
+            if *self.phase().borrow() != Phase::Working {
+                break;
+            }
+            tokio::time::sleep(PRUNE_PAUSE).await;
+        }
+        if jobs > 0 {
+            info!("deleted {jobs} jobs that were kept long enough, and {contents} contents only they had");
+        }
+        Ok(())
+    }
+
+    /// Ends this process's work where somebody asked for that.
+    async fn hear_drain(&self) {
+        match self.care.drain_requested(self.worker.clone()).await {
+            Ok(true) => self.drain(),
+            Ok(false) => {}
+            Err(error) => self.warn_unavailable(&error.to_string()),
+        }
+    }
+
+    /// The host's clock was set. Our leases stand for as long as they did, and are renewed by the new
+    /// time at once; so that others can do the same, nobody's lease is taken for expired meanwhile.
+    async fn clock_jumped(self: &Arc<Self>, by_ms: Millis) {
+        self.hold_rescue();
+        let (direction, seconds) = (if by_ms > 0 { "forward" } else { "back" }, by_ms.abs() / 1000);
+        warn!("the clock of this host was set {direction} by {seconds} s; leases are renewed by the new time");
+        self.beat_now().await;
+        let noticed_at = self.clock.now();
+        let jump = ClockJump { worker: self.worker.0.clone(), noticed_at, by_ms };
+        if let Err(error) = self.care.clock_jumped(jump).await {
+            self.warn_unavailable(&error.to_string());
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Copies of a database that is in use, and looking a database through for damage.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use diesel::connection::SimpleConnection;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Nullable, Text};
+use posse_core::port::RepositoryError;
+
+use super::connection::{Access, beside, open};
+use super::fault::{Fault, Outcome, describe};
+use super::migrate::{self, Schema};
+use super::{SqliteStore, traceless};
+
+/// Most problems told of at once.
+const PROBLEMS: usize = 20;
+
+/// A copy that was made and looked through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backup {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+}
+
+impl SqliteStore {
+    /// Copies the database to `to` as it is at one moment, while others work on; what they write
+    /// meanwhile is not in it. The copy is looked through for damage before it gets its name, so that
+    /// there is either a good one or none. Only its owner may read it. Fails if there is something at
+    /// `to` already.
+    pub async fn backup(&self, to: &Path) -> Result<Backup, RepositoryError> {
+        let to = std::path::absolute(to).map_err(|error| not_made(to, &error))?;
+        let from = self.path.clone();
+        self.readers.run(move |_| make(&from, &to)).await
+    }
+
+    /// What is wrong with the file, in words; nothing where all is well. Reads the whole file, and with
+    /// `full` also compares each index with its table, which takes several times as long.
+    pub async fn check(&self, full: bool) -> Result<Vec<String>, RepositoryError> {
+        self.readers.run(move |connection| check(connection, full)).await
+    }
+}
+
+/// The schema step that the database at `path` has, if it has any, and the one it would be brought to.
+/// Changes nothing.
+pub fn schema_of(path: &Path) -> Result<(Option<String>, Option<String>), RepositoryError> {
+    let mut connection = open(path, traceless(path))?;
+    migrate::inspect(&mut connection, path)?;
+    migrate::steps(&mut connection, path)
+}
+
+fn make(from: &Path, to: &Path) -> Outcome<Backup> {
+    let refuse = |error: std::io::Error| Fault::Refused(not_made(to, &error));
+    if to.symlink_metadata().is_ok() {
+        return Err(Fault::Refused(RepositoryError::Unavailable(format!(
+            "{} is there already and was left as it is; name another file for the backup",
+            to.display()
+        ))));
+    }
+    let part = beside(to, ".part");
+    // Left by a process that ended in the middle; nobody needs it.
+    let _ = std::fs::remove_file(&part);
+    // Made here, so that nobody else may read it at any moment.
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part).map_err(refuse)?;
+    let made = fill(from, &part).and_then(|()| {
+        let file = File::open(&part).map_err(refuse)?;
+        file.sync_all().map_err(refuse)?;
+        // Not over a file that came meanwhile.
+        rustix::fs::renameat_with(rustix::fs::CWD, &part, rustix::fs::CWD, to, rustix::fs::RenameFlags::NOREPLACE)
+            .map_err(|error| refuse(error.into()))?;
+        if let Some(folder) = to.parent() {
+            File::open(folder).and_then(|folder| folder.sync_all()).map_err(refuse)?;
+        }
+        Ok(Backup { path: to.to_owned(), bytes: file.metadata().map_err(refuse)?.len() })
+    });
+    if made.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    made
+}
+
+/// Writes a copy of the database at `from` into the empty file at `part`, and looks it through.
+fn fill(from: &Path, part: &Path) -> Outcome<()> {
+    let mut source = open(from, Access::Read)?;
+    // The setting would keep it from writing the copy too.
+    source.batch_execute("PRAGMA query_only = 0")?;
+    let copied = diesel::sql_query("VACUUM INTO ?").bind::<Text, _>(part.to_string_lossy()).execute(&mut source);
+    copied.map_err(|error| describe(&error, part))?;
+    let mut copy = open(part, Access::Frozen)?;
+    if migrate::inspect(&mut copy, part)? != Schema::Current {
+        return Err(damaged(part, "its schema is not that of the original"));
+    }
+    match check(&mut copy, true)?.first() {
+        Some(problem) => Err(damaged(part, problem)),
+        None => Ok(()),
+    }
+}
+
+fn check(connection: &mut SqliteConnection, full: bool) -> Outcome<Vec<String>> {
+    #[derive(QueryableByName)]
+    struct Line {
+        #[diesel(sql_type = Text)]
+        said: String,
+    }
+    #[derive(QueryableByName)]
+    struct Orphan {
+        #[diesel(sql_type = Text)]
+        child: String,
+        #[diesel(sql_type = Nullable<BigInt>)]
+        number: Option<i64>,
+        #[diesel(sql_type = Text)]
+        parent: String,
+    }
+    let pragma = if full { "integrity_check" } else { "quick_check" };
+    let sql = format!("SELECT {pragma} AS said FROM pragma_{pragma}({PROBLEMS})");
+    let lines: Vec<Line> = diesel::sql_query(sql).load(connection)?;
+    let mut problems: Vec<_> = lines.into_iter().map(|line| line.said).filter(|said| said != "ok").collect();
+    let sql = format!("SELECT \"table\" AS child, rowid AS number, parent FROM pragma_foreign_key_check LIMIT {PROBLEMS}");
+    let orphans: Vec<Orphan> = diesel::sql_query(sql).load(connection)?;
+    problems.extend(orphans.into_iter().map(|Orphan { child, number, parent }| {
+        let number = number.map(|number| format!(" {number}")).unwrap_or_default();
+        format!("row{number} of {child} belongs to a row of {parent} that is not there")
+    }));
+    problems.truncate(PROBLEMS);
+    Ok(problems)
+}
+
+fn damaged(part: &Path, problem: &str) -> Fault {
+    let shown = part.display();
+    Fault::Refused(RepositoryError::Unusable(format!(
+        "the copy {shown} is damaged ({problem}) and was removed; look the original through (posse db check --full)"
+    )))
+}
+
+fn not_made(to: &Path, error: &std::io::Error) -> RepositoryError {
+    RepositoryError::Unavailable(format!(
+        "the backup {} cannot be made: {error}; check the path, its rights and the space there",
+        to.display()
+    ))
+}

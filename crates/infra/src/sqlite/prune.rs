@@ -1,0 +1,138 @@
+//! Deleting what was kept long enough: a little at a time, so that nobody waits for it.
+//!
+//! Jobs are found in the order of their ids, which is the order in which they were enqueued. A job
+//! cannot have ended before it was enqueued; so the search ends at the first id that is too young, and
+//! no index by the time of the end is needed, which every end would have to write.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use diesel::connection::SimpleConnection;
+use diesel::dsl::{exists, max, min};
+use diesel::prelude::*;
+use posse_core::clock::Millis;
+use posse_core::job::JobState;
+use posse_core::port::Pruned;
+
+use super::care;
+use super::fault::Outcome;
+use super::schema::{blobs, jobs, steps};
+use super::writer::Transaction;
+
+/// Most jobs found at once.
+const AT_ONCE: i64 = 200;
+
+/// How long one deletion goes on; whoever writes meanwhile waits for so long.
+const A_MOMENT: Duration = Duration::from_millis(5);
+
+/// Space inside the file is given back when it is more than this part of it, and more than so many pages.
+const FREE_SHARE: u64 = 4;
+const FREE_PAGES: u64 = 2_000;
+
+/// Pages given back in one transaction.
+const SHRINK_PAGES: u64 = 200;
+
+/// Whether any job ended before its state's cutoff.
+pub(super) fn has_any(connection: &mut SqliteConnection, cutoffs: &[(JobState, Millis)]) -> Outcome<bool> {
+    Ok(!find(connection, cutoffs, 1)?.is_empty())
+}
+
+/// Deletes jobs that ended before their state's cutoff, as many as take a moment and at least one.
+pub(super) fn prune(tx: &mut Transaction<'_>, cutoffs: &[(JobState, Millis)]) -> Outcome<Pruned> {
+    let begun = Instant::now();
+    let found = find(tx.connection, cutoffs, AT_ONCE)?;
+    let mut pruned = Pruned { more: found.len() as i64 == AT_ONCE, ..Pruned::default() };
+    for id in found {
+        if pruned.jobs > 0 && begun.elapsed() >= A_MOMENT {
+            pruned.more = true;
+            break;
+        }
+        pruned.contents += delete(tx.connection, id)?;
+        pruned.jobs += 1;
+    }
+    Ok(pruned)
+}
+
+/// Deletes a job and all that belongs to it; gives the number of contents that went with it.
+fn delete(connection: &mut SqliteConnection, id: i64) -> QueryResult<u64> {
+    let contents: Vec<Option<Vec<u8>>> = steps::table
+        .filter(steps::job_id.eq(id))
+        .filter(steps::blob_hash.is_not_null())
+        .select(steps::blob_hash)
+        .load(connection)?;
+    diesel::delete(jobs::table.find(id)).execute(connection)?;
+    let mut deleted = 0;
+    for hash in contents.into_iter().flatten().collect::<BTreeSet<_>>() {
+        let referred_to = exists(steps::table.filter(steps::blob_hash.eq(&hash)));
+        if !diesel::select(referred_to).get_result::<bool>(connection)? {
+            deleted += diesel::delete(blobs::table.find(&hash)).execute(connection)? as u64;
+        }
+    }
+    Ok(deleted)
+}
+
+/// The oldest jobs that ended before their state's cutoff.
+fn find(connection: &mut SqliteConnection, cutoffs: &[(JobState, Millis)], limit: i64) -> QueryResult<Vec<i64>> {
+    let mut found = Vec::new();
+    for (state, cutoff) in cutoffs {
+        let Some(end) = first_younger(connection, *cutoff)? else { continue };
+        let ended: Vec<i64> = jobs::table
+            .filter(jobs::state.eq(state.as_str()))
+            // Spells the condition of the index that has these in order.
+            .filter(jobs::finalized_at.is_not_null())
+            .filter(jobs::id.lt(end))
+            .filter(jobs::finalized_at.lt(cutoff))
+            .order(jobs::id)
+            .limit(limit - found.len() as i64)
+            .select(jobs::id)
+            .load(connection)?;
+        found.extend(ended);
+        if found.len() as i64 == limit {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// The end of the ids of jobs that were enqueued before `cutoff`, found by halving; none if the very
+/// first is younger. A clock that was set back makes it an earlier end, never a wrong deletion.
+fn first_younger(connection: &mut SqliteConnection, cutoff: Millis) -> QueryResult<Option<i64>> {
+    let (first, last): (Option<i64>, Option<i64>) =
+        (jobs::table.select(min(jobs::id)).first(connection)?, jobs::table.select(max(jobs::id)).first(connection)?);
+    let (Some(mut older), Some(last)) = (first, last) else { return Ok(None) };
+    let mut is_older = |id: i64| -> QueryResult<Option<(i64, bool)>> {
+        // Ids of deleted jobs are gaps.
+        let next: Option<(i64, i64)> = jobs::table
+            .filter(jobs::id.ge(id))
+            .order(jobs::id)
+            .select((jobs::id, jobs::created_at))
+            .first(connection)
+            .optional()?;
+        Ok(next.map(|(id, created_at)| (id, created_at < cutoff)))
+    };
+    if !is_older(older)?.is_some_and(|(_, older)| older) {
+        return Ok(None);
+    }
+    let mut younger = last + 1;
+    while younger - older > 1 {
+        let middle = older + (younger - older) / 2;
+        match is_older(middle)? {
+            Some((id, true)) => older = id.max(middle),
+            _ => younger = middle,
+        }
+    }
+    Ok(Some(younger))
+}
+
+/// Gives some free pages back to the disk; true if there are more to give. A file that was made by a
+/// version that could not do so keeps its size, and uses the space itself.
+pub(super) fn shrink(tx: &mut Transaction<'_>) -> Outcome<bool> {
+    let too_many = |(pages, free, _): (u64, u64, u64)| free > FREE_PAGES && free > pages / FREE_SHARE;
+    let before = care::pages(tx.connection)?;
+    if !too_many(before) {
+        return Ok(false);
+    }
+    tx.connection.batch_execute(&format!("PRAGMA incremental_vacuum({SHRINK_PAGES})"))?;
+    let after = care::pages(tx.connection)?;
+    Ok(after.0 < before.0 && too_many(after))
+}
