@@ -53,6 +53,27 @@ impl Clock for ManualClock {
 /// A difference between the clocks that is no mere correction, in milliseconds.
 pub const JUMP_MS: Millis = 5_000;
 
+/// Both clocks, read at the same moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// [`Clock::now`].
+    pub now: Millis,
+    /// [`Clock::elapsed`].
+    pub elapsed: Millis,
+}
+
+impl Reading {
+    /// Reads both clocks. A process that is stopped between the two reads them again.
+    pub fn of(clock: &dyn Clock) -> Reading {
+        loop {
+            let (before, now, elapsed) = (clock.elapsed(), clock.now(), clock.elapsed());
+            if elapsed - before <= JUMP_MS / 100 {
+                return Reading { now, elapsed };
+            }
+        }
+    }
+}
+
 /// Tells when the time was set, by comparing it with the time that passed.
 #[derive(Debug)]
 pub struct JumpWatch {
@@ -61,15 +82,15 @@ pub struct JumpWatch {
 }
 
 impl JumpWatch {
-    /// A watch that begins now.
-    pub fn new(clock: &dyn Clock) -> JumpWatch {
-        JumpWatch { offset: clock.now() - clock.elapsed() }
+    /// A watch that begins at `reading`.
+    pub fn new(reading: Reading) -> JumpWatch {
+        JumpWatch { offset: reading.now - reading.elapsed }
     }
 
     /// By how much the time was set since the last look, if it was by [`JUMP_MS`] or more. What is less
     /// does not add up to a jump: a clock that is corrected little by little never makes one.
-    pub fn look(&mut self, clock: &dyn Clock) -> Option<Millis> {
-        let offset = clock.now() - clock.elapsed();
+    pub fn look(&mut self, reading: Reading) -> Option<Millis> {
+        let offset = reading.now - reading.elapsed;
         let by = offset - std::mem::replace(&mut self.offset, offset);
         (by.abs() >= JUMP_MS).then_some(by)
     }
@@ -82,14 +103,15 @@ mod tests {
     #[test]
     fn a_jump_is_told_once_and_time_that_passes_is_none() {
         let clock = ManualClock::at(1_000_000);
-        let mut watch = JumpWatch::new(&clock);
+        let mut watch = JumpWatch::new(Reading::of(&clock));
+        let mut look = |clock: &ManualClock| watch.look(Reading::of(clock));
         clock.advance(3_600_000);
-        assert_eq!(watch.look(&clock), None);
+        assert_eq!(look(&clock), None);
         clock.set_by(-3_600_000);
-        assert_eq!((watch.look(&clock), watch.look(&clock)), (Some(-3_600_000), None));
+        assert_eq!((look(&clock), look(&clock)), (Some(-3_600_000), None));
         for _ in 0..100 {
             clock.set_by(JUMP_MS - 1);
-            assert_eq!(watch.look(&clock), None);
+            assert_eq!(look(&clock), None);
         }
     }
 }

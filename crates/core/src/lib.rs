@@ -17,6 +17,7 @@ pub mod annotation;
 pub mod breaker;
 pub mod clock;
 pub mod conversation;
+pub mod doctor;
 pub mod executor;
 pub mod job;
 pub mod journal;

@@ -140,7 +140,7 @@ impl WorkerService {
             if let Some(reason) = cx.stop.reason() {
                 return StepOutcome::Stopped(reason);
             }
-            if *phase.borrow() != Phase::Working {
+            if *phase.borrow() >= Phase::Draining {
                 return StepOutcome::Stopped(StopReason::Shutdown);
             }
             let step = AssertUnwindSafe(self.executor.process_job(cx)).catch_unwind().await;

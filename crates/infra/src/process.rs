@@ -48,6 +48,12 @@ pub fn this_process() -> (String, u32, u64) {
     (host(), pid, start_ticks_of(pid).unwrap_or(0))
 }
 
+/// The bytes that this user may still write to the file system of `folder`; none if it cannot be asked.
+pub fn free_space(folder: &std::path::Path) -> Option<u64> {
+    let space = rustix::fs::statvfs(folder).ok()?;
+    Some(space.f_bavail * space.f_frsize)
+}
+
 /// When a process was started, in the kernel's ticks since boot; none if it is dead, be it not yet buried.
 pub(crate) fn start_ticks_of(pid: u32) -> Option<u64> {
     match look(pid) {

@@ -10,6 +10,7 @@ use crate::output::{ColorChoice, Out};
 use crate::settings::{self, Overrides, Settings};
 
 mod db;
+mod doctor;
 mod endpoint;
 mod enqueue;
 mod init;
@@ -20,6 +21,7 @@ mod persona;
 mod question;
 mod queue;
 mod rules;
+mod schedule;
 mod tool;
 mod work;
 mod worker;
@@ -87,6 +89,9 @@ enum Command {
     Pause(rules::ScopeArgs),
     /// Let paused jobs start again
     Resume(rules::ScopeArgs),
+    /// Schedules: rules that make jobs at times
+    #[command(subcommand)]
+    Schedule(schedule::ScheduleCommand),
     /// Personas: the kinds of agents there are
     #[command(subcommand)]
     Persona(persona::PersonaCommand),
@@ -96,12 +101,14 @@ enum Command {
     /// Tools that personas may use
     #[command(subcommand)]
     Tool(tool::ToolCommand),
-    /// Worker processes
+    /// Worker processes: what each is doing, asking one to end
     #[command(subcommand)]
     Worker(worker::WorkerCommand),
-    /// The database
+    /// The database: checking, copying, migrating
     #[command(subcommand)]
     Db(db::DbCommand),
+    /// Look at everything, and say what is wrong and what to do
+    Doctor(doctor::DoctorArgs),
     /// Begin a project: settings, personas, files to try it on
     Init(init::InitArgs),
     /// Completion script for a shell
@@ -158,11 +165,13 @@ impl Cli {
             Command::Limit(command) => rules::limit(&cx, command).await,
             Command::Pause(scope) => rules::pause(&cx, scope).await,
             Command::Resume(scope) => rules::resume(&cx, scope).await,
+            Command::Schedule(command) => schedule::dispatch(&cx, command).await,
             Command::Persona(command) => persona::dispatch(&cx, command),
             Command::Model(command) => model::dispatch(&cx, command).await,
             Command::Tool(command) => tool::dispatch(&cx, command),
             Command::Worker(command) => worker::dispatch(&cx, command).await,
             Command::Db(command) => db::dispatch(&cx, command).await,
+            Command::Doctor(args) => doctor::doctor(&cx, args).await,
             Command::Init(args) => init::init(&cx, args),
             Command::Completions { shell } => completions(&cx, shell),
         }

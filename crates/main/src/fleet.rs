@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result};
 use posse_core::executor::AgentExecutor;
 use posse_core::job::JobState;
 use posse_core::port::{JobFilter, JobQueries, WorkerRecord};
-use posse_core::worker::{Fleet, FleetOptions, Progress, WorkerService, maintain};
+use posse_core::retention::Retention;
+use posse_core::worker::{Fleet, FleetOptions, Phase, Progress, WorkerService, maintain};
 use posse_infra::process::{LinuxProcessProbe, SystemClock, this_process};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast;
@@ -58,6 +59,8 @@ pub struct Plan {
     pub slots: usize,
     /// How long a lease stands without a heartbeat.
     pub lease: Duration,
+    /// How long jobs are kept after their end.
+    pub retention: Retention,
     /// Whether somebody wants to hear what happens.
     pub watched: bool,
 }
@@ -75,17 +78,18 @@ pub struct Crew {
 impl Crew {
     /// Announces this process and puts one service to each post.
     pub async fn start(shop: &Workshop, posts: Vec<Post>, plan: Plan) -> Result<Crew> {
-        let Plan { queues, slots, lease, watched } = plan;
+        let Plan { queues, slots, lease, retention, watched } = plan;
         let roles: Vec<_> = posts.iter().map(|post| post.role.clone()).collect();
-        let worker = record(roles, slots);
+        let worker = record(roles, slots, lease);
         let id = worker.id.clone();
         let options = FleetOptions {
             jobs: Arc::clone(&shop.jobs),
             queries: Arc::clone(&shop.queries),
+            care: Arc::clone(&shop.care),
             clock: Arc::new(SystemClock),
             processes: Arc::new(LinuxProcessProbe),
             worker,
-            lease_ms: lease.as_millis() as i64,
+            retention,
         };
         let fleet = Fleet::start(options).await?;
         // Before the first claim, so that nothing is missed.
@@ -103,6 +107,18 @@ impl Crew {
     /// What happens in this process from its beginning, if it is watched; given once.
     pub fn heard(&mut self) -> Option<broadcast::Receiver<Progress>> {
         self.heard.take()
+    }
+
+    /// Waits until somebody asked this process to end (`posse worker drain`), and until the jobs in hand
+    /// have ended then.
+    pub async fn drained(&mut self, out: &Out) {
+        let mut phase = self.fleet.phase();
+        // The sender lives as long as the fleet.
+        let _ = phase.wait_for(|phase| *phase != Phase::Working).await;
+        let jobs = self.jobs_in_hand().await;
+        let until = if jobs.is_empty() { String::new() } else { format!(" after job {}", jobs.join(", ")) };
+        out.note(format!("asked to end: claiming nothing more, and ending{until} (Ctrl-C ends it sooner)"));
+        all(&mut self.services).await;
     }
 
     /// Ends: claims nothing more, gives steps in progress `grace` to end, then stops them. Jobs in
@@ -153,11 +169,22 @@ async fn all(services: &mut JoinSet<()>) {
     }
 }
 
-fn record(roles: Vec<String>, slots: usize) -> WorkerRecord {
+fn record(roles: Vec<String>, slots: usize, lease: Duration) -> WorkerRecord {
     let (host, pid, pid_started) = this_process();
     let at = now();
     let id = format!("{}-{pid}-{:06x}", host_name(), random() & 0xff_ffff);
-    WorkerRecord { id, host, pid, pid_started, roles, slots: slots as u32, started_at: at, heartbeat_at: at }
+    WorkerRecord {
+        id,
+        host,
+        pid,
+        pid_started,
+        roles,
+        slots: slots as u32,
+        started_at: at,
+        heartbeat_at: at,
+        lease_ms: lease.as_millis() as i64,
+        drain_requested_at: None,
+    }
 }
 
 fn host_name() -> String {

@@ -9,6 +9,7 @@ mod local;
 mod models;
 mod output;
 mod settings;
+mod times;
 mod wire;
 
 use std::process::ExitCode;

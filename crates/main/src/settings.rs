@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use posse_core::job::DEFAULT_PRIORITY_STEP_MS;
+use posse_core::retention::Retention;
 use posse_core::usecase::enqueue::MAX_PRIORITY_STEP_MS;
 
 use crate::exit::usage;
@@ -74,6 +75,8 @@ pub struct Settings {
     pub synchronous: Synchronous,
     /// How much waiting one step of priority is worth, to jobs enqueued from here.
     pub priority_step: Duration,
+    /// How long jobs are kept after their end.
+    pub retention: Retention,
     /// The models in the file.
     pub models: BTreeMap<String, FileModel>,
     /// The default model's name, if somebody named one.
@@ -121,6 +124,7 @@ impl Settings {
             priority_step: said
                 .priority_step_minutes
                 .map_or(DEFAULT_PRIORITY_STEP, |m| Duration::from_secs(60 * u64::from(m))),
+            retention: said.retention.resolve().map_err(usage)?,
             models: said.models,
             default_model: model.or(said.default_model),
             endpoint: overrides.endpoint.clone(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use posse_core::clock::Clock;
 use posse_core::model::Models;
-use posse_core::port::{JobQueries, JobRepository, RepositoryError};
+use posse_core::port::{CareRepository, JobQueries, JobRepository, RepositoryError};
 use posse_core::rate::RateLimiter;
 use posse_core::rules::Rules;
 use posse_infra::agent::GenericAgentExecutor;
@@ -74,6 +74,11 @@ impl<T: JobQueries + Rules + RateLimiter> Reader for T {}
 
 /// Opens the database to be looked at, without writing anything. None where there is none yet.
 pub fn open_reader(settings: &Settings) -> Result<Option<Arc<dyn Reader>>> {
+    Ok(open_to_look(settings)?.map(|store| store as Arc<dyn Reader>))
+}
+
+/// The same, for what only this database can tell.
+pub fn open_to_look(settings: &Settings) -> Result<Option<Arc<SqliteStore>>> {
     let path = &settings.database;
     match path.try_exists() {
         Ok(true) => {}
@@ -195,6 +200,8 @@ pub struct Workshop {
     pub queries: Arc<dyn JobQueries>,
     /// Whether jobs may start.
     pub rules: Arc<dyn Rules>,
+    /// Keeps schedules, and the database in order.
+    pub care: Arc<dyn CareRepository>,
 }
 
 impl Workshop {
@@ -203,7 +210,7 @@ impl Workshop {
     pub fn open(settings: &Settings, kit: &Kit) -> Result<Workshop> {
         let store = open_store(settings)?;
         kit.models.share(store.clone());
-        Ok(Workshop { jobs: store.clone(), queries: store.clone(), rules: store })
+        Ok(Workshop { jobs: store.clone(), queries: store.clone(), rules: store.clone(), care: store })
     }
 }
 

@@ -1,18 +1,18 @@
 //! What the services of one worker process share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicI64, Ordering};
 use tokio::sync::{broadcast, watch};
 use tracing::{info, warn};
 
 use super::keeper::Keeper;
 use super::trouble::Trouble;
-use crate::clock::{Clock, Millis};
+use crate::clock::{Clock, JumpWatch, Millis, Reading};
 use crate::job::{Job, JobId, JobState};
 use crate::journal::Recorded;
 use crate::lease::{Lease, WorkerId};
 use crate::model::Delta;
-use crate::port::{CareRepository, JobQueries, JobRepository, ProcessProbe, RepositoryError, WorkerRecord};
+use crate::port::{CareRepository, ClockJump, JobQueries, JobRepository, ProcessProbe, RepositoryError, WorkerRecord};
 use crate::retention::Retention;
 use crate::stop::{StopReason, Stopper};
 
@@ -64,6 +64,8 @@ pub enum Progress {
 pub enum Phase {
     /// Claims and works.
     Working,
+    /// Claims nothing more; jobs in hand go on to their end.
+    Finishing,
     /// Claims nothing more; steps in progress may end.
     Draining,
     /// Steps in progress are stopped.
@@ -105,12 +107,14 @@ pub struct Fleet {
     progress: broadcast::Sender<Progress>,
     phase: watch::Sender<Phase>,
     trouble: Arc<Trouble>,
+    jumps: Mutex<JumpWatch>,
     /// Until when, by [`Clock::elapsed`], no lease counts as expired: the time was set, and whoever is
     /// alive renews by the new one.
     rescue_held_until: AtomicI64,
 }
 
-/// Enough for every process to notice that the time was set, and to renew its leases.
+/// At least so long no lease counts as expired after the time was set: every process notices within a
+/// second or two. Half a lease is longer than one beat, which renews also what was claimed meanwhile.
 const SETTLE_MS: Millis = 5_000;
 
 impl Fleet {
@@ -119,6 +123,7 @@ impl Fleet {
         let FleetOptions { jobs, queries, care, clock, processes, worker, retention } = options;
         jobs.register_worker(worker.clone()).await?;
         let (id, lease_ms) = (WorkerId(worker.id.clone()), worker.lease_ms);
+        let jumps = JumpWatch::new(Reading::of(&*clock));
         let trouble = Arc::new(Trouble::new(Arc::clone(&clock)));
         let keeper = Keeper::start(Arc::clone(&jobs), Arc::clone(&clock), id.clone(), lease_ms, Arc::clone(&trouble));
         Ok(Arc::new(Fleet {
@@ -135,6 +140,7 @@ impl Fleet {
             progress: broadcast::channel(4096).0,
             phase: watch::channel(Phase::Working).0,
             trouble,
+            jumps: Mutex::new(jumps),
             rescue_held_until: AtomicI64::new(Millis::MIN),
         }))
     }
@@ -147,6 +153,11 @@ impl Fleet {
     /// How far this process is from its end.
     pub fn phase(&self) -> watch::Receiver<Phase> {
         self.phase.subscribe()
+    }
+
+    /// Claims nothing more. Jobs in hand go on to their end.
+    pub fn finish(&self) {
+        self.enter(Phase::Finishing);
     }
 
     /// Claims nothing more. Steps in progress may end; their jobs are then handed back.
@@ -225,9 +236,17 @@ impl Fleet {
         let _ = tokio::task::spawn_blocking(move || fleet.beat()).await;
     }
 
-    /// Takes no lease for expired for a moment.
-    pub(crate) fn hold_rescue(&self) {
-        self.rescue_held_until.store(self.clock.elapsed() + SETTLE_MS, Ordering::Relaxed);
+    /// The host's clock was set. Our leases stand for as long as they did, and are renewed by the new
+    /// time at once; so that others can do the same, nobody's lease counts as expired meanwhile.
+    async fn clock_jumped(self: &Arc<Self>, by_ms: Millis, noticed: Reading) {
+        self.rescue_held_until.store(noticed.elapsed + SETTLE_MS.max(self.lease_ms / 2), Ordering::Relaxed);
+        let (direction, seconds) = (if by_ms > 0 { "forward" } else { "back" }, by_ms.abs() / 1000);
+        warn!("the clock of this host was set {direction} by {seconds} s; leases are renewed by the new time");
+        self.beat_now().await;
+        let jump = ClockJump { worker: self.worker.0.clone(), noticed_at: noticed.now, by_ms };
+        if let Err(error) = self.care.clock_jumped(jump).await {
+            self.warn_unavailable(&error.to_string());
+        }
     }
 
     pub(crate) async fn hear_cancellations(&self) {
@@ -260,10 +279,16 @@ impl Fleet {
         if self.keeper.has_overdue() {
             self.beat_now().await;
         }
-        if self.clock.elapsed() < self.rescue_held_until.load(Ordering::Relaxed) {
+        // The very reading by which leases will be judged: a clock that is set a moment later does no harm.
+        let reading = Reading::of(&*self.clock);
+        let jump = self.jumps.lock().unwrap_or_else(PoisonError::into_inner).look(reading);
+        if let Some(by_ms) = jump {
+            return self.clock_jumped(by_ms, reading).await;
+        }
+        if reading.elapsed < self.rescue_held_until.load(Ordering::Relaxed) {
             return;
         }
-        let now = self.clock.now();
+        let now = reading.now;
         let dead = match self.queries.workers().await {
             Ok(workers) => {
                 let others: Vec<_> = workers.into_iter().filter(|w| w.id != self.record.id).collect();

@@ -6,8 +6,8 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::fleet::{Fleet, Phase};
-use crate::clock::{JumpWatch, Millis};
-use crate::port::{ClockJump, Firing, RepositoryError};
+use crate::clock::Millis;
+use crate::port::{Firing, RepositoryError};
 use crate::schedule::Schedule;
 
 /// How often schedules and other processes are looked at.
@@ -32,14 +32,10 @@ pub async fn maintain(fleet: Arc<Fleet>) {
 async fn keep_in_touch(fleet: &Arc<Fleet>) {
     let mut wakes: watch::Receiver<u64> = fleet.queries.wakes();
     let mut phase = fleet.phase();
-    let mut jumps = JumpWatch::new(&*fleet.clock);
     loop {
         wakes.borrow_and_update();
         if *phase.borrow_and_update() == Phase::Gone {
             return;
-        }
-        if let Some(by_ms) = jumps.look(&*fleet.clock) {
-            fleet.clock_jumped(by_ms).await;
         }
         fleet.hear_cancellations().await;
         fleet.hear_drain().await;
@@ -142,26 +138,12 @@ impl Fleet {
         Ok(())
     }
 
-    /// Ends this process's work where somebody asked for that.
+    /// Lets this process end with what is in hand, where somebody asked for that.
     async fn hear_drain(&self) {
         match self.care.drain_requested(self.worker.clone()).await {
-            Ok(true) => self.drain(),
+            Ok(true) => self.finish(),
             Ok(false) => {}
             Err(error) => self.warn_unavailable(&error.to_string()),
-        }
-    }
-
-    /// The host's clock was set. Our leases stand for as long as they did, and are renewed by the new
-    /// time at once; so that others can do the same, nobody's lease is taken for expired meanwhile.
-    async fn clock_jumped(self: &Arc<Self>, by_ms: Millis) {
-        self.hold_rescue();
-        let (direction, seconds) = (if by_ms > 0 { "forward" } else { "back" }, by_ms.abs() / 1000);
-        warn!("the clock of this host was set {direction} by {seconds} s; leases are renewed by the new time");
-        self.beat_now().await;
-        let noticed_at = self.clock.now();
-        let jump = ClockJump { worker: self.worker.0.clone(), noticed_at, by_ms };
-        if let Err(error) = self.care.clock_jumped(jump).await {
-            self.warn_unavailable(&error.to_string());
         }
     }
 }

@@ -115,7 +115,7 @@ fn check(connection: &mut SqliteConnection, full: bool) -> Outcome<Vec<String>> 
         parent: String,
     }
     let pragma = if full { "integrity_check" } else { "quick_check" };
-    let sql = format!("SELECT {pragma} AS said FROM pragma_{pragma}({PROBLEMS})");
+    let sql = format!("SELECT {pragma} AS said FROM pragma_{pragma} LIMIT {PROBLEMS}");
     let lines: Vec<Line> = diesel::sql_query(sql).load(connection)?;
     let mut problems: Vec<_> = lines.into_iter().map(|line| line.said).filter(|said| said != "ok").collect();
     let sql = format!("SELECT \"table\" AS child, rowid AS number, parent FROM pragma_foreign_key_check LIMIT {PROBLEMS}");

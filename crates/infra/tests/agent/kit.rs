@@ -107,6 +107,7 @@ impl Home {
 
 /// One worker process. Dropping it is its sudden death: nothing is given back.
 pub struct Worker {
+    pub id: String,
     pub fleet: Arc<Fleet>,
     pub watch: broadcast::Receiver<Progress>,
     tasks: Vec<JoinHandle<()>>,
@@ -160,6 +161,7 @@ impl Worker {
             lease_ms,
             drain_requested_at: None,
         };
+        let id = worker.id.clone();
         let fleet = Fleet::start(FleetOptions {
             jobs: home.store.clone(),
             queries: home.store.clone(),
@@ -182,7 +184,7 @@ impl Worker {
             fleet: Arc::clone(&fleet),
         });
         let tasks = vec![tokio::spawn(service.run()), tokio::spawn(maintain(Arc::clone(&fleet)))];
-        Worker { fleet, watch, tasks }
+        Worker { id, fleet, watch, tasks }
     }
 
     /// Waits until a job's attempt ends.

@@ -14,11 +14,14 @@ use posse_core::job::transition::Event;
 use posse_core::job::{Job, JobId, JobState, NewJob, Output, Payload};
 use posse_core::journal::Entry;
 use posse_core::lease::{Lease, WorkerId};
-use posse_core::port::{ClaimRequest, Claimed, Ending, JobQueries, JobRepository, RepositoryError};
+use posse_core::port::{
+    CareRepository, ClaimRequest, Claimed, Ending, JobQueries, JobRepository, RepositoryError,
+};
 use posse_core::rate::RateLimiter;
 use posse_core::rules::Rules;
 
 pub mod asking;
+pub mod care;
 pub mod claiming;
 pub mod fencing;
 pub mod journals;
@@ -27,12 +30,13 @@ pub mod model;
 pub mod people;
 pub mod ranking;
 pub mod ruling;
+pub mod schedules;
 pub mod sharing;
 pub mod unique;
 
 /// A repository with all its ports.
-pub trait Store: JobRepository + JobQueries + Rules + RateLimiter {}
-impl<T: JobRepository + JobQueries + Rules + RateLimiter> Store for T {}
+pub trait Store: JobRepository + JobQueries + Rules + RateLimiter + CareRepository {}
+impl<T: JobRepository + JobQueries + Rules + RateLimiter + CareRepository> Store for T {}
 
 /// Gives empty repositories.
 #[async_trait]
@@ -156,6 +160,21 @@ macro_rules! suite {
                 an_endpoint_that_is_out_is_left_alone_and_probed_by_one,
                 an_endpoint_that_answers_is_forgotten,
                 a_stopped_probe_lets_another_go;
+            schedules:
+                a_schedule_is_kept_as_it_was_added,
+                a_run_makes_one_job_whoever_comes_first,
+                several_runs_make_their_jobs_together,
+                a_paused_schedule_makes_nothing,
+                what_a_removed_schedule_made_stays;
+            care:
+                jobs_go_when_they_were_kept_long_enough,
+                each_final_state_is_kept_for_its_own_time,
+                a_content_goes_with_the_last_who_refers_to_it,
+                gaps_and_long_lives_do_not_hide_old_jobs,
+                a_duty_is_one_workers_at_a_time,
+                a_clock_set_back_leaves_no_lease_for_hours,
+                workers_are_asked_to_end,
+                what_is_in_hand_and_what_is_due_can_be_asked;
         }
         shared_behaviours! { $door =>
             sharing:

@@ -1,12 +1,16 @@
-//! `posse db`: where the database is and whether it can be used.
+//! `posse db`: where the database is, whether it is sound, copies of it.
+
+use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use posse_core::job::JobState;
+use posse_core::port::{CareRepository as _, JobQueries as _};
+use posse_infra::sqlite::schema_of;
 use serde_json::json;
 
 use super::Context;
-use crate::exit::{Exit, not_found};
+use crate::exit::{Exit, fail, not_found};
 use crate::output::text::{bytes, plural, visible};
 use crate::wire;
 
@@ -15,42 +19,106 @@ use crate::wire;
 pub enum DbCommand {
     /// Print its path
     Path,
-    /// Open it to read, and count what is in it
-    Check,
+    /// Look the file through for damage, and count what is in it
+    Check(CheckArgs),
+    /// Copy it while it is in use; the copy is looked through before it gets its name
+    Backup(BackupArgs),
+    /// Bring it to this version's schema, as any command that writes does by itself
+    Migrate,
+}
+
+/// How to check
+#[derive(Args)]
+pub struct CheckArgs {
+    /// Compare each index with its table too, which takes several times as long
+    #[arg(long)]
+    full: bool,
+}
+
+/// Where to
+#[derive(Args)]
+pub struct BackupArgs {
+    /// The file to make; nothing is written over
+    path: PathBuf,
 }
 
 /// Does what was asked.
 pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let path = settings.database.display().to_string();
+    let none = || not_found(format!("there is no database at {path} yet; the first job makes it"));
     match command {
         DbCommand::Path if cx.out.json => {
             cx.out.document(&json!({"path": path, "exists": settings.database.exists()}))?
         }
         DbCommand::Path => cx.out.line(visible(&path))?,
-        DbCommand::Check => {
-            let queries = wire::open_reader(&settings)?
-                .ok_or_else(|| not_found(format!("there is no database at {path} yet; the first job makes it")))?;
-            let counts = queries.counts().await?;
-            let size = settings.database.metadata().map(|meta| meta.len()).unwrap_or(0);
-            let mut totals: Vec<(JobState, u64)> = Vec::new();
-            for state in JobState::ALL {
-                let total: u64 = counts.iter().filter(|(_, s, _)| *s == state).map(|(_, _, n)| n).sum();
-                if total > 0 {
-                    totals.push((state, total));
-                }
-            }
+        DbCommand::Check(args) => return check(cx, args.full).await,
+        DbCommand::Backup(args) => {
+            let backup = wire::open_to_look(&settings)?.ok_or_else(none)?.backup(&args.path).await?;
+            let to = backup.path.display().to_string();
             if cx.out.json {
-                let jobs: serde_json::Map<_, _> = totals.iter().map(|(s, n)| (s.to_string(), json!(n))).collect();
-                cx.out.document(&json!({"path": path, "bytes": size, "jobs": jobs}))?;
+                cx.out.document(&json!({"path": to, "bytes": backup.bytes, "checked": true}))?;
+            } else {
+                cx.out.line(format!("{}  {}, looked through", visible(&to), bytes(backup.bytes as usize)))?;
+            }
+        }
+        DbCommand::Migrate => {
+            let before = if settings.database.exists() { schema_of(&settings.database)?.0 } else { None };
+            drop(wire::open_store(&settings)?);
+            let (after, _) = schema_of(&settings.database)?;
+            if cx.out.json {
+                cx.out.document(&json!({"path": path, "before": before, "after": after}))?;
                 return Ok(Exit::Ok);
             }
-            cx.out.line(format!("{}  {}, can be read", visible(&path), bytes(size as usize)))?;
-            let total: u64 = totals.iter().map(|(_, n)| n).sum();
-            let parts: Vec<_> = totals.iter().map(|(s, n)| format!("{n} {s}")).collect();
-            let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
-            cx.out.line(format!("{}{parts}", plural(total, "job")))?;
+            let after = after.unwrap_or_default();
+            cx.out.line(match before {
+                Some(before) if before == after => format!("{} has schema {after} already", visible(&path)),
+                Some(before) => format!("{} was brought from schema {before} to {after}", visible(&path)),
+                None => format!("{} was made with schema {after}", visible(&path)),
+            })?;
         }
     }
+    Ok(Exit::Ok)
+}
+
+async fn check(cx: &Context, full: bool) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let path = settings.database.display().to_string();
+    let store = wire::open_to_look(&settings)?
+        .ok_or_else(|| not_found(format!("there is no database at {path} yet; the first job makes it")))?;
+    let problems = store.check(full).await?;
+    // A damaged file may not even be counted.
+    let counts = if problems.is_empty() { store.counts().await? } else { Vec::new() };
+    let storage = store.storage().await?;
+    let schema = schema_of(&settings.database)?.0;
+    let of_state = |state| counts.iter().filter(|(_, s, _)| *s == state).map(|(_, _, n)| n).sum::<u64>();
+    let totals: Vec<_> = JobState::ALL.into_iter().map(|s| (s, of_state(s))).filter(|(_, n)| *n > 0).collect();
+    if cx.out.json {
+        let jobs: serde_json::Map<_, _> = totals.iter().map(|(s, n)| (s.to_string(), json!(n))).collect();
+        let size = settings.database.metadata().map_or(0, |data| data.len());
+        let document = json!({
+            "path": path, "bytes": size, "schema": schema, "storage": storage, "full": full, "problems": problems,
+            "jobs": jobs,
+        });
+        cx.out.document(&document)?;
+        return Ok(if problems.is_empty() { Exit::Ok } else { Exit::Database });
+    }
+    for problem in &problems {
+        cx.out.line(visible(problem))?;
+    }
+    if !problems.is_empty() {
+        let way_out = "stop all workers, keep the file, and put the last backup in its place";
+        return Err(fail(Exit::Database, format!("the database {path} is damaged; {way_out}")));
+    }
+    let free = match storage.free_bytes {
+        0 => String::new(),
+        free => format!(" ({} of it free)", bytes(free as usize)),
+    };
+    let (size, schema) = (bytes(storage.bytes as usize), schema.unwrap_or_default());
+    cx.out.line(format!("{}  {size}{free}, schema {schema}, no damage found", visible(&path)))?;
+    let total: u64 = totals.iter().map(|(_, n)| n).sum();
+    let parts: Vec<_> = totals.iter().map(|(s, n)| format!("{n} {s}")).collect();
+    let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
+    cx.out.line(format!("{}{parts}", plural(total, "job")))?;
     Ok(Exit::Ok)
 }

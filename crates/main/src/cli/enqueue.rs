@@ -18,7 +18,7 @@ use super::Context;
 use crate::exit::{Exit, usage};
 use crate::output::text::moment;
 use crate::settings::Settings;
-use crate::wire;
+use crate::{times, wire};
 
 /// What is asked for, and of whom.
 #[derive(Args)]
@@ -117,10 +117,10 @@ pub struct EnqueueArgs {
     #[command(flatten)]
     goal: GoalArgs,
     /// Not before this time: 2026-05-01T09:00:00Z, or without a zone in this machine's
-    #[arg(long, value_name = "TIME", conflicts_with = "delay", value_parser = parse_at)]
+    #[arg(long, value_name = "TIME", conflicts_with = "delay", value_parser = times::moment)]
     at: Option<Millis>,
     /// Not before so long from now: 90s, 10m, 2h, 1d
-    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
+    #[arg(long, visible_alias = "in", value_name = "TIME", value_parser = times::span)]
     delay: Option<Millis>,
     /// The queue it waits in
     #[arg(long, default_value = DEFAULT_QUEUE, value_name = "NAME")]
@@ -251,52 +251,4 @@ fn workspace(folder: &Path) -> Result<String> {
     real.into_os_string()
         .into_string()
         .map_err(|_| usage(format!("workspace {shown} has a path that is not UTF-8; rename it")))
-}
-
-fn parse_at(text: &str) -> Result<Millis, String> {
-    if let Ok(at) = text.parse::<jiff::Timestamp>() {
-        return Ok(at.as_millisecond());
-    }
-    let civil: jiff::civil::DateTime = text
-        .parse()
-        .map_err(|_| "write it as 2026-05-01T09:00:00Z, or 2026-05-01T09:00 in this machine's zone".to_owned())?;
-    let zoned = civil.to_zoned(jiff::tz::TimeZone::system()).map_err(|e| e.to_string())?;
-    Ok(zoned.timestamp().as_millisecond())
-}
-
-fn parse_delay(text: &str) -> Result<Millis, String> {
-    let wrong = || "write a number and a unit: 90s, 10m, 2h or 1d".to_owned();
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor = match unit.trim() {
-        "ms" => 1,
-        "s" => 1000,
-        "m" | "min" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return Err(wrong()),
-    };
-    let number: Millis = number.parse().map_err(|_| wrong())?;
-    const MOST: Millis = 3650 * 86_400_000;
-    number.checked_mul(factor).filter(|ms| *ms <= MOST).ok_or_else(|| "at most 3650d are allowed".into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_as_people_write_them() {
-        assert_eq!(
-            ["90s", "10m", "2h", "1d", "5 min"].map(|t| parse_delay(t).ok()),
-            [Some(90_000), Some(600_000), Some(7_200_000), Some(86_400_000), Some(300_000)]
-        );
-        for wrong in ["", "10", "-5m", "5x", "99999999999999999999d", "9999d"] {
-            assert!(parse_delay(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(parse_at("1970-01-01T00:00:01Z"), Ok(1000));
-        assert_eq!(parse_at("1970-01-01T02:00:01+02:00"), Ok(1000));
-        assert!(parse_at("1970-01-01T00:00").is_ok());
-        assert!(parse_at("tomorrow").is_err());
-    }
 }

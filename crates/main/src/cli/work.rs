@@ -95,7 +95,8 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
         cx.out.warn(format!("job {id} is held: {held} (posse limit list)"));
     }
     let post = Post { role: persona.persona.role.clone(), executor };
-    let plan = Plan { queues: vec![queue], slots: 1, lease: settings.lease, watched: true };
+    let (lease, retention) = (settings.lease, settings.retention);
+    let plan = Plan { queues: vec![queue], slots: 1, lease, retention, watched: true };
     let mut crew = Crew::start(&shop, vec![post], plan).await?;
     let renderer = Renderer::new(cx.out.paint, cx.out.width, full, wire::free_models(&settings));
     let follower = Follower::new(Arc::clone(&shop.queries), id);
@@ -238,16 +239,19 @@ async fn serve(
     signals: &mut Signals,
 ) -> Result<Exit> {
     let watched = !quiet || cx.out.json;
-    let plan = Plan { queues, slots: settings.slots, lease: settings.lease, watched };
+    let (lease, retention) = (settings.lease, settings.retention);
+    let plan = Plan { queues, slots: settings.slots, lease, retention, watched };
     let mut crew = Crew::start(shop, posts, plan).await?;
+    let heard = crew.heard();
     let showing = async {
-        match crew.heard() {
+        match heard {
             Some(heard) => feed::show(&cx.out, heard).await,
             None => std::future::pending().await,
         }
     };
     let shown = tokio::select! {
         shown = showing => shown,
+        () = crew.drained(&cx.out) => Ok(()),
         () = signals.next() => Ok(()),
     };
     crew.stand_down(&cx.out, settings.grace, signals).await;

@@ -1,10 +1,15 @@
 //! `posse worker`: the processes that work.
 
 use anyhow::Result;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use posse_core::lease::WorkerId;
+use posse_core::port::{CareRepository as _, HeldJob, JobQueries as _, ProcessProbe as _, WorkerRecord};
+use posse_infra::process::LinuxProcessProbe;
+use serde::Serialize;
+use serde_json::json;
 
 use super::Context;
-use crate::exit::Exit;
+use crate::exit::{Exit, not_found, usage};
 use crate::output::table::{plain, render};
 use crate::output::text::{ago, one_line};
 use crate::wire;
@@ -12,18 +17,63 @@ use crate::wire;
 /// Worker processes
 #[derive(Subcommand)]
 pub enum WorkerCommand {
-    /// Worker processes on the list
+    /// Worker processes, and what each is doing now
     List,
+    /// Ask a worker process to finish what is in hand and end; the only one where none is named
+    Drain(DrainArgs),
+}
+
+/// Which worker to drain
+#[derive(Args)]
+pub struct DrainArgs {
+    /// Its id (posse worker list)
+    id: Option<String>,
+    /// All of them
+    #[arg(long, conflicts_with = "id")]
+    all: bool,
+}
+
+/// A worker process as it is printed.
+#[derive(Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    worker: WorkerRecord,
+    /// `working`, `draining`, `silent` (not heard of for two leases) or `gone`.
+    status: &'static str,
+    /// Jobs in its hands.
+    jobs: Vec<HeldJob>,
+    /// Jobs it can have in its hands at once, over all roles.
+    slots_in_all: u64,
 }
 
 /// Does what was asked.
 pub async fn dispatch(cx: &Context, command: WorkerCommand) -> Result<Exit> {
-    let WorkerCommand::List = command;
+    match command {
+        WorkerCommand::List => list(cx).await,
+        WorkerCommand::Drain(args) => drain(cx, args).await,
+    }
+}
+
+async fn list(cx: &Context) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let workers = match wire::open_reader(&settings)? {
-        Some(queries) => queries.workers().await?,
-        None => Vec::new(),
+    let (workers, held) = match wire::open_to_look(&settings)? {
+        Some(store) => (store.workers().await?, store.held_jobs().await?),
+        None => Default::default(),
     };
+    let now = wire::now();
+    let gone = LinuxProcessProbe.dead(&workers);
+    let listed = |worker: WorkerRecord| {
+        let status = match &worker {
+            worker if gone.iter().any(|gone| gone.0 == worker.id) => "gone",
+            worker if now - worker.heartbeat_at > 2 * worker.lease_ms.max(1) => "silent",
+            worker if worker.drain_requested_at.is_some() => "draining",
+            _ => "working",
+        };
+        let jobs = held.iter().filter(|job| job.worker == worker.id).cloned().collect();
+        let slots_in_all = u64::from(worker.slots) * worker.roles.len() as u64;
+        Listed { worker, status, jobs, slots_in_all }
+    };
+    let workers: Vec<_> = workers.into_iter().map(listed).collect();
     if cx.out.json {
         cx.out.document(&workers)?;
         return Ok(Exit::Ok);
@@ -32,20 +82,69 @@ pub async fn dispatch(cx: &Context, command: WorkerCommand) -> Result<Exit> {
         cx.out.note("no worker is on the list; posse work starts one");
         return Ok(Exit::Ok);
     }
-    let now = wire::now();
-    let rows = workers.iter().map(|w| {
+    let rows = workers.iter().map(|Listed { worker, status, jobs, slots_in_all }| {
         vec![
-            plain(one_line(&w.id, 60)),
-            plain(w.pid.to_string()),
-            plain(w.slots.to_string()),
-            plain(ago(w.started_at, now)),
-            plain(ago(w.heartbeat_at, now)),
-            plain(one_line(&w.roles.join(", "), 200)),
+            plain(one_line(&worker.id, 60)),
+            plain(worker.pid.to_string()),
+            plain(*status),
+            plain(format!("{}/{slots_in_all}", jobs.len())),
+            plain(ago(worker.started_at, now)),
+            plain(ago(worker.heartbeat_at, now)),
+            plain(one_line(&worker.roles.join(", "), 200)),
         ]
     });
-    let titles = ["WORKER", "PID", "SLOTS", "STARTED", "LAST SIGN OF LIFE", "ROLES"];
+    let titles = ["WORKER", "PID", "STATUS", "JOBS", "STARTED", "LAST SIGN OF LIFE", "ROLES"];
     for line in render(&titles, rows.collect(), cx.out.width, |title| cx.out.paint.dim(title)) {
         cx.out.line(line)?;
+    }
+    let in_hand = workers.iter().flat_map(|listed| &listed.jobs).map(|held| {
+        let last = held.last_entry.as_deref().zip(held.last_entry_at);
+        let doing = last.map_or("began".into(), |(kind, at)| format!("{} {}", kind.replace('_', " "), ago(at, now)));
+        vec![
+            plain(held.job.to_string()),
+            plain(&held.role),
+            plain(ago(held.since, now)),
+            plain(held.entries.to_string()),
+            plain(doing),
+            plain(one_line(&held.worker, 60)),
+        ]
+    });
+    let in_hand: Vec<_> = in_hand.collect();
+    if !in_hand.is_empty() {
+        cx.out.line("")?;
+        let titles = ["JOB", "ROLE", "SINCE", "ENTRIES", "LAST ENTRY", "WORKER"];
+        for line in render(&titles, in_hand, cx.out.width, |title| cx.out.paint.dim(title)) {
+            cx.out.line(line)?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+async fn drain(cx: &Context, args: DrainArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let none = || not_found("no worker is on the list");
+    let workers = wire::open_to_look(&settings)?.ok_or_else(none)?.workers().await?;
+    let worker = match (args.id, &workers[..]) {
+        (_, []) => return Err(none()),
+        (Some(id), _) => Some(id),
+        (None, _) if args.all => None,
+        (None, [only]) => Some(only.id.clone()),
+        (None, several) => {
+            let ids: Vec<_> = several.iter().map(|worker| worker.id.as_str()).collect();
+            return Err(usage(format!("name the worker, or all of them by --all; there are {}", ids.join(", "))));
+        }
+    };
+    let store = wire::open_store(&settings)?;
+    let asked = store.request_drain(worker.clone().map(WorkerId), wire::now()).await?;
+    if let Some(id) = worker.filter(|_| asked.is_empty()) {
+        return Err(not_found(format!("there is no worker '{id}' (posse worker list)")));
+    }
+    if cx.out.json {
+        cx.out.document(&json!({"asked": asked}))?;
+        return Ok(Exit::Ok);
+    }
+    for id in asked {
+        cx.out.line(format!("{id} claims nothing more, and ends when what is in hand has ended"))?;
     }
     Ok(Exit::Ok)
 }

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use posse_core::conversation::ReasoningBack;
+use posse_core::retention::Retention;
 use posse_infra::persona::nearest;
 use serde::Deserialize;
 
 use crate::exit::{Exit, fail, usage};
+use crate::times;
 
 /// Everything the file may say. Paths are relative to the project's folder.
 #[derive(Debug, Default, Clone, Deserialize)]
@@ -30,11 +32,45 @@ pub struct FileSettings {
     pub synchronous: Option<Synchronous>,
     /// How much waiting one step of priority is worth.
     pub priority_step_minutes: Option<u32>,
+    /// How long jobs are kept after their end.
+    #[serde(default)]
+    pub retention: FileRetention,
     /// The model used where none is named.
     pub default_model: Option<String>,
     /// Models by name.
     #[serde(default)]
     pub models: BTreeMap<String, FileModel>,
+}
+
+/// The `[retention] table`: a length of time for each final state, or `forever`.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileRetention {
+    /// Jobs that are done.
+    pub completed: Option<String>,
+    /// Jobs that were stopped on request.
+    pub cancelled: Option<String>,
+    /// Jobs that were given up.
+    pub discarded: Option<String>,
+}
+
+impl FileRetention {
+    /// What is said here, over the defaults; or which key is wrong, and how.
+    pub fn resolve(&self) -> Result<Retention, String> {
+        let usual = Retention::default();
+        let keep = |key: &str, said: &Option<String>, usual| match said.as_deref() {
+            None => Ok(usual),
+            Some("forever") => Ok(None),
+            Some(text) => times::span(text)
+                .map(Some)
+                .map_err(|_| format!("[retention] {key} is '{text}'; write a time like 12h or 30d, or forever")),
+        };
+        Ok(Retention {
+            completed: keep("completed", &self.completed, usual.completed)?,
+            cancelled: keep("cancelled", &self.cancelled, usual.cancelled)?,
+            discarded: keep("discarded", &self.discarded, usual.discarded)?,
+        })
+    }
 }
 
 /// How durable a commit is.
@@ -141,6 +177,9 @@ pub fn read(path: &Path) -> Result<FileSettings> {
 /// What `text` says; `path` is only used to speak of it.
 pub fn parse(path: &Path, text: &str) -> Result<FileSettings> {
     let settings: FileSettings = toml::from_str(text).map_err(|error| usage(explain(path, text, &error)))?;
+    if let Err(what) = settings.retention.resolve() {
+        return Err(usage(format!("{}: {what}", path.display())));
+    }
     for (name, model) in &settings.models {
         if let Err(what) = check_model(name, model, &settings.models) {
             return Err(usage(format!("{}: [models.{name}] {what}", path.display())));
@@ -255,6 +294,8 @@ mod tests {
         check("[models.a]\nurl = 'x'", "posse.toml:2: unknown key 'url'. Known here: kind, base_url");
         check("slots = 'two'", "posse.toml:1: invalid type: string \"two\", expected usize");
         check("slots = ", "posse.toml:1: ");
+        check("[retention]\ncompleted = 'soon'", "[retention] completed is 'soon'; write a time like 12h or 30d, or forever");
+        check("[retention]\nfailed = '1d'", "posse.toml:2: unknown key 'failed'. Known here: completed, cancelled");
         check("synchronous = 'off'", "expected 'full' or 'normal'");
         check("default_model = 'b'\n[models.a]", "default_model 'b' has no [models.b] table; there are: a");
         check("[models.a]\nfallback = 'b'\n[models.b]\nfallback = 'a'", "goes round in a circle: a -> b -> a");
@@ -278,5 +319,9 @@ mod tests {
         let file = parse(Path::new("posse.toml"), text).expect("legal");
         assert_eq!(file.models["a"].tool_calling, Calling::Native);
         assert_eq!(file.models["a"].reasoning, Some(ReasoningBack::Optional));
+        let kept = parse(Path::new("posse.toml"), "[retention]\ncompleted = '7d'\ndiscarded = 'forever'").expect("legal");
+        let retention = kept.retention.resolve().expect("legal");
+        assert_eq!((retention.completed, retention.discarded), (Some(7 * 86_400_000), None));
+        assert_eq!(retention.cancelled, Retention::default().cancelled);
     }
 }

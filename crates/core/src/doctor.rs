@@ -1,0 +1,362 @@
+//! What is wrong with a fleet and its database, from what can be seen of them. One function a check.
+
+use serde::Serialize;
+
+use crate::clock::Millis;
+use crate::lease::WorkerId;
+use crate::port::{ClockJump, DueJobs, HeldJob, Storage, WorkerRecord};
+use crate::schedule::{MISSED_AFTER_MS, Schedule};
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// All is well.
+    Ok,
+    /// Worth a look.
+    Warning,
+    /// Something does not work, or soon will not.
+    Wrong,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What was looked at, in one or two words.
+    pub check: String,
+    /// How bad it is.
+    pub verdict: Verdict,
+    /// What was found.
+    pub message: String,
+    /// What to do about it, where there is something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub way_out: Option<String>,
+}
+
+impl Finding {
+    /// All is well.
+    pub fn ok(check: &str, message: impl Into<String>) -> Finding {
+        Finding { check: check.into(), verdict: Verdict::Ok, message: message.into(), way_out: None }
+    }
+
+    /// Worth a look.
+    pub fn warning(check: &str, message: impl Into<String>, way_out: impl Into<String>) -> Finding {
+        let way_out = Some(way_out.into());
+        Finding { check: check.into(), verdict: Verdict::Warning, message: message.into(), way_out }
+    }
+
+    /// Something does not work.
+    pub fn wrong(check: &str, message: impl Into<String>, way_out: impl Into<String>) -> Finding {
+        Finding { verdict: Verdict::Wrong, ..Finding::warning(check, message, way_out) }
+    }
+}
+
+/// What can be seen of a fleet.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// When it was looked at.
+    pub now: Millis,
+    /// Jobs that are due, by role.
+    pub due: Vec<DueJobs>,
+    /// Worker processes on the list.
+    pub workers: Vec<WorkerRecord>,
+    /// Those of them that are certainly gone.
+    pub gone: Vec<WorkerId>,
+    /// Jobs in workers' hands.
+    pub held: Vec<HeldJob>,
+    /// Schedules.
+    pub schedules: Vec<Schedule>,
+    /// Roles that some persona plays.
+    pub roles: Vec<String>,
+    /// Times at which the clock was set, newest first.
+    pub jumps: Vec<ClockJump>,
+    /// What there is on disk.
+    pub storage: Storage,
+}
+
+/// A job that is due for longer and has nobody to work it is a fault.
+const UNSERVED_MS: Millis = 60_000;
+/// A job that is due for longer is worth a look even where its role is served.
+const WAITING_MS: Millis = 3_600_000;
+/// A lease that ran out longer ago should have been taken back.
+const OVERDUE_LEASE_MS: Millis = 15_000;
+/// For how long a jump of the clock is told of.
+const RECENT_MS: Millis = 24 * 3_600_000;
+/// A log of more bytes is not kept small.
+const LOG_BYTES: u64 = 96 << 20;
+/// Less space than this is a fault, and less than that worth a look.
+const LITTLE_SPACE: u64 = 64 << 20;
+const SOME_SPACE: u64 = 1 << 30;
+
+impl Facts {
+    /// All checks, in the order in which a person would look.
+    pub fn findings(&self) -> Vec<Finding> {
+        let checks = [Facts::due_jobs, Facts::processes, Facts::leases, Facts::schedules, Facts::clock, Facts::log];
+        checks.iter().flat_map(|check| check(self)).collect()
+    }
+
+    fn is_gone(&self, worker: &str) -> bool {
+        self.gone.iter().any(|gone| gone.0 == worker)
+    }
+
+    /// Workers that are there and claim jobs.
+    fn working(&self) -> impl Iterator<Item = &WorkerRecord> {
+        let heard = |worker: &WorkerRecord| self.now - worker.heartbeat_at <= 2 * worker.lease_ms.max(1);
+        self.workers.iter().filter(move |worker| {
+            !self.is_gone(&worker.id) && worker.drain_requested_at.is_none() && heard(worker)
+        })
+    }
+
+    fn serves(&self, role: &str) -> bool {
+        self.working().any(|worker| worker.roles.iter().any(|served| served == role))
+    }
+
+    fn due_jobs(&self) -> Vec<Finding> {
+        let judge = |due: &DueJobs| {
+            let DueJobs { role, jobs, oldest_due_at } = due;
+            let waits = self.now - oldest_due_at;
+            let what = format!("{jobs} of role {role}, the oldest for {}", minutes(waits));
+            match self.serves(role) {
+                false if waits >= UNSERVED_MS => {
+                    Finding::wrong("due jobs", format!("{what}, and no worker serves it"), format!("posse work --role {role}"))
+                }
+                true if waits >= WAITING_MS => {
+                    Finding::warning("due jobs", what, "more slots or processes; posse worker list tells what is at work")
+                }
+                _ => Finding::ok("due jobs", what),
+            }
+        };
+        match &self.due[..] {
+            [] => vec![Finding::ok("due jobs", "none waits")],
+            due => due.iter().map(judge).collect(),
+        }
+    }
+
+    fn processes(&self) -> Vec<Finding> {
+        let mut findings = vec![Finding::ok("workers", format!("{} at work", self.working().count()))];
+        for WorkerRecord { id, pid, heartbeat_at, lease_ms, .. } in &self.workers {
+            let silent = self.now - heartbeat_at;
+            if self.is_gone(id) {
+                let message = format!("{id} (process {pid}) is gone without having left the list");
+                findings.push(Finding::warning("workers", message, "any worker process takes it off: posse work"));
+            } else if silent > 2 * lease_ms.max(&1) {
+                let message = format!("{id} (process {pid}) was last heard of {} ago", minutes(silent));
+                findings.push(Finding::warning("workers", message, "see whether it hangs; its jobs are taken back"));
+            }
+        }
+        findings
+    }
+
+    fn leases(&self) -> Vec<Finding> {
+        let judge = |held: &HeldJob| {
+            let HeldJob { job, worker, lease_until, .. } = held;
+            let overdue = self.now - lease_until;
+            let message = if self.is_gone(worker) {
+                format!("job {job} is held by {worker}, which is gone")
+            } else if overdue > OVERDUE_LEASE_MS {
+                format!("the lease on job {job} ran out {} ago and was not taken back", minutes(overdue))
+            } else {
+                return None;
+            };
+            Some(Finding::wrong("leases", message, "any worker process takes the job back: posse work"))
+        };
+        let wrong: Vec<_> = self.held.iter().filter_map(judge).collect();
+        match wrong.is_empty() {
+            true => vec![Finding::ok("leases", format!("{} jobs in hand", self.held.len()))],
+            false => wrong,
+        }
+    }
+
+    fn schedules(&self) -> Vec<Finding> {
+        let is_worked = self.working().next().is_some();
+        let judge = |schedule: &Schedule| {
+            let Schedule { name, job, next_at, .. } = schedule;
+            let timetable = match schedule.timetable() {
+                Ok(timetable) => timetable,
+                Err(why) => {
+                    let way_out = format!("posse schedule remove {name}, and add it with a rule that can be followed");
+                    return Some(Finding::wrong("schedules", format!("{name} makes no jobs: {why}"), way_out));
+                }
+            };
+            let overdue = self.now - next_at;
+            if !self.roles.contains(&job.role) {
+                let message = format!("{name} makes jobs for role {}, which no persona plays", job.role);
+                let way_out = format!("posse persona new {}, or posse schedule remove {name}", job.role);
+                Some(Finding::wrong("schedules", message, way_out))
+            } else if schedule.paused_at.is_some() {
+                None
+            } else if overdue > MISSED_AFTER_MS {
+                let message = format!("{name} was due {} ago", minutes(overdue));
+                let way_out = "schedules are kept by worker processes: posse work";
+                Some(if is_worked {
+                    Finding::wrong("schedules", message, "see the log of a worker process for why it makes no job")
+                } else {
+                    Finding::warning("schedules", message, way_out)
+                })
+            } else if timetable.next_after(self.now).is_some_and(|next| next < *next_at) {
+                let message = format!("{name} runs later than its rule says; the clock was wrong when it ran last");
+                Some(Finding::warning("schedules", message, format!("posse schedule resume {name}")))
+            } else {
+                None
+            }
+        };
+        let findings: Vec<_> = self.schedules.iter().filter_map(judge).collect();
+        match findings.is_empty() {
+            true => vec![Finding::ok("schedules", format!("{} kept", self.schedules.len()))],
+            false => findings,
+        }
+    }
+
+    fn clock(&self) -> Vec<Finding> {
+        let recent = self.jumps.iter().find(|jump| (self.now - jump.noticed_at).abs() <= RECENT_MS);
+        vec![match recent {
+            None => Finding::ok("clock", "not set within a day"),
+            Some(ClockJump { worker, by_ms, .. }) => {
+                let (direction, by) = (if *by_ms > 0 { "forward" } else { "back" }, minutes(by_ms.abs()));
+                let message = format!("it was set {direction} by {by}, as {worker} noticed");
+                Finding::warning("clock", message, "keep it right by NTP; leases and schedules go by it")
+            }
+        }]
+    }
+
+    fn log(&self) -> Vec<Finding> {
+        let megabytes = self.storage.log_bytes >> 20;
+        vec![match self.storage.log_bytes > LOG_BYTES {
+            false => Finding::ok("log", format!("{megabytes} MB not yet taken into the database")),
+            true => {
+                let message = format!("it has grown to {megabytes} MB: some process reads without letting go");
+                Finding::warning("log", message, "end whatever has the database open for long (a shell, a copy)")
+            }
+        }]
+    }
+}
+
+/// What the space left for `what` at `path` means.
+pub fn space(what: &str, path: &str, free: u64) -> Finding {
+    let (check, megabytes) = (format!("space for {what}"), free >> 20);
+    let message = format!("{megabytes} MB free at {path}");
+    match free {
+        ..LITTLE_SPACE => Finding::wrong(&check, message, "free some space: work stops when there is none, and goes on by itself"),
+        LITTLE_SPACE..SOME_SPACE => Finding::warning(&check, message, "free some space"),
+        _ => Finding::ok(&check, message),
+    }
+}
+
+fn minutes(ms: Millis) -> String {
+    match ms / 1000 {
+        s @ ..120 => format!("{s} s"),
+        s @ 120..7200 => format!("{} min", s / 60),
+        s @ 7200..172_800 => format!("{} h", s / 3600),
+        s => format!("{} d", s / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{JobId, NewJob};
+
+    const NOW: Millis = 1_800_000_000_000;
+
+    fn worker(id: &str) -> WorkerRecord {
+        WorkerRecord {
+            id: id.into(),
+            host: "h".into(),
+            pid: 7,
+            pid_started: 1,
+            roles: vec!["r".into()],
+            slots: 1,
+            started_at: NOW - 1000,
+            heartbeat_at: NOW - 1000,
+            lease_ms: 30_000,
+            drain_requested_at: None,
+        }
+    }
+
+    fn held(worker: &str, lease_until: Millis) -> HeldJob {
+        HeldJob {
+            job: JobId(3),
+            role: "r".into(),
+            worker: worker.into(),
+            since: NOW,
+            lease_until,
+            entries: 0,
+            last_entry: None,
+            last_entry_at: None,
+        }
+    }
+
+    /// The worst verdict of a check, and what it says.
+    fn worst(facts: &Facts, check: &str) -> (Verdict, String) {
+        let findings = facts.findings();
+        let of_check = findings.iter().filter(|finding| finding.check == check);
+        let worst = of_check.max_by_key(|finding| finding.verdict).expect("is checked");
+        assert_eq!(worst.verdict == Verdict::Ok, worst.way_out.is_none(), "{worst:?}");
+        (worst.verdict, worst.message.clone())
+    }
+
+    fn facts(change: impl FnOnce(&mut Facts)) -> Facts {
+        let mut facts = Facts { now: NOW, workers: vec![worker("w")], roles: vec!["r".into()], ..Facts::default() };
+        change(&mut facts);
+        facts
+    }
+
+    #[test]
+    fn a_fleet_that_is_well_has_nothing_to_say() {
+        let all = facts(|_| ()).findings();
+        assert!(all.iter().all(|finding| finding.verdict == Verdict::Ok), "{all:?}");
+    }
+
+    #[test]
+    fn jobs_that_nobody_serves_are_wrong() {
+        let due = |role: &str, ms: Millis| DueJobs { role: role.into(), jobs: 2, oldest_due_at: NOW - ms };
+        let judged = |due: DueJobs, change: fn(&mut WorkerRecord)| {
+            let facts = facts(|facts| {
+                facts.due = vec![due];
+                change(&mut facts.workers[0]);
+            });
+            worst(&facts, "due jobs").0
+        };
+        assert_eq!(judged(due("r", 90_000), |_| ()), Verdict::Ok);
+        assert_eq!(judged(due("r", 9_000_000), |_| ()), Verdict::Warning);
+        assert_eq!(judged(due("s", 90_000), |_| ()), Verdict::Wrong);
+        assert_eq!(judged(due("s", 9_000), |_| ()), Verdict::Ok);
+        assert_eq!(judged(due("r", 90_000), |worker| worker.heartbeat_at = NOW - 90_000), Verdict::Wrong);
+        assert_eq!(judged(due("r", 90_000), |worker| worker.drain_requested_at = Some(NOW)), Verdict::Wrong);
+    }
+
+    #[test]
+    fn what_dead_workers_hold_is_wrong() {
+        let judged = |held: HeldJob, gone: &str| {
+            worst(&facts(|facts| (facts.held, facts.gone) = (vec![held], vec![WorkerId(gone.into())])), "leases").0
+        };
+        assert_eq!(judged(held("w", NOW + 1), "v"), Verdict::Ok);
+        assert_eq!(judged(held("w", NOW + 1), "w"), Verdict::Wrong);
+        assert_eq!(judged(held("w", NOW - 60_000), "v"), Verdict::Wrong);
+        let gone = facts(|facts| facts.gone = vec![WorkerId("w".into())]);
+        assert_eq!(worst(&gone, "workers").0, Verdict::Warning);
+    }
+
+    #[test]
+    fn schedules_clocks_and_disks_are_looked_at() {
+        let job = NewJob { role: "r".into(), ..NewJob::default() };
+        let schedule = Schedule::new("s", ("0 * * * *", "UTC"), job, Default::default(), NOW).expect("a schedule");
+        let judged = |change: fn(&mut Schedule)| {
+            let mut schedule = schedule.clone();
+            change(&mut schedule);
+            worst(&facts(|facts| facts.schedules = vec![schedule]), "schedules").0
+        };
+        assert_eq!(judged(|_| ()), Verdict::Ok);
+        assert_eq!(judged(|schedule| schedule.cron = "never".into()), Verdict::Wrong);
+        assert_eq!(judged(|schedule| schedule.job.role = "x".into()), Verdict::Wrong);
+        assert_eq!(judged(|schedule| schedule.next_at = NOW - 120_000), Verdict::Wrong);
+        assert_eq!(judged(|schedule| schedule.next_at += 7_200_000), Verdict::Warning);
+        let jump = ClockJump { worker: "w".into(), noticed_at: NOW - 5, by_ms: -3_600_000 };
+        let jumped = facts(|facts| facts.jumps = vec![jump]);
+        assert_eq!(worst(&jumped, "clock"), (Verdict::Warning, "it was set back by 60 min, as w noticed".into()));
+        let long = facts(|facts| facts.storage.log_bytes = 200 << 20);
+        assert_eq!(worst(&long, "log").0, Verdict::Warning);
+        let verdicts = [1 << 20, 100 << 20, 9 << 30].map(|free| space("the database", "/x", free).verdict);
+        assert_eq!(verdicts, [Verdict::Wrong, Verdict::Warning, Verdict::Ok]);
+    }
+}

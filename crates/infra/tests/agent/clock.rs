@@ -1,0 +1,126 @@
+//! A04: the host's clock is set while jobs run. Both workers see the same clock, as on one host.
+
+use posse_core::clock::{Clock, ManualClock};
+use posse_core::job::{JobId, JobState};
+use posse_core::port::{CareRepository as _, JobQueries as _};
+use posse_core::tool::EffectClass;
+use posse_infra::model::scripted::ScriptedModel;
+use posse_infra::process::SystemClock;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::kit::{Gate, Home, Worker, WorkerOptions, gate, lines};
+
+const HOUR: i64 = 3_600_000;
+const LEASE: i64 = 30_000;
+
+/// A job at work in the first of two workers, in the middle of a tool.
+struct Scene {
+    home: Home,
+    clock: Arc<ManualClock>,
+    workers: Vec<Worker>,
+    gate: Gate,
+    job: JobId,
+}
+
+async fn scene() -> Scene {
+    let home = Home::new();
+    // Ahead of the one by which jobs are enqueued, so that they are due.
+    let clock = Arc::new(ManualClock::at(SystemClock.now() + 60_000));
+    let (tool, mut gate) = gate(EffectClass::Once);
+    let model = Arc::new(ScriptedModel::new().call(&[("gate", json!({"line": "one"}))]).say("FINAL-OK"));
+    let options = || WorkerOptions { tools: vec![tool.clone()], clock: clock.clone(), ..WorkerOptions::default() };
+    let mut workers = Vec::new();
+    for _ in 0..2 {
+        workers.push(Worker::start_with(&home, model.clone(), options()).await);
+    }
+    let job = home.enqueue("one line").await;
+    assert_eq!(gate.begun.recv().await.as_deref(), Some("one"));
+    Scene { home, clock, workers, gate, job }
+}
+
+impl Scene {
+    /// Waits until both workers have noticed that the clock was set, each once.
+    async fn until_noticed(&self) {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let noticed = self.home.store.clock_jumps().await.expect("readable");
+            let workers: std::collections::BTreeSet<_> = noticed.iter().map(|jump| &jump.worker).collect();
+            if workers.len() == 2 {
+                assert_eq!(noticed.len(), 2, "each told of it once");
+                return;
+            }
+            assert!(Instant::now() < until, "both notice: {noticed:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// The lease is the one of the first claim, and stands for no longer and no shorter than it should.
+    async fn is_in_the_same_hands(&self) {
+        let job = self.home.job(self.job).await;
+        assert_eq!((job.state, job.attempt, job.crashes), (JobState::Running, 1, 0));
+        let stands_for = job.lease_until.expect("a lease") - self.clock.now();
+        assert!((1..=LEASE).contains(&stands_for), "the lease stands for {stands_for} ms");
+    }
+
+    async fn ends_once(self) {
+        let Scene { home, workers, gate, job, .. } = self;
+        gate.let_go.add_permits(10);
+        let until = Instant::now() + Duration::from_secs(20);
+        while !home.job(job).await.state.is_final() {
+            assert!(Instant::now() < until, "it ends");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(home.job(job).await.state, JobState::Completed);
+        assert_eq!(lines(&home.workspace().join("ledger.txt")), ["one"], "nothing ran twice");
+        assert_eq!(home.store.attempts(job).await.expect("readable").len(), 1);
+        drop(workers);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_set_forward_takes_no_job_from_the_living() {
+    let scene = scene().await;
+    scene.clock.set_by(HOUR);
+    scene.until_noticed().await;
+    scene.is_in_the_same_hands().await;
+    // While it settles nobody is rescued, and after that there is nothing to rescue.
+    for worker in &scene.workers {
+        worker.fleet.rescue().await;
+    }
+    scene.is_in_the_same_hands().await;
+    scene.clock.advance(LEASE / 2 + 1);
+    for worker in &scene.workers {
+        let fleet = Arc::clone(&worker.fleet);
+        tokio::task::spawn_blocking(move || fleet.beat()).await.expect("beats");
+        worker.fleet.rescue().await;
+    }
+    scene.is_in_the_same_hands().await;
+    scene.ends_once().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_set_back_leaves_no_lease_for_hours() {
+    let scene = scene().await;
+    scene.clock.set_by(-HOUR);
+    scene.until_noticed().await;
+    scene.is_in_the_same_hands().await;
+    scene.ends_once().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_dies_as_the_clock_is_set_back_holds_its_job_for_a_lease_at_most() {
+    let Scene { home, clock, mut workers, job, .. } = scene().await;
+    let holder = home.job(job).await.leased_by.expect("is held");
+    let at = workers.iter().position(|worker| worker.id == holder).expect("one of both");
+    // Nothing of it renews any more, and nobody can tell by the process, which lives on.
+    drop(workers.remove(at));
+    clock.set_by(-HOUR);
+    workers[0].fleet.rescue().await;
+    let stands_for = home.job(job).await.lease_until.expect("a lease") - clock.now();
+    assert!(stands_for <= LEASE, "{stands_for} ms");
+    clock.advance(LEASE + 1);
+    workers[0].fleet.rescue().await;
+    assert_eq!(home.job(job).await.crashes, 1, "it was taken back");
+}

@@ -1,0 +1,166 @@
+//! Care: what was kept long enough goes, workers are asked to end, a clock that was set does no harm.
+
+use std::sync::Arc;
+
+use super::journals::began;
+use super::*;
+use posse_core::annotation::NewAnnotation;
+use posse_core::port::{ClockJump, DueJobs, Pruned, WorkerRecord};
+
+const DAY: Millis = 86_400_000;
+
+fn worker(id: &str, lease_ms: Millis) -> WorkerRecord {
+    WorkerRecord {
+        id: id.into(),
+        host: "h".into(),
+        pid: u32::MAX,
+        pid_started: u64::MAX,
+        roles: vec!["r".into()],
+        slots: 4,
+        started_at: T0,
+        heartbeat_at: T0,
+        lease_ms,
+        drain_requested_at: None,
+    }
+}
+
+/// Deletes all there is to delete.
+async fn prune_all(store: &dyn Store, cutoffs: &[(JobState, Millis)]) -> Pruned {
+    let mut all = Pruned::default();
+    loop {
+        let pruned = store.prune(cutoffs.to_vec()).await.expect("works");
+        (all.jobs, all.contents) = (all.jobs + pruned.jobs, all.contents + pruned.contents);
+        if !pruned.more {
+            return all;
+        }
+    }
+}
+
+/// A job that ended at `at`, with a run that began with `system`.
+async fn ended_at(store: &dyn Store, system: &str, at: Millis) -> JobId {
+    let lease = running(store, "r", T0).await;
+    store.append(lease, 0, vec![began(system)], T0).await.expect("is saved");
+    store.annotate(lease.job, "person".into(), NewAnnotation { text: "t".into(), tags: vec![] }, T0).await.expect("is");
+    finish(store, lease, Event::Complete, at).await;
+    lease.job
+}
+
+pub async fn jobs_go_when_they_were_kept_long_enough(store: Arc<dyn Store>) {
+    let old = ended_at(&*store, "old", T0 + DAY).await;
+    let young = ended_at(&*store, "young", T0 + 3 * DAY).await;
+    let cutoffs = [(JobState::Completed, T0 + 2 * DAY)];
+    assert!(store.has_prunable(cutoffs.to_vec()).await.expect("can be read"));
+    assert_eq!(prune_all(&*store, &cutoffs).await, Pruned { jobs: 1, contents: 1, more: false });
+    assert!(!store.has_prunable(cutoffs.to_vec()).await.expect("can be read"));
+    assert_eq!(store.job(old).await.expect("can be read"), None);
+    assert!(store.journal(old, 0).await.expect("can be read").is_empty());
+    assert!(store.attempts(old).await.expect("can be read").is_empty());
+    assert!(store.annotations(old).await.expect("can be read").is_empty());
+    assert_eq!(store.journal(young, 0).await.expect("can be read").len(), 1, "with its content");
+    let next = enqueue(&*store, "r", T0).await;
+    assert!(next > young, "the number of a deleted job is not given out again");
+}
+
+pub async fn each_final_state_is_kept_for_its_own_time(store: Arc<dyn Store>) {
+    let mut jobs = Vec::new();
+    for state in JobState::ALL {
+        jobs.push((state, in_state(&*store, state, state.as_str()).await));
+    }
+    let all = |at| [JobState::Completed, JobState::Cancelled, JobState::Discarded].map(|state| (state, at));
+    assert_eq!(prune_all(&*store, &all(T0)).await.jobs, 0, "they ended at that very time");
+    assert_eq!(prune_all(&*store, &[(JobState::Cancelled, T0 + 1)]).await.jobs, 1);
+    assert_eq!(prune_all(&*store, &all(Millis::MAX)).await.jobs, 2);
+    for (state, id) in jobs {
+        let is_there = store.job(id).await.expect("can be read").is_some();
+        assert_eq!(is_there, !state.is_final(), "{state}");
+    }
+}
+
+pub async fn a_content_goes_with_the_last_who_refers_to_it(store: Arc<dyn Store>) {
+    ended_at(&*store, "shared", T0 + 1).await;
+    let second = ended_at(&*store, "shared", T0 + 5).await;
+    assert_eq!(prune_all(&*store, &[(JobState::Completed, T0 + 3)]).await, Pruned { jobs: 1, ..Pruned::default() });
+    assert_eq!(store.journal(second, 0).await.expect("can be read").len(), 1);
+    assert_eq!(prune_all(&*store, &[(JobState::Completed, T0 + 9)]).await.contents, 1);
+}
+
+pub async fn gaps_and_long_lives_do_not_hide_old_jobs(store: Arc<dyn Store>) {
+    // Every third is old, every third ends late, every third goes on; with gaps where jobs were deleted.
+    for n in 0..60 {
+        let lease = running(&*store, "r", T0 + n).await;
+        match n % 3 {
+            0 => drop(finish(&*store, lease, Event::Complete, T0 + 100).await),
+            1 => drop(finish(&*store, lease, Event::Complete, T0 + DAY).await),
+            _ => {}
+        }
+    }
+    store.enqueue(vec![job("r"); 10], T0 + DAY).await.expect("is stored");
+    assert_eq!(prune_all(&*store, &[(JobState::Completed, T0 + 101)]).await.jobs, 20);
+    assert_eq!(prune_all(&*store, &[(JobState::Completed, T0 + 101)]).await.jobs, 0);
+    assert_eq!(prune_all(&*store, &[(JobState::Completed, T0 + DAY + 1)]).await.jobs, 20);
+}
+
+pub async fn a_duty_is_one_workers_at_a_time(store: Arc<dyn Store>) {
+    let take = |worker: &str, until, now| store.take_duty("prune", WorkerId(worker.into()), until, now);
+    assert!(take("w1", T0 + 100, T0).await.expect("works"));
+    assert!(!take("w2", T0 + 150, T0 + 50).await.expect("works"));
+    assert!(take("w1", T0 + 180, T0 + 80).await.expect("works"), "whoever has it may keep it");
+    assert!(!take("w2", T0 + 250, T0 + 150).await.expect("works"));
+    assert!(take("w2", T0 + 280, T0 + 180).await.expect("works"), "it ran out");
+    assert!(take("w1", T0 - 900, T0 - 1000).await.expect("works"), "the clock was set back");
+}
+
+pub async fn a_clock_set_back_leaves_no_lease_for_hours(store: Arc<dyn Store>) {
+    store.register_worker(worker("w1", LEASE)).await.expect("works");
+    let listed = running(&*store, "r", T0).await;
+    enqueue(&*store, "r", T0).await;
+    let unlisted = ClaimRequest { worker: WorkerId("w9".into()), ..request("r", 1, T0) };
+    let unlisted = store.claim(unlisted).await.expect("works")[0].lease;
+    let back = T0 - 3_600_000;
+    let jump = ClockJump { worker: "w1".into(), noticed_at: back, by_ms: -3_600_000 };
+    store.clock_jumped(jump.clone()).await.expect("works");
+    assert_eq!(get(&*store, listed.job).await.lease_until, Some(back + LEASE));
+    assert_eq!(get(&*store, unlisted.job).await.lease_until, Some(back), "who is not on the list renews no more");
+    let rescued = store.rescue(Vec::new(), back + LEASE).await.expect("works");
+    assert_eq!(rescued.len(), 2);
+    assert_eq!(store.clock_jumps().await.expect("can be read"), [jump.clone()]);
+    // A lease that does not stand too long stays as it is.
+    let lease = running(&*store, "r", back).await;
+    let before = get(&*store, lease.job).await.lease_until;
+    store.clock_jumped(ClockJump { noticed_at: back + 10, ..jump.clone() }).await.expect("works");
+    assert_eq!(get(&*store, lease.job).await.lease_until, before);
+    for n in 0..50 {
+        store.clock_jumped(ClockJump { by_ms: n, ..jump.clone() }).await.expect("works");
+    }
+    let kept = store.clock_jumps().await.expect("can be read");
+    assert_eq!((kept.len(), kept[0].by_ms), (20, 49), "the latest are kept, newest first");
+}
+
+pub async fn workers_are_asked_to_end(store: Arc<dyn Store>) {
+    for id in ["w1", "w2", "w3"] {
+        store.register_worker(worker(id, LEASE)).await.expect("works");
+    }
+    let drains = |id: &str| store.drain_requested(WorkerId(id.into()));
+    assert!(!drains("w1").await.expect("can be read"));
+    let asked = store.request_drain(Some(WorkerId("w2".into())), T0 + 5).await.expect("works");
+    assert_eq!(asked, ["w2"]);
+    assert!(drains("w2").await.expect("can be read") && !drains("w1").await.expect("can be read"));
+    assert_eq!(store.request_drain(Some(WorkerId("gone".into())), T0).await.expect("works"), [""; 0]);
+    assert_eq!(store.request_drain(None, T0 + 9).await.expect("works"), ["w1", "w2", "w3"]);
+    let since: Vec<_> = store.workers().await.expect("can be read").iter().map(|w| w.drain_requested_at).collect();
+    assert_eq!(since, [Some(T0 + 9), Some(T0 + 5), Some(T0 + 9)], "asking again changes nothing");
+}
+
+pub async fn what_is_in_hand_and_what_is_due_can_be_asked(store: Arc<dyn Store>) {
+    let lease = running(&*store, "r", T0).await;
+    store.append(lease, 0, vec![note("a"), note("b")], T0 + 7).await.expect("is saved");
+    let held = store.held_jobs().await.expect("can be read");
+    let [held] = &held[..] else { panic!("one job: {held:?}") };
+    assert_eq!((held.job, held.worker.as_str(), held.since, held.entries), (lease.job, "w1", T0, 2));
+    assert_eq!((held.last_entry.as_deref(), held.last_entry_at), (Some("note"), Some(T0 + 7)));
+    store.enqueue(vec![NewJob { run_at: Some(T0 + 50), ..job("a") }, job("a"), job("b")], T0).await.expect("is stored");
+    let due = |now| store.due_jobs(now);
+    let of = |role: &str, jobs| DueJobs { role: role.into(), jobs, oldest_due_at: T0 };
+    assert_eq!(due(T0 + 49).await.expect("can be read"), [of("a", 1), of("b", 1)]);
+    assert_eq!(due(T0 + 50).await.expect("can be read"), [of("a", 2), of("b", 1)]);
+}

@@ -1,0 +1,213 @@
+//! Care that only this database needs: copies, damage, the log, space, rows that cannot be read.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use posse_core::job::{JobState, NewJob, Payload};
+use posse_core::lease::WorkerId;
+use posse_core::port::{CareRepository, ClaimRequest, Firing, JobFilter, JobQueries, JobRepository, RepositoryError};
+use posse_core::schedule::Schedule;
+use posse_infra::sqlite::{Options, SqliteStore, Synchronous, schema_of};
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+fn open(path: &Path) -> Arc<SqliteStore> {
+    let options = Options { synchronous: Synchronous::Normal, ..Options::default() };
+    Arc::new(SqliteStore::open(path, options).expect("opens"))
+}
+
+fn job(goal: &str) -> NewJob {
+    NewJob { role: "r".into(), payload: Payload { goal: goal.into(), ..Payload::default() }, ..NewJob::default() }
+}
+
+fn request(limit: u32, now: i64) -> ClaimRequest {
+    ClaimRequest { worker: WorkerId("w".into()), role: "r".into(), queues: vec![], limit, now, lease_until: now + 9000 }
+}
+
+async fn count(store: &SqliteStore) -> usize {
+    store.jobs(JobFilter { limit: 100_000, ..JobFilter::default() }).await.expect("can be read").len()
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_is_given_up_and_stands_in_nobodys_way() {
+    let folder = folder();
+    let path = folder.path().join("jobs.db");
+    let store = open(&path);
+    let ids = store.enqueue(vec![job("a"), job("b"), job("c")], 1).await.expect("is stored");
+    let other = rusqlite::Connection::open(&path).expect("opens");
+    other.execute("UPDATE job_data SET payload = '{\"goal\": 7}' WHERE job_id = ?", [ids[0].0]).expect("works");
+    let claimed = store.claim(request(3, 2)).await.expect("the others can be claimed");
+    assert_eq!(claimed.iter().map(|c| c.job.id).collect::<Vec<_>>(), ids[1..]);
+    let (state, reason): (String, String) = other
+        .query_row("SELECT state, reason FROM jobs JOIN job_data ON job_id = id WHERE id = ?", [ids[0].0], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .expect("is there");
+    assert_eq!(state, "discarded");
+    assert!(reason.contains("cannot be worked") && reason.contains("invalid type"), "{reason}");
+    let attempts = store.attempts(ids[0]).await.expect("can be read");
+    assert_eq!((attempts.len(), attempts[0].outcome.as_deref()), (1, Some("gave_up")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_of_a_database_in_use_is_whole_and_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = folder();
+    let store = open(&folder.path().join("jobs.db"));
+    store.enqueue(vec![job(&"x".repeat(500)); 3000], 1).await.expect("is stored");
+    // Somebody goes on writing all the time.
+    let (done, writer) = (Arc::new(std::sync::atomic::AtomicBool::new(false)), Arc::clone(&store));
+    let stop = Arc::clone(&done);
+    let writing = tokio::spawn(async move {
+        let mut written = 0;
+        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            writer.enqueue(vec![job("y"); 10], 1).await.expect("is stored");
+            written += 10;
+        }
+        written
+    });
+    let to = folder.path().join("copy.db");
+    let backup = store.backup(&to).await.expect("is made");
+    done.store(true, std::sync::atomic::Ordering::Relaxed);
+    let written = writing.await.expect("ends");
+    assert_eq!(backup.path, to);
+    assert_eq!(backup.bytes, std::fs::metadata(&to).expect("is there").len());
+    assert_eq!(std::fs::metadata(&to).expect("is there").permissions().mode() & 0o777, 0o600);
+    let copy = open(&to);
+    let there = count(&copy).await;
+    assert!(there >= 3000 && there <= 3000 + written && there % 10 == 0, "batches are whole: {there}");
+    assert_eq!(copy.installation(), store.installation(), "effect keys stay what they were");
+    assert!(copy.check(true).await.expect("works").is_empty());
+    copy.claim(request(1, 2)).await.expect("it can be worked on");
+
+    let before = std::fs::read(&to).expect("can be read");
+    let refused = store.backup(&to).await.expect_err("is not written over").to_string();
+    assert!(refused.contains("is there already") && refused.contains("copy.db"), "{refused}");
+    assert_eq!(std::fs::read(&to).expect("can be read"), before);
+    let nowhere = store.backup(&folder.path().join("no/copy.db")).await.expect_err("no folder").to_string();
+    assert!(nowhere.contains("no/copy.db cannot be made"), "{nowhere}");
+    let names: Vec<_> = std::fs::read_dir(folder.path()).expect("can be listed").flatten().map(|e| e.file_name()).collect();
+    assert!(!names.iter().any(|name| name.to_string_lossy().contains(".part")), "{names:?}");
+}
+
+#[tokio::test]
+async fn damage_is_found() {
+    let folder = folder();
+    let path = folder.path().join("jobs.db");
+    let store = open(&path);
+    store.enqueue(vec![job(&"x".repeat(3000)); 200], 1).await.expect("is stored");
+    for full in [false, true] {
+        assert_eq!(store.check(full).await.expect("works"), [""; 0]);
+    }
+    let other = rusqlite::Connection::open(&path).expect("opens");
+    other.execute_batch("PRAGMA foreign_keys = 0; DELETE FROM jobs WHERE id = 7").expect("works");
+    let said = store.check(false).await.expect("works");
+    assert_eq!(said, ["row 7 of job_data belongs to a row of jobs that is not there"]);
+    other.execute_batch("DELETE FROM job_data WHERE job_id = 7; PRAGMA wal_checkpoint(TRUNCATE)").expect("works");
+    drop((other, store));
+    // A page in the middle is written over.
+    let mut bytes = std::fs::read(&path).expect("can be read");
+    let middle = bytes.len() / 4096 / 2 * 4096;
+    bytes[middle..middle + 4096].fill(0xa5);
+    std::fs::write(&path, bytes).expect("is written");
+    let store = SqliteStore::open_read_only(&path).expect("opens");
+    match store.check(true).await {
+        Ok(said) => assert!(!said.is_empty()),
+        Err(error) => assert!(matches!(error, RepositoryError::Unusable(_)), "{error}"),
+    }
+}
+
+#[tokio::test]
+async fn the_schema_can_be_asked_for_without_a_trace() {
+    let folder = folder();
+    let path = folder.path().join("jobs.db");
+    drop(open(&path));
+    let before = std::fs::read(&path).expect("can be read");
+    let (has, known) = schema_of(&path).expect("can be read");
+    assert!(has.is_some() && has == known, "{has:?} {known:?}");
+    assert_eq!(std::fs::read(&path).expect("can be read"), before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn space_is_given_back_when_much_of_it_is_free() {
+    let folder = folder();
+    let path = folder.path().join("jobs.db");
+    let store = open(&path);
+    for _ in 0..20 {
+        store.enqueue(vec![job(&"x".repeat(50_000)); 50], 1).await.expect("is stored");
+    }
+    let full = store.storage().await.expect("can be read");
+    assert!(full.bytes > 50_000_000 && full.free_bytes < full.bytes / 10, "{full:?}");
+    assert!(!store.shrink().await.expect("works"), "nothing is free");
+    while let claimed @ [_, ..] = &store.claim(request(200, 2)).await.expect("works")[..] {
+        for one in claimed {
+            store.cancel(one.job.id, "enough".into(), 2).await.expect("works");
+        }
+    }
+    let rescued = store.rescue(Vec::new(), 100_000).await.expect("works");
+    assert!(rescued.iter().all(|rescued| rescued.state == JobState::Cancelled));
+    let mut slowest = Duration::ZERO;
+    let mut jobs = 0;
+    loop {
+        let begun = Instant::now();
+        let pruned = store.prune(vec![(JobState::Cancelled, 1_000_000)]).await.expect("works");
+        slowest = slowest.max(begun.elapsed());
+        jobs += pruned.jobs;
+        if !pruned.more {
+            break;
+        }
+    }
+    assert_eq!(jobs, 1000);
+    while store.shrink().await.expect("works") {}
+    let after = store.storage().await.expect("can be read");
+    assert!(after.bytes < full.bytes / 3, "{full:?} became {after:?}");
+    eprintln!("the slowest of the deletions took {slowest:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_is_kept_small_and_shrinks_after_a_long_reader() {
+    let folder = folder();
+    let path = folder.path().join("jobs.db");
+    let store = open(&path);
+    let log = || std::fs::metadata(folder.path().join("jobs.db-wal")).map_or(0, |data| data.len());
+    let reader = rusqlite::Connection::open(&path).expect("opens");
+    reader.execute_batch("BEGIN; SELECT count(*) FROM jobs").expect("holds on to a moment");
+    while log() < 80 << 20 {
+        store.enqueue(vec![job(&"x".repeat(100_000)); 50], 1).await.expect("is stored");
+    }
+    reader.execute_batch("COMMIT").expect("lets go");
+    // The writer looks once a second.
+    let until = Instant::now() + Duration::from_secs(20);
+    while log() > 64 << 20 {
+        assert!(Instant::now() < until, "the log stays at {} bytes", log());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_processes_one_makes_the_job() {
+    let folder = folder();
+    let path = folder.path().join("jobs.db");
+    // Each store has a writer and readers of its own, as each process has.
+    let stores: Vec<_> = (0..4).map(|_| open(&path)).collect();
+    let schedule = Schedule::new("s", ("* * * * *", "UTC"), job("g"), Default::default(), 0).expect("a schedule");
+    stores[0].add_schedule(schedule).await.expect("works");
+    let minutes = 50;
+    for minute in 1..=minutes {
+        let now = minute * 60_000;
+        let racers = stores.iter().map(|store| async move {
+            for schedule in store.due_schedules(now).await.expect("can be read") {
+                let due = schedule.fall_due(now).expect("a rule");
+                let jobs = due.runs.iter().map(|run| (*run, schedule.job.clone())).collect();
+                let expected = schedule.next_at;
+                let firing = Firing { schedule: schedule.name, expected, next_at: due.next_at, jobs };
+                store.fire(firing, now).await.expect("works");
+            }
+        });
+        futures::future::join_all(racers).await;
+    }
+    assert_eq!(count(&stores[0]).await, minutes as usize);
+}

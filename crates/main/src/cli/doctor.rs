@@ -1,0 +1,188 @@
+//! `posse doctor`: everything that can be looked at, looked at.
+
+use std::path::Path;
+
+use anyhow::Result;
+use clap::Args;
+use posse_core::doctor::{Facts, Finding, Verdict, space};
+use posse_core::journal::audit::disagreement;
+use posse_core::model::Models as _;
+use posse_core::port::{CareRepository as _, JobFilter, JobQueries as _, ProcessProbe as _};
+use posse_infra::persona::Severity;
+use posse_infra::process::LinuxProcessProbe;
+use posse_infra::sqlite::{SqliteStore, schema_of};
+use serde_json::json;
+
+use super::Context;
+use crate::exit::Exit;
+use crate::output::text::visible;
+use crate::settings::Settings;
+use crate::wire::{self, Kit};
+
+/// How deep to look
+#[derive(Args)]
+pub struct DoctorArgs {
+    /// Compare each index of the database with its table too, which takes several times as long
+    #[arg(long)]
+    full: bool,
+}
+
+/// Histories that are compared with their ledger: those of the newest jobs.
+const SAMPLE: u32 = 50;
+
+/// Looks at all; the exit code is not 0 if something is wrong.
+pub async fn doctor(cx: &Context, args: DoctorArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let mut findings = project(&settings).await;
+    findings.extend(database(&settings, args.full).await);
+    let worst = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok);
+    if cx.out.json {
+        cx.out.document(&json!({"verdict": worst, "findings": findings}))?;
+    } else {
+        let paint = cx.out.paint;
+        for Finding { check, verdict, message, way_out } in &findings {
+            let word = match verdict {
+                Verdict::Ok => paint.green("ok     "),
+                Verdict::Warning => paint.yellow("warning"),
+                Verdict::Wrong => paint.red("wrong  "),
+            };
+            cx.out.line(format!("{word}  {check}: {}", visible(message)))?;
+            if let Some(way_out) = way_out {
+                cx.out.line(format!("           {}", paint.dim(visible(way_out))))?;
+            }
+        }
+    }
+    Ok(if worst == Verdict::Wrong { Exit::Failed } else { Exit::Ok })
+}
+
+/// Settings, personas, models, space.
+async fn project(settings: &Settings) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    match Kit::gather(settings).await {
+        Err(error) => findings.push(Finding::wrong("project", format!("{error:#}"), "mend that, then look again")),
+        Ok(kit) => {
+            findings.push(Finding::ok("personas", format!("{} can be used", kit.personas.personas.len())));
+            findings.extend(kit.personas.problems.iter().map(|problem| {
+                let way_out = "posse persona check tells more";
+                match problem.severity {
+                    Severity::Error => Finding::wrong("personas", problem.to_string(), way_out),
+                    _ => Finding::warning("personas", problem.to_string(), way_out),
+                }
+            }));
+            findings.extend(models(&kit));
+        }
+    }
+    findings.extend(space_at("the workspace", &settings.workspace));
+    findings.extend(settings.database.parent().and_then(|folder| space_at("the database", folder)));
+    findings
+}
+
+/// Whether each model that a persona would ask can be had.
+fn models(kit: &Kit) -> Vec<Finding> {
+    let mut asked: Vec<_> = kit.personas.personas.iter().map(|file| file.persona.model.clone()).collect();
+    asked.sort();
+    asked.dedup();
+    let judge = |name: Option<String>| {
+        let shown = name.clone().unwrap_or_else(|| "the default".into());
+        match kit.models.get(name.as_deref()) {
+            Ok(_) => Finding::ok("models", format!("{shown} can be asked")),
+            Err(error) => Finding::wrong("models", format!("{shown}: {}", error.message), "posse model list"),
+        }
+    };
+    asked.into_iter().map(judge).collect()
+}
+
+fn space_at(what: &str, folder: &Path) -> Option<Finding> {
+    // Where there is no folder yet there is nothing to be full.
+    let free = posse_infra::process::free_space(folder)?;
+    Some(space(what, &folder.display().to_string(), free))
+}
+
+/// The database, the fleet on it, the histories in it.
+async fn database(settings: &Settings, full: bool) -> Vec<Finding> {
+    let path = settings.database.display();
+    let unusable = |error: &dyn std::fmt::Display| {
+        vec![Finding::wrong("database", error.to_string(), "mend that, then look again")]
+    };
+    if !settings.database.exists() {
+        return vec![Finding::ok("database", format!("there is none at {path} yet; the first job makes it"))];
+    }
+    let mut findings = match schema_of(&settings.database) {
+        Ok((has, known)) if has == known => {
+            vec![Finding::ok("database", format!("{path}, schema {}", has.unwrap_or_default()))]
+        }
+        Ok((has, _)) => {
+            let message = format!("{path} has schema {}, of an older posse", has.unwrap_or_else(|| "none".into()));
+            return vec![Finding::wrong("database", message, "posse db migrate")];
+        }
+        Err(error) => return unusable(&error),
+    };
+    let store = match wire::open_to_look(settings) {
+        Ok(Some(store)) => store,
+        Ok(None) => return findings,
+        Err(error) => return unusable(&error),
+    };
+    match damage(&store, full).await {
+        Ok(damage) => findings.extend(damage),
+        Err(error) => return unusable(&error),
+    }
+    match gathered(settings, &store).await {
+        Ok(found) => findings.extend(found),
+        Err(error) => findings.extend(unusable(&error)),
+    }
+    findings
+}
+
+async fn damage(store: &SqliteStore, full: bool) -> Result<Vec<Finding>> {
+    let problems = store.check(full).await?;
+    let way_out = "stop all workers, keep the file, and put the last backup in its place";
+    Ok(match problems.is_empty() {
+        true => vec![Finding::ok("damage", "none found")],
+        false => problems.into_iter().map(|problem| Finding::wrong("damage", problem, way_out)).collect(),
+    })
+}
+
+async fn gathered(settings: &Settings, store: &SqliteStore) -> Result<Vec<Finding>> {
+    let now = wire::now();
+    let workers = store.workers().await?;
+    let personas = wire::personas(settings, &posse_infra::tool::ToolRegistry::builtin())?;
+    let facts = Facts {
+        now,
+        due: store.due_jobs(now).await?,
+        gone: LinuxProcessProbe.dead(&workers),
+        workers,
+        held: store.held_jobs().await?,
+        schedules: store.schedules().await?,
+        roles: personas.roles(),
+        jumps: store.clock_jumps().await?,
+        storage: store.storage().await?,
+    };
+    let mut findings = facts.findings();
+    findings.extend(histories(store).await?);
+    Ok(findings)
+}
+
+/// Whether the newest jobs' ledgers say what their journals say.
+async fn histories(store: &SqliteStore) -> Result<Vec<Finding>> {
+    let jobs = store.jobs(JobFilter { limit: SAMPLE, ..JobFilter::default() }).await?;
+    let mut findings = Vec::new();
+    for job in &jobs {
+        // The journal may grow between the two reads; only what stays different is wrong.
+        let mut said = None;
+        for _ in 0..3 {
+            let (journal, ledger) = (store.journal(job.id, 0).await?, store.ledger(job.id).await?);
+            said = disagreement(store.installation(), job.id, &journal, &ledger);
+            if said.is_none() {
+                break;
+            }
+        }
+        if let Some(said) = said {
+            let message = format!("job {}: {said}", job.id);
+            findings.push(Finding::wrong("histories", message, "posse db check --full; restore the last backup"));
+        }
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok("histories", format!("journal and ledger of the newest {} jobs agree", jobs.len())));
+    }
+    Ok(findings)
+}

@@ -1,0 +1,202 @@
+//! Schedules, the doctor, copies, and asking workers to end: as people use them.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::{ModelServer, Project, Say};
+
+fn finishing() -> ModelServer {
+    ModelServer::start(vec![Say::Call("finish", json!({"final_summary": "done"}))])
+}
+
+fn verdicts(report: &Value, check: &str) -> Vec<String> {
+    let findings = report["findings"].as_array().expect("findings");
+    let of_check = findings.iter().filter(|finding| finding["check"] == check);
+    of_check.map(|finding| finding["verdict"].as_str().expect("a verdict").to_owned()).collect()
+}
+
+#[test]
+fn a_preview_follows_the_table_of_changing_clocks() {
+    let project = Project::empty();
+    for (cron, zone, from, right) in [
+        ("30 2 * * *", "America/New_York", "2027-03-14", "2027-03-14T07:00:00Z"),
+        ("30 1 * * *", "America/New_York", "2027-11-07", "2027-11-07T05:30:00Z"),
+        ("*/30 * * * *", "America/New_York", "2027-11-07T06:00:00Z", "2027-11-07T06:00:00Z"),
+        ("0 0 * * *", "America/Santiago", "2027-09-04T23:59", "2027-09-05T04:00:00Z"),
+        ("45 1 * * *", "Australia/Lord_Howe", "2027-04-04", "2027-04-03T14:45:00Z"),
+        ("0 9 31 * *", "UTC", "2027-02-01", "2027-03-31T09:00:00Z"),
+    ] {
+        let args = ["schedule", "preview", "--cron", cron, "--tz", zone, "--from", from, "--count", "2"];
+        let shown = project.posse(&args).ok().out;
+        assert!(shown.starts_with(&format!("{right}  ")) && shown.lines().count() == 2, "{cron} {zone}: {shown}");
+        let with_json: Vec<_> = args.into_iter().chain(["--json"]).collect();
+        assert_eq!(project.posse(&with_json).ok().json()["runs"][0]["utc"], right);
+    }
+    for (args, said) in [
+        (["--cron", "0 9 30 2 *", "--tz", "UTC"], "can never run"),
+        (["--cron", "* * * *", "--tz", "UTC"], "has 4 fields"),
+        (["--cron", "0 9 * * *", "--tz", "Oslo"], "no time zone 'Oslo'"),
+    ] {
+        let refused = project.posse(&[&["schedule", "preview"], &args[..]].concat()).expect(2);
+        assert!(refused.err.contains(said), "{}", refused.err);
+    }
+}
+
+#[test]
+fn a_schedule_lives_from_add_to_remove() {
+    let project = Project::begun();
+    let add = |name: &str, cron: &str| {
+        let rule = ["--cron", cron, "--tz", "Europe/Oslo", "--missed", "all", "--overlap", "skip"];
+        let goal = ["--role", "scribe", "--priority", "2", "write", "the", "news"];
+        project.posse(&[&["schedule", "add", name][..], &rule, &goal].concat())
+    };
+    assert!(add("news", "0 9 30 2 *").expect(2).err.contains("can never run"));
+    assert!(add("Big News", "0 9 * * *").expect(2).err.contains("name 'Big News'"));
+    assert!(!project.path().join(".posse").exists(), "nothing is half done");
+    let added = add("news", "0 9 * * *").ok().out;
+    assert!(added.contains("news  next run") && added.lines().count() == 4, "{added}");
+    assert!(add("news", "0 9 * * *").expect(4).err.contains("schedule 'news' already"));
+
+    let listed = project.posse(&["schedule", "list", "--json"]).ok().json();
+    let news = &listed[0];
+    assert_eq!((&news["name"], &news["zone"]), (&"news".into(), &"Europe/Oslo".into()));
+    assert_eq!((&news["missed"], &news["overlap"]), (&"all".into(), &"skip".into()));
+    assert_eq!((&news["job"]["role"], &news["job"]["priority"]), (&"scribe".into(), &2.into()));
+    assert_eq!(news["job"]["payload"]["goal"], "write the news");
+
+    assert!(project.posse(&["schedule", "pause", "news"]).ok().out.contains("news is paused"));
+    assert!(project.posse(&["schedule", "show", "news"]).ok().out.contains("paused since"));
+    assert!(project.posse(&["schedule", "list"]).ok().out.contains("paused"));
+    assert!(project.posse(&["schedule", "resume", "news"]).ok().out.contains("resumed, next run"));
+    let shown = project.posse(&["schedule", "show", "news", "--json"]).ok().json();
+    assert_eq!((shown["next"].as_array().map(Vec::len), &shown["jobs"]), (Some(5), &json!([])));
+    assert!(project.posse(&["schedule", "remove", "news"]).ok().out.contains("is removed"));
+    for verb in ["show", "pause", "resume", "remove"] {
+        assert!(project.posse(&["schedule", verb, "news"]).expect(3).err.contains("there is no schedule 'news'"));
+    }
+}
+
+#[test]
+fn a_worker_keeps_schedules_and_makes_up_for_one_missed_run() {
+    let server = finishing();
+    let project = Project::with_model(&server);
+    project.posse(&["schedule", "add", "often", "--cron", "* * * * *", "--role", "scribe", "write", "it"]).ok();
+    // As after hours without a worker.
+    let database = rusqlite::Connection::open(project.path().join(".posse/posse.db")).expect("opens");
+    database.execute("UPDATE schedules SET next_at = next_at - 3 * 3600000", []).expect("works");
+    let worker = project.start(&["work", "--role", "scribe"]);
+    project.wait_for_state_of_new(1, "completed");
+    let shown = project.posse(&["schedule", "show", "often", "--json"]).ok().json();
+    let made = shown["jobs"].as_array().expect("jobs").len();
+    assert!((1..=2).contains(&made), "one makes up for all, and one may have come at its time: {shown}");
+    assert_eq!(project.posse(&["doctor", "--json"]).ok().json()["verdict"], "ok");
+    worker.terminate();
+    worker.wait().ok();
+}
+
+#[test]
+fn a_worker_that_is_drained_finishes_what_it_has() {
+    let server = ModelServer::start(vec![Say::Silence]);
+    let project = Project::with_model(&server);
+    assert!(project.posse(&["worker", "drain"]).expect(3).err.contains("no worker"));
+    let worker = project.start(&["work", "--role", "scribe"]);
+    project.posse(&["enqueue", "--role", "scribe", "write", "it"]).ok();
+    project.wait_for_state(1, "running");
+    let listed = project.posse(&["worker", "list", "--json"]).ok().json();
+    let one = &listed[0];
+    assert_eq!((&one["status"], &one["jobs"][0]["job"]), (&"working".into(), &1.into()), "{listed}");
+    assert!(one["jobs"][0]["since"].is_i64() && one["slots_in_all"].as_u64() > Some(0));
+    let human = project.posse(&["worker", "list"]).ok().out;
+    assert!(human.contains("working") && human.contains("LAST ENTRY"), "{human}");
+
+    assert!(project.posse(&["worker", "drain", "nobody"]).expect(3).err.contains("there is no worker 'nobody'"));
+    let asked = project.posse(&["worker", "drain"]).ok().out;
+    assert!(asked.contains("claims nothing more"), "{asked}");
+    assert_eq!(project.posse(&["worker", "list", "--json"]).ok().json()[0]["status"], "draining");
+    // What comes now is not claimed any more; what is in hand goes on.
+    project.posse(&["enqueue", "--role", "scribe", "write", "more"]).ok();
+    assert_eq!(project.posse(&["show", "1", "--json"]).ok().json()["job"]["state"], "running");
+    project.posse(&["job", "cancel", "1"]).ok();
+    let ended = worker.wait().ok();
+    assert!(ended.err.contains("asked to end"), "{}", ended.err);
+    assert_eq!(project.posse(&["show", "1", "--json"]).ok().json()["job"]["state"], "cancelled");
+    assert_eq!(project.posse(&["show", "2", "--json"]).ok().json()["job"]["state"], "available");
+    assert_eq!(project.posse(&["worker", "list", "--json"]).ok().json(), json!([]));
+}
+
+#[test]
+fn the_doctor_says_what_is_wrong_and_what_to_do() {
+    let server = finishing();
+    let project = Project::with_model(&server);
+    let well = project.posse(&["doctor", "--json"]).ok().json();
+    assert_ne!(well["verdict"], "wrong", "{well}");
+    assert!(!project.path().join(".posse").exists(), "looking leaves no trace");
+
+    project.posse(&["enqueue", "--role", "scribe", "write", "it"]).ok();
+    let database = rusqlite::Connection::open(project.path().join(".posse/posse.db")).expect("opens");
+    database.execute("UPDATE jobs SET run_at = run_at - 600000", []).expect("works");
+    let unserved = project.posse(&["doctor"]).expect(1).out;
+    for words in ["wrong    due jobs: 1 of role scribe", "no worker serves it", "posse work --role scribe", "ok       damage"] {
+        assert!(unserved.contains(words), "{words}: {unserved}");
+    }
+
+    project.posse(&["run", "--role", "scribe", "write", "more"]).ok();
+    database
+        .execute_batch(
+            "UPDATE jobs SET state = 'completed', finalized_at = 1 WHERE state = 'available';
+             UPDATE steps SET seq = seq + 1 WHERE job_id = 2 AND kind = 'ended';",
+        )
+        .expect("works");
+    let torn = project.posse(&["doctor", "--full", "--json"]).expect(1).json();
+    assert_eq!(verdicts(&torn, "histories"), ["wrong"], "{torn}");
+    assert_eq!(verdicts(&torn, "due jobs"), ["ok"]);
+    assert_eq!(verdicts(&torn, "damage"), ["ok"]);
+
+    project.write("config/personas/scribe.json", "{");
+    let broken = project.posse(&["doctor", "--json"]).expect(1).json();
+    assert!(verdicts(&broken, "personas").contains(&"wrong".to_owned()), "{broken}");
+
+    database.execute("INSERT INTO __diesel_schema_migrations (version) VALUES ('9999')", []).expect("works");
+    let newer = project.posse(&["doctor", "--json"]).expect(1).json();
+    assert_eq!(verdicts(&newer, "database"), ["wrong"], "{newer}");
+}
+
+#[test]
+fn a_database_is_checked_copied_and_migrated() {
+    let project = Project::begun();
+    for args in [&["db", "backup", "copy.db"][..], &["db", "check"]] {
+        assert!(project.posse(args).expect(3).err.contains("there is no database"));
+    }
+    assert!(project.posse(&["db", "migrate"]).ok().out.contains("was made with schema"));
+    assert!(project.posse(&["db", "migrate"]).ok().out.contains("already"));
+    project.posse(&["enqueue", "--role", "scribe", "write", "it"]).ok();
+    let copied = project.posse(&["db", "backup", "copy.db", "--json"]).ok().json();
+    assert_eq!(copied["checked"], true);
+    assert!(project.posse(&["db", "backup", "copy.db"]).expect(5).err.contains("is there already"));
+    let from_copy = project.posse(&["--db", "copy.db", "list", "--json"]).ok().json();
+    assert_eq!(from_copy["jobs"].as_array().map(Vec::len), Some(1));
+    let sound = project.posse(&["db", "check", "--full"]).ok().out;
+    assert!(sound.contains("no damage found") && sound.contains("1 job: 1 available"), "{sound}");
+
+    let database = rusqlite::Connection::open(project.path().join("copy.db")).expect("opens");
+    database.execute_batch("PRAGMA foreign_keys = 0; DELETE FROM jobs").expect("works");
+    drop(database);
+    let damaged = project.posse(&["--db", "copy.db", "db", "check"]).expect(5);
+    assert!(damaged.out.contains("row 1 of job_data") && damaged.err.contains("is damaged"), "{}", damaged.err);
+    let told = project.posse(&["--db", "copy.db", "db", "check", "--json"]).expect(5).json();
+    assert_eq!(told["problems"].as_array().map(Vec::len), Some(1));
+}
+
+impl Project {
+    /// Waits until there is such a job and it is in this state.
+    fn wait_for_state_of_new(&self, job: i64, state: &str) {
+        let until = Instant::now() + Duration::from_secs(30);
+        while self.posse(&["show", &job.to_string()]).code == 3 {
+            assert!(Instant::now() < until, "there never was a job {job}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        self.wait_for_state(job, state);
+    }
+}
