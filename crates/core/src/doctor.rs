@@ -102,9 +102,9 @@ impl Facts {
     /// Workers that are there and claim jobs.
     fn working(&self) -> impl Iterator<Item = &WorkerRecord> {
         let heard = |worker: &WorkerRecord| self.now - worker.heartbeat_at <= 2 * worker.lease_ms.max(1);
-        self.workers.iter().filter(move |worker| {
-            !self.is_gone(&worker.id) && worker.drain_requested_at.is_none() && heard(worker)
-        })
+        self.workers
+            .iter()
+            .filter(move |worker| !self.is_gone(&worker.id) && worker.drain_requested_at.is_none() && heard(worker))
     }
 
     fn serves(&self, role: &str) -> bool {
@@ -117,12 +117,16 @@ impl Facts {
             let waits = self.now - oldest_due_at;
             let what = format!("{jobs} of role {role}, the oldest for {}", minutes(waits));
             match self.serves(role) {
-                false if waits >= UNSERVED_MS => {
-                    Finding::wrong("due jobs", format!("{what}, and no worker serves it"), format!("posse work --role {role}"))
-                }
-                true if waits >= WAITING_MS => {
-                    Finding::warning("due jobs", what, "more slots or processes; posse worker list tells what is at work")
-                }
+                false if waits >= UNSERVED_MS => Finding::wrong(
+                    "due jobs",
+                    format!("{what}, and no worker serves it"),
+                    format!("posse work --role {role}"),
+                ),
+                true if waits >= WAITING_MS => Finding::warning(
+                    "due jobs",
+                    what,
+                    "more slots or processes; posse worker list tells what is at work",
+                ),
                 _ => Finding::ok("due jobs", what),
             }
         };
@@ -236,7 +240,9 @@ pub fn space(what: &str, path: &str, free: u64) -> Finding {
     let (check, megabytes) = (format!("space for {what}"), free >> 20);
     let message = format!("{megabytes} MB free at {path}");
     match free {
-        ..LITTLE_SPACE => Finding::wrong(&check, message, "free some space: work stops when there is none, and goes on by itself"),
+        ..LITTLE_SPACE => {
+            Finding::wrong(&check, message, "free some space: work stops when there is none, and goes on by itself")
+        }
         LITTLE_SPACE..SOME_SPACE => Finding::warning(&check, message, "free some space"),
         _ => Finding::ok(&check, message),
     }

@@ -89,7 +89,8 @@ async fn a_copy_of_a_database_in_use_is_whole_and_private() {
     assert_eq!(std::fs::read(&to).expect("can be read"), before);
     let nowhere = store.backup(&folder.path().join("no/copy.db")).await.expect_err("no folder").to_string();
     assert!(nowhere.contains("no/copy.db cannot be made"), "{nowhere}");
-    let names: Vec<_> = std::fs::read_dir(folder.path()).expect("can be listed").flatten().map(|e| e.file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(folder.path()).expect("can be listed").flatten().map(|e| e.file_name()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().contains(".part")), "{names:?}");
 }
 
@@ -165,6 +166,50 @@ async fn space_is_given_back_when_much_of_it_is_free() {
     let after = store.storage().await.expect("can be read");
     assert!(after.bytes < full.bytes / 3, "{full:?} became {after:?}");
     eprintln!("the slowest of the deletions took {slowest:?}");
+}
+
+/// How long single enqueues take, the slowest in a hundred.
+async fn enqueue_p99(store: &SqliteStore) -> Duration {
+    let mut took = Vec::new();
+    for _ in 0..300 {
+        let begun = Instant::now();
+        store.enqueue(vec![job("g")], 1).await.expect("is stored");
+        took.push(begun.elapsed());
+    }
+    took.sort();
+    took[took.len() * 99 / 100]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deleting_keeps_nobody_waiting() {
+    let folder = folder();
+    let store = open(&folder.path().join("jobs.db"));
+    let long = serde_json::json!({"kind": "note", "text": "x".repeat(1000)});
+    let note: posse_core::journal::Entry = serde_json::from_value(long).expect("an entry");
+    store.enqueue(vec![job("old"); 1500], 1).await.expect("is stored");
+    while let claimed @ [_, ..] = &store.claim(request(200, 2)).await.expect("works")[..] {
+        for one in claimed {
+            store.append(one.lease, 0, vec![note.clone(); 20], 2).await.expect("is saved");
+            store.cancel(one.job.id, "enough".into(), 2).await.expect("works");
+        }
+    }
+    store.rescue(Vec::new(), 100_000).await.expect("works");
+    let alone = enqueue_p99(&store).await;
+    let pruner = Arc::clone(&store);
+    let pruning = tokio::spawn(async move {
+        let mut jobs = 0;
+        loop {
+            let pruned = pruner.prune(vec![(JobState::Cancelled, 1_000_000)]).await.expect("works");
+            jobs += pruned.jobs;
+            if !pruned.more {
+                return jobs;
+            }
+        }
+    });
+    let beside = enqueue_p99(&store).await;
+    assert_eq!(pruning.await.expect("ends"), 1500);
+    eprintln!("an enqueue takes {alone:?} alone and {beside:?} beside deletions without a pause (p99)");
+    assert!(beside < Duration::from_millis(500), "{beside:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -138,7 +138,9 @@ fn the_doctor_says_what_is_wrong_and_what_to_do() {
     let database = rusqlite::Connection::open(project.path().join(".posse/posse.db")).expect("opens");
     database.execute("UPDATE jobs SET run_at = run_at - 600000", []).expect("works");
     let unserved = project.posse(&["doctor"]).expect(1).out;
-    for words in ["wrong    due jobs: 1 of role scribe", "no worker serves it", "posse work --role scribe", "ok       damage"] {
+    for words in
+        ["wrong    due jobs: 1 of role scribe", "no worker serves it", "posse work --role scribe", "ok       damage"]
+    {
         assert!(unserved.contains(words), "{words}: {unserved}");
     }
 

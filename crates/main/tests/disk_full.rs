@@ -77,7 +77,7 @@ fn entries(project: &Project, job: i64) -> usize {
 
 #[test]
 fn a_full_disk_stops_work_and_loses_nothing() {
-    let server = writer(60, 20_000);
+    let server = writer(30, 20_000);
     let project = Project::with_model(&server);
     let Some(disk) = SmallDisk::mount(project.path().join("small"), 30) else { return };
     project.write("config/posse.toml", "database = 'small/posse.db'\nworkspace = 'ws'\n");
@@ -96,9 +96,11 @@ fn a_full_disk_stops_work_and_loses_nothing() {
     let said = refused.err.trim();
     assert!(said.contains("storage full") && said.contains("posse.db") && said.lines().count() == 1, "{said}");
     let health = project.posse(&["doctor", "--json"]).expect(1).json();
-    let is_told = health["findings"].as_array().expect("findings").iter().any(|finding| {
-        finding["check"] == "space for the database" && finding["verdict"] == "wrong"
-    });
+    let is_told = health["findings"]
+        .as_array()
+        .expect("findings")
+        .iter()
+        .any(|finding| finding["check"] == "space for the database" && finding["verdict"] == "wrong");
     assert!(is_told, "{health}");
     // It is tried again and again meanwhile.
     std::thread::sleep(Duration::from_secs(4));

@@ -269,7 +269,10 @@ mod tests {
         assert_eq!(every_other.len(), 12, "{every_other:?}");
         // A whole day that did not exist: its run comes at the first moment of the next.
         let samoa = runs("0 12 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z", "2012-01-01T00:00:00Z");
-        assert_eq!(samoa, ["2011-12-29T22:00:00Z", "2011-12-30T10:00:00Z", "2011-12-30T22:00:00Z", "2011-12-31T22:00:00Z"]);
+        assert_eq!(
+            samoa,
+            ["2011-12-29T22:00:00Z", "2011-12-30T10:00:00Z", "2011-12-30T22:00:00Z", "2011-12-31T22:00:00Z"]
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the services of one worker process share.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{broadcast, watch};
 use tracing::{info, warn};
 

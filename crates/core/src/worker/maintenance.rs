@@ -94,8 +94,7 @@ impl Fleet {
         let name = &schedule.name;
         let due = schedule.fall_due(now).map_err(RepositoryError::Unusable)?;
         let jobs: Vec<_> = due.runs.iter().map(|run| (*run, schedule.job.clone())).collect();
-        let firing =
-            Firing { schedule: name.clone(), expected: schedule.next_at, next_at: due.next_at, jobs };
+        let firing = Firing { schedule: name.clone(), expected: schedule.next_at, next_at: due.next_at, jobs };
         let Some(ids) = self.care.fire(firing, now).await? else { return Ok(0) };
         if let Some(why) = due.left_out {
             info!(schedule = name, "schedule {name} leaves runs out: {why}");

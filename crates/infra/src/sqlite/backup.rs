@@ -118,7 +118,8 @@ fn check(connection: &mut SqliteConnection, full: bool) -> Outcome<Vec<String>> 
     let sql = format!("SELECT {pragma} AS said FROM pragma_{pragma} LIMIT {PROBLEMS}");
     let lines: Vec<Line> = diesel::sql_query(sql).load(connection)?;
     let mut problems: Vec<_> = lines.into_iter().map(|line| line.said).filter(|said| said != "ok").collect();
-    let sql = format!("SELECT \"table\" AS child, rowid AS number, parent FROM pragma_foreign_key_check LIMIT {PROBLEMS}");
+    let sql =
+        format!("SELECT \"table\" AS child, rowid AS number, parent FROM pragma_foreign_key_check LIMIT {PROBLEMS}");
     let orphans: Vec<Orphan> = diesel::sql_query(sql).load(connection)?;
     problems.extend(orphans.into_iter().map(|Orphan { child, number, parent }| {
         let number = number.map(|number| format!(" {number}")).unwrap_or_default();

@@ -113,8 +113,7 @@ pub(super) fn held(connection: &mut SqliteConnection) -> Outcome<Vec<HeldJob>> {
 pub(super) fn due(connection: &mut SqliteConnection, now: Millis) -> Outcome<Vec<DueJobs>> {
     type Row = (String, i64, Option<i64>);
     let summary = (jobs::role, count_star(), min(jobs::run_at));
-    let available: Vec<Row> =
-        jobs::table.filter(IsAvailable).group_by(jobs::role).select(summary).load(connection)?;
+    let available: Vec<Row> = jobs::table.filter(IsAvailable).group_by(jobs::role).select(summary).load(connection)?;
     let waiting: Vec<Row> = jobs::table
         .filter(IsWaiting)
         .filter(jobs::run_at.le(now))

@@ -4,9 +4,7 @@ use async_trait::async_trait;
 use posse_core::clock::Millis;
 use posse_core::job::{JobId, JobState};
 use posse_core::lease::WorkerId;
-use posse_core::port::{
-    CareRepository, ClockJump, DueJobs, Firing, HeldJob, Pruned, RepositoryError, Storage,
-};
+use posse_core::port::{CareRepository, ClockJump, DueJobs, Firing, HeldJob, Pruned, RepositoryError, Storage};
 use posse_core::schedule::Schedule;
 
 use super::log::Log;

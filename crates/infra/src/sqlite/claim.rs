@@ -2,18 +2,18 @@
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
-use posse_core::job::{JobId, JobState};
 use posse_core::job::transition::{Event, transition};
+use posse_core::job::{JobId, JobState};
 use posse_core::lease::Lease;
 use posse_core::port::{ClaimRequest, Claimed};
 
-use super::{attempts, quarantine};
 use super::fault::Outcome;
 use super::jobs::{DataRow, JobRow, stored, to_job};
 use super::lines::{self, Choice};
 use super::literal::{IsAvailable, IsWaiting, update};
 use super::schema::{job_data, jobs};
 use super::writer::Transaction;
+use super::{attempts, quarantine};
 
 /// Most jobs whose time has come that one claim makes available, so that a great many due at one
 /// instant do not hold the write lock for seconds. The next claim goes on.

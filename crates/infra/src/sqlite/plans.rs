@@ -140,6 +140,10 @@ fn no_statement_of_the_hot_paths_walks_a_table() {
     work(&mut connection);
     queries::next_deadline(&mut connection, 0).expect("can be read");
     queries::cancel_requested(&mut connection).expect("can be read");
+    // What every process asks once a second, and what finds jobs to delete.
+    schedules::due(&mut connection, 99).expect("can be read");
+    care::drain_requested(&mut connection, &WorkerId("w".into())).expect("can be read");
+    prune::has_any(&mut connection, &[(posse_core::job::JobState::Completed, 99)]).expect("can be read");
     connection.set_instrumentation(|_: InstrumentationEvent<'_>| {});
     let ran: BTreeSet<_> = std::mem::take(&mut asked.lock().expect("no panic").ran).into_iter().collect();
     assert!(ran.len() > 20, "statements were heard");

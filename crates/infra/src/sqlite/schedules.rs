@@ -49,14 +49,23 @@ pub(super) fn pause(tx: &mut Transaction<'_>, name: &str, resume_at: Option<Mill
         None => {
             let first = this.and(schedules::paused_at.is_null());
             let paused = update(schedules::table, first, schedules::paused_at.eq(now)).execute(tx.connection)?;
-            if paused == 1 { 1 } else { schedules::table.filter(this).count().get_result::<i64>(tx.connection)? as usize }
+            if paused == 1 {
+                1
+            } else {
+                schedules::table.filter(this).count().get_result::<i64>(tx.connection)? as usize
+            }
         }
     };
     Ok(changed == 1)
 }
 
 /// Makes the jobs of a schedule that fell due, if its next run is still the one that was read.
-pub(super) fn fire(tx: &mut Transaction<'_>, firing: &Firing, batch: &Batch, now: Millis) -> Outcome<Option<Vec<JobId>>> {
+pub(super) fn fire(
+    tx: &mut Transaction<'_>,
+    firing: &Firing,
+    batch: &Batch,
+    now: Millis,
+) -> Outcome<Option<Vec<JobId>>> {
     let as_read = schedules::name
         .eq(&firing.schedule)
         .and(schedules::next_at.eq(firing.expected))
@@ -122,7 +131,18 @@ fn to_schedule(connection: &mut SqliteConnection, row: Row) -> Outcome<Schedule>
         .map(|(id, due_at, name)| Ok::<_, super::fault::Fault>(LastJob { id: JobId(id), due_at, state: state(&name)? }))
         .transpose()?;
     let (missed, overlap) = (named(&missed)?, named(&overlap)?);
-    Ok(Schedule { job: serde_json::from_str(&job)?, name, cron, zone, missed, overlap, next_at, paused_at, created_at, last })
+    Ok(Schedule {
+        job: serde_json::from_str(&job)?,
+        name,
+        cron,
+        zone,
+        missed,
+        overlap,
+        next_at,
+        paused_at,
+        created_at,
+        last,
+    })
 }
 
 fn named<T: FromStr<Err = String>>(name: &str) -> Outcome<T> {

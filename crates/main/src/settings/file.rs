@@ -294,7 +294,10 @@ mod tests {
         check("[models.a]\nurl = 'x'", "posse.toml:2: unknown key 'url'. Known here: kind, base_url");
         check("slots = 'two'", "posse.toml:1: invalid type: string \"two\", expected usize");
         check("slots = ", "posse.toml:1: ");
-        check("[retention]\ncompleted = 'soon'", "[retention] completed is 'soon'; write a time like 12h or 30d, or forever");
+        check(
+            "[retention]\ncompleted = 'soon'",
+            "[retention] completed is 'soon'; write a time like 12h or 30d, or forever",
+        );
         check("[retention]\nfailed = '1d'", "posse.toml:2: unknown key 'failed'. Known here: completed, cancelled");
         check("synchronous = 'off'", "expected 'full' or 'normal'");
         check("default_model = 'b'\n[models.a]", "default_model 'b' has no [models.b] table; there are: a");

@@ -214,7 +214,8 @@ async fn check(host: &Host, about: &str, ids: &[JobId], tally: &mut Tally) {
             state => panic!("{about}: {state}"),
         }
         assert_eq!(lost as u32, job.crashes, "{about}: every lost attempt is counted");
-        let (journal, ledger) = (store.journal(*id, 0).await.expect("readable"), store.ledger(*id).await.expect("readable"));
+        let (journal, ledger) =
+            (store.journal(*id, 0).await.expect("readable"), store.ledger(*id).await.expect("readable"));
         assert_eq!(disagreement(store.installation(), *id, &journal, &ledger), None, "{about}");
         let happened = effects.get(&id.0).copied().unwrap_or(0);
         assert!(happened <= 1, "{about}: its effect happened {happened} times");
@@ -280,7 +281,8 @@ async fn a_dead_workers_job_is_claimed_again_at_once() {
         std::fs::write(&hold, "").expect("is written");
         let id = host.enqueue(1).await[0];
         let holder = until(&host, id, 1).await;
-        let at = host.workers.iter().position(|worker| holder.ends_with(&format!("-{}", worker.id()))).expect("a worker");
+        let at =
+            host.workers.iter().position(|worker| holder.ends_with(&format!("-{}", worker.id()))).expect("a worker");
         let killed = Instant::now();
         host.replace(at);
         until(&host, id, 2).await;

@@ -159,13 +159,8 @@ async fn work(root: PathBuf) {
     let fleet = fleet.await.expect("is on the list");
     let maintenance = tokio::spawn(maintain(Arc::clone(&fleet)));
     let executor = Arc::new(Striker { root });
-    let service = WorkerService {
-        handles_role: ROLE.into(),
-        queues: Vec::new(),
-        slots: 8,
-        executor,
-        fleet: Arc::clone(&fleet),
-    };
+    let service =
+        WorkerService { handles_role: ROLE.into(), queues: Vec::new(), slots: 8, executor, fleet: Arc::clone(&fleet) };
     let service = tokio::spawn(Arc::new(service).run());
     terminate.recv().await;
     fleet.drain();

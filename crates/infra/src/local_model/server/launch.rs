@@ -11,10 +11,10 @@ use rand::TryRngCore as _;
 use serde::Deserialize;
 
 use super::error::ServerError;
-use crate::process::start_ticks_of;
 use super::state::{Record, Room};
 use super::{ServerOptions, binary};
 use crate::local_model::cache::hex;
+use crate::process::start_ticks_of;
 
 /// What may come before the ready line, and the line itself.
 const STDOUT_BYTES: u64 = 64 << 10;
