@@ -198,6 +198,54 @@ fn a_kill_in_the_middle_of_a_migration_does_no_harm() {
     assert_eq!(jobs_in(&open(&folder.file())), 10);
 }
 
+/// A database as the first release made it: its one schema step, and jobs in every state.
+fn of_the_first_release(path: &Path, jobs_in_each_state: u32) {
+    let first =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../migrations/sqlite/0001_jobs/up.sql"));
+    let connection = rusqlite::Connection::open(path).expect("opens");
+    connection.pragma_update(None, "journal_mode", "WAL").expect("works");
+    connection.execute_batch(&first.expect("can be read")).expect("works");
+    let states = posse_core::job::JobState::ALL;
+    let steps = "CREATE TABLE __diesel_schema_migrations (version VARCHAR(50) PRIMARY KEY NOT NULL,
+                 run_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP);
+                 INSERT INTO __diesel_schema_migrations (version) VALUES ('0001')";
+    connection.execute_batch(steps).expect("works");
+    connection.execute_batch("BEGIN").expect("works");
+    for number in 0..jobs_in_each_state * states.len() as u32 {
+        let state = states[(number as usize) % states.len()];
+        let running = (state == posse_core::job::JobState::Running).then_some(("w", 5));
+        let job = "INSERT INTO jobs (queue, role, state, priority, run_at, attempt, max_attempts, crashes, lease_token,
+                   lease_until, leased_by, cancel_requested, created_at, finalized_at)
+                   VALUES ('default', 'r', ?, 5, 1, 1, 5, 0, 1, ?, ?, 0, 1, ?)";
+        let ended = state.is_final().then_some(9);
+        let (by, until) = running.unzip();
+        connection.execute(job, rusqlite::params![state.as_str(), until, by, ended]).expect("works");
+        let data = "INSERT INTO job_data (job_id, payload) VALUES (last_insert_rowid(), '{\"goal\": \"g\"}')";
+        connection.execute(data, []).expect("works");
+    }
+    connection.execute_batch("COMMIT").expect("works");
+}
+
+#[test]
+fn a_database_of_the_first_release_is_brought_up_once_and_keeps_its_jobs() {
+    use posse_core::job::JobState;
+    let folder = Folder::new();
+    of_the_first_release(&folder.file(), 1000);
+    let before = hash(&folder.file());
+    let said = SqliteStore::open_read_only(&folder.file()).err().expect("is not migrated by looking").to_string();
+    assert!(said.contains("older posse"), "{said}");
+    assert_eq!(hash(&folder.file()), before);
+    let stores: Vec<_> = std::thread::scope(|scope| {
+        let starts: Vec<_> = (0..2).map(|_| scope.spawn(|| open(&folder.file()))).collect();
+        starts.into_iter().map(|start| start.join().expect("opens")).collect()
+    });
+    let counts = futures::executor::block_on(stores[0].counts()).expect("can be read");
+    let counts: Vec<_> = counts.into_iter().map(|(_, state, jobs)| (state, jobs)).collect();
+    assert_eq!(counts, JobState::ALL.map(|state| (state, 1000)));
+    let rescued = futures::executor::block_on(stores[1].rescue(Vec::new(), 1_000)).expect("works");
+    assert_eq!(rescued.len(), 1000, "those that ran then go on");
+}
+
 #[test]
 fn what_was_answered_is_there_after_a_kill() {
     if let Some(path) = task() {

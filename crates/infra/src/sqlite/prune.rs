@@ -4,7 +4,6 @@
 //! cannot have ended before it was enqueued; so the search ends at the first id that is too young, and
 //! no index by the time of the end is needed, which every end would have to write.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use diesel::connection::SimpleConnection;
@@ -62,7 +61,7 @@ fn delete(connection: &mut SqliteConnection, id: i64) -> QueryResult<u64> {
         .load(connection)?;
     diesel::delete(jobs::table.find(id)).execute(connection)?;
     let mut deleted = 0;
-    for hash in contents.into_iter().flatten().collect::<BTreeSet<_>>() {
+    for hash in contents.into_iter().flatten() {
         let referred_to = exists(steps::table.filter(steps::blob_hash.eq(&hash)));
         if !diesel::select(referred_to).get_result::<bool>(connection)? {
             deleted += diesel::delete(blobs::table.find(&hash)).execute(connection)? as u64;

@@ -1,8 +1,10 @@
-//! A04: the host's clock is set while jobs run. Both workers see the same clock, as on one host.
+//! Clocks under a test's hand: schedules as time goes on (A05), and the host's clock set while jobs run
+//! (A04). Both workers see the same clock, as on one host.
 
 use posse_core::clock::{Clock, ManualClock};
-use posse_core::job::{JobId, JobState};
+use posse_core::job::{JobId, JobState, NewJob};
 use posse_core::port::{CareRepository as _, JobQueries as _};
+use posse_core::schedule::{Missed, Overlap, Schedule};
 use posse_core::tool::EffectClass;
 use posse_infra::model::scripted::ScriptedModel;
 use posse_infra::process::SystemClock;
@@ -123,4 +125,66 @@ async fn a_worker_that_dies_as_the_clock_is_set_back_holds_its_job_for_a_lease_a
     clock.advance(LEASE + 1);
     workers[0].fleet.rescue().await;
     assert_eq!(home.job(job).await.crashes, 1, "it was taken back");
+}
+
+fn ms(text: &str) -> i64 {
+    text.parse::<jiff::Timestamp>().expect("a moment").as_millisecond()
+}
+
+/// Adds a schedule as it would have been added at `from`.
+async fn add(home: &Home, name: &str, cron: &str, missed: Missed, from: i64) {
+    let zone = "America/New_York";
+    // Nobody serves the role, so the jobs stay where they are put.
+    let job = NewJob { role: "nobody".into(), ..NewJob::default() };
+    let schedule = Schedule::new(name, (cron, zone), job, (missed, Overlap::Allow), from).expect("a schedule");
+    assert!(home.store.add_schedule(schedule).await.expect("is added"));
+}
+
+/// The runs for which a schedule made jobs, oldest first.
+async fn made(home: &Home, name: &str) -> Vec<String> {
+    let made = home.store.schedule_jobs(name.into(), 1000).await.expect("readable");
+    let moment = |(at, _): &(i64, JobId)| jiff::Timestamp::from_millisecond(*at).expect("a moment").to_string();
+    made.iter().rev().map(moment).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schedules_make_their_jobs_as_time_goes_on_over_a_change_of_clocks() {
+    let home = Home::new();
+    let begin = ms("2027-03-13T06:00:00Z");
+    let clock = Arc::new(ManualClock::at(begin));
+    add(&home, "nightly", "30 2 * * *", Missed::Once, begin).await;
+    add(&home, "hourly", "0 * * * *", Missed::Once, begin).await;
+    let options = WorkerOptions { clock: clock.clone(), ..WorkerOptions::default() };
+    let worker = Worker::start_with(&home, Arc::new(ScriptedModel::new()), options).await;
+    while clock.now() < ms("2027-03-15T12:00:00Z") {
+        clock.advance(600_000);
+        worker.fleet.fire_schedules().await.expect("works");
+    }
+    assert_eq!(
+        made(&home, "nightly").await,
+        ["2027-03-13T07:30:00Z", "2027-03-14T07:00:00Z", "2027-03-15T06:30:00Z"],
+        "once a night, also in the one that has no half past two"
+    );
+    assert_eq!(made(&home, "hourly").await.len(), 54, "one for each hour that passed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_hours_without_a_worker_are_made_up_for_once_unless_told_otherwise() {
+    let home = Home::new();
+    let begin = ms("2027-06-01T00:30:00Z");
+    for (name, missed) in [("once", Missed::Once), ("skip", Missed::Skip), ("all", Missed::All)] {
+        add(&home, name, "0 * * * *", missed, begin).await;
+    }
+    let clock = Arc::new(ManualClock::at(begin + 3 * HOUR));
+    let options = WorkerOptions { clock: clock.clone(), ..WorkerOptions::default() };
+    let worker = Worker::start_with(&home, Arc::new(ScriptedModel::new()), options).await;
+    for _ in 0..3 {
+        worker.fleet.fire_schedules().await.expect("works");
+    }
+    let counts = [made(&home, "once").await.len(), made(&home, "skip").await.len(), made(&home, "all").await.len()];
+    assert_eq!(counts, [1, 0, 3]);
+    clock.advance(HOUR / 2);
+    worker.fleet.fire_schedules().await.expect("works");
+    let last = made(&home, "skip").await;
+    assert_eq!(last, ["2027-06-01T04:00:00Z"], "and the next comes at its time");
 }
