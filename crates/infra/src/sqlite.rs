@@ -56,7 +56,7 @@ mod wake;
 mod workers;
 mod writer;
 
-pub use backup::{Backup, schema_of};
+pub use backup::{Backup, SchemaSteps, schema_of};
 use connection::{Access, beside, traceless};
 use fault::describe;
 use migrate::Schema;

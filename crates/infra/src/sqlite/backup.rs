@@ -44,12 +44,20 @@ impl SqliteStore {
     }
 }
 
-/// The schema step that the database at `path` has, if it has any, and the one it would be brought to.
-/// Changes nothing.
-pub fn schema_of(path: &Path) -> Result<(Option<String>, Option<String>), RepositoryError> {
+/// Which schema a database has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaSteps {
+    /// The last step it has, if it has any.
+    pub last: Option<String>,
+    /// Whether it has every step of this version.
+    pub is_current: bool,
+}
+
+/// The schema of the database at `path`. Changes nothing; a newer one is an error.
+pub fn schema_of(path: &Path) -> Result<SchemaSteps, RepositoryError> {
     let mut connection = open(path, traceless(path))?;
-    migrate::inspect(&mut connection, path)?;
-    migrate::steps(&mut connection, path)
+    let is_current = migrate::inspect(&mut connection, path)? == Schema::Current;
+    Ok(SchemaSteps { last: migrate::last_step(&mut connection, path)?, is_current })
 }
 
 fn make(from: &Path, to: &Path) -> Outcome<Backup> {

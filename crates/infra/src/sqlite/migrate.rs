@@ -71,16 +71,14 @@ pub(super) fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<
     transaction.map_err(failed)
 }
 
-/// The last step the file has, if it has any, and the last one there is.
-pub(super) fn steps(
-    connection: &mut SqliteConnection,
-    path: &Path,
-) -> Result<(Option<String>, Option<String>), RepositoryError> {
+/// The last step the file has, if it has any.
+pub(super) fn last_step(connection: &mut SqliteConnection, path: &Path) -> Result<Option<String>, RepositoryError> {
     let failed = |error| describe(&error, path);
     let tables = "SELECT count(*) AS n FROM sqlite_master WHERE type = 'table'";
-    let is_new = count(connection, tables).map_err(failed)? == 0;
-    let applied = if is_new { BTreeSet::new() } else { applied(connection, path)? };
-    Ok((applied.last().cloned(), known(path)?.last().cloned()))
+    match count(connection, tables).map_err(failed)? {
+        0 => Ok(None),
+        _ => Ok(applied(connection, path)?.last().cloned()),
+    }
 }
 
 fn applied(connection: &mut SqliteConnection, path: &Path) -> Result<BTreeSet<String>, RepositoryError> {

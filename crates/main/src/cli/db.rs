@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use posse_core::job::JobState;
 use posse_core::port::{CareRepository as _, JobQueries as _};
-use posse_infra::sqlite::schema_of;
+use posse_infra::sqlite::{SchemaSteps, schema_of};
 use serde_json::json;
 
 use super::Context;
@@ -63,18 +63,22 @@ pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
             }
         }
         DbCommand::Migrate => {
-            let before = if settings.database.exists() { schema_of(&settings.database)?.0 } else { None };
+            let exists = settings.database.exists();
+            let before = if exists { Some(schema_of(&settings.database)?) } else { None };
             drop(wire::open_store(&settings)?);
-            let (after, _) = schema_of(&settings.database)?;
+            let after = schema_of(&settings.database)?.last;
             if cx.out.json {
+                let before = before.and_then(|before| before.last);
                 cx.out.document(&json!({"path": path, "before": before, "after": after}))?;
                 return Ok(Exit::Ok);
             }
             let after = after.unwrap_or_default();
             cx.out.line(match before {
-                Some(before) if before == after => format!("{} has schema {after} already", visible(&path)),
-                Some(before) => format!("{} was brought from schema {before} to {after}", visible(&path)),
-                None => format!("{} was made with schema {after}", visible(&path)),
+                Some(before) if before.is_current => format!("{} has schema {after} already", visible(&path)),
+                Some(SchemaSteps { last: Some(last), .. }) => {
+                    format!("{} was brought from schema {last} to {after}", visible(&path))
+                }
+                _ => format!("{} was made with schema {after}", visible(&path)),
             })?;
         }
     }
@@ -90,7 +94,7 @@ async fn check(cx: &Context, full: bool) -> Result<Exit> {
     // A damaged file may not even be counted.
     let counts = if problems.is_empty() { store.counts().await? } else { Vec::new() };
     let storage = store.storage().await?;
-    let schema = schema_of(&settings.database)?.0;
+    let schema = schema_of(&settings.database)?.last;
     let of_state = |state| counts.iter().filter(|(_, s, _)| *s == state).map(|(_, _, n)| n).sum::<u64>();
     let totals: Vec<_> = JobState::ALL.into_iter().map(|s| (s, of_state(s))).filter(|(_, n)| *n > 0).collect();
     if cx.out.json {

@@ -10,7 +10,7 @@ use posse_core::model::Models as _;
 use posse_core::port::{CareRepository as _, JobFilter, JobQueries as _, ProcessProbe as _};
 use posse_infra::persona::Severity;
 use posse_infra::process::LinuxProcessProbe;
-use posse_infra::sqlite::{SqliteStore, schema_of};
+use posse_infra::sqlite::{SchemaSteps, SqliteStore, schema_of};
 use serde_json::json;
 
 use super::Context;
@@ -108,11 +108,11 @@ async fn database(settings: &Settings, full: bool) -> Vec<Finding> {
         return vec![Finding::ok("database", format!("there is none at {path} yet; the first job makes it"))];
     }
     let mut findings = match schema_of(&settings.database) {
-        Ok((has, known)) if has == known => {
-            vec![Finding::ok("database", format!("{path}, schema {}", has.unwrap_or_default()))]
+        Ok(SchemaSteps { last, is_current: true }) => {
+            vec![Finding::ok("database", format!("{path}, schema {}", last.unwrap_or_default()))]
         }
-        Ok((has, _)) => {
-            let message = format!("{path} has schema {}, of an older posse", has.unwrap_or_else(|| "none".into()));
+        Ok(SchemaSteps { last, .. }) => {
+            let message = format!("{path} has schema {}, of an older posse", last.unwrap_or_else(|| "none".into()));
             return vec![Finding::wrong("database", message, "posse db migrate")];
         }
         Err(error) => return unusable(&error),

@@ -68,11 +68,16 @@ impl Host {
         send(self.workers[worker].id(), signal);
     }
 
+    /// Kills one for good.
+    fn kill(&mut self, worker: usize) {
+        self.workers[worker].kill().expect("SIGKILL");
+        self.workers[worker].wait().expect("it is reaped");
+    }
+
     /// Kills one for good and puts another in its place.
     fn replace(&mut self, worker: usize) {
-        let mut old = std::mem::replace(&mut self.workers[worker], start_worker(self.folder.path()));
-        old.kill().expect("SIGKILL");
-        old.wait().expect("it is reaped");
+        self.kill(worker);
+        self.workers[worker] = start_worker(self.folder.path());
     }
 
     async fn enqueue(&self, jobs: usize) -> Vec<JobId> {
@@ -284,9 +289,10 @@ async fn a_dead_workers_job_is_claimed_again_at_once() {
         let at =
             host.workers.iter().position(|worker| holder.ends_with(&format!("-{}", worker.id()))).expect("a worker");
         let killed = Instant::now();
-        host.replace(at);
+        host.kill(at);
         until(&host, id, 2).await;
         slowest = slowest.max(killed.elapsed());
+        host.workers[at] = start_worker(host.root());
         std::fs::remove_file(&hold).expect("may be removed");
         until_all_ended(&host, "after a kill", Duration::from_secs(20)).await;
     }
