@@ -44,7 +44,7 @@ pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome
             attempts::begin(tx.connection, lease, row.attempt, worker, request.now)?;
             match to_job((row, data)) {
                 Ok(job) => Ok(Some(Claimed { job, lease })),
-                Err(fault) => quarantine::give_up(tx.connection, lease, to, fault, request.now).map(|()| None),
+                Err(fault) => quarantine::give_up(tx, lease, to, fault, request.now).map(|()| None),
             }
         })
         .filter_map(Result::transpose)
