@@ -45,6 +45,20 @@ fn a_preview_follows_the_table_of_changing_clocks() {
 }
 
 #[test]
+fn a_job_can_wait_for_its_time() {
+    let project = Project::begun();
+    let due = |time: &[&str]| {
+        let args = [&["enqueue", "--role", "scribe", "--json", "write", "it"], time].concat();
+        project.posse(&args).ok().json()["run_at"].as_i64().expect("a time")
+    };
+    let (at, from_now) = (due(&["--at", "2099-05-01T09:00:00Z"]), due(&["--in", "2h"]));
+    assert_eq!(at, 4_081_309_200_000);
+    assert!((from_now - due(&["--delay", "2h"])).abs() < 60_000, "two words for one thing");
+    let both = project.posse(&["enqueue", "--role", "scribe", "--at", "2099-05-01", "--in", "2h", "write"]).expect(2);
+    assert!(both.err.contains("cannot be used with"), "{}", both.err);
+}
+
+#[test]
 fn a_schedule_lives_from_add_to_remove() {
     let project = Project::begun();
     let add = |name: &str, cron: &str| {

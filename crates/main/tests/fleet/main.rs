@@ -152,7 +152,7 @@ async fn strike(host: &mut Host, dice: &mut Dice, tally: &mut Tally) {
             tally.drained += 1;
         }
         5 => {
-            let other = rusqlite_lock(host.root());
+            let other = hold_write_lock(host.root());
             tokio::time::sleep(Duration::from_millis(200 + dice.below(1300))).await;
             drop(other);
             tally.locked += 1;
@@ -170,7 +170,7 @@ async fn strike(host: &mut Host, dice: &mut Dice, tally: &mut Tally) {
 /// Another program that holds the write lock until it is dropped.
 struct Lock(Child);
 
-fn rusqlite_lock(root: &Path) -> Lock {
+fn hold_write_lock(root: &Path) -> Lock {
     let child = Command::new(std::env::current_exe().expect("has a path"))
         .args(["--exact", "worker::holds_the_write_lock", "--nocapture", "--test-threads=1"])
         .env("POSSE_FLEET_LOCK", root)
