@@ -36,7 +36,8 @@ async fn a_row_that_cannot_be_read_is_given_up_and_stands_in_nobodys_way() {
     let folder = folder();
     let path = folder.path().join("jobs.db");
     let store = open(&path);
-    let ids = store.enqueue(vec![job("a"), job("b"), job("c")], 1).await.expect("is stored");
+    let enqueued = store.enqueue(vec![job("a"), job("b"), job("c")], 1).await.expect("is stored");
+    let ids: Vec<_> = enqueued.iter().map(|enqueued| enqueued.id).collect();
     let other = rusqlite::Connection::open(&path).expect("opens");
     other.execute("UPDATE job_data SET payload = '{\"goal\": 7}' WHERE job_id = ?", [ids[0].0]).expect("works");
     let mut wakes = store.wakes();

@@ -76,15 +76,18 @@ pub(super) fn fire(
     if firing.jobs.is_empty() {
         return Ok(Some(Vec::new()));
     }
-    let ids = jobs::enqueue(tx, batch, now)?;
-    for ((due_at, _), id) in firing.jobs.iter().zip(&ids) {
+    let enqueued = jobs::enqueue(tx, batch, now)?;
+    let mut ids = Vec::with_capacity(enqueued.len());
+    // A run whose unique key is held has no job of its own.
+    for ((due_at, _), made) in firing.jobs.iter().zip(&enqueued).filter(|(_, made)| !made.existed) {
         diesel::insert_into(schedule_jobs::table)
             .values((
                 schedule_jobs::schedule.eq(&firing.schedule),
                 schedule_jobs::due_at.eq(due_at),
-                schedule_jobs::job_id.eq(id.0),
+                schedule_jobs::job_id.eq(made.id.0),
             ))
             .execute(tx.connection)?;
+        ids.push(made.id);
     }
     Ok(Some(ids))
 }

@@ -14,9 +14,7 @@ use posse_core::job::transition::Event;
 use posse_core::job::{Job, JobId, JobState, NewJob, Output, Payload};
 use posse_core::journal::Entry;
 use posse_core::lease::{Lease, WorkerId};
-use posse_core::port::{
-    CareRepository, ClaimRequest, Claimed, Ending, JobQueries, JobRepository, RepositoryError,
-};
+use posse_core::port::{CareRepository, ClaimRequest, Claimed, Ending, JobQueries, JobRepository, RepositoryError};
 use posse_core::rate::RateLimiter;
 use posse_core::rules::Rules;
 

@@ -52,10 +52,10 @@ pub struct RetryArgs {
     #[arg(long, value_enum, value_name = "STRATEGY")]
     retry: Option<RetryChoice>,
     /// The first wait: 2s, 10m, 1h
-    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
+    #[arg(long, value_name = "TIME", value_parser = times::span)]
     retry_wait: Option<Millis>,
     /// No wait is longer
-    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
+    #[arg(long, value_name = "TIME", value_parser = times::span)]
     retry_wait_most: Option<Millis>,
 }
 
@@ -129,7 +129,7 @@ pub struct EnqueueArgs {
     #[arg(long, value_name = "KEY")]
     unique: Option<String>,
     /// Nor if one has completed within so long: 10m, 2h, 1d
-    #[arg(long, value_name = "TIME", requires = "unique", value_parser = parse_delay)]
+    #[arg(long, value_name = "TIME", requires = "unique", value_parser = times::span)]
     unique_for: Option<Millis>,
     /// Limits per key count it with the jobs of the same key (posse limit)
     #[arg(long, value_name = "KEY")]

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Context;
-use super::enqueue::{GoalArgs, new_job};
+use super::enqueue::{GoalArgs, Placing, new_job};
 use crate::exit::{Exit, fail, not_found, usage};
 use crate::output::table::{plain, render};
 use crate::output::text::{ago, moment, one_line};
@@ -139,7 +139,7 @@ async fn add(cx: &Context, args: AddArgs) -> Result<Exit> {
     let AddArgs { name, rule, missed, overlap, queue, goal } = args;
     let settings = cx.plain_settings()?;
     let personas = wire::personas(&settings, &ToolRegistry::builtin())?;
-    let job = new_job(&settings, &personas, goal, None, queue)?;
+    let job = new_job(&settings, &personas, goal, Placing::in_queue(queue))?;
     let now = wire::now();
     let schedule = Schedule::new(&name, (&rule.cron, &rule.tz), job, (missed, overlap), now)?;
     let store = wire::open_store(&settings)?;

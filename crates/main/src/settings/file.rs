@@ -322,7 +322,8 @@ mod tests {
         let file = parse(Path::new("posse.toml"), text).expect("legal");
         assert_eq!(file.models["a"].tool_calling, Calling::Native);
         assert_eq!(file.models["a"].reasoning, Some(ReasoningBack::Optional));
-        let kept = parse(Path::new("posse.toml"), "[retention]\ncompleted = '7d'\ndiscarded = 'forever'").expect("legal");
+        let kept =
+            parse(Path::new("posse.toml"), "[retention]\ncompleted = '7d'\ndiscarded = 'forever'").expect("legal");
         let retention = kept.retention.resolve().expect("legal");
         assert_eq!((retention.completed, retention.discarded), (Some(7 * 86_400_000), None));
         assert_eq!(retention.cancelled, Retention::default().cancelled);

@@ -82,7 +82,8 @@ impl Host {
 
     async fn enqueue(&self, jobs: usize) -> Vec<JobId> {
         let job = NewJob { role: ROLE.into(), max_attempts: 50, ..NewJob::default() };
-        self.store.enqueue(vec![job; jobs], host_now(self.root())).await.expect("is stored")
+        let enqueued = self.store.enqueue(vec![job; jobs], host_now(self.root())).await.expect("is stored");
+        enqueued.into_iter().map(|enqueued| enqueued.id).collect()
     }
 
     fn log(&self) -> String {
