@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
-use posse_core::port::{JobQueries as _, QuestionFilter, QuestionRepository as _};
+use posse_core::port::{QuestionFilter, QuestionRepository as _};
 use posse_core::question::{Answered, Question, QuestionId, QuestionState, check_answer};
 use serde_json::json;
 
