@@ -18,6 +18,7 @@ pub mod breaker;
 pub mod clock;
 pub mod conversation;
 pub mod executor;
+pub mod hook;
 pub mod job;
 pub mod journal;
 pub mod lease;

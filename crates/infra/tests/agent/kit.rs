@@ -1,6 +1,7 @@
 //! A worker process in miniature.
 
 use posse_core::clock::Clock;
+use posse_core::hook::{RunHook, compose};
 use posse_core::job::{Job, JobId, NewJob, Payload};
 use posse_core::journal::{CallState, Entry, LedgerChange, ledger_changes};
 use posse_core::model::{Model, ModelError, Models};
@@ -116,6 +117,7 @@ static WORKERS: AtomicU64 = AtomicU64::new(0);
 pub struct WorkerOptions {
     pub persona: PersonaTemplate,
     pub tools: Vec<Arc<dyn Tool>>,
+    pub hooks: Vec<Arc<dyn RunHook>>,
     pub lease_ms: i64,
     pub slots: usize,
     pub clock: Arc<dyn Clock>,
@@ -126,6 +128,7 @@ impl Default for WorkerOptions {
         WorkerOptions {
             persona: persona(),
             tools: Vec::new(),
+            hooks: Vec::new(),
             lease_ms: 30_000,
             slots: 4,
             clock: Arc::new(SystemClock),
@@ -139,7 +142,7 @@ impl Worker {
     }
 
     pub async fn start_with(home: &Home, model: Arc<dyn Model>, options: WorkerOptions) -> Worker {
-        let WorkerOptions { mut persona, tools, lease_ms, slots, clock } = options;
+        let WorkerOptions { mut persona, tools, hooks, lease_ms, slots, clock } = options;
         let mut registry = ToolRegistry::builtin();
         for tool in tools {
             persona.tools.push(tool.spec().name.clone());
@@ -174,7 +177,7 @@ impl Worker {
             handles_role: ROLE.into(),
             queues: Vec::new(),
             slots,
-            executor: Arc::new(executor.expect("known tools")),
+            executor: Arc::new(executor.expect("known tools").with_hooks(compose(hooks))),
             fleet: Arc::clone(&fleet),
         });
         let tasks = vec![tokio::spawn(service.run()), tokio::spawn(maintain(Arc::clone(&fleet)))];

@@ -2,6 +2,7 @@
 //! that judges every request.
 
 mod cases;
+mod hooks;
 mod kit;
 mod lease;
 #[path = "../support/model_server.rs"]
