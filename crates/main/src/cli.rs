@@ -20,6 +20,7 @@ mod persona;
 mod question;
 mod queue;
 mod rules;
+mod skill;
 mod tool;
 mod work;
 mod worker;
@@ -96,6 +97,9 @@ enum Command {
     /// Tools that personas may use
     #[command(subcommand)]
     Tool(tool::ToolCommand),
+    /// Skills: instructions that personas call by name
+    #[command(subcommand)]
+    Skill(skill::SkillCommand),
     /// Worker processes
     #[command(subcommand)]
     Worker(worker::WorkerCommand),
@@ -160,6 +164,7 @@ impl Cli {
             Command::Resume(scope) => rules::resume(&cx, scope).await,
             Command::Persona(command) => persona::dispatch(&cx, command),
             Command::Model(command) => model::dispatch(&cx, command).await,
+            Command::Skill(command) => skill::dispatch(&cx, command),
             Command::Tool(command) => tool::dispatch(&cx, command),
             Command::Worker(command) => worker::dispatch(&cx, command).await,
             Command::Db(command) => db::dispatch(&cx, command).await,

@@ -21,7 +21,7 @@ fn a_project_is_begun_once() {
     let again = project.posse(&["init"]).expect(4);
     assert!(again.err.contains("has a project in it already"), "{}", again.err);
     let elsewhere = project.posse(&["init", "new/place", "--json"]).ok();
-    assert_eq!(elsewhere.json()["written"].as_array().map(Vec::len), Some(14));
+    assert_eq!(elsewhere.json()["written"].as_array().map(Vec::len), Some(15));
     project.posse(&["persona", "check"]).ok();
     assert!(project.posse(&["persona", "list"]).ok().out.contains("researcher"));
 }
@@ -43,7 +43,10 @@ fn a_job_has_one_shape_everywhere() {
     let keys =
         |value: &serde_json::Value| value.as_object().expect("an object").keys().cloned().collect::<BTreeSet<_>>();
     let shown = project.posse(&["show", "1", "--json"]).ok().json();
-    assert_eq!(keys(&shown).into_iter().collect::<Vec<_>>(), ["annotations", "attempts", "job", "journal", "ledger", "questions"]);
+    assert_eq!(
+        keys(&shown).into_iter().collect::<Vec<_>>(),
+        ["annotations", "attempts", "job", "journal", "ledger", "questions"]
+    );
     assert_eq!(keys(&shown["job"]), keys(&next["jobs"][0]));
     let filtered = project.posse(&["list", "--json", "--state", "available", "--role", "scribe"]).ok().json();
     assert_eq!(filtered["jobs"].as_array().map(Vec::len), Some(0));

@@ -8,3 +8,4 @@ mod lease;
 #[path = "../support/model_server.rs"]
 mod model_server;
 mod providers;
+mod skills;
