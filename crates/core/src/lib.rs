@@ -19,6 +19,7 @@ pub mod clock;
 pub mod conversation;
 pub mod doctor;
 pub mod executor;
+pub mod hook;
 pub mod job;
 pub mod journal;
 pub mod lease;

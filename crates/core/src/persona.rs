@@ -27,9 +27,12 @@ pub struct PersonaTemplate {
     /// Tools it may use: names of tools (`read_file`) or of packs (`filesystem`).
     #[serde(default)]
     pub tools: Vec<String>,
-    /// Skills it may call, by name; `"*"` for all there are.
+    /// Skills it may call, by name (`posse skill list`); `"*"` alone is all there are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<String>,
+    /// Hooks that run before each of its runs begins: `project_rules` tells it the workspace's `AGENTS.md`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<String>,
     /// How it works: `direct` or `phased`.
     #[serde(default, skip_serializing_if = "Style::is_direct")]
     pub style: Style,
@@ -167,6 +170,14 @@ impl PersonaTemplate {
                 report(field, "contains a NUL character; remove it".into());
             }
         }
+        if self.skills.len() > 1 && self.skills.iter().any(|name| name == ALL_SKILLS) {
+            report("skills", format!("has '{ALL_SKILLS}', which is all skills, beside names; keep one or the other"));
+        }
+        for (field, names) in [("skills", &self.skills), ("hooks", &self.hooks)] {
+            if let Some(twice) = names.iter().enumerate().find(|(n, name)| names[..*n].contains(name)) {
+                report(field, format!("names '{}' twice; remove one", twice.1));
+            }
+        }
         if let Some(t) = self.temperature.filter(|t| !(0.0..=2.0).contains(t)) {
             report("temperature", format!("is {t}; it must lie between 0 and 2"));
         }
@@ -189,6 +200,9 @@ impl PersonaTemplate {
         problems
     }
 }
+
+/// In place of a list of skills: all there are.
+pub const ALL_SKILLS: &str = "*";
 
 /// Most bytes of a persona's goal or backstory.
 const MAX_TEXT_BYTES: usize = 64 * 1024;

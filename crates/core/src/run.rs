@@ -15,7 +15,7 @@ use crate::journal::{
 };
 use crate::model::{Message, ToolCalling, Usage};
 use crate::persona::Style;
-use crate::skill::SkillCallArgs;
+use crate::skill::{READ_SKILL_FILE, SkillCallArgs};
 use crate::tokens::{self, Calibration};
 use crate::tool::ToolSpec;
 
@@ -290,11 +290,12 @@ impl Run {
         self.opening.as_ref()?.skills.get(self.top().skill?)
     }
 
-    /// The tools that may be called now.
+    /// The tools that may be called now. Files of a skill are read inside it alone.
     pub fn tools(&self) -> impl Iterator<Item = &OfferedTool> {
         let offered = self.opening.as_ref().map_or(&[][..], |o| &o.tools);
         let only = self.skill().map(|skill| &skill.tools);
-        offered.iter().filter(move |tool| only.is_none_or(|names| names.contains(&tool.spec.name)))
+        let callable = move |name: &String| only.map_or(name != READ_SKILL_FILE, |names| names.contains(name));
+        offered.iter().filter(move |tool| callable(&tool.spec.name))
     }
 
     /// The skills that may be called now.

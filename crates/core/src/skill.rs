@@ -22,7 +22,7 @@ mod front;
 mod sanitise;
 
 pub use call::{HistoryMessage, HistoryRole, MAX_HISTORY, MAX_HISTORY_BYTES, MAX_TASK_BYTES, SkillCallArgs};
-pub use front::{Field, FieldValue, FrontMatter, Place, Severity, SkillProblem, examine, hides_a_restriction};
+pub use front::{Field, FieldValue, FrontMatter, Place, Severity, SkillProblem, examine};
 pub use sanitise::{SanitiseError, sanitise};
 
 /// Most characters of a skill's name.

@@ -61,6 +61,8 @@ pub struct ToolContext {
     pub effect_key: String,
     /// The folder the tool is confined to.
     pub workspace: PathBuf,
+    /// The folder of the skill that is being worked by, if one is.
+    pub skill_folder: Option<PathBuf>,
     /// Fires when the call should end early.
     pub stop: Stop,
 }

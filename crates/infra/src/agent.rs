@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use posse_core::executor::{AgentExecutor, Halt, JobContext, StepOutcome};
-use posse_core::job::Output;
+use posse_core::hook::{RunHook, compose};
+use posse_core::job::{Job, Output};
 use posse_core::journal::{Entry, OfferedTool, Opening, effect_key};
 use posse_core::model::{CallRequest, Delta, FailedTry, Model, ModelError, ModelErrorKind, Models, Usage};
 use posse_core::persona::PersonaTemplate;
@@ -35,6 +36,7 @@ pub struct GenericAgentExecutor {
     registry: Arc<ToolRegistry>,
     models: Arc<dyn Models>,
     default_workspace: PathBuf,
+    hooks: Arc<dyn RunHook>,
 }
 
 impl GenericAgentExecutor {
@@ -49,12 +51,19 @@ impl GenericAgentExecutor {
         // The final answer is offered by the run machine to every persona.
         let offered = tools.iter().filter(|tool| tool.spec().name != finish::FINISH);
         let tools = offered.map(|tool| OfferedTool { spec: tool.spec().clone(), effect: tool.effect() }).collect();
-        Ok(Self { persona, tools, skills: Vec::new(), registry, models, default_workspace })
+        let hooks = compose(Vec::new());
+        Ok(Self { persona, tools, skills: Vec::new(), registry, models, default_workspace, hooks })
     }
 
     /// The same with skills that its persona may name.
     pub fn with_skills(mut self, skills: Vec<Skill>) -> Self {
         self.skills = skills;
+        self
+    }
+
+    /// The same, with hooks that run before each run begins.
+    pub fn with_hooks(mut self, hooks: Arc<dyn RunHook>) -> Self {
+        self.hooks = hooks;
         self
     }
 
@@ -70,10 +79,7 @@ impl GenericAgentExecutor {
                 };
                 match opening {
                     Ok(opening) => step(run, Input::Begun { goal: &cx.job.payload.goal.clone(), opening }),
-                    Err(error) => {
-                        let again = Again::after(error.kind, error.retry_after);
-                        return Ok(failed(error.message, again, None));
-                    }
+                    Err((reason, again)) => return Ok(failed(reason, again, None)),
                 }
             }
         };
@@ -108,6 +114,14 @@ impl GenericAgentExecutor {
                     return Err(Halt::Broken("the run waits for a call that nobody runs".into()));
                 }
             };
+        }
+    }
+
+    /// The folder that the job's tools are confined to.
+    fn workspace(&self, job: &Job) -> PathBuf {
+        match job.payload.workspace.as_str() {
+            "" => self.default_workspace.clone(),
+            path => PathBuf::from(path),
         }
     }
 
@@ -173,7 +187,9 @@ impl GenericAgentExecutor {
     /// Runs calls at once and commits each result as it comes, all but the last with what follows.
     async fn run_calls(&self, cx: &JobContext, run: &mut Run, calls: Vec<OpenCall>) -> Result<Step, Halt> {
         cx.check()?;
-        let mut running: FuturesUnordered<_> = calls.iter().map(|call| self.run_call(cx, call)).collect();
+        let folder = run.skill().and_then(|skill| skill.folder.clone());
+        let mut running: FuturesUnordered<_> =
+            calls.iter().map(|call| self.run_call(cx, call, folder.clone())).collect();
         let overdue = async {
             if cx.stop.stopped().await != StopReason::LeaseLost {
                 tokio::time::sleep(TOOL_GRACE).await;
@@ -200,18 +216,21 @@ impl GenericAgentExecutor {
         }
     }
 
-    async fn run_call(&self, cx: &JobContext, call: &OpenCall) -> (String, Result<ToolOutput, ToolError>, u64) {
+    /// Runs one call, for the skill whose folder is given where one is at work.
+    async fn run_call(
+        &self,
+        cx: &JobContext,
+        call: &OpenCall,
+        skill_folder: Option<PathBuf>,
+    ) -> (String, Result<ToolOutput, ToolError>, u64) {
         let began = Instant::now();
         let CallRequest { id, name, arguments, .. } = &call.request;
-        let workspace = match cx.job.payload.workspace.as_str() {
-            "" => self.default_workspace.clone(),
-            path => PathBuf::from(path),
-        };
         let context = ToolContext {
             job: cx.job.id,
             role: self.persona.role.clone(),
             effect_key: effect_key(cx.installation(), cx.job.id, id),
-            workspace,
+            workspace: self.workspace(&cx.job),
+            skill_folder,
             stop: cx.stop.clone(),
         };
         let result = match self.registry.get(name) {

@@ -5,9 +5,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod agent;
+pub mod hook;
 pub mod local_model;
 pub mod model;
 pub mod persona;
 pub mod process;
+pub mod skill;
 pub mod sqlite;
 pub mod tool;

@@ -18,6 +18,7 @@ mod edit_file;
 mod finish;
 mod list_files;
 mod read_file;
+mod read_skill_file;
 mod search_files;
 
 use std::sync::Arc;
@@ -39,6 +40,7 @@ const PACKS: &[(&str, Make)] = &[
     ("filesystem", read_file::tool),
     ("filesystem", search_files::tool),
     ("finish", finish::tool),
+    ("skill_files", read_skill_file::tool),
 ];
 
 impl ToolRegistry {

@@ -22,6 +22,7 @@ mod question;
 mod queue;
 mod rules;
 mod schedule;
+mod skill;
 mod tool;
 mod work;
 mod worker;
@@ -101,6 +102,9 @@ enum Command {
     /// Tools that personas may use
     #[command(subcommand)]
     Tool(tool::ToolCommand),
+    /// Skills: instructions that personas call by name
+    #[command(subcommand)]
+    Skill(skill::SkillCommand),
     /// Worker processes: what each is doing, asking one to end
     #[command(subcommand)]
     Worker(worker::WorkerCommand),
@@ -168,6 +172,7 @@ impl Cli {
             Command::Schedule(command) => schedule::dispatch(&cx, command).await,
             Command::Persona(command) => persona::dispatch(&cx, command),
             Command::Model(command) => model::dispatch(&cx, command).await,
+            Command::Skill(command) => skill::dispatch(&cx, command),
             Command::Tool(command) => tool::dispatch(&cx, command),
             Command::Worker(command) => worker::dispatch(&cx, command).await,
             Command::Db(command) => db::dispatch(&cx, command).await,

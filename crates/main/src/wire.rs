@@ -1,23 +1,27 @@
 //! The composition root, to be read from top to bottom: settings become a store, models, tools and
 //! personas; those become worker services.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use posse_core::clock::Clock;
 use posse_core::model::Models;
+use posse_core::persona::PersonaTemplate;
 use posse_core::port::{CareRepository, JobQueries, JobRepository, RepositoryError};
 use posse_core::rate::RateLimiter;
 use posse_core::rules::Rules;
 use posse_infra::agent::GenericAgentExecutor;
+use posse_infra::hook::HookRegistry;
 use posse_infra::persona::{Loaded, PersonaFile, Severity, load_all, nearest, problem};
 use posse_infra::process::SystemClock;
+use posse_infra::skill::{self, LoadedSkills};
 use posse_infra::sqlite::{Options, SqliteStore, Synchronous, extension};
 use posse_infra::tool::ToolRegistry;
 
 use crate::exit::{Exit, fail, not_found, usage};
 use crate::models::Catalog;
+use crate::output::text::visible;
 use crate::settings::{self, ModelKind, Settings};
 
 /// The personas that are used where a project has no folder of its own; `posse init` writes them.
@@ -27,6 +31,10 @@ pub const BUILT_IN: [(&str, &str); 4] = [
     ("scribe", include_str!("../../../config/personas/scribe.json")),
     ("triager", include_str!("../../../config/personas/triager.json")),
 ];
+
+/// The skills that are used where a project has no `config/skills`; `posse init` writes them.
+pub const BUILT_IN_SKILLS: [(&str, &str); 1] =
+    [("summarise-files", include_str!("../../../config/skills/summarise-files/SKILL.md"))];
 
 /// The current time.
 pub fn now() -> posse_core::clock::Millis {
@@ -96,9 +104,51 @@ pub fn open_to_look(settings: &Settings) -> Result<Option<Arc<SqliteStore>>> {
     }
 }
 
-/// The personas of the project, checked against the tools there are. What is wrong with one is
-/// among the problems; it is not among the personas then.
-pub fn personas(settings: &Settings, tools: &ToolRegistry) -> Result<Loaded> {
+/// What personas may name.
+pub struct Offer {
+    /// The tools.
+    pub tools: Arc<ToolRegistry>,
+    /// The skills.
+    pub skills: LoadedSkills,
+    /// The hooks.
+    pub hooks: HookRegistry,
+}
+
+impl Offer {
+    /// Gathers it all.
+    pub fn gather(settings: &Settings) -> Offer {
+        let tools = Arc::new(ToolRegistry::builtin());
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let built_in = if settings.root.join("config/skills").is_dir() { &[][..] } else { &BUILT_IN_SKILLS };
+        let skills = skill::load_all(&skill::roots(&settings.root, home.as_deref()), built_in, &tools);
+        Offer { tools, skills, hooks: HookRegistry::builtin() }
+    }
+
+    /// The first name in a persona that nothing here has: the field, the name, what is wrong with it.
+    fn unknown_name(&self, persona: &PersonaTemplate) -> Option<(&'static str, String, String)> {
+        let tools = self.tools.resolve(&persona.tools).err().map(|e| ("tools", e.name.clone(), e.to_string()));
+        let skills = || self.skills.resolve(&persona.skills).err().map(|e| ("skills", e.name.clone(), e.to_string()));
+        let hooks = || self.hooks.resolve(&persona.hooks).err().map(|e| ("hooks", e.name.clone(), e.to_string()));
+        tools.or_else(skills).or_else(hooks)
+    }
+}
+
+/// Says what is wrong with skills.
+pub fn warn_of_skills(out: &crate::output::Out, skills: &LoadedSkills) {
+    use posse_core::skill::Severity;
+    for found in &skills.problems {
+        let told = visible(&found.to_string());
+        match found.problem.severity {
+            Severity::Note => out.note(out.note_paint.dim(format!("note: {told}"))),
+            Severity::Warning => out.warn(told),
+            Severity::Error => out.warn(format!("{told} (left out)")),
+        }
+    }
+}
+
+/// The personas of the project, checked against what there is. What is wrong with one is among the
+/// problems; it is not among the personas then.
+pub fn personas(settings: &Settings, offer: &Offer) -> Result<Loaded> {
     let folder = &settings.personas;
     let mut loaded = if folder.is_dir() || settings.personas_named {
         let unreadable = |e| {
@@ -113,14 +163,14 @@ pub fn personas(settings: &Settings, tools: &ToolRegistry) -> Result<Loaded> {
         loaded
     };
     let mut problems = Vec::new();
-    loaded.personas.retain(|PersonaFile { file, persona }| match tools.resolve(&persona.tools) {
-        Ok(_) => true,
-        Err(unknown) => {
+    loaded.personas.retain(|PersonaFile { file, persona }| match offer.unknown_name(persona) {
+        None => true,
+        Some((field, name, unknown)) => {
             let line = std::fs::read_to_string(file).ok().and_then(|text| {
-                let name = format!("\"{}\"", unknown.name);
-                text.lines().position(|line| line.contains(&name)).map(|index| index + 1)
+                let quoted = format!("\"{name}\"");
+                text.lines().position(|line| line.contains(&quoted)).map(|index| index + 1)
             });
-            problems.push(problem(file, line, Some("tools"), format!("names '{}', but {unknown}", unknown.name)));
+            problems.push(problem(file, line, Some(field), format!("names '{name}', but {unknown}")));
             false
         }
     });
@@ -159,8 +209,8 @@ pub fn warn_of_problems(out: &crate::output::Out, loaded: &Loaded) {
 pub struct Kit {
     /// The models.
     pub models: Arc<Catalog>,
-    /// The tools.
-    pub tools: Arc<ToolRegistry>,
+    /// What personas may name.
+    pub offer: Offer,
     /// The personas.
     pub personas: Loaded,
 }
@@ -168,15 +218,15 @@ pub struct Kit {
 impl Kit {
     /// Gathers it all.
     pub async fn gather(settings: &Settings) -> Result<Kit> {
-        let tools = Arc::new(ToolRegistry::builtin());
-        let personas = personas(settings, &tools)?;
+        let offer = Offer::gather(settings);
+        let personas = personas(settings, &offer)?;
         let workspace = &settings.workspace;
         if !workspace.is_dir() {
             let what = "is no folder; set workspace in config/posse.toml";
             return Err(usage(format!("the workspace {} {what}", workspace.display())));
         }
         let models = Arc::new(Catalog::find(settings, &|name| std::env::var_os(name)).await?);
-        Ok(Kit { models, tools, personas })
+        Ok(Kit { models, offer, personas })
     }
 
     /// Who works the jobs of `persona`.
@@ -184,11 +234,13 @@ impl Kit {
         let models: Arc<dyn Models> = self.models.clone();
         let executor = GenericAgentExecutor::new(
             persona.persona.clone(),
-            Arc::clone(&self.tools),
+            Arc::clone(&self.offer.tools),
             models,
             settings.workspace.clone(),
         );
-        Ok(Arc::new(executor.with_context(|| format!("the persona '{}' cannot be used", persona.persona.role))?))
+        let executor = executor.with_context(|| format!("the persona '{}' cannot be used", persona.persona.role))?;
+        let hooks = self.offer.hooks.resolve(&persona.persona.hooks)?;
+        Ok(Arc::new(executor.with_skills(self.offer.skills.skills.clone()).with_hooks(hooks)))
     }
 }
 

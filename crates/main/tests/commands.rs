@@ -21,7 +21,7 @@ fn a_project_is_begun_once() {
     let again = project.posse(&["init"]).expect(4);
     assert!(again.err.contains("has a project in it already"), "{}", again.err);
     let elsewhere = project.posse(&["init", "new/place", "--json"]).ok();
-    assert_eq!(elsewhere.json()["written"].as_array().map(Vec::len), Some(14));
+    assert_eq!(elsewhere.json()["written"].as_array().map(Vec::len), Some(15));
     project.posse(&["persona", "check"]).ok();
     assert!(project.posse(&["persona", "list"]).ok().out.contains("researcher"));
 }

@@ -107,7 +107,7 @@ pub fn examine(front: &FrontMatter, body: String, source: SkillSource) -> (Optio
 /// Whether a field that the standard does not know is a restriction of tools in other words
 /// (`allowed_tools`, `tools`, `disallowed-tools`). Passing over it would give the skill more than
 /// its author meant.
-pub fn hides_a_restriction(field: &str) -> bool {
+fn hides_a_restriction(field: &str) -> bool {
     let letters: String = field.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     field != "allowed-tools" && (letters.contains("tools") || letters == "allowedtool")
 }

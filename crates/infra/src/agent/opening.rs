@@ -3,38 +3,51 @@
 use std::sync::Arc;
 
 use posse_core::executor::JobContext;
+use posse_core::hook::RunSetup;
 use posse_core::journal::{OfferedSkill, OfferedTool, Opening};
 use posse_core::model::{ModelError, ToolCalling};
-use posse_core::persona::{PersonaTemplate, Style};
+use posse_core::persona::{ALL_SKILLS, PersonaTemplate, Style};
+use posse_core::run::machine::Again;
 use posse_core::run::prompt;
-use posse_core::skill::{Skill, child_message, reachable, skills_message};
+use posse_core::skill::{READ_SKILL_FILE, Skill, child_message, reachable, skills_message};
 use posse_core::tool::ToolSpec;
 use tracing::warn;
 
 use super::GenericAgentExecutor;
 
-/// In place of a list of skills: all there are.
-const ALL_SKILLS: &str = "*";
-
 impl GenericAgentExecutor {
-    /// Everything that stays the same from the first request of a run to its last.
-    pub(super) async fn opening(&self, cx: &JobContext) -> Result<Arc<Opening>, ModelError> {
+    /// Everything that stays the same from the first request of a run to its last. The error is why
+    /// it cannot begin, and whether it may later.
+    pub(super) async fn opening(&self, cx: &JobContext) -> Result<Arc<Opening>, (String, Again)> {
         let mut persona = self.persona.clone();
         if cx.job.payload.model.is_some() {
             persona.model.clone_from(&cx.job.payload.model);
         }
-        let profile = self.models.get(persona.model.as_deref())?.profile().await?;
-        let (style, calling) = (persona.style, profile.tool_calling);
-        let tools = self.tools.clone();
-        let named = self.named_skills();
-        let skills = self.offered_skills(&persona, calling, &named);
+        let goal = cx.job.payload.goal.clone();
+        let mut setup = RunSetup::new(persona, self.tools.clone(), goal, self.workspace(&cx.job));
+        self.hooks.before_run(&mut setup).await.map_err(|error| (error.to_string(), Again::Later))?;
+        let unasked = |error: ModelError| (error.message, Again::after(error.kind, error.retry_after));
+        let model = self.models.get(setup.persona.model.as_deref()).map_err(unasked)?;
+        let profile = model.profile().await.map_err(unasked)?;
+        let calling = profile.tool_calling;
+        let mut tools = setup.tools();
+        tools.retain(|tool| tool.spec.name != READ_SKILL_FILE);
+        let named = self.named_skills(&setup.persona);
+        let skills = self.offered_skills(&setup, calling, &named);
         let mut specs = specs_of(&tools);
         specs.extend(skills.iter().filter(|skill| !skill.inner).map(|skill| skill.spec.clone()));
+        let RunSetup { persona, system: appended, .. } = setup;
+        if let Some(reader) = self.skill_file_reader()
+            && skills.iter().any(|skill| skill.tools.contains(&reader.spec.name))
+        {
+            tools.push(reader);
+            tools.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
+        }
         Ok(Arc::new(Opening {
             model: profile.name,
             calling,
-            system: prompt::system(&persona, style, calling, &specs),
-            examples: prompt::examples(style, calling, &specs),
+            system: prompt::system(&persona, persona.style, calling, &specs) + &appended,
+            examples: prompt::examples(persona.style, calling, &specs),
             skills_list: skills_message(&named),
             context_window: profile.context_window,
             persona,
@@ -45,18 +58,18 @@ impl GenericAgentExecutor {
     }
 
     /// The skills that the persona may call itself.
-    fn named_skills(&self) -> Vec<Skill> {
-        let names = &self.persona.skills;
+    fn named_skills(&self, persona: &PersonaTemplate) -> Vec<Skill> {
+        let names = &persona.skills;
         let all = names.iter().any(|name| name == ALL_SKILLS);
         self.skills.iter().filter(|skill| all || names.contains(&skill.name)).cloned().collect()
     }
 
     /// The skills that the persona names and those that these may call, their texts as they are now.
-    fn offered_skills(&self, persona: &PersonaTemplate, calling: ToolCalling, named: &[Skill]) -> Vec<OfferedSkill> {
+    fn offered_skills(&self, setup: &RunSetup, calling: ToolCalling, named: &[Skill]) -> Vec<OfferedSkill> {
         let names: Vec<_> = named.iter().map(|skill| skill.name.clone()).collect();
         let all = reachable(&names, &self.skills);
         let offered = all.iter().filter_map(|skill| {
-            let offered = self.offered_skill(persona, calling, skill, &all)?;
+            let offered = self.offered_skill(setup, calling, skill, &all)?;
             Some(OfferedSkill { inner: !names.contains(&skill.name), ..offered })
         });
         offered.collect()
@@ -64,7 +77,7 @@ impl GenericAgentExecutor {
 
     fn offered_skill(
         &self,
-        persona: &PersonaTemplate,
+        setup: &RunSetup,
         calling: ToolCalling,
         skill: &Skill,
         all: &[Skill],
@@ -77,12 +90,16 @@ impl GenericAgentExecutor {
                 return None;
             }
         };
-        let tools = skill.tools(&self.tools);
+        let mut tools = skill.tools(&setup.tools());
+        tools.retain(|tool| tool.spec.name != READ_SKILL_FILE);
+        // Its own files are part of the skill, so no restriction of tools keeps it from them.
+        tools.extend(self.skill_file_reader().filter(|_| !skill.source.files.is_empty()));
+        tools.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
         let mut specs = specs_of(&tools);
         specs.extend(sub_skills.iter().map(|sub| sub.spec()));
         Some(OfferedSkill {
             spec: skill.spec(),
-            system: prompt::system(persona, Style::Direct, calling, &specs),
+            system: prompt::system(&setup.persona, Style::Direct, calling, &specs) + &setup.system,
             prompt,
             tools: tools.into_iter().map(|tool| tool.spec.name).collect(),
             skills: sub_skills.iter().map(|sub| sub.tool_name()).collect(),
@@ -90,6 +107,12 @@ impl GenericAgentExecutor {
             folder: Some(skill.source.folder().to_owned()),
             hash: skill.source.sha256.clone(),
         })
+    }
+
+    /// The tool that reads the files beside a skill's text.
+    fn skill_file_reader(&self) -> Option<OfferedTool> {
+        let tool = self.registry.get(READ_SKILL_FILE)?;
+        Some(OfferedTool { spec: tool.spec().clone(), effect: tool.effect() })
     }
 }
 

@@ -47,31 +47,32 @@ pub(super) fn tool() -> FnTool {
 
 fn read_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     let Args { path, start_line, end_line } = args;
+    match Workspace::open(&cx.workspace)?.find(&path)? {
+        Found::File(file, len) => show(&path, file, len, (start_line, end_line), &cx.stop),
+        Found::Folder(_) => Err(conflict(format!("'{path}' is a folder; list_files shows what is in it"))),
+    }
+}
+
+/// The text of an open file of `len` bytes from the first line to the last, each where it is given.
+pub(super) fn show(
+    path: &str,
+    mut file: File,
+    len: u64,
+    (start_line, end_line): (Option<u64>, Option<u64>),
+    stop: &Stop,
+) -> Result<ToolOutput, ToolError> {
     let first = start_line.unwrap_or(1).max(1);
     if end_line.is_some_and(|last| last < first) {
         return Err(invalid(format!("end_line comes before start_line {first}")));
     }
-    let (mut file, len) = match Workspace::open(&cx.workspace)?.find(&path)? {
-        Found::File(file, len) => (file, len),
-        Found::Folder(_) => {
-            return Err(conflict(format!("'{path}' is a folder; list_files shows what is in it")));
-        }
-    };
-    let wrong = |error: std::io::Error| io(&error, "read", &path);
+    let wrong = |error: std::io::Error| io(&error, "read", path);
     let mut head = Vec::with_capacity(HEAD);
     (&mut file).take(HEAD as u64).read_to_end(&mut head).map_err(wrong)?;
     if head.is_empty() {
         return Ok("(empty file)".to_owned().into());
     }
     file.rewind().map_err(wrong)?;
-    let ask = Ask {
-        path: &path,
-        len,
-        first,
-        last: end_line,
-        whole: start_line.is_none() && end_line.is_none(),
-        stop: &cx.stop,
-    };
+    let ask = Ask { path, len, first, last: end_line, whole: start_line.is_none() && end_line.is_none(), stop };
     match classify(&head) {
         Content::Text => ask.answer(BufReader::with_capacity(64 * 1024, file), ""),
         Content::Binary(guess) => Ok(ask.binary(guess).into()),

@@ -89,8 +89,7 @@ impl Workspace {
     /// without it, so a worker can find out at its start.
     pub fn open(root: &Path) -> Result<Self, ToolError> {
         let shown = root.display().to_string();
-        let opened = openat2(CWD, root, DIRECTORY, Mode::empty(), ResolveFlags::empty());
-        let dir = opened.map(Dir).map_err(|errno| match errno {
+        let dir = Dir::at(root).map_err(|errno| match errno {
             Errno::NOSYS => {
                 failed("file tools need Linux 5.6 or newer: this kernel cannot resolve paths beneath a folder")
             }
@@ -172,6 +171,11 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOC
 const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 impl Dir {
+    /// Opens a folder by its path, which may go through any symlink: whoever names it may be trusted.
+    pub fn at(path: &Path) -> Result<Dir, Errno> {
+        openat2(CWD, path, DIRECTORY, Mode::empty(), ResolveFlags::empty()).map(Dir)
+    }
+
     /// The one place where a path is resolved.
     fn open(&self, path: &Path, flags: OFlags, links: Links) -> Result<OwnedFd, Errno> {
         let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -288,8 +292,8 @@ fn owner(path: &Path) -> Option<&'static str> {
         return Some("git");
     }
     let below = |folder: &str| Path::new(&lower).starts_with(folder);
-    (named(PRIVATE) || lower == "config/posse.toml" || below("config/personas") || below("sqlite_extensions"))
-        .then_some("Posse")
+    let settings = ["config/posse.toml", "config/personas", "config/skills", ".agents/skills", "sqlite_extensions"];
+    (named(PRIVATE) || settings.into_iter().any(below)).then_some("Posse")
 }
 
 /// The folder of Posse's database: other jobs' work, which no tool reads either.

@@ -3,8 +3,10 @@
 
 mod cases;
 mod clock;
+mod hooks;
 mod kit;
 mod lease;
 #[path = "../support/model_server.rs"]
 mod model_server;
 mod providers;
+mod skills;

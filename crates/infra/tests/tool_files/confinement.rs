@@ -295,3 +295,39 @@ fn a_swapped_symlink_never_lets_anybody_out() {
     assert_eq!(fs::read_to_string(outside.join("secret.txt")).unwrap(), format!("{SECRET}\n"));
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "something was made outside");
 }
+
+#[test]
+fn files_of_a_skill_are_read_beneath_its_folder_and_nowhere_else() {
+    let mut bench = Bench::new();
+    let call = |bench: &Bench, path: &str| bench.call("read_skill_file", json!({"path": path}));
+    let idle = call(&bench, "notes.md").unwrap_err();
+    assert_eq!(idle.category, ToolErrorCategory::Conflict);
+    let folder = bench.base().join("ws-evil/tidy");
+    fs::create_dir_all(folder.join("references")).unwrap();
+    fs::write(folder.join("references/units.md"), "kg\nm\n").unwrap();
+    symlink("../secret.txt", folder.join("link.txt")).unwrap();
+    bench.skill = Some(folder);
+    bench.write("notes.md", "of the workspace");
+    assert_eq!(call(&bench, "references/units.md").unwrap(), "kg\nm\n");
+    let line = bench.call("read_skill_file", json!({"path": "references/units.md", "start_line": 2})).unwrap();
+    assert_eq!(line, "[references/units.md, line 2 of 2]\nm\n");
+    for outside in ["../secret.txt", "link.txt", "/etc/passwd", "references/../../secret.txt", "~/x"] {
+        let error = call(&bench, outside).unwrap_err();
+        assert_eq!(error.category, ToolErrorCategory::PermissionDenied, "{outside}: {error}");
+        assert!(error.message.contains("below the skill's folder") && !error.message.contains(SECRET));
+    }
+    let missing = call(&bench, "notes.md").unwrap_err();
+    assert!(missing.message.contains("there are: ") && missing.message.contains("references/"), "{missing}");
+    assert!(call(&bench, "references").unwrap_err().message.contains("is a folder"));
+}
+
+#[test]
+fn skills_are_not_the_agents_to_change() {
+    let bench = Bench::new();
+    for path in ["config/skills/a/SKILL.md", ".agents/skills/a/SKILL.md"] {
+        bench.write(path, "before");
+        let appended = bench.call("append_file", json!({"path": path, "text": "more"})).unwrap_err();
+        assert_eq!(appended.category, ToolErrorCategory::PermissionDenied, "{path}: {appended}");
+        assert_eq!(bench.content(path), "before");
+    }
+}

@@ -19,6 +19,8 @@ pub const SECRET: &str = "s3cret-canary";
 pub struct Bench {
     base: tempfile::TempDir,
     registry: ToolRegistry,
+    /// The folder of the skill that is worked by, if one is.
+    pub skill: Option<PathBuf>,
     runtime: tokio::runtime::Runtime,
     stop: Stop,
 }
@@ -36,7 +38,7 @@ impl Bench {
         }
         fs::write(base.path().join("ws-evil/secret.txt"), SECRET).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Bench { base, registry: ToolRegistry::builtin(), runtime, stop }
+        Bench { base, registry: ToolRegistry::builtin(), skill: None, runtime, stop }
     }
 
     pub fn base(&self) -> &Path {
@@ -72,6 +74,7 @@ impl Bench {
             role: "tester".into(),
             effect_key: "key".into(),
             workspace: self.ws(""),
+            skill_folder: self.skill.clone(),
             stop: self.stop.clone(),
         };
         let since = Instant::now();

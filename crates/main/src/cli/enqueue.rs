@@ -11,7 +11,6 @@ use posse_core::job::{DEFAULT_PRIORITY, DEFAULT_QUEUE, JobId, NewJob, Unique};
 use posse_core::port::{Enqueued, JobRepository as _};
 use posse_core::usecase::enqueue::{Ask, MAX_GOAL_BYTES, accept};
 use posse_infra::persona::Loaded;
-use posse_infra::tool::ToolRegistry;
 use serde::Serialize;
 
 use super::Context;
@@ -156,7 +155,7 @@ struct Shown<'a> {
 /// Enqueues, and answers after it is durable.
 pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let personas = wire::personas(&settings, &ToolRegistry::builtin())?;
+    let personas = wire::personas(&settings, &wire::Offer::gather(&settings))?;
     let now = wire::now();
     let run_at = args.at.or(args.delay.map(|delay| now + delay));
     let unique = args.unique.map(|key| Unique { key, for_ms: args.unique_for });

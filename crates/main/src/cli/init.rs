@@ -10,7 +10,7 @@ use serde_json::json;
 use super::Context;
 use crate::exit::{Exit, fail};
 use crate::output::text::visible;
-use crate::wire::BUILT_IN;
+use crate::wire::{BUILT_IN, BUILT_IN_SKILLS};
 
 /// Where to begin a project
 #[derive(Args)]
@@ -37,7 +37,9 @@ const FILES: &[(&str, &str)] = &[
 pub fn init(cx: &Context, args: InitArgs) -> Result<Exit> {
     let folder = &args.folder;
     let personas = BUILT_IN.iter().map(|(role, text)| (format!("config/personas/{role}.json"), *text));
-    let files: Vec<_> = FILES.iter().map(|(path, text)| ((*path).to_owned(), *text)).chain(personas).collect();
+    let skills = BUILT_IN_SKILLS.iter().map(|(name, text)| (format!("config/skills/{name}/SKILL.md"), *text));
+    let files: Vec<_> =
+        FILES.iter().map(|(path, text)| ((*path).to_owned(), *text)).chain(personas).chain(skills).collect();
     let there: Vec<_> = files.iter().map(|(path, _)| path.as_str()).filter(|path| exists(&folder.join(path))).collect();
     if !there.is_empty() {
         let more = if there.len() > 3 { format!(" and {} more", there.len() - 3) } else { String::new() };
@@ -65,6 +67,7 @@ pub fn init(cx: &Context, args: InitArgs) -> Result<Exit> {
     for (what, why) in [
         ("config/posse.toml", "settings, all commented out"),
         ("config/personas/", "researcher, reviewer, scribe, triager; a new file is a new kind of agent"),
+        ("config/skills/", "summarise-files; instructions that a persona can call by name"),
         ("examples/", "files to try it on"),
     ] {
         cx.out.line(format!("  {} {what:<20} {}", paint.green("+"), paint.dim(why)))?;

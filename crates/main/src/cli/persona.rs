@@ -16,7 +16,7 @@ use crate::exit::{Exit, fail, usage};
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{count, one_line, plural, visible, wrap};
 use crate::settings::Settings;
-use crate::wire;
+use crate::wire::{self, Offer};
 
 /// Personas
 #[derive(Subcommand)]
@@ -59,13 +59,13 @@ pub fn dispatch(cx: &Context, command: PersonaCommand) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let settings = cx.plain_settings()?;
-    let registry = ToolRegistry::builtin();
-    let loaded = wire::personas(&settings, &registry)?;
+    let offer = wire::Offer::gather(&settings);
+    let loaded = wire::personas(&settings, &offer)?;
     match command {
         PersonaCommand::List => list(cx, &loaded),
-        PersonaCommand::Show { role } => show(cx, wire::persona(&loaded, &role)?, &registry),
+        PersonaCommand::Show { role } => show(cx, wire::persona(&loaded, &role)?, &offer),
         PersonaCommand::Check => check(cx, &settings, &loaded),
-        PersonaCommand::New(args) => new(cx, &settings, &loaded, &registry, args),
+        PersonaCommand::New(args) => new(cx, &settings, &loaded, &offer.tools, args),
         PersonaCommand::Schema => Ok(Exit::Ok),
     }
 }
@@ -108,7 +108,7 @@ fn list(cx: &Context, loaded: &Loaded) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn show(cx: &Context, found: &PersonaFile, registry: &ToolRegistry) -> Result<Exit> {
+fn show(cx: &Context, found: &PersonaFile, offer: &Offer) -> Result<Exit> {
     let PersonaFile { file, persona: p } = found;
     if cx.out.json {
         cx.out.document(&Listed { file, persona: p })?;
@@ -124,9 +124,12 @@ fn show(cx: &Context, found: &PersonaFile, registry: &ToolRegistry) -> Result<Ex
     };
     field("goal", &p.goal)?;
     field("backstory", &p.backstory)?;
-    let tools: Vec<_> = registry.resolve(&p.tools)?.iter().map(|tool| tool.spec().name.clone()).collect();
+    let tools: Vec<_> = offer.tools.resolve(&p.tools)?.iter().map(|tool| tool.spec().name.clone()).collect();
     field("tools", if tools.is_empty() { "none" } else { "" })?;
     field("tools", &tools.join(", "))?;
+    let skills: Vec<_> = offer.skills.resolve(&p.skills)?.into_iter().map(|skill| skill.name).collect();
+    field("skills", &skills.join(", "))?;
+    field("hooks", &p.hooks.join(", "))?;
     field("model", p.model.as_deref().unwrap_or("the default one"))?;
     let Limits { max_turns, max_tokens, max_seconds, .. } = p.limits;
     let tokens = max_tokens.map(|n| format!(", {} tokens", count(n))).unwrap_or_default();

@@ -142,6 +142,7 @@ pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
     let mut signals = Signals::listen()?;
     let kit = Kit::gather(&settings).await?;
     wire::warn_of_problems(&cx.out, &kit.personas);
+    wire::warn_of_skills(&cx.out, &kit.offer.skills);
     let personas = chosen(&kit, &role)?;
     let posts = posts(&kit, &settings, &personas)?;
     let shop = Workshop::open(&settings, &kit)?;
@@ -157,6 +158,7 @@ pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
     let mut signals = Signals::listen()?;
     let kit = Kit::gather(&settings).await?;
     wire::warn_of_problems(&cx.out, &kit.personas);
+    wire::warn_of_skills(&cx.out, &kit.offer.skills);
     let personas = chosen(&kit, &[])?;
     let posts = posts(&kit, &settings, &personas)?;
     let shop = Workshop::open(&settings, &kit)?;

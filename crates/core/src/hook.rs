@@ -1,0 +1,93 @@
+//! Hooks: code that runs before a run begins and may change what it begins with.
+//!
+//! A persona names its hooks; they run in that order, each on what the one before left. What they
+//! leave is fixed for the life of the run.
+
+use async_trait::async_trait;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::journal::OfferedTool;
+use crate::persona::PersonaTemplate;
+use crate::run::finish;
+
+/// What a run will begin with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunSetup {
+    /// Whose run it is. A hook may set another model or other limits.
+    pub persona: PersonaTemplate,
+    /// What is asked for.
+    pub goal: String,
+    /// The folder its tools are confined to.
+    pub workspace: PathBuf,
+    /// Text for the end of the system message; empty at first.
+    pub system: String,
+    tools: BTreeMap<String, OfferedTool>,
+}
+
+impl RunSetup {
+    /// A setup with these tools, and nothing to add to the system message.
+    pub fn new(persona: PersonaTemplate, tools: Vec<OfferedTool>, goal: String, workspace: PathBuf) -> Self {
+        let mut setup = RunSetup { persona, goal, workspace, system: String::new(), tools: BTreeMap::new() };
+        tools.into_iter().for_each(|tool| setup.offer(tool));
+        setup
+    }
+
+    /// The tools that will be offered, sorted by name.
+    pub fn tools(&self) -> Vec<OfferedTool> {
+        self.tools.values().cloned().collect()
+    }
+
+    /// Offers a tool, in place of one of the same name. A call runs the tool that is registered under
+    /// its name; the final answer is always offered and cannot be replaced.
+    pub fn offer(&mut self, tool: OfferedTool) {
+        if tool.spec.name != finish::FINISH {
+            self.tools.insert(tool.spec.name.clone(), tool);
+        }
+    }
+
+    /// Takes a tool back; gives it if it was offered.
+    pub fn withdraw(&mut self, name: &str) -> Option<OfferedTool> {
+        self.tools.remove(name)
+    }
+
+    /// Adds a section to the system message.
+    pub fn append(&mut self, heading: &str, text: &str) {
+        let _ = write!(self.system, "\n# {heading}\n{}\n", text.trim());
+    }
+}
+
+/// A hook could not do its work; the run does not begin, and the job is tried again later.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct HookError(
+    /// What is wrong and the way out.
+    pub String,
+);
+
+/// Changes what a run begins with. It runs once before a run begins, and again where the process
+/// died before the beginning was saved: it may look at the world, and must not change it.
+#[async_trait]
+pub trait RunHook: Send + Sync {
+    /// Looks at the setup and changes it.
+    async fn before_run(&self, setup: &mut RunSetup) -> Result<(), HookError>;
+}
+
+/// All of `hooks` as one: each runs on what the one before left; the first error ends it.
+pub fn compose(hooks: Vec<Arc<dyn RunHook>>) -> Arc<dyn RunHook> {
+    Arc::new(InOrder(hooks))
+}
+
+struct InOrder(Vec<Arc<dyn RunHook>>);
+
+#[async_trait]
+impl RunHook for InOrder {
+    async fn before_run(&self, setup: &mut RunSetup) -> Result<(), HookError> {
+        for hook in &self.0 {
+            hook.before_run(setup).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! Hooks by name, as personas list them. A hook is one file and one line, as a tool is.
+//!
+//! Programs that build on Posse as a library register their own:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use async_trait::async_trait;
+//! use posse_core::hook::{HookError, RunHook, RunSetup};
+//! use posse_infra::hook::HookRegistry;
+//!
+//! /// Takes the cheap model for short goals.
+//! struct CheapForShort;
+//!
+//! #[async_trait]
+//! impl RunHook for CheapForShort {
+//!     async fn before_run(&self, setup: &mut RunSetup) -> Result<(), HookError> {
+//!         if setup.goal.len() < 200 {
+//!             setup.persona.model = Some("cheap".into());
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let mut hooks = HookRegistry::builtin();
+//! hooks.register("cheap_for_short", Arc::new(CheapForShort))?;
+//! // A persona with "hooks": ["project_rules", "cheap_for_short"]. What comes out goes to
+//! // `GenericAgentExecutor::with_hooks`.
+//! let composed = hooks.resolve(&["project_rules".into(), "cheap_for_short".into()])?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod project_rules;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use posse_core::hook::{RunHook, compose};
+
+use crate::tool::is_legal_name;
+
+/// Every hook of the process. Built once at the start, read by everybody.
+#[derive(Default)]
+pub struct HookRegistry {
+    hooks: BTreeMap<String, Arc<dyn RunHook>>,
+}
+
+/// Why a hook cannot be registered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegisterHookError {
+    /// No persona could name it.
+    #[error("'{0}' is no name for a hook: use 1 to 64 of a-z, A-Z, 0-9, _ and -")]
+    BadName(String),
+    /// There is one already; nothing is ever shadowed.
+    #[error("there is a hook named '{0}' already")]
+    NameTaken(String),
+}
+
+/// A persona names a hook that is not there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no hook '{}'; there are: {}", name.escape_debug(), known.join(", "))]
+pub struct UnknownHook {
+    /// What was named.
+    pub name: String,
+    /// All hooks, sorted.
+    pub known: Vec<String>,
+}
+
+impl HookRegistry {
+    /// A registry with the built-in hooks.
+    pub fn builtin() -> Self {
+        let project_rules: Arc<dyn RunHook> = Arc::new(project_rules::ProjectRules);
+        HookRegistry { hooks: [("project_rules".to_owned(), project_rules)].into() }
+    }
+
+    /// Adds a hook.
+    pub fn register(&mut self, name: &str, hook: Arc<dyn RunHook>) -> Result<(), RegisterHookError> {
+        if !is_legal_name(name) {
+            return Err(RegisterHookError::BadName(name.to_owned()));
+        }
+        if self.hooks.contains_key(name) {
+            return Err(RegisterHookError::NameTaken(name.to_owned()));
+        }
+        self.hooks.insert(name.to_owned(), hook);
+        Ok(())
+    }
+
+    /// The hooks of a persona's list, composed in its order.
+    pub fn resolve(&self, names: &[String]) -> Result<Arc<dyn RunHook>, UnknownHook> {
+        let unknown = |name: &String| UnknownHook { name: name.clone(), known: self.hooks.keys().cloned().collect() };
+        let hooks: Result<Vec<_>, _> =
+            names.iter().map(|name| self.hooks.get(name).cloned().ok_or_else(|| unknown(name))).collect();
+        hooks.map(compose)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_trait::async_trait;
+    use posse_core::hook::{HookError, RunSetup};
+    use posse_core::persona::PersonaTemplate;
+
+    struct Says(&'static str);
+
+    #[async_trait]
+    impl RunHook for Says {
+        async fn before_run(&self, setup: &mut RunSetup) -> Result<(), HookError> {
+            if self.0 == "stop" {
+                return Err(HookError("stop here".into()));
+            }
+            setup.persona.model = Some(self.0.into());
+            setup.append(self.0, &format!("after {:?}", setup.system.lines().filter(|l| l.starts_with('#')).last()));
+            Ok(())
+        }
+    }
+
+    fn registry() -> HookRegistry {
+        let mut registry = HookRegistry::builtin();
+        for name in ["b", "a", "stop"] {
+            registry.register(name, Arc::new(Says(name))).unwrap();
+        }
+        registry
+    }
+
+    async fn run(names: &[&str]) -> (Result<(), HookError>, RunSetup) {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut setup = RunSetup::new(PersonaTemplate::default(), Vec::new(), "g".into(), "/".into());
+        (registry().resolve(&names).unwrap().before_run(&mut setup).await, setup)
+    }
+
+    #[tokio::test]
+    async fn hooks_run_in_the_order_of_the_list_and_stop_at_an_error() {
+        let (done, setup) = run(&["b", "a"]).await;
+        assert_eq!((done, setup.persona.model.as_deref()), (Ok(()), Some("a")));
+        assert_eq!(setup.system, "\n# b\nafter None\n\n# a\nafter Some(\"# b\")\n");
+        let (done, setup) = run(&["a", "stop", "b"]).await;
+        assert_eq!((done, setup.persona.model.as_deref()), (Err(HookError("stop here".into())), Some("a")));
+        assert_eq!(run(&[]).await.1.system, "");
+    }
+
+    #[test]
+    fn names_are_checked() {
+        let unknown = registry().resolve(&["a".into(), "x\n".into()]).err().unwrap();
+        assert_eq!(unknown.to_string(), "there is no hook 'x\\n'; there are: a, b, project_rules, stop");
+        let mut registry = registry();
+        assert_eq!(registry.register("a", Arc::new(Says("a"))), Err(RegisterHookError::NameTaken("a".into())));
+        assert_eq!(registry.register("a b", Arc::new(Says("a"))), Err(RegisterHookError::BadName("a b".into())));
+    }
+}

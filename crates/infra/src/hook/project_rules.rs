@@ -1,0 +1,86 @@
+//! `project_rules`: what a project asks of every agent, from its `AGENTS.md`.
+
+use std::io::Read;
+use std::path::Path;
+
+use async_trait::async_trait;
+use posse_core::hook::{HookError, RunHook, RunSetup};
+use posse_core::tool::ToolErrorCategory;
+
+use crate::tool::workspace::{Found, Workspace};
+
+const FILE: &str = "AGENTS.md";
+/// How much of the file an agent is told.
+const MAX_BYTES: usize = 32 * 1024;
+
+/// Adds the workspace's `AGENTS.md`, if it has one, to the system message.
+pub(super) struct ProjectRules;
+
+#[async_trait]
+impl RunHook for ProjectRules {
+    async fn before_run(&self, setup: &mut RunSetup) -> Result<(), HookError> {
+        let workspace = setup.workspace.clone();
+        let read = tokio::task::spawn_blocking(move || read(&workspace)).await;
+        let rules = read.map_err(|error| HookError(format!("{FILE} was not read: {error}")))??;
+        if !rules.trim().is_empty() {
+            setup.append(&format!("Rules of this project ({FILE})"), &rules);
+        }
+        Ok(())
+    }
+}
+
+/// The text of the file beneath the workspace; empty where there is none.
+fn read(workspace: &Path) -> Result<String, HookError> {
+    let (file, len) = match Workspace::open(workspace).and_then(|workspace| workspace.find(FILE)) {
+        Ok(Found::File(file, len)) => (file, len),
+        Ok(Found::Folder(_)) => return Ok(String::new()),
+        Err(error) if error.category == ToolErrorCategory::NotFound => return Ok(String::new()),
+        Err(error) => return Err(HookError(format!("the project's rules cannot be read: {error}"))),
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| HookError(format!("{FILE} cannot be read: {error}")))?;
+    let cut = bytes.len() > MAX_BYTES;
+    bytes.truncate(MAX_BYTES);
+    let mut text = String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}");
+    if cut {
+        text = text.trim_end_matches('\u{fffd}').to_owned();
+        text.push_str(&format!("\n[{FILE} has {len} bytes; what comes after the first {MAX_BYTES} is left out]"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use posse_core::persona::PersonaTemplate;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    async fn told(workspace: &Path) -> Result<String, HookError> {
+        let mut setup = RunSetup::new(PersonaTemplate::default(), Vec::new(), "g".into(), workspace.into());
+        ProjectRules.before_run(&mut setup).await.map(|()| setup.system)
+    }
+
+    #[tokio::test]
+    async fn the_rules_of_the_workspace_are_told_and_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = folder.path().join("ws");
+        fs::create_dir(&workspace).unwrap();
+        assert_eq!(told(&workspace).await.unwrap(), "");
+        let file = workspace.join(FILE);
+        fs::write(&file, "\nAnswer in French.\n\n").unwrap();
+        assert_eq!(told(&workspace).await.unwrap(), "\n# Rules of this project (AGENTS.md)\nAnswer in French.\n");
+
+        fs::write(&file, "é".repeat(MAX_BYTES)).unwrap();
+        let long = told(&workspace).await.unwrap();
+        assert!(long.contains("éé\n[AGENTS.md has 65536 bytes; what comes after the first 32768 is left out]"));
+
+        fs::write(folder.path().join("other.md"), "s3cret").unwrap();
+        fs::remove_file(&file).unwrap();
+        symlink("../other.md", &file).unwrap();
+        assert!(told(&workspace).await.unwrap_err().0.contains("leads outside the workspace"));
+        assert!(told(&folder.path().join("gone")).await.unwrap_err().0.contains("cannot be opened"));
+    }
+}

@@ -1,0 +1,291 @@
+//! Skills as folders: each has a `SKILL.md` in it, as the Agent Skills standard has it.
+//!
+//! A skill that is broken is reported and left out; it never takes the others down. Nothing that
+//! lies outside a folder of skills is read, wherever links lead.
+
+mod front;
+mod scan;
+
+use std::fmt;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use posse_core::persona::ALL_SKILLS;
+use posse_core::skill::{Severity, Skill, SkillProblem, SkillScope, SkillSource, examine, normal_name};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::persona::nearest;
+use crate::tool::ToolRegistry;
+use crate::tool::workspace::{Dir, Links};
+use front::Parts;
+
+/// Most bytes of a skill's file: all of it stands in every request of the child that works by it.
+pub const MAX_FILE_BYTES: u64 = 64 * 1024;
+
+/// A folder with skills below it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillRoot {
+    /// The folder; it need not be there.
+    pub folder: PathBuf,
+    /// Whose skills these are.
+    pub scope: SkillScope,
+}
+
+/// The folders in which skills are looked for, the one that wins first: the project's own, the one
+/// the project shares with other clients, the user's.
+pub fn roots(project: &Path, home: Option<&Path>) -> Vec<SkillRoot> {
+    let shared = Path::new(".agents/skills");
+    let mut roots = vec![
+        SkillRoot { folder: project.join("config/skills"), scope: SkillScope::Project },
+        SkillRoot { folder: project.join(shared), scope: SkillScope::Project },
+    ];
+    let users = home.filter(|home| !home.as_os_str().is_empty()).map(|home| home.join(shared));
+    // A project may be the home folder itself.
+    if let Some(folder) = users.filter(|folder| roots.iter().all(|root| root.folder != *folder)) {
+        roots.push(SkillRoot { folder, scope: SkillScope::User });
+    }
+    roots
+}
+
+/// Something wrong with a skill's file, or with a folder of skills.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SkillFileProblem {
+    /// The file or folder.
+    pub file: PathBuf,
+    /// Where in it, what, and what it means for the skill.
+    #[serde(flatten)]
+    pub problem: SkillProblem,
+}
+
+impl SkillFileProblem {
+    fn new(file: &Path, severity: Severity, message: impl Into<String>) -> Self {
+        let problem = SkillProblem { field: None, place: None, message: message.into(), severity };
+        SkillFileProblem { file: file.into(), problem }
+    }
+}
+
+impl fmt::Display for SkillFileProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if let Some(place) = self.problem.place {
+            write!(f, ":{}:{}", place.line, place.column)?;
+        }
+        match &self.problem.field {
+            Some(field) => write!(f, ": {field} {}", self.problem.message),
+            None => write!(f, ": {}", self.problem.message),
+        }
+    }
+}
+
+/// What was found of skills.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LoadedSkills {
+    /// The skills that can be used, sorted by name.
+    pub skills: Vec<Skill>,
+    /// Everything that is wrong.
+    pub problems: Vec<SkillFileProblem>,
+}
+
+/// A persona names a skill that is not there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no skill '{}'; {near}there are: {known}", name.escape_debug())]
+pub struct UnknownSkill {
+    /// What was named.
+    pub name: String,
+    near: String,
+    known: String,
+}
+
+impl LoadedSkills {
+    /// The skill of that name.
+    pub fn get(&self, name: &str) -> Option<&Skill> {
+        let name = normal_name(name);
+        self.skills.iter().find(|skill| skill.name == name)
+    }
+
+    /// Why there is no skill `name`, or that there is none.
+    pub fn unknown(&self, name: &str) -> UnknownSkill {
+        let names: Vec<_> = self.skills.iter().map(|skill| skill.name.as_str()).collect();
+        let near =
+            nearest(name, names.iter().copied()).map(|n| format!("did you mean {n}? Of skills ")).unwrap_or_default();
+        let known = if names.is_empty() { "none".into() } else { names.join(", ") };
+        UnknownSkill { name: name.into(), near, known }
+    }
+
+    /// The skills of a persona's list, sorted by name; `"*"` is all of them.
+    pub fn resolve(&self, names: &[String]) -> Result<Vec<Skill>, UnknownSkill> {
+        if names.iter().any(|name| name == ALL_SKILLS) {
+            return Ok(self.skills.clone());
+        }
+        if let Some(name) = names.iter().find(|name| self.get(name).is_none()) {
+            return Err(self.unknown(name));
+        }
+        let named = |skill: &&Skill| names.iter().any(|name| normal_name(name) == skill.name);
+        Ok(self.skills.iter().filter(named).cloned().collect())
+    }
+
+    /// Takes in the text of one skill's file, unless there is one of its name already.
+    fn add(&mut self, text: &str, source: SkillSource, tools: &ToolRegistry) {
+        let file = source.file.clone();
+        let mut report = |problem| self.problems.push(SkillFileProblem { file: file.clone(), problem });
+        let Parts { front, body, problems } = match front::parse(text) {
+            Ok(parts) => parts,
+            Err(problem) => return report(problem),
+        };
+        problems.into_iter().for_each(&mut report);
+        let (skill, problems) = examine(&front, body, source);
+        problems.into_iter().for_each(&mut report);
+        let Some(skill) = skill else { return };
+        let mut about = |field: &str, severity, message| {
+            let place = front.fields.iter().find(|written| written.name == field).map(|written| written.place);
+            report(SkillProblem { field: Some(field.into()), place, message, severity });
+        };
+        let name = &skill.name;
+        if tools.get(&skill.tool_name()).is_some() {
+            let what = format!("'{name}' is the name of a tool, so the skill cannot be called; give it another");
+            return about("name", Severity::Error, what);
+        }
+        if let Some(first) = self.skills.iter().find(|first| first.name == *name) {
+            let (by, scope) = (first.source.file.display(), first.source.scope);
+            return if scope == skill.source.scope {
+                about("name", Severity::Error, format!("'{name}' is described by {by} already; give each its own"))
+            } else {
+                let what = format!("'{name}' is hidden by the skill of the {}, {by}", scope.as_str());
+                about("name", Severity::Note, what)
+            };
+        }
+        for wrong in skill.allowed_tools.iter().flatten().filter_map(|tool| not_a_tool(tool, tools)) {
+            about("allowed-tools", Severity::Warning, wrong);
+        }
+        let at = self.skills.partition_point(|other| other.name < skill.name);
+        self.skills.insert(at, skill);
+    }
+
+    /// Says which skills name others that are not there.
+    fn check_sub_skills(&mut self) {
+        let mut problems = Vec::new();
+        for skill in &self.skills {
+            for name in skill.allowed_skills.iter().filter(|name| self.get(name).is_none()) {
+                let unknown = self.unknown(name).to_string();
+                let message = format!("names '{name}', but {unknown}");
+                let field = Some(format!("metadata.{}", posse_core::skill::SUB_SKILLS_KEY));
+                let problem = SkillProblem { field, place: None, message, severity: Severity::Warning };
+                problems.push(SkillFileProblem { file: skill.source.file.clone(), problem });
+            }
+        }
+        self.problems.extend(problems);
+    }
+
+    fn scan(&mut self, root: &SkillRoot, dir: &Dir, tools: &ToolRegistry) {
+        let scan = scan::scan(dir);
+        for (path, message, severity) in scan.passed {
+            self.problems.push(SkillFileProblem::new(&root.folder.join(path), severity, message));
+        }
+        for file in scan.files {
+            self.load(root, dir, &file, tools);
+        }
+    }
+
+    fn load(&mut self, root: &SkillRoot, dir: &Dir, file: &Path, tools: &ToolRegistry) {
+        let path = root.folder.join(file);
+        match read(dir, file) {
+            Ok((text, sha256)) => {
+                let files = scan::other_files(dir, file.parent().unwrap_or(Path::new("")));
+                self.add(&text, SkillSource { file: path, scope: root.scope, sha256, files }, tools);
+            }
+            Err(message) => self.problems.push(SkillFileProblem::new(&path, Severity::Error, message)),
+        }
+    }
+}
+
+/// Loads the skills below each root, and then those that are built in, by name and text. A root that
+/// is not there has none; of two skills of one name the first is used. `tools` are those whose names
+/// no skill may have.
+pub fn load_all(roots: &[SkillRoot], built_in: &[(&str, &str)], tools: &ToolRegistry) -> LoadedSkills {
+    let mut loaded = LoadedSkills::default();
+    for root in roots {
+        match Dir::at(&root.folder) {
+            Ok(dir) => loaded.scan(root, &dir, tools),
+            Err(errno) if io::Error::from(errno).kind() == io::ErrorKind::NotFound => {}
+            Err(errno) => {
+                let what = format!("cannot be opened as a folder of skills: {errno}");
+                loaded.problems.push(SkillFileProblem::new(&root.folder, Severity::Warning, what));
+            }
+        }
+    }
+    for (name, text) in built_in {
+        let file = Path::new("(built in)").join(name).join("SKILL.md");
+        let (scope, sha256) = (SkillScope::BuiltIn, hash(text.as_bytes()));
+        loaded.add(text, SkillSource { file, scope, sha256, files: Vec::new() }, tools);
+    }
+    loaded.check_sub_skills();
+    loaded
+}
+
+/// Loads what a path names: a skill's file, its folder, or a folder with skills below it. The error
+/// is about the path itself. Sub-skills are looked for only among what is found.
+pub fn load_path(path: &Path, tools: &ToolRegistry) -> io::Result<LoadedSkills> {
+    let path = path.canonicalize()?;
+    let mut loaded = LoadedSkills::default();
+    let (folder, file) = match path.is_file() {
+        true => (path.parent().unwrap_or(&path), path.file_name().map(PathBuf::from)),
+        false => (path.as_path(), None),
+    };
+    let dir = Dir::at(folder)?;
+    let root = SkillRoot { folder: folder.into(), scope: SkillScope::Project };
+    match file.or_else(|| scan::skill_file(&dir, Path::new(""))) {
+        Some(file) => loaded.load(&root, &dir, &file, tools),
+        None => {
+            loaded.scan(&root, &dir, tools);
+            loaded.check_sub_skills();
+        }
+    }
+    Ok(loaded)
+}
+
+/// Why a name among a skill's tools allows nothing, if it does not.
+fn not_a_tool(name: &str, tools: &ToolRegistry) -> Option<String> {
+    if tools.get(name).is_some() {
+        return None;
+    }
+    if let Some(pack) = tools.packs().get(name) {
+        let pack = pack.join(" ");
+        return Some(format!("names '{name}', which is a pack and allows nothing; name its tools: {pack}"));
+    }
+    let near = nearest(name, tools.packs().values().flatten().map(String::as_str));
+    let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+    Some(format!("names '{name}', which is no tool here and allows nothing{near}"))
+}
+
+/// The hash by which a run knows a skill's file.
+pub fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The text of a skill's file and its hash.
+fn read(dir: &Dir, file: &Path) -> Result<(String, String), String> {
+    let meta = dir.metadata(file, Links::Beneath).map_err(scan::why_not)?;
+    if !meta.is_file() {
+        return Err("is no regular file; a skill is a text file in a folder of its own".into());
+    }
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let (opened, _) = dir.file(file, Links::Beneath, &name).map_err(|error| error.message)?;
+    let mut bytes = Vec::new();
+    opened.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| format!("cannot be read: {error}"))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        let more = "move details into files beside it, which are read when they are needed";
+        return Err(format!("has more than {MAX_FILE_BYTES} bytes; {more}"));
+    }
+    let sha256 = hash(&bytes);
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        format!("is not UTF-8 text (byte {at} is the first that is not); save it as UTF-8")
+    })?;
+    if let Some(at) = text.find('\0') {
+        return Err(format!("contains a NUL character at byte {at}; remove it"));
+    }
+    // A byte order mark means nothing in UTF-8.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text).replace("\r\n", "\n");
+    Ok((text, sha256))
+}
