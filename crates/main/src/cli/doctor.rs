@@ -145,7 +145,7 @@ async fn damage(store: &SqliteStore, full: bool) -> Result<Vec<Finding>> {
 async fn gathered(settings: &Settings, store: &SqliteStore) -> Result<Vec<Finding>> {
     let now = wire::now();
     let workers = store.workers().await?;
-    let personas = wire::personas(settings, &posse_infra::tool::ToolRegistry::builtin())?;
+    let personas = wire::personas(settings, &wire::Offer::gather(settings))?;
     let facts = Facts {
         now,
         due: store.due_jobs(now).await?,

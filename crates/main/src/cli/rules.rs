@@ -3,7 +3,6 @@
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use posse_core::rules::{Limits, Rule, Rules as _, Scope, problem};
-use posse_infra::tool::ToolRegistry;
 use serde_json::json;
 
 use super::Context;
@@ -41,7 +40,7 @@ impl ScopeArgs {
             return Err(usage(problem));
         }
         if let Scope::Role(role) = &scope
-            && !wire::personas(settings, &ToolRegistry::builtin())?.roles().contains(role)
+            && !wire::personas(settings, &wire::Offer::gather(settings))?.roles().contains(role)
         {
             cx.out.warn(format!("no persona of this project plays the role '{role}' (posse persona list)"));
         }

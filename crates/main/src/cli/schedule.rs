@@ -8,7 +8,6 @@ use posse_core::clock::Millis;
 use posse_core::job::DEFAULT_QUEUE;
 use posse_core::port::{CareRepository as _, JobQueries as _};
 use posse_core::schedule::{Missed, Overlap, Schedule, Timetable};
-use posse_infra::tool::ToolRegistry;
 use serde::Serialize;
 use serde_json::json;
 
@@ -138,7 +137,7 @@ fn zone_of(name: &str) -> Result<TimeZone> {
 async fn add(cx: &Context, args: AddArgs) -> Result<Exit> {
     let AddArgs { name, rule, missed, overlap, queue, goal } = args;
     let settings = cx.plain_settings()?;
-    let personas = wire::personas(&settings, &ToolRegistry::builtin())?;
+    let personas = wire::personas(&settings, &wire::Offer::gather(&settings))?;
     let job = new_job(&settings, &personas, goal, Placing::in_queue(queue))?;
     let now = wire::now();
     let schedule = Schedule::new(&name, (&rule.cron, &rule.tz), job, (missed, overlap), now)?;
