@@ -23,11 +23,12 @@ fn is_legal(from: CallState, to: CallState, effect: EffectClass) -> bool {
     }
 }
 
-/// Whether a call that has ended may move on because the journal, which is the truth, has lost its
-/// end: then it runs again if it may, and else nobody knows what became of it.
+/// Whether a call that has ended may move on with the entry at place `seq`, because the journal before
+/// it, which is the truth, has lost its end: then it runs again if it may, and else nobody knows what
+/// became of it.
 fn has_lost_its_end(
     connection: &mut SqliteConnection,
-    job: JobId,
+    (job, seq): (JobId, i64),
     call_id: &str,
     (from, to, effect): (CallState, CallState, EffectClass),
 ) -> Outcome<bool> {
@@ -36,7 +37,7 @@ fn has_lost_its_end(
         return Ok(false);
     }
     let ends: Vec<String> = steps::table
-        .filter(steps::job_id.eq(job.0).and(steps::kind.eq("call_ended")))
+        .filter(steps::job_id.eq(job.0).and(steps::seq.lt(seq)).and(steps::kind.eq("call_ended")))
         .select(steps::data)
         .load(connection)?;
     let is_its = |data: &String| {
@@ -86,7 +87,8 @@ pub(super) fn apply(
                 .optional()?;
             let Some((from, effect)) = now_is else { return Ok(()) };
             let (from, effect) = (named(&from)?, named(&effect)?);
-            if !is_legal(from, *to, effect) && !has_lost_its_end(connection, job, call_id, (from, *to, effect))? {
+            if !is_legal(from, *to, effect) && !has_lost_its_end(connection, (job, seq), call_id, (from, *to, effect))?
+            {
                 return Err(misused(format!(
                     "call {call_id} of job {job} is {} and cannot become {}; nothing was saved",
                     from.as_str(),
