@@ -77,11 +77,16 @@ fn entries(project: &Project, job: i64) -> usize {
 
 #[test]
 fn a_full_disk_stops_work_and_loses_nothing() {
-    // Short enough to need no summary: the server counts what was said.
     let server = writer(30, 2_000);
     let project = Project::with_model(&server);
     let Some(disk) = SmallDisk::mount(project.path().join("small"), 30) else { return };
-    project.write("config/posse.toml", "database = 'small/posse.db'\nworkspace = 'ws'\n");
+    // Nothing of the conversation may be summed up: the server counts what was said.
+    let model = format!(
+        "[models.mock]\nbase_url = '{}'\nmodel = 'mock'\napi_key_env = ''\ncontext_window = 1000000\n",
+        server.base_url
+    );
+    let settings = format!("database = 'small/posse.db'\nworkspace = 'ws'\ndefault_model = 'mock'\n{model}");
+    project.write("config/posse.toml", settings);
     std::fs::create_dir(project.path().join("ws")).expect("a workspace");
     persona(&project);
     let enqueue = || project.posse(&["enqueue", "--role", "writer", "write"]);
