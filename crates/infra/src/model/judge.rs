@@ -94,7 +94,12 @@ pub fn judge_strictly(messages: &[Message], rules: Rules, reader: &Author) -> Ve
         let mut broken = |rule| found.push(Violation { at, rule });
         let role = std::mem::discriminant(message);
         match message {
-            Message::System { .. } => continue,
+            Message::System { .. } => {
+                if at > 0 {
+                    broken(Rule::SystemNotFirst);
+                }
+                continue;
+            }
             Message::User { .. } => {
                 if matches!(before, Some(Message::Tool { .. })) && !rules.user_after_tool {
                     broken(Rule::UserAfterTool);
@@ -177,7 +182,8 @@ pub fn judge(messages: &[Message]) -> Vec<Violation> {
         open.clear();
         match message {
             Message::System { text } => {
-                if at > 0 {
+                // Several in front are one to a provider; see `normalise`.
+                if messages[..at].iter().any(|before| !matches!(before, Message::System { .. })) {
                     broken(Rule::SystemNotFirst);
                 }
                 if is_blank(text) {
@@ -283,7 +289,7 @@ mod tests {
     fn what_may_not() {
         let id = |id: &str| id.to_owned();
         check(&[user("u"), system()], &[(1, Rule::SystemNotFirst)]);
-        check(&[system(), system()], &[(1, Rule::SystemNotFirst)]);
+        check(&[system(), user("u"), system()], &[(2, Rule::SystemNotFirst)]);
         check(&[user(" \n")], &[(0, Rule::Empty)]);
         check(&[calls(&[])], &[(0, Rule::Empty)]);
         check(&[user("u"), result("a")], &[(1, Rule::OrphanResult(id("a")))]);

@@ -41,7 +41,8 @@ async fn a_skill_has_its_own_tools_and_files_and_nothing_more() {
     let mut worker = Worker::start_with(&home, model.clone(), options).await;
     let id = home.enqueue("make a report").await;
     worker.until_ended(id).await;
-    assert_eq!(home.job(id).await.output.expect("an answer").text, "DONE");
+    let job = home.job(id).await;
+    assert_eq!(job.output.expect("an answer").text, "DONE", "{:?}", job.reason);
     assert!(!home.workspace().join("stolen.txt").exists());
 
     let requests = model.requests();
