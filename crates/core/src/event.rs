@@ -257,6 +257,11 @@ impl Events {
         out
     }
 
+    /// The run as its entries so far tell it.
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
     /// Entries taken in so far.
     pub fn next_seq(&self) -> u64 {
         self.run.next_seq()

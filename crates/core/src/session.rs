@@ -110,8 +110,8 @@ impl SessionTurn {
 
 /// Whether a text can be a session's name, and if not, why, with one that could.
 ///
-/// Names become folders: letters, digits, `.`, `_` and `-`, without a dot in front, and not digits
-/// alone, which would be a number.
+/// Names become folders and arguments: letters, digits, `.`, `_` and `-`, the first no dot and no
+/// dash, and not digits alone, which would be a number.
 pub fn check_name(name: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let only_digits = name.chars().all(|c| c.is_ascii_digit());
@@ -121,8 +121,8 @@ pub fn check_name(name: &str) -> Result<(), String> {
         "is a number, and sessions have numbers of their own"
     } else if name.len() > MAX_NAME_BYTES {
         "is longer than 64 bytes"
-    } else if name.starts_with('.') {
-        "begins with a dot"
+    } else if name.starts_with(['.', '-']) {
+        "begins with a dot or a dash"
     } else if !name.chars().all(fits) {
         "may have only letters, digits, '.', '_' and '-'"
     } else {

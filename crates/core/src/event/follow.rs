@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::{Events, Happened};
 use crate::job::{JobId, JobState};
+use crate::model::ToolCalling;
 use crate::port::{JobQueries, RepositoryError};
 
 /// How often a running job's journal is looked at: nothing rings for its entries, because nobody but
@@ -71,6 +72,11 @@ impl Follower {
     /// Where the job was at the last look.
     pub fn state(&self) -> Option<JobState> {
         self.state
+    }
+
+    /// How the run's model is asked for tools, once it has begun.
+    pub fn calling(&self) -> Option<ToolCalling> {
+        self.events.run().opening().map(|opening| opening.calling)
     }
 
     /// What happened since the last call.

@@ -4,9 +4,11 @@
 mod cases;
 mod clock;
 mod hooks;
+mod forks;
 mod kit;
 mod lease;
 #[path = "../support/model_server.rs"]
 mod model_server;
 mod providers;
 mod skills;
+mod sessions;
