@@ -264,7 +264,9 @@ pub trait SessionQueries: Send + Sync {
 
 /// Everything that changes jobs. Each method is one transaction, and returns after it is durable.
 #[async_trait]
-pub trait JobRepository: QuestionRepository + MemoryRepository + SessionRepository + ForkRepository + Send + Sync {
+pub trait JobRepository:
+    QuestionRepository + MemoryRepository + SessionRepository + ForkRepository + Send + Sync
+{
     /// Stores jobs, all or none, and says what became of each, in the same order. A job whose unique
     /// key is held, by an earlier job of this call too, is not stored; see
     /// [`Unique`](crate::job::Unique).

@@ -14,7 +14,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 fn opening() -> Arc<Opening> {
-    let spec = |name: &str| ToolSpec { name: name.into(), description: "d".into(), parameters: json!({"type": "object"}) };
+    let spec =
+        |name: &str| ToolSpec { name: name.into(), description: "d".into(), parameters: json!({"type": "object"}) };
     let tool = |name: &str, effect| OfferedTool { spec: spec(name), effect };
     let skill = |name: &str, skills: &[&str]| OfferedSkill {
         spec: spec(name),
@@ -94,7 +95,8 @@ impl Driver {
     }
 
     fn end_call(&mut self, id: &str, ok: bool) {
-        let result = if ok { Ok("fine".to_owned().into()) } else { Err(ToolError::new(ToolErrorCategory::NotFound, "no")) };
+        let result =
+            if ok { Ok("fine".to_owned().into()) } else { Err(ToolError::new(ToolErrorCategory::NotFound, "no")) };
         let next = step(&mut self.run, Input::CallEnded { call_id: id.into(), result, ms: 1, check: &check });
         self.take(next);
     }
@@ -156,11 +158,14 @@ fn a_skill_tells_its_depth_and_what_it_was_given() {
     let told = events(&driver.journal, &ended(&driver.run, JobState::Completed));
     let lines: Vec<_> = told.iter().map(|event| serde_json::to_value(event).expect("JSON")).collect();
     let of = |kind: &str| lines.iter().filter(move |line| line["type"] == kind).collect::<Vec<_>>();
-    let starts: Vec<_> = of("tool.start").iter().map(|l| (l["name"].clone(), l["is_skill"].clone(), l["depth"].clone())).collect();
+    let starts: Vec<_> =
+        of("tool.start").iter().map(|l| (l["name"].clone(), l["is_skill"].clone(), l["depth"].clone())).collect();
     let wanted = [("helper", true, 1), ("inner", true, 2), ("look", false, 2)];
     assert_eq!(starts, wanted.map(|(name, skill, depth)| (json!(name), json!(skill), json!(depth))));
     assert_eq!(of("tool.start")[0]["input"], json!({"task": "help"}));
-    assert!(of("tool.start")[2].get("input").is_none() && of("tool.end").iter().all(|line| line.get("input").is_none()));
+    assert!(
+        of("tool.start")[2].get("input").is_none() && of("tool.end").iter().all(|line| line.get("input").is_none())
+    );
     let ends: Vec<_> = of("tool.end").iter().map(|line| (line["name"].clone(), line["result"].clone())).collect();
     assert_eq!(ends, [("look", "fine"), ("inner", "42"), ("helper", "42")].map(|(n, r)| (json!(n), json!(r))));
     let done = lines.last().expect("an end");
@@ -174,11 +179,15 @@ fn a_cancelled_run_ends_what_it_had_begun() {
     driver.say(&["helper"]);
     driver.say(&["write"]);
     let told = events(&driver.journal, &ended(&driver.run, JobState::Cancelled));
-    let [.., Event::ToolEnd { outcome, name, .. }, Event::ToolEnd { name: outer, .. }, Event::Done { status, .. }] = &told[..]
+    let [.., Event::ToolEnd { outcome, name, .. }, Event::ToolEnd { name: outer, .. }, Event::Done { status, .. }] =
+        &told[..]
     else {
         panic!("{told:?}")
     };
-    assert_eq!((*outcome, name.as_str(), outer.as_str(), status.as_str()), (Outcome::Overtaken, "write", "helper", "cancelled"));
+    assert_eq!(
+        (*outcome, name.as_str(), outer.as_str(), status.as_str()),
+        (Outcome::Overtaken, "write", "helper", "cancelled")
+    );
 }
 
 #[derive(Debug, Clone)]

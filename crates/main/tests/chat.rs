@@ -28,7 +28,8 @@ fn look_and_answer() -> Vec<Say> {
 fn a_chat_goes_on_where_the_last_one_ended() {
     let server = ModelServer::start(look_and_answer());
     let project = Project::with_model(&server);
-    let first = project.posse_with(&["chat", "researcher"], b"How many \\\nsuppliers are there?\n\nAre you sure?\n").ok();
+    let first =
+        project.posse_with(&["chat", "researcher"], b"How many \\\nsuppliers are there?\n\nAre you sure?\n").ok();
     assert_eq!(first.out.matches("There are four.␛[2J\n").count(), 2, "{}", first.out);
     assert!(first.err.contains("session 1, new") && first.err.contains("→ list_files"), "{}", first.err);
     assert!(!first.out.contains("list_files") && !first.out.contains("fjordtex"), "{}", first.out);
@@ -74,7 +75,10 @@ fn a_chat_as_json_is_its_events() {
     let lines = chat.json_lines();
     assert_eq!((&lines[0]["type"], &lines[0]["session"]["name"]), (&json!("session"), &json!("ada")));
     let done = lines.last().expect("a line");
-    assert_eq!((&done["type"], &done["status"], &done["usage"]["input"]), (&json!("done"), &json!("completed"), &json!(200)));
+    assert_eq!(
+        (&done["type"], &done["status"], &done["usage"]["input"]),
+        (&json!("done"), &json!("completed"), &json!(200))
+    );
     let events = project.posse(&["job", "events", "1"]).ok().json_lines();
     assert_eq!(events, lines[1..]);
     assert_eq!(project.posse(&["job", "events", "1", "--follow"]).ok().json_lines(), events);
@@ -147,7 +151,8 @@ fn a_structured_answer_streams_out_of_its_json() {
         Say::Call("finish", json!({"final_summary": "It is \"four\".\nReally."})),
     ]);
     let project = Project::begun();
-    let settings = format!("[models.small]\nbase_url = \"{}\"\nmodel = \"m\"\ntool_calling = \"structured\"\n", server.base_url);
+    let settings =
+        format!("[models.small]\nbase_url = \"{}\"\nmodel = \"m\"\ntool_calling = \"structured\"\n", server.base_url);
     project.write("config/posse.toml", settings);
     let chat = project.posse_with(&["chat", "researcher"], b"How many?\n").ok();
     assert_eq!(chat.out, "It is \"four\".\nReally.\n", "{}", chat.err);

@@ -112,7 +112,10 @@ pub fn said_before(style: Style, calling: ToolCalling, turn: &SessionTurn, most:
             json!({"thinking": ANSWERED, "phase": "end", "end_status": "solved", "end_message": answer}).to_string()
         }
     };
-    [Message::User { text: task(&shorter(&turn.goal, most)) }, Message::Assistant { text, reasoning: None, calls: vec![] }]
+    [
+        Message::User { text: task(&shorter(&turn.goal, most)) },
+        Message::Assistant { text, reasoning: None, calls: vec![] },
+    ]
 }
 
 const ANSWERED: &str = "That answers the task.";

@@ -53,7 +53,10 @@ pub struct ForkedQuestion {
 pub fn fork(source: &Job, mut journal: Vec<Recorded>, cut: Cut) -> Result<Fork, Refused> {
     let refuse = |field, message: String| Err(Refused { field, message });
     let Some(last) = journal.last().map(|recorded| recorded.seq) else {
-        return refuse("job", format!("{} has not begun, so there is nothing to go on from; enqueue another", source.id));
+        return refuse(
+            "job",
+            format!("{} has not begun, so there is nothing to go on from; enqueue another", source.id),
+        );
     };
     let at = cut.at_step;
     if at > last {
@@ -140,8 +143,12 @@ impl Fork {
                     asked_last = all.len();
                     let (seq, open_ms) = (*seq, *open_ms);
                     let asked = (0..).zip(questions);
-                    all.extend(asked.map(|(position, text)| {
-                        ForkedQuestion { seq, position, text: text.clone(), open_ms, settled: None }
+                    all.extend(asked.map(|(position, text)| ForkedQuestion {
+                        seq,
+                        position,
+                        text: text.clone(),
+                        open_ms,
+                        settled: None,
                     }));
                 }
                 Entry::Answered { question, answer } => {

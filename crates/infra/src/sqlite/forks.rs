@@ -32,7 +32,9 @@ impl Prepared {
 
     /// Roughly what it will take.
     pub fn bytes(&self) -> usize {
-        self.batch.bytes() + self.edited.iter().map(|(_, sheet)| sheet.bytes()).sum::<usize>() + 300 * self.fork.journal.len()
+        self.batch.bytes()
+            + self.edited.iter().map(|(_, sheet)| sheet.bytes()).sum::<usize>()
+            + 300 * self.fork.journal.len()
     }
 }
 
@@ -90,8 +92,7 @@ fn copy_questions(connection: &mut SqliteConnection, fork: &Fork, id: JobId, now
             Some(None) => (QuestionState::Expired, None),
             Some(Some(answer)) => (QuestionState::Answered, Some(answer)),
         };
-        let expires_at =
-            question.open_ms.map(|ms| now.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX / 2)));
+        let expires_at = question.open_ms.map(|ms| now.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX / 2)));
         diesel::insert_into(asks::table)
             .values((
                 asks::job_id.eq(id.0),

@@ -20,8 +20,7 @@ fn session(connection: &mut SqliteConnection, row: Row) -> Outcome<Session> {
     let turns: i64 =
         session_jobs::table.filter(session_jobs::session_id.eq(id)).select(count_star()).first(connection)?;
     let previous = previous.zip(through);
-    let previous =
-        previous.map(|(session, through)| Stretch { session: SessionId(session), through: JobId(through) });
+    let previous = previous.map(|(session, through)| Stretch { session: SessionId(session), through: JobId(through) });
     let turns = turns.unsigned_abs();
     Ok(Session { id: SessionId(id), name, role, previous, created_at, used_at, turns })
 }
@@ -40,10 +39,8 @@ pub(super) fn named(connection: &mut SqliteConnection, name: &str) -> Outcome<Op
 
 /// Sessions of one role or of all, those used last first.
 pub(super) fn list(connection: &mut SqliteConnection, role: Option<&str>, limit: u32) -> Outcome<Vec<Session>> {
-    let mut query = sessions::table
-        .order((sessions::used_at.desc(), sessions::id.desc()))
-        .limit(i64::from(limit))
-        .into_boxed();
+    let mut query =
+        sessions::table.order((sessions::used_at.desc(), sessions::id.desc())).limit(i64::from(limit)).into_boxed();
     if let Some(role) = role {
         query = query.filter(sessions::role.eq(role));
     }
@@ -88,17 +85,13 @@ pub(super) fn begin(tx: &mut Transaction<'_>, new: &NewSession, now: Millis) -> 
 }
 
 /// Makes a job that was just stored a turn of its session.
-pub(super) fn join(
-    connection: &mut SqliteConnection,
-    id: SessionId,
-    job: i64,
-    role: &str,
-    now: Millis,
-) -> Outcome<()> {
+pub(super) fn join(connection: &mut SqliteConnection, id: SessionId, job: i64, role: &str, now: Millis) -> Outcome<()> {
     let session = one(connection, id)?.ok_or_else(|| no_such(id))?;
     if session.role != role {
         let has = &session.role;
-        return Err(refused(format!("session {id} is with {has}, not with {role}; begin one (posse chat {role} --new)")));
+        return Err(refused(format!(
+            "session {id} is with {has}, not with {role}; begin one (posse chat {role} --new)"
+        )));
     }
     diesel::insert_into(session_jobs::table)
         .values((session_jobs::session_id.eq(id.0), session_jobs::job_id.eq(job)))

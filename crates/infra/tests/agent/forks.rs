@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::StreamExt as _;
 use posse_core::event::{Event, stream};
 use posse_core::job::JobState;
 use posse_core::journal::Entry;
@@ -9,7 +10,6 @@ use posse_core::model::{Message, ModelRequest};
 use posse_core::port::{ForkRepository as _, JobQueries as _, QuestionFilter, QuestionRepository as _};
 use posse_core::usecase::fork::{Cut, fork};
 use posse_infra::model::scripted::{Play, ScriptedModel, text_reply};
-use futures::StreamExt as _;
 use serde_json::json;
 
 use crate::kit::{Home, Worker};
@@ -56,7 +56,8 @@ async fn a_fork_at_every_step_goes_on_to_an_end() {
         home.ledger(id).await;
     }
     let job = home.job(source).await;
-    let refused = |at_step| fork(&job, journal.clone(), Cut { at_step, ..Cut::default() }).expect_err("refused").to_string();
+    let refused =
+        |at_step| fork(&job, journal.clone(), Cut { at_step, ..Cut::default() }).expect_err("refused").to_string();
     assert!(refused(end).contains("ends the run"), "{}", refused(end));
     assert!(refused(end + 1).contains(&format!("from 0 to {end}")), "{}", refused(end + 1));
     model.assert_clean();
@@ -79,7 +80,8 @@ async fn an_edited_result_is_what_the_model_reads() {
     assert!(told.contains("GAMMA-1") && told.contains("compare anew") && !told.contains("BETA-9"), "{told}");
     let turn = journal.iter().find(|recorded| matches!(recorded.entry, Entry::Turn(_))).expect("a turn").seq;
     let cut = Cut { at_step: turn, edit: Some("x".into()), goal: None };
-    let refused = posse_core::usecase::fork::fork(&home.job(source).await, journal, cut).expect_err("a turn stays").to_string();
+    let refused =
+        posse_core::usecase::fork::fork(&home.job(source).await, journal, cut).expect_err("a turn stays").to_string();
     assert!(refused.contains("only a tool's result"), "{refused}");
 }
 

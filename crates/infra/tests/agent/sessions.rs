@@ -168,7 +168,8 @@ async fn a_long_conversation_keeps_its_newest_turns_and_a_summary_of_the_rest() 
         context_window: Some(8_192),
     };
     let answer = |request: &ModelRequest| {
-        let sums_up = request.messages.iter().any(|m| matches!(m, Message::System { text } if text.contains("notes alone")));
+        let sums_up =
+            request.messages.iter().any(|m| matches!(m, Message::System { text } if text.contains("notes alone")));
         let many = ["word"; 150].join(" ");
         Play::Reply(text_reply(if sums_up { "They talked." } else { &many }))
     };

@@ -193,7 +193,8 @@ pub async fn strings_come_back_unchanged(store: Arc<dyn Store>) {
         &"\u{df}".repeat(200),
     ];
     for text in odd {
-        let payload = Payload { goal: text.into(), workspace: text.into(), model: Some(text.into()), ..Payload::default() };
+        let payload =
+            Payload { goal: text.into(), workspace: text.into(), model: Some(text.into()), ..Payload::default() };
         let new = NewJob { queue: text.into(), role: text.into(), payload, ..job("r") };
         let id = enqueue_all(&*store, vec![new.clone()], T0).await[0];
         let claimed = claim(&*store, text, 1, T0).await.remove(0);

@@ -37,7 +37,9 @@ pub async fn a_job_becomes_a_turn_with_its_enqueue(store: Arc<dyn Store>) {
 
 pub async fn a_session_takes_only_jobs_of_its_role(store: Arc<dyn Store>) {
     let (session, _) = begin(&*store, Some("ada"), "r", T0).await;
-    for (wrong, words) in [(turn(session.id, "other", "x"), "is with r, not with other"), (turn(SessionId(9), "r", "x"), "no session 9")] {
+    for (wrong, words) in
+        [(turn(session.id, "other", "x"), "is with r, not with other"), (turn(SessionId(9), "r", "x"), "no session 9")]
+    {
         let both = vec![job("r"), wrong];
         let error = store.enqueue(both, T0).await.expect_err("is refused");
         assert!(matches!(&error, RepositoryError::Refused(why) if why.contains(words)), "{error:?}");

@@ -78,7 +78,8 @@ mod tests {
             for size in 1..40 {
                 let chars: Vec<char> = escaped.chars().collect();
                 let mut answer = Answer::default();
-                let got: String = chars.chunks(size).map(|piece| answer.take(&piece.iter().collect::<String>())).collect();
+                let got: String =
+                    chars.chunks(size).map(|piece| answer.take(&piece.iter().collect::<String>())).collect();
                 assert_eq!(got, text, "in pieces of {size}");
             }
         }
@@ -87,6 +88,9 @@ mod tests {
     #[test]
     fn other_steps_give_nothing() {
         let mut answer = Answer::default();
-        assert_eq!(answer.take(r#"{"thinking": "final_summary", "tool": "read_file", "arguments": {"path": "x"}}"#), "");
+        assert_eq!(
+            answer.take(r#"{"thinking": "final_summary", "tool": "read_file", "arguments": {"path": "x"}}"#),
+            ""
+        );
     }
 }

@@ -100,5 +100,7 @@ fn read_line() -> Result<Option<String>> {
 }
 
 fn too_long() -> anyhow::Error {
-    usage(format!("a message has more than {MAX_GOAL_BYTES} bytes, the most allowed. Put the text in a file and name it"))
+    usage(format!(
+        "a message has more than {MAX_GOAL_BYTES} bytes, the most allowed. Put the text in a file and name it"
+    ))
 }

@@ -41,7 +41,8 @@ pub async fn write_whole(queries: &Arc<dyn JobQueries>, folder: &Path, session: 
     let failed = || format!("{} cannot be written", folder.display());
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(failed)?;
     let (path, new) = (folder.join("events.jsonl"), folder.join("events.jsonl.new"));
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).with_context(failed)?;
+    let file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).with_context(failed)?;
     let mut file = BufWriter::new(file);
     for turn in queries.session_turns(session.id, None).await? {
         if turn.state.is_final() {

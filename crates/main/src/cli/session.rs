@@ -185,8 +185,9 @@ fn markdown(session: &Session, turns: &[SessionTurn]) -> String {
 }
 
 async fn find(settings: &Settings, text: &str) -> Result<(Arc<dyn JobQueries>, Session)> {
-    let missing =
-        || not_found(format!("there is no session '{}'; posse session list shows those there are", text.escape_debug()));
+    let missing = || {
+        not_found(format!("there is no session '{}'; posse session list shows those there are", text.escape_debug()))
+    };
     let which = parse(text)?;
     let queries = wire::open_reader(settings)?.ok_or_else(missing)?;
     let session = match which {
