@@ -5,8 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::clock::Millis;
-use retry::RetryPolicy;
 use crate::session::SessionId;
+use retry::RetryPolicy;
 
 pub mod retry;
 pub mod transition;

@@ -130,7 +130,7 @@ impl Chat {
                 }
             };
             job.payload.session = Some(self.with.session.id);
-            return Ok(Some(self.with.jobs.enqueue(vec![job], now()).await?[0]));
+            return Ok(Some(self.with.jobs.enqueue(vec![job], now()).await?[0].id));
         }
     }
 

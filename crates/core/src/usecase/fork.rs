@@ -84,13 +84,15 @@ pub fn fork(source: &Job, mut journal: Vec<Recorded>, cut: Cut) -> Result<Fork, 
         payload.goal = goal;
     }
     let forked_from = Some(ForkedFrom { job: source.id, step: at });
-    // What a fork says was never said in the session.
+    // What a fork says was never said in the session, and a unique key is the source's.
     let payload = Payload { session: None, forked_from, ..payload };
     let job = NewJob {
         queue: source.queue.clone(),
         role: source.role.clone(),
         priority: source.priority,
         max_attempts: source.max_attempts,
+        retry: source.retry.clone(),
+        concurrency_key: source.concurrency_key.clone(),
         payload,
         ..NewJob::default()
     };

@@ -17,7 +17,7 @@ pub struct Violation {
 /// A rule, with what broke it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
-    /// A system message stands behind another message.
+    /// A system message stands behind a message of another kind.
     SystemNotFirst,
     /// A message says nothing, or an assistant neither speaks nor calls.
     Empty,
@@ -177,7 +177,7 @@ pub fn judge(messages: &[Message]) -> Vec<Violation> {
         open.clear();
         match message {
             Message::System { text } => {
-                if at > 0 {
+                if messages[..at].iter().any(|before| !matches!(before, Message::System { .. })) {
                     broken(Rule::SystemNotFirst);
                 }
                 if is_blank(text) {
@@ -275,6 +275,7 @@ mod tests {
     fn what_may_be_sent() {
         check(&[], &[]);
         check(&[system(), user("u")], &[]);
+        check(&[system(), system(), user("u")], &[]);
         check(&[system(), user("u"), calls(&["a", "b"]), result("b"), result("a"), user("more")], &[]);
         check(&[user("u"), calls(&["a"]), result("a"), calls(&["b"]), result("b")], &[]);
     }
@@ -283,7 +284,6 @@ mod tests {
     fn what_may_not() {
         let id = |id: &str| id.to_owned();
         check(&[user("u"), system()], &[(1, Rule::SystemNotFirst)]);
-        check(&[system(), system()], &[(1, Rule::SystemNotFirst)]);
         check(&[user(" \n")], &[(0, Rule::Empty)]);
         check(&[calls(&[])], &[(0, Rule::Empty)]);
         check(&[user("u"), result("a")], &[(1, Rule::OrphanResult(id("a")))]);

@@ -9,9 +9,9 @@ use posse_core::job::{Attempt, Job, JobId, JobState, NewJob};
 use posse_core::journal::{Entry, LedgerRow, Recorded};
 use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{
-    Cancelled, ClaimRequest, Claimed, Ending, Enqueued, ForkRepository, Heartbeat, JobFilter, JobQueries, JobRepository,
-    MemoryRepository, QuestionFilter, QuestionRepository, RepositoryError, Rescued, SessionQueries, SessionRepository,
-    WorkerRecord,
+    Cancelled, ClaimRequest, Claimed, Ending, Enqueued, ForkRepository, Heartbeat, JobFilter, JobQueries,
+    JobRepository, MemoryRepository, QuestionFilter, QuestionRepository, RepositoryError, Rescued, SessionQueries,
+    SessionRepository, WorkerRecord,
 };
 use posse_core::question::{Answered, Question, QuestionId};
 use posse_core::session::{NewSession, Session, SessionId, SessionTurn, Stretch};

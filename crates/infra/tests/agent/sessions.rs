@@ -20,7 +20,7 @@ async fn begin(home: &Home) -> Session {
 async fn say(home: &Home, session: &Session, goal: &str) -> JobId {
     let payload = Payload { goal: goal.into(), session: Some(session.id), ..Payload::default() };
     let job = NewJob { role: ROLE.into(), payload, ..NewJob::default() };
-    home.store.enqueue(vec![job], 2).await.expect("is stored")[0]
+    home.store.enqueue(vec![job], 2).await.expect("is stored")[0].id
 }
 
 /// A message as text, to be compared by bytes.

@@ -16,7 +16,7 @@ fn turn(session: SessionId, role: &str, goal: &str) -> NewJob {
 }
 
 async fn say(store: &dyn Store, session: &Session, goal: &str, now: Millis) -> JobId {
-    store.enqueue(vec![turn(session.id, &session.role, goal)], now).await.expect("is stored")[0]
+    store.enqueue(vec![turn(session.id, &session.role, goal)], now).await.expect("is stored")[0].id
 }
 
 pub async fn a_job_becomes_a_turn_with_its_enqueue(store: Arc<dyn Store>) {

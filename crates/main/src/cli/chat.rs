@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use posse_core::job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY};
+use posse_core::job::DEFAULT_PRIORITY;
 use posse_core::model::Models as _;
 use posse_core::session::{NewSession, Session, SessionId, check_name};
 use posse_core::usecase::enqueue::{Ask, accept};
 
 use super::Context;
+use super::endpoint::EndpointArgs;
 use crate::chat::{Chat, Conversation, Lines};
 use crate::exit::{Exit, fail, not_found, usage};
 use crate::fleet::{Crew, Plan, Post, Signals};
@@ -31,15 +32,15 @@ pub struct ChatArgs {
     /// The model to use instead of the persona's (posse model list)
     #[arg(long, short, value_name = "NAME")]
     model: Option<String>,
-    /// The default model's endpoint, up to and including /v1
-    #[arg(long, value_name = "URL")]
-    base_url: Option<String>,
+    #[command(flatten)]
+    endpoint: EndpointArgs,
 }
 
 /// Talks until the end of input.
 pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
-    let ChatArgs { role, session, new, model, base_url } = args;
-    let settings = cx.settings(Overrides { model: model.clone(), base_url, ..Overrides::default() })?;
+    let ChatArgs { role, session, new, model, endpoint } = args;
+    let endpoint = endpoint.checked()?;
+    let settings = cx.settings(Overrides { model: model.clone(), endpoint, ..Overrides::default() })?;
     let mut signals = Signals::listen()?;
     let kit = Kit::gather(&settings).await?;
     let persona = wire::persona(&kit.personas, &role)?.clone();
@@ -47,7 +48,7 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     // Better to hear of a missing key before anything is said.
     kit.models.get(model.as_deref().or(persona.persona.model.as_deref()))?;
     let wanted = session.as_deref().map(parse).transpose()?;
-    let shop = Workshop::open(&settings)?;
+    let shop = Workshop::open(&settings, &kit)?;
     let (session, is_new) = find_or_begin(&shop, &role, wanted, new).await?;
     // A queue of the session's own: a chat that is taken up again works what the last one left, and
     // any posse work does too.
@@ -57,8 +58,12 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
         goal: "hello".into(),
         queue: queue.clone(),
         priority: DEFAULT_PRIORITY,
+        priority_step_ms: settings.priority_step.as_millis() as i64,
         run_at: None,
-        max_attempts: DEFAULT_MAX_ATTEMPTS,
+        max_attempts: None,
+        retry: persona.persona.retry,
+        unique: None,
+        concurrency_key: None,
         workspace: String::new(),
         model,
     };
