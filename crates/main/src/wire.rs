@@ -109,10 +109,6 @@ pub fn sessions_folder(settings: &Settings) -> PathBuf {
     settings.database.with_file_name("sessions")
 }
 
-/// The personas of the project, checked against the tools there are. What is wrong with one is
-/// among the problems; it is not among the personas then.
-pub fn personas(settings: &Settings, tools: &ToolRegistry) -> Result<Loaded> {
-
 /// What personas may name.
 pub struct Offer {
     /// The tools.

@@ -3,12 +3,12 @@
 
 mod cases;
 mod clock;
-mod hooks;
 mod forks;
+mod hooks;
 mod kit;
 mod lease;
 #[path = "../support/model_server.rs"]
 mod model_server;
 mod providers;
-mod skills;
 mod sessions;
+mod skills;

@@ -71,7 +71,8 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     accept(ask.clone(), &kit.personas.roles())?;
     greet(cx, &session, is_new)?;
     let post = Post { role, executor };
-    let plan = Plan { queues: vec![queue], slots: 1, lease: settings.lease, watched: true };
+    let (lease, retention) = (settings.lease, settings.retention);
+    let plan = Plan { queues: vec![queue], slots: 1, lease, retention, watched: true };
     let mut crew = Crew::start(&shop, vec![post], plan).await?;
     let conversation = Conversation {
         jobs: Arc::clone(&shop.jobs),
