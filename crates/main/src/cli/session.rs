@@ -189,7 +189,7 @@ async fn find(settings: &Settings, text: &str) -> Result<(Arc<dyn JobQueries>, S
         not_found(format!("there is no session '{}'; posse session list shows those there are", text.escape_debug()))
     };
     let which = parse(text)?;
-    let queries = wire::open_reader(settings)?.ok_or_else(missing)?;
+    let queries: Arc<dyn JobQueries> = wire::open_reader(settings)?.ok_or_else(missing)?;
     let session = match which {
         Which::Id(id) => queries.session(id).await?,
         Which::Name(name) => queries.session_named(name).await?,
