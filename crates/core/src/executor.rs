@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Millis;
-use crate::job::{Job, Output};
+use crate::job::{Job, JobId, Output};
 use crate::journal::{Entry, Recorded};
 use crate::lease::Lease;
 use crate::port::RepositoryError;
 use crate::run::Run;
+use crate::session::{Session, SessionId, SessionTurn, Stretch};
 use crate::stop::{Stop, StopReason};
 use crate::worker::{Fleet, Progress};
 
@@ -140,6 +141,32 @@ impl JobContext {
     /// Keeps what is about to leave the run's conversation with its entry `seq`.
     pub async fn archive(&self, seq: u64, content: String) -> Result<(), Halt> {
         self.until_available(|| self.fleet.jobs.archive(self.lease, seq, content.clone(), self.now())).await
+    }
+
+    /// What was said before in the session that this job is a turn of.
+    pub async fn turns_before(&self, session: SessionId) -> Result<Vec<SessionTurn>, Halt> {
+        self.until_available(|| self.fleet.queries.session_turns(session, Some(self.job.id))).await
+    }
+
+    /// A session.
+    pub async fn session(&self, id: SessionId) -> Result<Option<Session>, Halt> {
+        self.until_available(|| self.fleet.queries.session(id)).await
+    }
+
+    /// What was said in a part of a session.
+    pub async fn turns_of(&self, of: Stretch) -> Result<Vec<SessionTurn>, Halt> {
+        let after = JobId(of.through.0.saturating_add(1));
+        self.until_available(|| self.fleet.queries.session_turns(of.session, Some(after))).await
+    }
+
+    /// The summary that is kept of a part of a session.
+    pub async fn session_summary(&self, of: Stretch) -> Result<Option<String>, Halt> {
+        self.until_available(|| self.fleet.queries.session_summary(of)).await
+    }
+
+    /// Keeps a summary; gives the one that was kept first.
+    pub async fn keep_summary(&self, of: Stretch, text: String) -> Result<String, Halt> {
+        self.until_available(|| self.fleet.jobs.keep_summary(of, text.clone(), self.now())).await
     }
 
     /// Tells whoever watches.

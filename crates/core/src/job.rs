@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::clock::Millis;
+use crate::session::SessionId;
 use retry::RetryPolicy;
 
 pub mod retry;
@@ -203,6 +204,21 @@ pub struct Payload {
     /// The configured model to use instead of the persona's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The session it is a turn of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// Where its journal was copied from, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkedFrom>,
+}
+
+/// Where a fork's journal was copied from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkedFrom {
+    /// The job.
+    pub job: JobId,
+    /// The place of the last entry that was copied.
+    pub step: u64,
 }
 
 /// A job as it is stored.

@@ -13,7 +13,8 @@ use crate::clock::Millis;
 use crate::model::{CallRequest, FailedTry, Finish, Message, Reasoning, ToolCalling, Usage};
 use crate::persona::PersonaTemplate;
 use crate::run::compaction::{Cut, Shortening};
-use crate::run::phased;
+use crate::run::phase::{self, Content};
+use crate::run::{phased, structured};
 use crate::tool::{EffectClass, ToolErrorCategory, ToolSpec};
 
 pub mod audit;
@@ -119,6 +120,31 @@ pub struct Turn {
     pub failed_tries: Vec<FailedTry>,
     /// How long it took, retries included, in milliseconds.
     pub ms: u64,
+}
+
+impl Turn {
+    /// What it says in words: the step and its phase, where it has one; may be empty.
+    pub fn said(&self) -> String {
+        let of_phases = self.calls.iter().filter(|call| call.request.name == phase::AGENT_STEP);
+        let steps: Vec<_> = of_phases
+            .filter_map(|call| phase::parse(&call.request.arguments).ok())
+            .map(|step| {
+                let words = if step.summary.is_empty() { &step.thinking } else { &step.summary };
+                let mut line = format!("{}: {words}", step.phase().as_str());
+                if let Content::Plan(plan) = &step.content {
+                    line.extend(plan.sub_tasks.iter().map(|task| format!("\n{}. {}", task.id, task.title)));
+                }
+                line
+            })
+            .collect();
+        if !steps.is_empty() {
+            return steps.join("\n");
+        }
+        match structured::parse(&self.text) {
+            Ok(step) => step.thinking,
+            Err(_) => self.text.clone(),
+        }
+    }
 }
 
 /// What is known of a window that was too small.

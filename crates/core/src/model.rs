@@ -106,7 +106,7 @@ pub enum ToolCalling {
 }
 
 /// One request to a model.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct ModelRequest {
     /// The conversation, in sending order.
     pub messages: Conversation,

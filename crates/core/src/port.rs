@@ -11,6 +11,8 @@ use crate::job::{Attempt, Job, JobId, JobState, NewJob, Output};
 use crate::journal::{Entry, LedgerRow, Recorded};
 use crate::lease::{Lease, WorkerId};
 use crate::question::{Answered, Question, QuestionId};
+use crate::session::{NewSession, Session, SessionId, SessionTurn, Stretch};
+use crate::usecase::fork::Fork;
 
 mod care;
 
@@ -41,6 +43,10 @@ pub enum RepositoryError {
         /// The job that holds it.
         holder: JobId,
     },
+    /// What was asked cannot be, for a reason the caller can mend; in words, with the way out.
+    /// Nothing was changed.
+    #[error("{0}")]
+    Refused(String),
     /// The database cannot take writes now (full disk, read-only, locked for too long); trying
     /// later may help. In words for a person, with the way out.
     #[error("{0}")]
@@ -217,9 +223,50 @@ pub trait MemoryRepository: Send + Sync {
     async fn archive(&self, lease: Lease, seq: u64, content: String, now: Millis) -> Result<(), RepositoryError>;
 }
 
+/// Jobs that go on from the middle of others.
+#[async_trait]
+pub trait ForkRepository: Send + Sync {
+    /// Stores a fork in one transaction: its job, its journal with original times, and what the
+    /// entries mean for its ledger and its questions. Open questions are closed until it waits.
+    async fn fork(&self, fork: Fork, now: Millis) -> Result<JobId, RepositoryError>;
+}
+
+/// Sessions. Each method is one transaction, and returns after it is durable. A job becomes a turn
+/// of the session that its payload names in the transaction that enqueues it.
+#[async_trait]
+pub trait SessionRepository: Send + Sync {
+    /// Begins a session that remembers the one of the same role that was used last. Where a session
+    /// has the name already, gives that one, with false.
+    async fn begin_session(&self, new: NewSession, now: Millis) -> Result<(Session, bool), RepositoryError>;
+
+    /// Keeps a summary. The first one stays: gives the one that is kept.
+    async fn keep_summary(&self, of: Stretch, text: String, now: Millis) -> Result<String, RepositoryError>;
+}
+
+/// Everything that is asked about sessions.
+#[async_trait]
+pub trait SessionQueries: Send + Sync {
+    /// One session.
+    async fn session(&self, id: SessionId) -> Result<Option<Session>, RepositoryError>;
+
+    /// The session of that name.
+    async fn session_named(&self, name: String) -> Result<Option<Session>, RepositoryError>;
+
+    /// At most `limit` sessions, of one role or of all, those used last first.
+    async fn sessions(&self, role: Option<String>, limit: u32) -> Result<Vec<Session>, RepositoryError>;
+
+    /// What was said in a session, oldest first; only before the job `before`, if there is one.
+    async fn session_turns(&self, id: SessionId, before: Option<JobId>) -> Result<Vec<SessionTurn>, RepositoryError>;
+
+    /// The summary that is kept of a part of a session.
+    async fn session_summary(&self, of: Stretch) -> Result<Option<String>, RepositoryError>;
+}
+
 /// Everything that changes jobs. Each method is one transaction, and returns after it is durable.
 #[async_trait]
-pub trait JobRepository: QuestionRepository + MemoryRepository + Send + Sync {
+pub trait JobRepository:
+    QuestionRepository + MemoryRepository + SessionRepository + ForkRepository + Send + Sync
+{
     /// Stores jobs, all or none, and says what became of each, in the same order. A job whose unique
     /// key is held, by an earlier job of this call too, is not stored; see
     /// [`Unique`](crate::job::Unique).
@@ -276,7 +323,7 @@ pub trait JobRepository: QuestionRepository + MemoryRepository + Send + Sync {
 
 /// Everything that is asked about jobs. Reads never wait for writes.
 #[async_trait]
-pub trait JobQueries: Send + Sync {
+pub trait JobQueries: SessionQueries + Send + Sync {
     /// One job.
     async fn job(&self, id: JobId) -> Result<Option<Job>, RepositoryError>;
 

@@ -1,3 +1,4 @@
 //! What people ask of Posse where something is decided. Plain reads go to the port directly.
 
 pub mod enqueue;
+pub mod fork;

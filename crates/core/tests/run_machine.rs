@@ -77,7 +77,8 @@ struct Harness {
 impl Harness {
     fn begin(calling: ToolCalling, limits: Limits) -> Self {
         let mut run = Run::default();
-        let first = step(&mut run, Input::Begun { goal: "do it", opening: opening(calling, limits) });
+        let begun = Input::Begun { goal: "do it", opening: opening(calling, limits), summaries: Vec::new() };
+        let first = step(&mut run, begun);
         let mut harness = Harness { run, journal: Vec::new(), effect: Effect::Wait };
         harness.take(first);
         harness

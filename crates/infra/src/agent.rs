@@ -23,7 +23,10 @@ use posse_core::worker::Progress;
 use crate::tool::{ToolRegistry, UnknownTool};
 
 mod opening;
+mod recall;
 mod summary;
+
+use opening::NotOpened;
 
 /// How long a tool that was asked to end may take before its result is no longer waited for.
 const TOOL_GRACE: Duration = Duration::from_secs(5);
@@ -78,8 +81,11 @@ impl GenericAgentExecutor {
                     reason = cx.stop.stopped() => return Err(reason.into()),
                 };
                 match opening {
-                    Ok(opening) => step(run, Input::Begun { goal: &cx.job.payload.goal.clone(), opening }),
-                    Err((reason, again)) => return Ok(failed(reason, again, None)),
+                    Ok((opening, summaries)) => {
+                        step(run, Input::Begun { goal: &cx.job.payload.goal.clone(), opening, summaries })
+                    }
+                    Err(NotOpened::Halt(halt)) => return Err(halt),
+                    Err(NotOpened::Refused(reason, again)) => return Ok(failed(reason, again, None)),
                 }
             }
         };

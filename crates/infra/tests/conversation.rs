@@ -190,7 +190,7 @@ proptest! {
 
         let first = match run.opening() {
             Some(_) => Input::PickedUp,
-            None => Input::Begun { goal: TASK, opening: opening(calling) },
+            None => Input::Begun { goal: TASK, opening: opening(calling), summaries: Vec::new() },
         };
         let mut effect = step(&mut run, first).effect;
         while let Effect::RunCalls(calls) = effect {

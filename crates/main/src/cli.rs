@@ -9,12 +9,15 @@ use crate::exit::EXIT_CODES;
 use crate::output::{ColorChoice, Out};
 use crate::settings::{self, Overrides, Settings};
 
+mod chat;
 mod db;
 mod doctor;
 mod endpoint;
 mod enqueue;
 mod init;
 mod job;
+mod job_events;
+mod job_fork;
 mod job_show;
 mod model;
 mod persona;
@@ -22,6 +25,7 @@ mod question;
 mod queue;
 mod rules;
 mod schedule;
+mod session;
 mod skill;
 mod tool;
 mod work;
@@ -66,6 +70,11 @@ enum Command {
     Enqueue(enqueue::EnqueueArgs),
     /// Enqueue a goal and work it here and now, with a live view
     Run(work::RunArgs),
+    /// Talk with an agent; what was said is kept, and a later chat goes on with it
+    Chat(chat::ChatArgs),
+    /// Conversations: list, show, export
+    #[command(subcommand)]
+    Session(session::SessionCommand),
     /// Work what is enqueued, until told to stop
     Work(work::WorkArgs),
     /// Check the project, say what is served, and work everything
@@ -74,7 +83,7 @@ enum Command {
     List(job::ListArgs),
     /// One job: state, steps, answer, cost (short for `job show`)
     Show(job_show::ShowArgs),
-    /// Jobs: enqueue, list, show, watch, cancel, retry, annotate
+    /// Jobs: enqueue, list, show, watch, events, replay, cancel, retry, fork, annotate
     #[command(subcommand)]
     Job(job::JobCommand),
     /// Questions that agents ask, and your answers
@@ -159,6 +168,8 @@ impl Cli {
         match self.command {
             Command::Enqueue(args) => enqueue::enqueue(&cx, args).await,
             Command::Run(args) => work::run(&cx, args).await,
+            Command::Chat(args) => chat::chat(&cx, args).await,
+            Command::Session(command) => session::dispatch(&cx, command).await,
             Command::Work(args) => work::work(&cx, args).await,
             Command::Up(args) => work::up(&cx, args).await,
             Command::List(args) => job::list(&cx, args).await,

@@ -36,11 +36,25 @@ impl Signals {
 
     /// Waits for the next one.
     pub async fn next(&mut self) {
+        self.heard().await;
+    }
+
+    /// Waits for the next one, and tells which it is.
+    pub async fn heard(&mut self) -> Heard {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => Heard::Interrupt,
+            _ = self.terminate.recv() => Heard::Terminate,
         }
     }
+}
+
+/// A signal that somebody sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// Ctrl-C.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
 }
 
 /// One role's work in this process.

@@ -104,6 +104,11 @@ pub fn open_to_look(settings: &Settings) -> Result<Option<Arc<SqliteStore>>> {
     }
 }
 
+/// Where sessions keep what happens in them: beside the database.
+pub fn sessions_folder(settings: &Settings) -> PathBuf {
+    settings.database.with_file_name("sessions")
+}
+
 /// What personas may name.
 pub struct Offer {
     /// The tools.

@@ -53,6 +53,12 @@ impl From<Vec<Message>> for Conversation {
     }
 }
 
+impl serde::Serialize for Conversation {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.messages.serialize(serializer)
+    }
+}
+
 impl Deref for Conversation {
     type Target = [Message];
 

@@ -25,6 +25,7 @@ mod history;
 mod plan;
 mod summary;
 
+pub(crate) use history::shorter;
 pub use history::{History, Part, Shortening};
 pub use summary::{Purpose, Summariser, SummaryRoom, accept, summary_message, transcript};
 

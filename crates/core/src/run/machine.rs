@@ -55,6 +55,8 @@ pub enum Input<'a> {
         goal: &'a str,
         /// What it works with.
         opening: Arc<Opening>,
+        /// Summaries of earlier conversation that were written for the opening.
+        summaries: Vec<Written>,
     },
     /// A worker goes on with a run that has begun: between two steps, or cold from its journal.
     PickedUp,
@@ -76,16 +78,10 @@ pub enum Input<'a> {
     },
     /// The summary asked for is there, or will not be.
     Summarised {
-        /// The text, or in words why there is none.
-        text: Result<String, String>,
-        /// Tokens used, failed tries included.
-        usage: Usage,
-        /// The model that was asked.
-        model: String,
-        /// Price in millionths of a US dollar, where prices are configured.
-        cost_microusd: Option<u64>,
-        /// How long it took, in milliseconds.
-        ms: u64,
+        /// The text, if there is one.
+        text: Option<String>,
+        /// What it cost.
+        written: Written,
     },
     /// A running call ended.
     CallEnded {
@@ -98,6 +94,28 @@ pub enum Input<'a> {
         /// Decides about the call of another tool that takes the place of one that failed.
         check: &'a dyn Fn(&CallRequest) -> Verdict,
     },
+}
+
+/// What the requests for one summary came to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Written {
+    /// Tokens used, failed tries included.
+    pub usage: Usage,
+    /// The model that was asked.
+    pub model: String,
+    /// Price in millionths of a US dollar, where prices are configured.
+    pub cost_microusd: Option<u64>,
+    /// Why it came to nothing, if it did.
+    pub failure: Option<String>,
+    /// How long it took, in milliseconds.
+    pub ms: u64,
+}
+
+impl Written {
+    fn entry(self) -> Entry {
+        let Written { usage, model, cost_microusd, failure, ms } = self;
+        Entry::Summarised { usage, model, cost_microusd, failure, ms }
+    }
 }
 
 /// What to do next.
@@ -178,8 +196,9 @@ pub struct Step {
 pub fn step(run: &mut Run, input: Input<'_>) -> Step {
     let mut recorder = Recorder { run, entries: Vec::new() };
     let effect = match input {
-        Input::Begun { goal, opening } => {
+        Input::Begun { goal, opening, summaries } => {
             recorder.record(Entry::Began { goal: goal.into(), opening });
+            summaries.into_iter().for_each(|written| recorder.record(written.entry()));
             None
         }
         Input::PickedUp => recorder.picked_up(),
@@ -188,10 +207,9 @@ pub fn step(run: &mut Run, input: Input<'_>) -> Step {
             None
         }
         Input::ModelFailed { error, ms } => recorder.model_failed(error, ms),
-        Input::Summarised { text, usage, model, cost_microusd, ms } => {
-            let failure = text.as_ref().err().cloned();
-            recorder.record(Entry::Summarised { usage, model, cost_microusd, failure, ms });
-            recorder.summarised(text.ok());
+        Input::Summarised { text, written } => {
+            recorder.record(written.entry());
+            recorder.summarised(text);
             None
         }
         Input::CallEnded { call_id, result, ms, check } => {

@@ -5,10 +5,12 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use super::compaction::shorter;
 use super::phase::guide;
 use super::structured;
 use crate::model::{Message, ToolCalling};
 use crate::persona::{PersonaTemplate, Style};
+use crate::session::SessionTurn;
 use crate::tool::ToolSpec;
 
 /// What a reopened run is told.
@@ -95,6 +97,28 @@ fn required(schema: &Value) -> Vec<&str> {
 pub fn task(goal: &str) -> String {
     format!("Your task:\n{goal}")
 }
+
+/// Something that was asked and answered before in the same session: the two messages that a request
+/// shows of it, in the form that the agent itself works in. Each text has at most `most` bytes.
+pub fn said_before(style: Style, calling: ToolCalling, turn: &SessionTurn, most: usize) -> [Message; 2] {
+    let answer = shorter(&turn.reply(), most);
+    let text = match (style, calling) {
+        (_, ToolCalling::Native) => answer,
+        (Style::Direct, ToolCalling::Structured) => {
+            let arguments = json!({"final_summary": answer});
+            json!({"thinking": ANSWERED, "tool": super::finish::FINISH, "arguments": arguments}).to_string()
+        }
+        (Style::Phased, ToolCalling::Structured) => {
+            json!({"thinking": ANSWERED, "phase": "end", "end_status": "solved", "end_message": answer}).to_string()
+        }
+    };
+    [
+        Message::User { text: task(&shorter(&turn.goal, most)) },
+        Message::Assistant { text, reasoning: None, calls: vec![] },
+    ]
+}
+
+const ANSWERED: &str = "That answers the task.";
 
 /// The first user message of a new plan: the task, word for word, and what the failed try taught.
 pub fn task_after_failure(goal: &str, failure: &str) -> String {

@@ -129,7 +129,7 @@ pub fn accept(ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
         retry: ask.retry.map(|retry| RetryPolicy { max_attempts: None, ..retry }),
         unique: ask.unique,
         concurrency_key: ask.concurrency_key,
-        payload: Payload { goal: ask.goal, workspace: ask.workspace, model: ask.model },
+        payload: Payload { goal: ask.goal, workspace: ask.workspace, model: ask.model, ..Payload::default() },
     })
 }
 

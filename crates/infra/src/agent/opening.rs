@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use posse_core::executor::JobContext;
+use posse_core::executor::{Halt, JobContext};
 use posse_core::hook::RunSetup;
 use posse_core::journal::{OfferedSkill, OfferedTool, Opening};
 use posse_core::model::{ModelError, ToolCalling};
 use posse_core::persona::{ALL_SKILLS, PersonaTemplate, Style};
-use posse_core::run::machine::Again;
+use posse_core::run::machine::{Again, Written};
 use posse_core::run::prompt;
 use posse_core::skill::{READ_SKILL_FILE, Skill, child_message, reachable, skills_message};
 use posse_core::tool::ToolSpec;
@@ -15,20 +15,41 @@ use tracing::warn;
 
 use super::GenericAgentExecutor;
 
+/// Why a run could not begin.
+pub(super) enum NotOpened {
+    /// For the reason given; whether it may later.
+    Refused(String, Again),
+    /// Asked to end, or the database.
+    Halt(Halt),
+}
+
+impl From<ModelError> for NotOpened {
+    fn from(error: ModelError) -> Self {
+        NotOpened::Refused(error.message, Again::after(error.kind, error.retry_after))
+    }
+}
+
+impl From<Halt> for NotOpened {
+    fn from(halt: Halt) -> Self {
+        NotOpened::Halt(halt)
+    }
+}
+
 impl GenericAgentExecutor {
-    /// Everything that stays the same from the first request of a run to its last. The error is why
-    /// it cannot begin, and whether it may later.
-    pub(super) async fn opening(&self, cx: &JobContext) -> Result<Arc<Opening>, (String, Again)> {
+    /// Everything that stays the same from the first request of a run to its last.
+    ///
+    /// What is summed up for it is kept before the run begins; only its cost is lost if the process
+    /// dies in between.
+    pub(super) async fn opening(&self, cx: &JobContext) -> Result<(Arc<Opening>, Vec<Written>), NotOpened> {
         let mut persona = self.persona.clone();
         if cx.job.payload.model.is_some() {
             persona.model.clone_from(&cx.job.payload.model);
         }
         let goal = cx.job.payload.goal.clone();
         let mut setup = RunSetup::new(persona, self.tools.clone(), goal, self.workspace(&cx.job));
-        self.hooks.before_run(&mut setup).await.map_err(|error| (error.to_string(), Again::Later))?;
-        let unasked = |error: ModelError| (error.message, Again::after(error.kind, error.retry_after));
-        let model = self.models.get(setup.persona.model.as_deref()).map_err(unasked)?;
-        let profile = model.profile().await.map_err(unasked)?;
+        self.hooks.before_run(&mut setup).await.map_err(|error| NotOpened::Refused(error.to_string(), Again::Later))?;
+        let model = self.models.get(setup.persona.model.as_deref())?;
+        let profile = model.profile().await?;
         let calling = profile.tool_calling;
         let mut tools = setup.tools();
         tools.retain(|tool| tool.spec.name != READ_SKILL_FILE);
@@ -43,7 +64,8 @@ impl GenericAgentExecutor {
             tools.push(reader);
             tools.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
         }
-        Ok(Arc::new(Opening {
+        let recalled = self.recall(cx, &persona, model, &profile).await?;
+        let opening = Opening {
             model: profile.name,
             calling,
             system: prompt::system(&persona, persona.style, calling, &specs) + &appended,
@@ -53,8 +75,10 @@ impl GenericAgentExecutor {
             persona,
             tools,
             skills,
-            ..Opening::default()
-        }))
+            memory: recalled.memory,
+            history: recalled.history,
+        };
+        Ok((Arc::new(opening), recalled.written))
     }
 
     /// The skills that the persona may call itself.

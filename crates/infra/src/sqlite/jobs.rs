@@ -11,6 +11,7 @@ use posse_core::port::Enqueued;
 use super::fault::{Fault, Outcome, unusable};
 use super::literal::update;
 use super::schema::{job_data, jobs, sqlite_sequence};
+use super::sessions;
 use super::unique;
 use super::writer::Transaction;
 
@@ -213,6 +214,9 @@ pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, now: Millis) -> O
         diesel::insert_into(job_data::table)
             .values((job_data::job_id.eq(id), job_data::payload.eq(payload), job_data::retry.eq(retry.as_deref())))
             .execute(tx.connection)?;
+        if let Some(session) = job.payload.session {
+            sessions::join(tx.connection, session, id, &job.role, now)?;
+        }
         enqueued.push(Enqueued { id: JobId(id), existed: false });
     }
     tx.ring();

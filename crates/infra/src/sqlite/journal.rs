@@ -166,6 +166,20 @@ pub(super) fn append_unleased(
     Ok(())
 }
 
+/// Stores an entry of another journal's time at its place, with its blob.
+pub(super) fn insert_at(
+    connection: &mut SqliteConnection,
+    job: JobId,
+    seq: u64,
+    sheet: &Sheet,
+    at: Millis,
+) -> QueryResult<()> {
+    if let Some(blob) = &sheet.blob {
+        blobs::keep(connection, blob)?;
+    }
+    insert(connection, job, i64::try_from(seq).unwrap_or(i64::MAX), sheet, at)
+}
+
 fn insert(connection: &mut SqliteConnection, job: JobId, seq: i64, sheet: &Sheet, now: Millis) -> QueryResult<()> {
     diesel::insert_into(steps::table)
         .values((

@@ -191,3 +191,32 @@ fn statements_of_the_hot_paths_are_prepared_once() {
         assert!(asked.kept.contains(text), "prepared on every use: {sql}");
     }
 }
+
+#[test]
+fn turns_of_a_session_are_found_by_their_index() {
+    use posse_core::session::NewSession;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut connection = new_database(&folder);
+    let mut rings = false;
+    let tx = &mut Transaction::new(&mut connection, &mut rings);
+    let (session, _) = sessions::begin(tx, &NewSession { name: None, role: "r".into() }, 1).expect("begins");
+    let asked = listen(&mut connection);
+    let tx = &mut Transaction::new(&mut connection, &mut rings);
+    let mut said = NewJob { role: "r".into(), ..NewJob::default() };
+    said.payload.session = Some(session.id);
+    let batch = jobs::Batch::new(vec![said]).expect("is JSON");
+    jobs::enqueue(tx, &batch, 1).expect("enqueues");
+    sessions::turns(&mut connection, session.id, None).expect("reads");
+    sessions::list(&mut connection, Some("r"), 5).expect("reads");
+    sessions::list(&mut connection, None, 5).expect("reads");
+    connection.set_instrumentation(|_: InstrumentationEvent<'_>| {});
+    let ran = std::mem::take(&mut asked.lock().expect("no panic").ran);
+    assert!(ran.len() > 5, "statements were heard");
+    for sql in ran {
+        for step in plan(&mut connection, &sql) {
+            let of_wanted = ["sessions_used", "sqlite_sequence", "CONSTANT ROW"];
+            let is_bounded = !step.starts_with("SCAN") || of_wanted.iter().any(|name| step.contains(name));
+            assert!(is_bounded && !step.contains("TEMP B-TREE"), "{step}\n{sql}");
+        }
+    }
+}

@@ -9,16 +9,19 @@ use posse_core::job::{Attempt, Job, JobId, JobState, NewJob};
 use posse_core::journal::{Entry, LedgerRow, Recorded};
 use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{
-    Cancelled, ClaimRequest, Claimed, Ending, Enqueued, Heartbeat, JobFilter, JobQueries, JobRepository,
-    MemoryRepository, QuestionFilter, QuestionRepository, RepositoryError, Rescued, WorkerRecord,
+    Cancelled, ClaimRequest, Claimed, Ending, Enqueued, ForkRepository, Heartbeat, JobFilter, JobQueries,
+    JobRepository, MemoryRepository, QuestionFilter, QuestionRepository, RepositoryError, Rescued, SessionQueries,
+    SessionRepository, WorkerRecord,
 };
 use posse_core::question::{Answered, Question, QuestionId};
+use posse_core::session::{NewSession, Session, SessionId, SessionTurn, Stretch};
+use posse_core::usecase::fork::Fork;
 use tokio::sync::watch;
 
 use super::journal::Sheet;
 use super::{
-    SqliteStore, annotations, attempts, claim, finish, jobs, journal, leases, ledger, memory, people, queries,
-    questions, workers,
+    SqliteStore, annotations, attempts, claim, finish, forks, jobs, journal, leases, ledger, memory, people, queries,
+    questions, sessions, workers,
 };
 
 /// Roughly what a change of a row takes, in bytes.
@@ -124,6 +127,49 @@ impl QuestionRepository for SqliteStore {
 impl MemoryRepository for SqliteStore {
     async fn archive(&self, lease: Lease, seq: u64, content: String, now: Millis) -> Result<(), RepositoryError> {
         self.writer()?.run(content.len(), move |tx| memory::archive(tx, lease, seq, &content, now)).await
+    }
+}
+
+#[async_trait]
+impl SessionRepository for SqliteStore {
+    async fn begin_session(&self, new: NewSession, now: Millis) -> Result<(Session, bool), RepositoryError> {
+        self.writer()?.run(ROW, move |tx| sessions::begin(tx, &new, now)).await
+    }
+
+    async fn keep_summary(&self, of: Stretch, text: String, now: Millis) -> Result<String, RepositoryError> {
+        self.writer()?.run(ROW + text.len(), move |tx| sessions::keep_summary(tx, of, &text, now)).await
+    }
+}
+
+#[async_trait]
+impl ForkRepository for SqliteStore {
+    async fn fork(&self, fork: Fork, now: Millis) -> Result<JobId, RepositoryError> {
+        let prepared = forks::Prepared::new(fork).map_err(unwritable)?;
+        let installation = Arc::clone(&self.installation);
+        self.writer()?.run(prepared.bytes(), move |tx| forks::fork(tx, &installation, &prepared, now)).await
+    }
+}
+
+#[async_trait]
+impl SessionQueries for SqliteStore {
+    async fn session(&self, id: SessionId) -> Result<Option<Session>, RepositoryError> {
+        self.readers.run(move |connection| sessions::one(connection, id)).await
+    }
+
+    async fn session_named(&self, name: String) -> Result<Option<Session>, RepositoryError> {
+        self.readers.run(move |connection| sessions::named(connection, &name)).await
+    }
+
+    async fn sessions(&self, role: Option<String>, limit: u32) -> Result<Vec<Session>, RepositoryError> {
+        self.readers.run(move |connection| sessions::list(connection, role.as_deref(), limit)).await
+    }
+
+    async fn session_turns(&self, id: SessionId, before: Option<JobId>) -> Result<Vec<SessionTurn>, RepositoryError> {
+        self.readers.run(move |connection| sessions::turns(connection, id, before)).await
+    }
+
+    async fn session_summary(&self, of: Stretch) -> Result<Option<String>, RepositoryError> {
+        self.readers.run(move |connection| sessions::summary(connection, of)).await
     }
 }
 

@@ -215,6 +215,34 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    sessions (id) {
+        id -> BigInt,
+        name -> Nullable<Text>,
+        role -> Text,
+        previous_id -> Nullable<BigInt>,
+        previous_job -> Nullable<BigInt>,
+        created_at -> BigInt,
+        used_at -> BigInt,
+    }
+}
+
+diesel::table! {
+    session_jobs (session_id, job_id) {
+        session_id -> BigInt,
+        job_id -> BigInt,
+    }
+}
+
+diesel::table! {
+    session_summaries (session_id, through_job) {
+        session_id -> BigInt,
+        through_job -> BigInt,
+        text -> Text,
+        created_at -> BigInt,
+    }
+}
+
 // SQLite's own record of the highest id given out by each AUTOINCREMENT table.
 diesel::table! {
     sqlite_sequence (name) {
@@ -225,8 +253,9 @@ diesel::table! {
 
 diesel::joinable!(job_data -> jobs (job_id));
 diesel::joinable!(schedule_jobs -> jobs (job_id));
-diesel::allow_tables_to_appear_in_same_query!(jobs, job_data);
 diesel::allow_tables_to_appear_in_same_query!(jobs, schedule_jobs);
 diesel::allow_tables_to_appear_in_same_query!(steps, blobs);
 diesel::joinable!(asks -> jobs (job_id));
 diesel::allow_tables_to_appear_in_same_query!(asks, jobs);
+diesel::joinable!(session_jobs -> jobs (job_id));
+diesel::allow_tables_to_appear_in_same_query!(session_jobs, jobs, job_data);

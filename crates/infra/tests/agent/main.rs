@@ -3,10 +3,12 @@
 
 mod cases;
 mod clock;
+mod forks;
 mod hooks;
 mod kit;
 mod lease;
 #[path = "../support/model_server.rs"]
 mod model_server;
 mod providers;
+mod sessions;
 mod skills;

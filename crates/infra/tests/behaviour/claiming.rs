@@ -39,7 +39,7 @@ pub async fn what_is_enqueued_is_what_is_claimed(store: Arc<dyn Store>) {
         retry: Some(RetryPolicy { strategy: Strategy::Fixed, jitter: 0.1, ..RetryPolicy::default() }),
         unique: Some(Unique { key: "u".into(), for_ms: Some(9) }),
         concurrency_key: Some("k".into()),
-        payload: Payload { goal: "g".into(), workspace: "/w".into(), model: Some("m".into()) },
+        payload: Payload { goal: "g".into(), workspace: "/w".into(), model: Some("m".into()), ..Payload::default() },
     };
     let id = enqueue_all(&*store, vec![new.clone()], T0).await[0];
     let claimed = claim(&*store, "r", 1, T0 + 1).await.remove(0);
@@ -193,7 +193,8 @@ pub async fn strings_come_back_unchanged(store: Arc<dyn Store>) {
         &"\u{df}".repeat(200),
     ];
     for text in odd {
-        let payload = Payload { goal: text.into(), workspace: text.into(), model: Some(text.into()) };
+        let payload =
+            Payload { goal: text.into(), workspace: text.into(), model: Some(text.into()), ..Payload::default() };
         let new = NewJob { queue: text.into(), role: text.into(), payload, ..job("r") };
         let id = enqueue_all(&*store, vec![new.clone()], T0).await[0];
         let claimed = claim(&*store, text, 1, T0).await.remove(0);

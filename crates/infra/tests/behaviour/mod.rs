@@ -22,6 +22,7 @@ pub mod asking;
 pub mod care;
 pub mod claiming;
 pub mod fencing;
+pub mod forking;
 pub mod journals;
 pub mod limited;
 pub mod model;
@@ -29,6 +30,7 @@ pub mod people;
 pub mod ranking;
 pub mod ruling;
 pub mod schedules;
+pub mod sessions;
 pub mod sharing;
 pub mod unique;
 
@@ -173,6 +175,18 @@ macro_rules! suite {
                 a_clock_set_back_leaves_no_lease_for_hours,
                 workers_are_asked_to_end,
                 what_is_in_hand_and_what_is_due_can_be_asked;
+            sessions:
+                a_job_becomes_a_turn_with_its_enqueue,
+                a_session_takes_only_jobs_of_its_role,
+                a_name_is_one_session_whoever_begins_it,
+                a_session_remembers_the_one_used_last,
+                turns_say_how_far_they_came,
+                the_first_summary_stays;
+            forking:
+                a_fork_has_the_same_beginning_and_keys_of_its_own,
+                an_edit_changes_one_entry_of_the_fork,
+                questions_of_a_fork_wait_until_it_does,
+                the_source_may_go_on_meanwhile;
         }
         shared_behaviours! { $door =>
             sharing:

@@ -10,7 +10,7 @@ use posse_core::port::{Cancelled, JobFilter, JobRepository as _, RepositoryError
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Context, enqueue, job_show};
+use super::{Context, enqueue, job_events, job_fork, job_show};
 use crate::exit::{Exit, fail, not_found, usage};
 use crate::fleet::Signals;
 use crate::live::{Follower, Renderer, follow};
@@ -30,10 +30,16 @@ pub enum JobCommand {
     Show(job_show::ShowArgs),
     /// Follow a job live, whoever works it; ends with it, and with its outcome as exit code
     Watch(WatchArgs),
+    /// What happened to a job, one JSON line for each event
+    Events(job_events::EventsArgs),
+    /// Show a run again from its journal, asking no model and running no tool
+    Replay(job_events::ReplayArgs),
     /// Ask for a job's end; a running one ends at its next boundary
     Cancel(CancelArgs),
     /// Make a job that ended available again; its run goes on from where it was
     Retry(RetryArgs),
+    /// Make a new job that goes on from the middle of another one's run
+    Fork(job_fork::ForkArgs),
     /// Attach a remark to a job
     Annotate(AnnotateArgs),
 }
@@ -102,8 +108,11 @@ pub async fn dispatch(cx: &Context, command: JobCommand) -> Result<Exit> {
         JobCommand::List(args) => list(cx, args).await,
         JobCommand::Show(args) => job_show::show(cx, args).await,
         JobCommand::Watch(args) => watch(cx, args).await,
+        JobCommand::Events(args) => job_events::events(cx, args).await,
+        JobCommand::Replay(args) => job_events::replay(cx, args).await,
         JobCommand::Cancel(args) => cancel(cx, args).await,
         JobCommand::Retry(args) => retry(cx, args).await,
+        JobCommand::Fork(args) => job_fork::fork(cx, args).await,
         JobCommand::Annotate(args) => annotate(cx, args).await,
     }
 }

@@ -119,6 +119,12 @@ fn head(out: &Out, job: &Job, held: Option<&Held>, now: Millis) -> Result<()> {
     if !job.payload.workspace.is_empty() {
         field("workspace", visible(&job.payload.workspace))?;
     }
+    if let Some(session) = job.payload.session {
+        field("session", format!("{session} (posse session show {session})"))?;
+    }
+    if let Some(from) = job.payload.forked_from {
+        field("forked", format!("from job {} at step {}", from.job, from.step))?;
+    }
     if let Some(model) = &job.payload.model {
         field("model", visible(model))?;
     }

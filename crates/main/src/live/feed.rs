@@ -134,7 +134,7 @@ impl Feed {
 fn said(turn: &Turn) -> String {
     let runs = turn.calls.iter().map(Call::runs).filter(|call| call.name != AGENT_STEP);
     let calls: Vec<_> = runs.map(|call| format!("→ {} {}", call.name, one_line(&call.arguments, 60))).collect();
-    if calls.is_empty() { super::render::said(turn) } else { calls.join("  ") }
+    if calls.is_empty() { turn.said() } else { calls.join("  ") }
 }
 
 /// The same facts as lines of JSON; what is not durable is left out.

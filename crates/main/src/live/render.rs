@@ -6,8 +6,7 @@ use posse_core::clock::Millis;
 use posse_core::job::{Job, JobState, Output};
 use posse_core::journal::{CallOutcome, EndStatus, Entry, Opening, Turn};
 use posse_core::model::{CallRequest, Finish, ToolCalling};
-use posse_core::run::phase::{self, Content};
-use posse_core::run::{finish, structured};
+use posse_core::run::{finish, phase};
 use serde_json::Value;
 
 use super::happening::Happening;
@@ -158,7 +157,7 @@ impl Renderer {
             let text = format!("{} gave no answer, tried again: {}", failed.model, one_line(&failed.reason, 300));
             lines.extend(self.marked("!", &text, Paint::yellow));
         }
-        let said = said(turn);
+        let said = turn.said();
         let thought = turn.reasoning.as_ref().map(|reasoning| reasoning.text.clone());
         let thinking = if said.trim().is_empty() { thought.unwrap_or_default() } else { said };
         let stats = format!("{} · {}", duration(turn.ms as i64), text::tokens(&turn.usage));
@@ -340,31 +339,6 @@ impl Renderer {
             lines.push(format!("… {}", plural(more as u64, "more line")));
         }
         lines
-    }
-}
-
-/// What a turn says in words: the step and its phase, where it has one.
-pub(super) fn said(turn: &Turn) -> String {
-    let steps: Vec<_> = turn
-        .calls
-        .iter()
-        .filter(|call| call.request.name == phase::AGENT_STEP)
-        .filter_map(|call| phase::parse(&call.request.arguments).ok())
-        .map(|step| {
-            let words = if step.summary.is_empty() { &step.thinking } else { &step.summary };
-            let mut line = format!("{}: {words}", step.phase().as_str());
-            if let Content::Plan(plan) = &step.content {
-                line.extend(plan.sub_tasks.iter().map(|task| format!("\n{}. {}", task.id, task.title)));
-            }
-            line
-        })
-        .collect();
-    if !steps.is_empty() {
-        return steps.join("\n");
-    }
-    match structured::parse(&turn.text) {
-        Ok(step) => step.thinking,
-        Err(_) => turn.text.clone(),
     }
 }
 

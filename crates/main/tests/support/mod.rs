@@ -67,9 +67,15 @@ impl Project {
     /// A begun project whose model is `server`.
     pub fn with_model(server: &ModelServer) -> Project {
         let mut project = Project::begun();
-        project.env.push(("OPENAI_BASE_URL".into(), server.base_url.clone()));
-        project.env.push(("OPENAI_MODEL".into(), "mock".into()));
+        project.use_model(server);
         project
+    }
+
+    /// From now on its model is `server`.
+    pub fn use_model(&mut self, server: &ModelServer) {
+        self.env.retain(|(name, _)| !name.starts_with("OPENAI_"));
+        self.env.push(("OPENAI_BASE_URL".into(), server.base_url.clone()));
+        self.env.push(("OPENAI_MODEL".into(), "mock".into()));
     }
 
     pub fn path(&self) -> &Path {
@@ -114,8 +120,17 @@ impl Project {
 
     /// Starts `posse` and lets it run.
     pub fn start(&self, args: &[&str]) -> Running {
+        self.start_with(args, Stdio::null())
+    }
+
+    /// Starts `posse` and lets it run; what it reads comes by and by, from [`Running::write`].
+    pub fn start_to_talk(&self, args: &[&str]) -> Running {
+        self.start_with(args, Stdio::piped())
+    }
+
+    fn start_with(&self, args: &[&str], input: Stdio) -> Running {
         let mut command = self.command(args);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         Running { child: child.expect("started") }
     }
 
@@ -147,6 +162,16 @@ impl Running {
     /// Asks it to end, as Ctrl-C does.
     pub fn interrupt(&self) {
         self.signal("-INT");
+    }
+
+    /// Writes to its standard input.
+    pub fn write(&mut self, text: &str) {
+        self.child.stdin.as_mut().expect("piped").write_all(text.as_bytes()).expect("written");
+    }
+
+    /// Ends its standard input.
+    pub fn close_input(&mut self) {
+        drop(self.child.stdin.take());
     }
 
     fn signal(&self, signal: &str) {
@@ -182,6 +207,8 @@ impl Drop for Running {
 pub enum Say {
     /// A call of a tool.
     Call(&'static str, Value),
+    /// Plain words.
+    Words(&'static str),
     /// Nothing, until the connection ends.
     Silence,
 }
@@ -243,6 +270,7 @@ fn answer(mut stream: TcpStream, script: &[Say], seen: &Mutex<Vec<Value>>) -> Op
     let spoken = messages[task..].iter().filter(|m| m["role"] == "assistant").count();
     let (name, arguments) = match script.get(spoken).or(script.last())? {
         Say::Call(name, arguments) => (*name, arguments),
+        Say::Words(text) => return say(&mut stream, &request, json!({"content": text}), "stop"),
         Say::Silence => {
             // Until the other side has had enough.
             let _ = stream.read(&mut [0; 1]);
@@ -257,13 +285,18 @@ fn answer(mut stream: TcpStream, script: &[Say], seen: &Mutex<Vec<Value>>) -> Op
         json!({"role": "assistant", "content": "I look.", "tool_calls": [{"index": 0, "id": format!("c{spoken}"), "type": "function", "function": function}]})
     };
     let finish = if structured { "stop" } else { "tool_calls" };
+    say(&mut stream, &request, message, finish)
+}
+
+fn say(stream: &mut TcpStream, request: &Value, mut message: Value, finish: &str) -> Option<()> {
+    message["role"] = "assistant".into();
     let usage = json!({"prompt_tokens": 100, "completion_tokens": 10});
     if request["stream"] == true {
         let piece = json!({"model": "mock", "choices": [{"index": 0, "delta": message, "finish_reason": finish}], "usage": usage});
-        return reply(&mut stream, "text/event-stream", &format!("data: {piece}\n\ndata: [DONE]\n\n"));
+        return reply(stream, "text/event-stream", &format!("data: {piece}\n\ndata: [DONE]\n\n"));
     }
     let whole = json!({"model": "mock", "choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": usage});
-    reply(&mut stream, "application/json", &whole.to_string())
+    reply(stream, "application/json", &whole.to_string())
 }
 
 fn reply(stream: &mut TcpStream, kind: &str, body: &str) -> Option<()> {

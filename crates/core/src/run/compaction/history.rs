@@ -193,7 +193,7 @@ fn marked(begin: &str, left_out: usize, end: &str) -> String {
 
 /// A text of at most `most` bytes and a mark: two thirds of them from its beginning, the rest from
 /// its end.
-pub(super) fn shorter(text: &str, most: usize) -> String {
+pub(crate) fn shorter(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }

@@ -1,0 +1,260 @@
+//! A session: a conversation between a person and an agent, over many jobs.
+//!
+//! Each thing the person says is a job. What was said is a projection of those jobs, their goals
+//! and their answers: nothing is stored twice, and what tools did stays in the jobs' journals.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use crate::clock::Millis;
+use crate::job::{JobId, JobState};
+use crate::model::Message;
+
+/// Most bytes of a session's name.
+pub const MAX_NAME_BYTES: usize = 64;
+
+/// A session's number; never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SessionId(pub i64);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A session as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// Its number.
+    pub id: SessionId,
+    /// Its name, if it was given one.
+    pub name: Option<String>,
+    /// The role of the agent.
+    pub role: String,
+    /// What it remembers of the session before it.
+    pub previous: Option<Stretch>,
+    /// When it began.
+    pub created_at: Millis,
+    /// When something was last said in it, or when it began.
+    pub used_at: Millis,
+    /// How many things the person has said in it.
+    pub turns: u64,
+}
+
+impl Session {
+    /// What it is called: its name, else its number.
+    pub fn label(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.id.to_string())
+    }
+}
+
+/// A session from its beginning through one of its jobs. It never changes, so a summary of it is
+/// made once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// The session.
+    pub session: SessionId,
+    /// The last job that belongs to it.
+    pub through: JobId,
+}
+
+/// A session about to be begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewSession {
+    /// Its name; see [`check_name`].
+    pub name: Option<String>,
+    /// The role of the agent.
+    pub role: String,
+}
+
+/// Something the person said, and what came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionTurn {
+    /// The job.
+    pub job: JobId,
+    /// Where it is in its life.
+    pub state: JobState,
+    /// What the person said.
+    pub goal: String,
+    /// What the agent said, as far as it came.
+    pub text: Option<String>,
+    /// Why the job is where it is.
+    pub reason: Option<String>,
+    /// When the person said it.
+    pub said_at: Millis,
+    /// When the job ended, if it has.
+    pub ended_at: Option<Millis>,
+}
+
+impl SessionTurn {
+    /// The agent's side of it, in words; never blank.
+    pub fn reply(&self) -> String {
+        let text = self.text.as_deref().map(str::trim).filter(|text| !text.is_empty());
+        let marked = |mark: String| match text {
+            Some(text) => format!("{mark}\n{text}"),
+            None => mark,
+        };
+        match self.state {
+            JobState::Completed => text.unwrap_or("(no answer)").to_owned(),
+            JobState::Cancelled => marked("(interrupted)".into()),
+            JobState::Discarded => {
+                let why = self.reason.as_deref().map(|reason| format!(": {}", begin(reason, 300))).unwrap_or_default();
+                marked(format!("(not finished{why})"))
+            }
+            _ => "(no answer yet)".into(),
+        }
+    }
+}
+
+/// Whether a text can be a session's name, and if not, why, with one that could.
+///
+/// Names become folders and arguments: letters, digits, `.`, `_` and `-`, the first no dot and no
+/// dash, and not digits alone, which would be a number.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let only_digits = name.chars().all(|c| c.is_ascii_digit());
+    let why = if name.is_empty() {
+        "is empty"
+    } else if only_digits {
+        "is a number, and sessions have numbers of their own"
+    } else if name.len() > MAX_NAME_BYTES {
+        "is longer than 64 bytes"
+    } else if name.starts_with(['.', '-']) {
+        "begins with a dot or a dash"
+    } else if !name.chars().all(fits) {
+        "may have only letters, digits, '.', '_' and '-'"
+    } else {
+        return Ok(());
+    };
+    let mut safe: String = name.chars().map(|c| if fits(c) { c } else { '-' }).collect();
+    while safe.contains("--") {
+        safe = safe.replace("--", "-");
+    }
+    safe.truncate(MAX_NAME_BYTES - 8);
+    let mut safe = safe.trim_matches(['.', '-']).to_owned();
+    if safe.is_empty() || safe.chars().all(|c| c.is_ascii_digit()) {
+        safe = format!("session{}{safe}", if safe.is_empty() { "" } else { "-" });
+    }
+    Err(format!("{why}; {safe} would do"))
+}
+
+/// Of what was said in a session, the turns that a new request shows: from the given place on.
+///
+/// `sizes` are the turns' tokens, oldest first. As long as all fit `budget`, all are shown; when one
+/// more does not, the oldest go until half of the budget is free. So the first turn shown stays the
+/// same for many turns, and with it the bytes of the prompt. The newest is always shown.
+pub fn first_shown(sizes: &[u64], budget: u64) -> usize {
+    let (mut first, mut shown) = (0, 0);
+    for (at, size) in sizes.iter().enumerate() {
+        shown += size;
+        if shown > budget {
+            while first < at && shown > budget / 2 {
+                shown -= sizes[first];
+                first += 1;
+            }
+        }
+    }
+    first
+}
+
+/// The same turns as messages of a record, for whoever sums them up.
+pub fn record(turns: &[SessionTurn]) -> Vec<Message> {
+    let both = |turn: &SessionTurn| {
+        let reply = Message::Assistant { text: turn.reply(), reasoning: None, calls: Vec::new() };
+        [Message::User { text: turn.goal.clone() }, reply]
+    };
+    turns.iter().flat_map(both).collect()
+}
+
+/// Turns that stand in a summary made without a model.
+const LISTED: usize = 8;
+
+/// A summary made without a model: the beginnings of what was said last.
+pub fn without_model(turns: &[SessionTurn]) -> String {
+    let left_out = turns.len().saturating_sub(LISTED);
+    let mut lines = Vec::new();
+    if left_out > 0 {
+        lines.push(format!("({left_out} earlier turns are left out.)"));
+    }
+    for turn in &turns[left_out..] {
+        let (said, answered) = (begin(&turn.goal, 200), begin(&turn.reply(), 200));
+        lines.push(format!("- The person said: {said}\n  The agent answered: {answered}"));
+    }
+    lines.join("\n")
+}
+
+/// The beginning of a text on one line, of at most `most` characters.
+fn begin(text: &str, most: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// The system message that tells of what was said before and is not shown.
+pub fn memory(previous: Option<&str>, earlier: Option<&str>) -> Option<String> {
+    let part = |title: &str, text: Option<&str>| {
+        let text = text?.trim();
+        (!text.is_empty()).then(|| format!("## {title}\n{text}"))
+    };
+    let parts = [part("Previous Session Summary", previous), part("Earlier in This Session", earlier)];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("# Memory\n{}", parts.join("\n\n")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_folders() {
+        for good in ["a", "Ada.Lovelace", "x_1-2", "0a", &"x".repeat(64)] {
+            assert_eq!(check_name(good), Ok(()), "{good}");
+        }
+        for bad in ["", "12", ".hidden", "..", "../../etc", "a/b", "a b", "é", "a\0b", &"x".repeat(65), "---", "1/2"] {
+            let why = check_name(bad).expect_err(bad);
+            let (_, rest) = why.split_once("; ").expect("a suggestion");
+            let suggestion = rest.strip_suffix(" would do").expect("a suggestion");
+            assert_eq!(check_name(suggestion), Ok(()), "{bad:?}: {why}");
+        }
+    }
+
+    #[test]
+    fn the_first_turn_shown_moves_rarely() {
+        assert_eq!(first_shown(&[], 10), 0);
+        assert_eq!(first_shown(&[99], 10), 0, "the newest is always shown");
+        let (mut moves, mut last) = (0, 0);
+        for n in 1..=100 {
+            let sizes = vec![10; n];
+            let first = first_shown(&sizes, 100);
+            assert!(first >= last && (n - first) as u64 * 10 <= 100, "{n}: {first}");
+            moves += usize::from(first != last);
+            last = first;
+        }
+        assert!(moves <= 100 / 5, "{moves} moves in 100 turns");
+    }
+
+    #[test]
+    fn a_reply_says_how_far_it_came() {
+        let turn = |state, text: Option<&str>| SessionTurn {
+            job: JobId(1),
+            state,
+            goal: "g".into(),
+            text: text.map(str::to_owned),
+            reason: Some("the limit".into()),
+            said_at: 0,
+            ended_at: None,
+        };
+        let reply = |state, text| turn(state, text).reply();
+        assert_eq!(reply(JobState::Completed, Some(" yes\n")), "yes");
+        assert_eq!(reply(JobState::Cancelled, None), "(interrupted)");
+        assert_eq!(reply(JobState::Cancelled, Some("half")), "(interrupted)\nhalf");
+        assert_eq!(reply(JobState::Discarded, Some("")), "(not finished: the limit)");
+        assert_eq!(reply(JobState::Suspended, None), "(no answer yet)");
+        let told = without_model(&vec![turn(JobState::Completed, Some("yes")); 20]);
+        assert!(told.starts_with("(12 earlier turns are left out.)") && told.matches("said: g").count() == 8, "{told}");
+    }
+}

@@ -1,0 +1,120 @@
+//! What a run that is a turn of a session remembers: what was said before.
+
+use std::sync::Arc;
+
+use posse_core::executor::{Halt, JobContext};
+use posse_core::model::{Message, Model, ModelProfile};
+use posse_core::persona::PersonaTemplate;
+use posse_core::run::compaction::Purpose;
+use posse_core::run::machine::Written;
+use posse_core::run::prompt;
+use posse_core::session::{self, SessionTurn, Stretch};
+use posse_core::tokens;
+
+use super::GenericAgentExecutor;
+use super::summary::Record;
+
+/// The part of the window that earlier turns may take: a quarter. They stand in the head of the
+/// conversation, which nothing makes smaller later.
+const SHARE: u32 = 4;
+
+/// The same in tokens where the window is not known.
+const UNKNOWN_WINDOW: u32 = 32_768;
+
+/// A token of text has at least so many bytes on average.
+const BYTES_OF_TOKEN: usize = 3;
+
+/// What the record of a conversation is about, for the model that sums it up.
+const TASK: &str = "A conversation between a person and an agent.";
+
+/// What is remembered.
+#[derive(Default)]
+pub(super) struct Recalled {
+    /// The system message about what is not shown.
+    pub memory: Option<String>,
+    /// What is shown, oldest first.
+    pub history: Vec<Message>,
+    /// Summaries that were written for it.
+    pub written: Vec<Written>,
+}
+
+/// Where summaries come from.
+struct Source<'a> {
+    cx: &'a JobContext,
+    model: Arc<dyn Model>,
+    summary_model: Option<&'a str>,
+    window: Option<u32>,
+}
+
+impl GenericAgentExecutor {
+    /// What this job's run remembers; nothing where it is no turn of a session.
+    pub(super) async fn recall(
+        &self,
+        cx: &JobContext,
+        persona: &PersonaTemplate,
+        model: Arc<dyn Model>,
+        profile: &ModelProfile,
+    ) -> Result<Recalled, Halt> {
+        let Some(id) = cx.job.payload.session else { return Ok(Recalled::default()) };
+        let Some(session) = cx.session(id).await? else { return Ok(Recalled::default()) };
+        let turns = cx.turns_before(id).await?;
+        let budget = u64::from(profile.context_window.unwrap_or(UNKNOWN_WINDOW) / SHARE);
+        // The newest turn is always shown, so it is held to half of the budget.
+        let most = usize::try_from(budget).unwrap_or(usize::MAX).saturating_mul(BYTES_OF_TOKEN) / 4;
+        let shown: Vec<_> =
+            turns.iter().map(|turn| prompt::said_before(persona.style, profile.tool_calling, turn, most)).collect();
+        let sizes: Vec<u64> = shown.iter().map(|both| both.iter().map(tokens::message).sum()).collect();
+        let first = session::first_shown(&sizes, budget);
+
+        let summary_model = persona.context.summary_model.as_deref();
+        let source = Source { cx, model, summary_model, window: profile.context_window };
+        let mut written = Vec::new();
+        let previous = match session.previous {
+            Some(stretch) => {
+                let turns = cx.turns_of(stretch);
+                self.summary_of(&source, stretch, turns.await?, &mut written).await?
+            }
+            None => None,
+        };
+        let earlier = match turns[..first].last() {
+            Some(last) => {
+                let stretch = Stretch { session: id, through: last.job };
+                self.summary_of(&source, stretch, turns[..first].to_vec(), &mut written).await?
+            }
+            None => None,
+        };
+        let memory = session::memory(previous.as_deref(), earlier.as_deref());
+        Ok(Recalled { memory, history: shown.into_iter().skip(first).flatten().collect(), written })
+    }
+
+    /// The summary that is kept, or a new one. One that no model could write is not kept: the next
+    /// turn tries again.
+    async fn summary_of(
+        &self,
+        source: &Source<'_>,
+        of: Stretch,
+        turns: Vec<SessionTurn>,
+        written: &mut Vec<Written>,
+    ) -> Result<Option<String>, Halt> {
+        let Source { cx, model, summary_model, window } = source;
+        if let Some(kept) = cx.session_summary(of).await? {
+            return Ok(Some(kept));
+        }
+        if turns.is_empty() {
+            return Ok(None);
+        }
+        let messages = session::record(&turns);
+        let (purpose, count) = (Purpose::Session, |message: &Message| tokens::message(message));
+        let record = Record { task: TASK, messages: &messages, purpose, window: *window, count: &count };
+        let model = match summary_model {
+            Some(name) => self.models.get(Some(name)),
+            None => Ok(Arc::clone(model)),
+        };
+        let (text, cost) = self.write_summary(cx, model, record).await?;
+        written.push(cost);
+        match text.filter(|text| !text.trim().is_empty()) {
+            Some(text) => Ok(Some(cx.keep_summary(of, text).await?)),
+            None => Ok(Some(session::without_model(&turns))),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! `posse job events` and `posse job replay`: what a journal tells, again.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use futures::StreamExt as _;
+use posse_core::event::{Follower, stream};
+use posse_core::job::JobId;
+use posse_core::journal::{Entry, Recorded};
+use posse_core::run::Run;
+use serde_json::json;
+
+use super::Context;
+use super::job::{exit_of, reader_for};
+use crate::exit::{Exit, not_found};
+use crate::fleet::Signals;
+use crate::live::{Happening, Renderer};
+use crate::wire;
+
+/// Which job's events
+#[derive(Args)]
+pub struct EventsArgs {
+    /// The job's number
+    id: i64,
+    /// Go on until the job ends; the exit code is its outcome's
+    #[arg(long, short)]
+    follow: bool,
+}
+
+/// Which run to show again, and how
+#[derive(Args)]
+pub struct ReplayArgs {
+    /// The job's number
+    id: i64,
+    /// How many times faster than it was; 0 for at once. 10 on a terminal, else 0. No pause is longer than 10 s
+    #[arg(long, value_name = "N")]
+    speed: Option<u32>,
+    /// Show arguments and results whole
+    #[arg(long, conflicts_with = "requests")]
+    full: bool,
+    /// Print what the model was sent, one JSON line for each turn
+    #[arg(long)]
+    requests: bool,
+}
+
+/// The longest pause of a replay: a run may have waited for days.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// The speed on a terminal, unless asked otherwise.
+const SPEED: u32 = 10;
+
+/// Prints events as lines of JSON, those so far or all until the end.
+pub async fn events(cx: &Context, args: EventsArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let queries = reader_for(&settings, args.id)?;
+    let id = JobId(args.id);
+    if !args.follow {
+        for happened in Follower::new(queries, id).poll().await? {
+            cx.out.json_line(&happened)?;
+        }
+        return Ok(Exit::Ok);
+    }
+    let mut signals = Signals::listen()?;
+    let mut happened = stream(queries.clone(), id);
+    loop {
+        tokio::select! {
+            next = happened.next() => match next {
+                Some(event) => cx.out.json_line(&event?)?,
+                None => {
+                    let job = queries.job(id).await?;
+                    return Ok(job.map_or(Exit::NotFound, |job| exit_of(&job)));
+                }
+            },
+            () = signals.next() => return Ok(Exit::Interrupted),
+        }
+    }
+}
+
+/// Shows a run again, from its journal alone.
+pub async fn replay(cx: &Context, args: ReplayArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let queries = reader_for(&settings, args.id)?;
+    let id = JobId(args.id);
+    let job = queries.job(id).await?;
+    let job = job.ok_or_else(|| not_found(format!("there is no job {id} in {}", settings.database.display())))?;
+    let journal = queries.journal(id, 0).await?;
+    if args.requests {
+        return requests(cx, &journal);
+    }
+    let speed = args.speed.unwrap_or(if cx.out.moving { SPEED } else { 0 });
+    let mut signals = Signals::listen()?;
+    let mut renderer = Renderer::new(cx.out.paint, cx.out.width, args.full, wire::free_models(&settings));
+    if !cx.out.json {
+        renderer.heading(&job).iter().try_for_each(|line| cx.out.line(line))?;
+    }
+    let mut before = journal.first().map_or(0, |recorded| recorded.at);
+    for recorded in journal {
+        tokio::select! {
+            () = pause(recorded.at - before, speed) => {}
+            () = signals.next() => return Ok(Exit::Interrupted),
+        }
+        before = recorded.at;
+        let happening = Happening::Entry { job: id, recorded };
+        match cx.out.json {
+            true => cx.out.json_line(&happening)?,
+            false => renderer.lines(&happening).iter().try_for_each(|line| cx.out.line(line))?,
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+async fn pause(ms: i64, speed: u32) {
+    if speed > 0 && ms > 0 {
+        tokio::time::sleep((Duration::from_millis(ms.unsigned_abs()) / speed).min(LONGEST_PAUSE)).await;
+    }
+}
+
+/// Each request as it was made: what the state before the reply asks.
+fn requests(cx: &Context, journal: &[Recorded]) -> Result<Exit> {
+    let mut run = Run::default();
+    for Recorded { seq, at, entry } in journal {
+        if matches!(entry, Entry::Turn(_) | Entry::TurnFailed { .. }) {
+            cx.out.json_line(&json!({"seq": seq, "answered_at": at, "request": run.request()}))?;
+        }
+        run.apply(entry);
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,49 @@
+//! `posse job fork`: a new job that goes on from the middle of another one's run.
+
+use anyhow::Result;
+use clap::Args;
+use posse_core::job::JobId;
+use posse_core::port::{ForkRepository as _, JobQueries as _};
+use posse_core::usecase::fork::{Cut, fork as make};
+use serde_json::json;
+
+use super::Context;
+use super::job::reader_for;
+use crate::exit::{Exit, not_found};
+use crate::wire;
+
+/// What to fork, and where
+#[derive(Args)]
+pub struct ForkArgs {
+    /// The job's number
+    id: i64,
+    /// The last step that the fork keeps; posse job events ID tells their numbers (seq)
+    #[arg(long, value_name = "STEP")]
+    at_step: u64,
+    /// What that step shall say instead: a tool's result, an answer or a note
+    #[arg(long, value_name = "TEXT")]
+    edit: Option<String>,
+    /// What shall be done instead
+    #[arg(long, value_name = "TEXT")]
+    goal: Option<String>,
+}
+
+/// Forks, and answers after it is durable.
+pub async fn fork(cx: &Context, args: ForkArgs) -> Result<Exit> {
+    let ForkArgs { id, at_step, edit, goal } = args;
+    let settings = cx.plain_settings()?;
+    reader_for(&settings, id)?;
+    let store = wire::open_store(&settings)?;
+    let id = JobId(id);
+    let source = store.job(id).await?;
+    let source = source.ok_or_else(|| not_found(format!("there is no job {id} in {}", settings.database.display())))?;
+    let journal = store.journal(id, 0).await?;
+    let fork = make(&source, journal, Cut { at_step, edit, goal })?;
+    let new = store.fork(fork, wire::now()).await?;
+    if cx.out.json {
+        cx.out.document(&json!({"id": new, "forked_from": {"job": id, "step": at_step}}))?;
+    } else {
+        cx.out.line(format!("job {new} goes on from job {id} at step {at_step}; posse work runs it"))?;
+    }
+    Ok(Exit::Ok)
+}

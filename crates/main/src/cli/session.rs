@@ -1,0 +1,198 @@
+//! `posse session`: conversations and what was said in them.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use clap::{Args, Subcommand, ValueEnum};
+use posse_core::port::JobQueries;
+use posse_core::session::{Session, SessionTurn};
+use serde_json::json;
+
+use super::Context;
+use super::chat::{Which, parse};
+use crate::chat::write_whole;
+use crate::exit::{Exit, not_found};
+use crate::output::table::{plain, render};
+use crate::output::text::{ago, moment, visible, wrap};
+use crate::settings::Settings;
+use crate::wire;
+
+/// Sessions
+#[derive(Subcommand)]
+pub enum SessionCommand {
+    /// Sessions, those used last first
+    List(ListArgs),
+    /// What was said in a session
+    Show(ShowArgs),
+    /// A session as a file for others
+    Export(ExportArgs),
+}
+
+/// Which sessions to list
+#[derive(Args)]
+pub struct ListArgs {
+    /// Only with this role
+    #[arg(long, short, value_name = "ROLE")]
+    role: Option<String>,
+    /// At most so many
+    #[arg(long, short = 'n', default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+}
+
+/// Which session to show
+#[derive(Args)]
+pub struct ShowArgs {
+    /// Its name or number
+    session: String,
+}
+
+/// Which session to export, and how
+#[derive(Args)]
+pub struct ExportArgs {
+    /// Its name or number
+    session: String,
+    /// What each turn becomes
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Format,
+    /// Write its events.jsonl again from the journals, and print where it is
+    #[arg(long, conflicts_with = "format")]
+    events: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Format {
+    // One line of JSON for each thing said.
+    #[default]
+    Jsonl,
+    Markdown,
+}
+
+/// Does what was asked.
+pub async fn dispatch(cx: &Context, command: SessionCommand) -> Result<Exit> {
+    match command {
+        SessionCommand::List(args) => list(cx, args).await,
+        SessionCommand::Show(args) => show(cx, args).await,
+        SessionCommand::Export(args) => export(cx, args).await,
+    }
+}
+
+async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let sessions = match wire::open_reader(&settings)? {
+        Some(queries) => queries.sessions(args.role, args.limit).await?,
+        None => Vec::new(),
+    };
+    if cx.out.json {
+        cx.out.document(&json!({"sessions": sessions}))?;
+        return Ok(Exit::Ok);
+    }
+    if sessions.is_empty() {
+        cx.out.note("no sessions; posse chat researcher begins one");
+        return Ok(Exit::Ok);
+    }
+    let now = wire::now();
+    let row = |session: &Session| {
+        vec![
+            plain(session.id.to_string()),
+            plain(session.name.as_deref().unwrap_or("-")),
+            plain(&session.role),
+            plain(session.turns.to_string()),
+            plain(ago(session.used_at, now)),
+        ]
+    };
+    let rows = sessions.iter().map(row).collect();
+    for line in render(&["ID", "NAME", "ROLE", "TURNS", "USED"], rows, cx.out.width, |title| cx.out.paint.dim(title)) {
+        cx.out.line(line)?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let (queries, session) = find(&settings, &args.session).await?;
+    let turns = queries.session_turns(session.id, None).await?;
+    let remembers = match session.previous {
+        Some(stretch) => queries.session_summary(stretch).await?,
+        None => None,
+    };
+    if cx.out.json {
+        cx.out.document(&json!({"session": session, "remembers": remembers, "turns": turns}))?;
+        return Ok(Exit::Ok);
+    }
+    let paint = cx.out.paint;
+    let now = wire::now();
+    cx.out.line(format!(
+        "{}  {}  {}",
+        paint.bold(format!("session {}", session.label())),
+        paint.cyan(&session.role),
+        paint.dim(format!("begun {}, last used {}", moment(session.created_at), ago(session.used_at, now)))
+    ))?;
+    if let Some(remembers) = remembers {
+        cx.out.line(paint.dim("  remembers of the session before:"))?;
+        for line in wrap(&visible(remembers.trim()), cx.out.width.saturating_sub(4)) {
+            cx.out.line(paint.dim(format!("    {line}")))?;
+        }
+    }
+    for turn in &turns {
+        cx.out.line("")?;
+        said(cx, "you", &turn.goal, &format!("job {}", turn.job))?;
+        said(cx, &session.role, &turn.reply(), "")?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn said(cx: &Context, who: &str, text: &str, beside: &str) -> Result<()> {
+    let paint = cx.out.paint;
+    cx.out.line(format!("{}  {}", paint.bold(who), paint.dim(beside)).trim_end())?;
+    for line in wrap(&visible(text.trim()), cx.out.width.saturating_sub(2)) {
+        cx.out.line(format!("  {line}"))?;
+    }
+    Ok(())
+}
+
+async fn export(cx: &Context, args: ExportArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let (queries, session) = find(&settings, &args.session).await?;
+    if args.events {
+        let path = write_whole(&queries, &wire::sessions_folder(&settings), &session).await?;
+        match cx.out.json {
+            true => cx.out.document(&json!({"session": session.id, "events": path}))?,
+            false => cx.out.line(path.display().to_string())?,
+        }
+        return Ok(Exit::Ok);
+    }
+    let turns = queries.session_turns(session.id, None).await?;
+    match args.format {
+        Format::Jsonl => turns.iter().try_for_each(|turn| jsonl(cx, turn))?,
+        Format::Markdown => cx.out.raw(&markdown(&session, &turns))?,
+    }
+    Ok(Exit::Ok)
+}
+
+fn jsonl(cx: &Context, turn: &SessionTurn) -> Result<()> {
+    let SessionTurn { job, goal, said_at, ended_at, state, .. } = turn;
+    cx.out.json_line(&json!({"role": "user", "text": goal, "job": job, "at": said_at}))?;
+    cx.out.json_line(&json!({"role": "agent", "text": turn.reply(), "job": job, "at": ended_at, "state": state}))
+}
+
+fn markdown(session: &Session, turns: &[SessionTurn]) -> String {
+    let mut out = format!("# Session {} with {}\n", session.label(), session.role);
+    for turn in turns {
+        out.push_str(&format!("\n## You, {}\n\n{}\n", moment(turn.said_at), turn.goal.trim()));
+        out.push_str(&format!("\n## {}\n\n{}\n", session.role, turn.reply()));
+    }
+    out
+}
+
+async fn find(settings: &Settings, text: &str) -> Result<(Arc<dyn JobQueries>, Session)> {
+    let missing = || {
+        not_found(format!("there is no session '{}'; posse session list shows those there are", text.escape_debug()))
+    };
+    let which = parse(text)?;
+    let queries: Arc<dyn JobQueries> = wire::open_reader(settings)?.ok_or_else(missing)?;
+    let session = match which {
+        Which::Id(id) => queries.session(id).await?,
+        Which::Name(name) => queries.session_named(name).await?,
+    };
+    Ok((queries, session.ok_or_else(missing)?))
+}

@@ -1,0 +1,3 @@
+DROP TABLE session_summaries;
+DROP TABLE session_jobs;
+DROP TABLE sessions;
