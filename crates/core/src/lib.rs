@@ -15,6 +15,7 @@
 
 pub mod annotation;
 pub mod clock;
+pub mod events;
 pub mod executor;
 pub mod job;
 pub mod journal;

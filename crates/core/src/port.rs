@@ -6,8 +6,10 @@ use tokio::sync::watch;
 
 use crate::annotation::{Annotation, NewAnnotation};
 use crate::clock::Millis;
+use crate::job::change::{Change, Changed};
+use crate::job::dependency::Dependency;
 use crate::job::transition::{Event, IllegalTransition};
-use crate::job::{Attempt, Job, JobId, JobState, NewJob, Output};
+use crate::job::{Attempt, GroupStanding, GroupUse, Job, JobId, JobProgress, JobState, NewJob, Output};
 use crate::journal::{Entry, LedgerRow, Recorded};
 use crate::lease::{Lease, WorkerId};
 use crate::question::{Answered, Question, QuestionId};
@@ -24,6 +26,10 @@ pub enum RepositoryError {
     /// The job's state does not allow it. Nothing was changed.
     #[error(transparent)]
     Illegal(#[from] IllegalTransition),
+    /// What was asked cannot be, for a reason the caller can mend; in words, with the way out.
+    /// Nothing was changed.
+    #[error("{0}")]
+    Refused(String),
     /// The database cannot take writes now (full disk, read-only, locked for too long); trying
     /// later may help. In words for a person, with the way out.
     #[error("{0}")]
@@ -74,6 +80,9 @@ pub struct Ending {
     pub entries: Vec<Entry>,
     /// The place of the first of them.
     pub seq: u64,
+    /// Jobs made beneath this one in the same transaction, for which it then waits. Only with
+    /// [`Event::Suspend`]; none are made if the job is cancelled instead.
+    pub children: Vec<NewJob>,
 }
 
 /// What a heartbeat learned.
@@ -132,6 +141,10 @@ pub struct WorkerRecord {
     pub heartbeat_at: Millis,
 }
 
+/// Jobs whose texts are searched at most, newest first, among those that fit the rest of a filter.
+/// Older ones are not found by their texts.
+pub const SEARCHED_AT_MOST: u32 = 20_000;
+
 /// Which jobs to list: newest first.
 #[derive(Debug, Clone, Default)]
 pub struct JobFilter {
@@ -139,6 +152,23 @@ pub struct JobFilter {
     pub states: Vec<JobState>,
     /// Only of this role.
     pub role: Option<String>,
+    /// Only of this queue.
+    pub queue: Option<String>,
+    /// Only of this group.
+    pub group: Option<String>,
+    /// Only with this tag.
+    pub tag: Option<String>,
+    /// Only with this text in goal, reason or answer, in any case of A to Z; among the newest
+    /// [`SEARCHED_AT_MOST`].
+    pub text: Option<String>,
+    /// Only enqueued from this time on.
+    pub created_from: Option<Millis>,
+    /// Only enqueued before this time.
+    pub created_before: Option<Millis>,
+    /// Only ended from this time on.
+    pub ended_from: Option<Millis>,
+    /// Only ended before this time.
+    pub ended_before: Option<Millis>,
     /// Only with ids below this one: the way to the next page.
     pub before: Option<JobId>,
     /// At most so many.
@@ -181,10 +211,130 @@ pub trait MemoryRepository: Send + Sync {
     async fn archive(&self, lease: Lease, seq: u64, content: String, now: Millis) -> Result<(), RepositoryError>;
 }
 
+/// Which jobs beside the one named are meant.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// None.
+    Alone,
+    /// Its children, their children, and so on.
+    #[default]
+    Beneath,
+    /// The whole tree it is part of, from the root down.
+    Tree,
+}
+
+/// A part of a large batch.
+#[derive(Debug, Clone)]
+pub struct Chunk {
+    /// The batch that remembers how far it is; none for one that begins again from the start.
+    pub batch: Option<String>,
+    /// How far the batch must be for the chunk to fit.
+    pub from: BatchMark,
+    /// How far it is afterwards.
+    pub to: BatchMark,
+    /// The jobs.
+    pub jobs: Vec<NewJob>,
+    /// Names that later jobs of the batch use for these, with their places in `jobs`.
+    pub names: Vec<(String, usize)>,
+}
+
+/// How far a batch is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BatchMark {
+    /// Lines of its file that are dealt with.
+    pub lines: u64,
+    /// A digest of those lines; empty at the start.
+    pub digest: Vec<u8>,
+}
+
+/// A batch that was begun.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BatchStanding {
+    /// How far it is.
+    pub mark: BatchMark,
+    /// Jobs it has made.
+    pub jobs: u64,
+    /// Names its jobs have for later ones.
+    pub names: Vec<(String, JobId)>,
+}
+
+/// Changes of jobs that belong together, and of many at once. Each method is one transaction, and
+/// returns after it is durable.
+#[async_trait]
+pub trait JobRelations: Send + Sync {
+    /// Asks for the end of a job and of those within `reach`; tells what became of each, the one
+    /// named first. One that ended before is left as it is.
+    async fn cancel_within(
+        &self,
+        job: JobId,
+        reach: Reach,
+        reason: String,
+        now: Millis,
+    ) -> Result<Vec<(JobId, Cancelled)>, RepositoryError>;
+
+    /// Changes each of `jobs` whose state allows it and tells of each; those that are not there are
+    /// left out. For many jobs, call it many times: all others who write wait meanwhile.
+    async fn change(&self, jobs: Vec<JobId>, change: Change, now: Millis) -> Result<Vec<Changed>, RepositoryError>;
+
+    /// Stores a part of a batch, and how far that is, or nothing. [`RepositoryError::Refused`] when
+    /// the batch is not where the chunk begins: somebody else is at it.
+    async fn enqueue_chunk(&self, chunk: Chunk, now: Millis) -> Result<Vec<JobId>, RepositoryError>;
+}
+
+/// A job's state, as [`JobSearch::states`] gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StateRow {
+    /// The job.
+    pub job: JobId,
+    /// Where it is.
+    pub state: JobState,
+    /// Attempts begun so far.
+    pub attempt: u32,
+}
+
+/// What is asked about jobs that belong together, and about many. Reads never wait for writes.
+#[async_trait]
+pub trait JobSearch: Send + Sync {
+    /// The jobs a job waits for or waited for, in order.
+    async fn dependencies(&self, job: JobId) -> Result<Vec<Dependency>, RepositoryError>;
+
+    /// How many jobs fit a filter, its `limit` aside.
+    async fn count(&self, filter: JobFilter) -> Result<u64, RepositoryError>;
+
+    /// Groups, by name.
+    async fn groups(&self) -> Result<Vec<GroupStanding>, RepositoryError>;
+
+    /// One group with what it used, if it has jobs.
+    async fn group(&self, name: String) -> Result<Option<(GroupStanding, GroupUse)>, RepositoryError>;
+
+    /// How far a batch is; the start when nobody began it.
+    async fn batch(&self, name: String) -> Result<BatchStanding, RepositoryError>;
+
+    /// The states of `jobs`, by id; those that are not there are left out.
+    async fn states(&self, jobs: Vec<JobId>) -> Result<Vec<StateRow>, RepositoryError>;
+
+    /// The states of jobs with numbers above `after`, by id, at most `limit`; of one group if named.
+    async fn states_after(
+        &self,
+        after: JobId,
+        group: Option<String>,
+        limit: u32,
+    ) -> Result<Vec<StateRow>, RepositoryError>;
+
+    /// The jobs that have not ended, by id, of one group if named; and the highest number there is,
+    /// as of the same moment.
+    async fn live(&self, group: Option<String>) -> Result<(JobId, Vec<StateRow>), RepositoryError>;
+
+    /// Changes whenever this process has committed something. Of other processes it tells as much
+    /// as [`JobQueries::wakes`].
+    fn commits(&self) -> watch::Receiver<u64>;
+}
+
 /// Everything that changes jobs. Each method is one transaction, and returns after it is durable.
 #[async_trait]
 pub trait JobRepository: QuestionRepository + MemoryRepository + Send + Sync {
-    /// Stores jobs, all or none, and gives their ids in the same order.
+    /// Stores jobs, all or none, and gives their ids in the same order. A job that waits for one
+    /// that is not there is [`RepositoryError::NoSuchJob`].
     async fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Result<Vec<JobId>, RepositoryError>;
 
     /// Takes due jobs, most urgent first: each becomes `running` with a new lease, and its attempt
@@ -197,6 +347,9 @@ pub trait JobRepository: QuestionRepository + MemoryRepository + Send + Sync {
 
     /// Ends the attempt and gives the lease back; tells where the job is then.
     async fn finish(&self, lease: Lease, ending: Ending, now: Millis) -> Result<JobState, RepositoryError>;
+
+    /// Keeps how far a running job's work is, in place of what was kept before.
+    async fn report_progress(&self, lease: Lease, progress: JobProgress) -> Result<(), RepositoryError>;
 
     /// Renews `leases` until `lease_until` and marks the worker alive.
     async fn heartbeat(
@@ -211,7 +364,7 @@ pub trait JobRepository: QuestionRepository + MemoryRepository + Send + Sync {
     /// those workers off the list.
     async fn rescue(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError>;
 
-    /// Asks for a job's end.
+    /// Asks for the end of a job and of those beneath it ([`Reach::Beneath`]); tells of the job.
     async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled, RepositoryError>;
 
     /// Makes a final job available again, by hand. Its journal stays; the run goes on from there
@@ -242,6 +395,9 @@ pub trait JobQueries: Send + Sync {
 
     /// Jobs by filter, newest first.
     async fn jobs(&self, filter: JobFilter) -> Result<Vec<Job>, RepositoryError>;
+
+    /// The jobs a job has made, oldest first, with their outputs.
+    async fn children(&self, parent: JobId) -> Result<Vec<Job>, RepositoryError>;
 
     /// How many jobs of each role are in each state; rows without jobs are left out.
     async fn counts(&self) -> Result<Vec<(String, JobState, u64)>, RepositoryError>;

@@ -4,12 +4,14 @@ use std::str::FromStr;
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
+use posse_core::job::dependency::{Beginning, beginning};
 use posse_core::job::transition::{Standing, Transition};
 use posse_core::job::{Job, JobId, JobState, NewJob, Output, Payload};
 
 use super::fault::{Fault, Outcome, unusable};
 use super::literal::update;
-use super::schema::{job_data, jobs, sqlite_sequence};
+use super::relations;
+use super::schema::{job_data, job_tags, jobs, sqlite_sequence};
 use super::writer::Transaction;
 
 /// A row of `jobs`, with what a transition needs of it.
@@ -31,6 +33,7 @@ pub(super) struct JobRow {
     pub cancel_requested: bool,
     pub created_at: i64,
     pub finalized_at: Option<i64>,
+    pub awaited: bool,
 }
 
 impl JobRow {
@@ -59,6 +62,11 @@ pub(super) struct DataRow {
     pub payload: String,
     pub output: Option<String>,
     pub reason: Option<String>,
+    pub parent_id: Option<i64>,
+    pub root_id: Option<i64>,
+    pub group_name: Option<String>,
+    pub tags: Option<String>,
+    pub meta: Option<String>,
 }
 
 /// A stored job as the core sees it.
@@ -84,6 +92,12 @@ pub(super) fn to_job((row, data): (JobRow, DataRow)) -> Outcome<Job> {
         reason: data.reason,
         created_at: row.created_at,
         finalized_at: row.finalized_at,
+        parent: data.parent_id.map(JobId),
+        root: data.root_id.map(JobId),
+        group: data.group_name,
+        tags: data.tags.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
+        meta: data.meta.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
+        progress: None,
     })
 }
 
@@ -139,24 +153,58 @@ pub(super) fn set_reason(connection: &mut SqliteConnection, job: JobId, reason: 
     update(job_data::table, job_data::job_id.eq(job.0), job_data::reason.eq(reason)).execute(connection).map(drop)
 }
 
-/// Jobs about to be stored, their payloads already written out.
-pub(super) struct Batch(Vec<(NewJob, String)>);
+/// Jobs about to be stored, with what is JSON of them already written out.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Batch(Vec<Sheet>);
+
+#[derive(Debug, Clone)]
+struct Sheet {
+    job: NewJob,
+    payload: String,
+    tags: Option<String>,
+    meta: Option<String>,
+}
 
 impl Batch {
     /// Prepares jobs, outside of the writer's thread.
     pub fn new(jobs: Vec<NewJob>) -> Result<Batch, serde_json::Error> {
-        let with_payload = |job: NewJob| serde_json::to_string(&job.payload).map(|payload| (job, payload));
-        Ok(Batch(jobs.into_iter().map(with_payload).collect::<Result<_, _>>()?))
+        let sheet = |job: NewJob| {
+            let payload = serde_json::to_string(&job.payload)?;
+            let tags = (!job.tags.is_empty()).then(|| serde_json::to_string(&job.tags)).transpose()?;
+            let meta = (!job.meta.is_empty()).then(|| serde_json::to_string(&job.meta)).transpose()?;
+            Ok(Sheet { job, payload, tags, meta })
+        };
+        Ok(Batch(jobs.into_iter().map(sheet).collect::<Result<_, _>>()?))
     }
 
     /// Roughly what it will take.
     pub fn bytes(&self) -> usize {
-        self.0.iter().map(|(_, payload)| payload.len() + 200).sum()
+        let of = |sheet: &Sheet| sheet.payload.len() + sheet.meta.as_ref().map_or(0, String::len) + 200;
+        self.0.iter().map(of).sum()
+    }
+
+    /// Whether there is nothing to store.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
+/// Above the jobs of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ancestors {
+    /// Their parent.
+    pub parent: i64,
+    /// The topmost job above that, or itself.
+    pub root: i64,
+}
+
 /// Stores the jobs and gives their ids in the same order.
-pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, now: Millis) -> Outcome<Vec<JobId>> {
+pub(super) fn enqueue(
+    tx: &mut Transaction<'_>,
+    batch: &Batch,
+    above: Option<Ancestors>,
+    now: Millis,
+) -> Outcome<Vec<JobId>> {
     // Given out here rather than read back row by row: the write lock is ours.
     let last: Option<i64> = sqlite_sequence::table
         .filter(sqlite_sequence::name.eq("jobs"))
@@ -165,10 +213,11 @@ pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, now: Millis) -> O
         .optional()?;
     let mut id = last.unwrap_or(0);
     let mut ids = Vec::with_capacity(batch.0.len());
-    for (job, payload) in &batch.0 {
+    for Sheet { job, payload, tags, meta } in &batch.0 {
         id += 1;
         let run_at = job.run_at.unwrap_or(now);
-        let state = if run_at > now { JobState::Scheduled } else { JobState::Available };
+        let others = relations::others(tx.connection, job, &ids)?;
+        let Beginning { state, reason } = beginning(run_at, now, &others, job.on_failed);
         diesel::insert_into(jobs::table)
             .values((
                 jobs::id.eq(id),
@@ -183,11 +232,27 @@ pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, now: Millis) -> O
                 jobs::lease_token.eq(0),
                 jobs::cancel_requested.eq(false),
                 jobs::created_at.eq(now),
+                jobs::finalized_at.eq(state.is_final().then_some(now)),
             ))
             .execute(tx.connection)?;
         diesel::insert_into(job_data::table)
-            .values((job_data::job_id.eq(id), job_data::payload.eq(payload)))
+            .values((
+                job_data::job_id.eq(id),
+                job_data::payload.eq(payload),
+                job_data::reason.eq(&reason),
+                job_data::parent_id.eq(above.map(|above| above.parent)),
+                job_data::root_id.eq(above.map(|above| above.root)),
+                job_data::group_name.eq(&job.group),
+                job_data::tags.eq(tags),
+                job_data::meta.eq(meta),
+            ))
             .execute(tx.connection)?;
+        relations::wait_for(tx.connection, JobId(id), &others, state, job.on_failed)?;
+        for tag in &job.tags {
+            diesel::insert_into(job_tags::table)
+                .values((job_tags::tag.eq(tag), job_tags::job_id.eq(id)))
+                .execute(tx.connection)?;
+        }
         ids.push(JobId(id));
     }
     tx.ring();

@@ -64,8 +64,17 @@ condition! {
     IsRunning = "(jobs.state = 'running')"
 }
 condition! {
+    /// Rows of the index of suspended jobs.
+    IsSuspended = "(jobs.state = 'suspended')"
+}
+condition! {
     /// Rows of the cancel index.
     IsToBeCancelled = "(jobs.state = 'running' AND jobs.cancel_requested = 1)"
+}
+
+condition! {
+    /// Rows of the index of what is waited for.
+    IsOpen = "(dependencies.open = 1)"
 }
 
 statement! {
@@ -114,6 +123,32 @@ impl ValidGrouping<()> for InQueues {
 impl QueryFragment<Sqlite> for InQueues {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
         out.push_sql("(jobs.queue IN (SELECT value FROM json_each(");
+        out.push_bind_param::<Text, _>(&self.0)?;
+        out.push_sql(")))");
+        Ok(())
+    }
+}
+
+/// Job ids as one bind, whatever their number. Matches `jobs.id`; built by [`among`].
+#[derive(Debug, Clone, QueryId)]
+pub(super) struct Among(String);
+
+/// The condition that a job is one of `jobs`.
+pub(super) fn among(jobs: &[i64]) -> Among {
+    Among(serde_json::json!(jobs).to_string())
+}
+
+impl Expression for Among {
+    type SqlType = Bool;
+}
+impl<QS> AppearsOnTable<QS> for Among {}
+impl<QS> SelectableExpression<QS> for Among {}
+impl ValidGrouping<()> for Among {
+    type IsAggregate = is_aggregate::Never;
+}
+impl QueryFragment<Sqlite> for Among {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
+        out.push_sql("(jobs.id IN (SELECT value FROM json_each(");
         out.push_bind_param::<Text, _>(&self.0)?;
         out.push_sql(")))");
         Ok(())

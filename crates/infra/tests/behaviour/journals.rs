@@ -96,6 +96,7 @@ fn whole_run() -> Vec<Entry> {
         turn(vec![call("f", Some(EffectClass::Pure))]),
         Entry::Ended { status: EndStatus::LimitReached, text: "so far".into(), reason: Some("turns".into()) },
         Entry::Reopened,
+        Entry::Restarted,
     ]
 }
 

@@ -11,10 +11,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use posse_core::clock::Millis;
 use posse_core::job::transition::Event;
-use posse_core::job::{Job, JobId, JobState, NewJob, Output, Payload};
+use posse_core::job::{Job, JobId, JobState, Meta, NewJob, Output, Payload};
 use posse_core::journal::Entry;
 use posse_core::lease::{Lease, WorkerId};
-use posse_core::port::{ClaimRequest, Claimed, Ending, JobQueries, JobRepository, RepositoryError};
+use posse_core::port::{
+    ClaimRequest, Claimed, Ending, JobQueries, JobRelations, JobRepository, JobSearch, RepositoryError,
+};
 
 pub mod claiming;
 pub mod fencing;
@@ -22,9 +24,9 @@ pub mod journals;
 pub mod model;
 pub mod people;
 
-/// A repository with both ports.
-pub trait Store: JobRepository + JobQueries {}
-impl<T: JobRepository + JobQueries> Store for T {}
+/// A repository with all ports.
+pub trait Store: JobRepository + JobQueries + JobRelations + JobSearch {}
+impl<T: JobRepository + JobQueries + JobRelations + JobSearch> Store for T {}
 
 /// Gives empty repositories.
 #[async_trait]
@@ -146,7 +148,7 @@ pub async fn running(store: &dyn Store, role: &str, now: Millis) -> Lease {
 
 /// An ending with `event` and nothing more.
 pub fn ending(event: Event, due_at: Millis) -> Ending {
-    Ending { event, due_at, reason: None, output: None, entries: Vec::new(), seq: 0 }
+    Ending { event, due_at, reason: None, output: None, entries: Vec::new(), seq: 0, children: Vec::new() }
 }
 
 /// Ends the attempt with `event`.
