@@ -301,6 +301,9 @@ pub trait JobSearch: Send + Sync {
     /// How many jobs fit a filter, its `limit` aside.
     async fn count(&self, filter: JobFilter) -> Result<u64, RepositoryError>;
 
+    /// The numbers of jobs by filter, newest first.
+    async fn ids(&self, filter: JobFilter) -> Result<Vec<JobId>, RepositoryError>;
+
     /// Groups, by name.
     async fn groups(&self) -> Result<Vec<GroupStanding>, RepositoryError>;
 

@@ -29,6 +29,7 @@ pub mod extension;
 mod fault;
 mod finish;
 mod groups;
+mod guest;
 mod jobs;
 mod journal;
 mod leases;
@@ -50,6 +51,8 @@ mod search;
 mod wake;
 mod workers;
 mod writer;
+
+pub use guest::{enqueue_in, ring};
 
 use connection::{Access, beside, traceless};
 use fault::describe;

@@ -112,14 +112,8 @@ mod tests {
 
     #[test]
     fn states_allow_what_they_allow() {
-        let standing = |state| Standing {
-            state,
-            attempt: 2,
-            max_attempts: 5,
-            crashes: 0,
-            cancel_requested: false,
-            run_at: 0,
-        };
+        let standing =
+            |state| Standing { state, attempt: 2, max_attempts: 5, crashes: 0, cancel_requested: false, run_at: 0 };
         let allowed = |change: &Change| {
             let states: Vec<_> =
                 JobState::ALL.into_iter().filter(|state| change.refusal(&standing(*state)).is_none()).collect();
@@ -132,10 +126,7 @@ mod tests {
         assert_eq!(allowed(&Change::Retry), [Completed, Cancelled, Discarded]);
         assert_eq!(allowed(&Change::Delete), [Completed, Cancelled, Discarded]);
         let edit = Edit { priority: Some(1), ..Edit::default() };
-        assert_eq!(
-            allowed(&Change::Edit(edit)),
-            [Scheduled, Available, Retryable, Suspended, Cancelled, Discarded]
-        );
+        assert_eq!(allowed(&Change::Edit(edit)), [Scheduled, Available, Retryable, Suspended, Cancelled, Discarded]);
         let fewer = Change::Edit(Edit { max_attempts: Some(1), ..Edit::default() });
         assert!(fewer.refusal(&standing(Retryable)).expect("is refused").contains("attempt 2"));
     }

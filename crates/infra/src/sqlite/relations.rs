@@ -34,7 +34,9 @@ pub(super) fn others(
         ids.push(match *after {
             After::Job(id) => id,
             After::Earlier(place) => *earlier.get(place).ok_or_else(|| {
-                unusable(format!("a job waits for the one at place {place}, which does not stand before it in its batch"))
+                unusable(format!(
+                    "a job waits for the one at place {place}, which does not stand before it in its batch"
+                ))
             })?,
         });
     }
@@ -256,12 +258,7 @@ pub(super) fn of(connection: &mut SqliteConnection, job: JobId) -> Outcome<Vec<D
         .left_join(jobs_table::table.on(jobs_table::id.eq(dependencies::on_job_id)))
         .filter(dependencies::job_id.eq(job.0))
         .order(dependencies::on_job_id)
-        .select((
-            dependencies::on_job_id,
-            dependencies::on_failed,
-            dependencies::open,
-            jobs_table::state.nullable(),
-        ))
+        .select((dependencies::on_job_id, dependencies::on_failed, dependencies::open, jobs_table::state.nullable()))
         .load(connection)?;
     let dependency = |(on, rule, open, is): Row| {
         let state = is.as_deref().map(state).transpose()?;

@@ -250,6 +250,11 @@ impl JobSearch for SqliteStore {
         self.readers.run(move |connection| search::count(connection, &filter)).await
     }
 
+    async fn ids(&self, filter: JobFilter) -> Result<Vec<JobId>, RepositoryError> {
+        let ids = self.readers.run(move |connection| search::numbers(connection, &filter)).await?;
+        Ok(ids.into_iter().map(JobId).collect())
+    }
+
     async fn groups(&self) -> Result<Vec<GroupStanding>, RepositoryError> {
         self.readers.run(groups::all).await
     }

@@ -17,10 +17,7 @@ const TEXTS_AT_ONCE: usize = 500;
 
 /// Jobs by filter, newest first.
 pub(super) fn list(connection: &mut SqliteConnection, filter: &JobFilter) -> Outcome<Vec<Job>> {
-    let ids = match &filter.text {
-        None => ids(connection, filter, filter.limit)?,
-        Some(text) => with_text(connection, filter, text, filter.limit as usize)?,
-    };
+    let ids = numbers(connection, filter)?;
     let rows: Vec<(JobRow, DataRow)> = jobs::table
         .inner_join(job_data::table)
         .filter(among(&ids))
@@ -30,6 +27,14 @@ pub(super) fn list(connection: &mut SqliteConnection, filter: &JobFilter) -> Out
     let mut found = rows.into_iter().map(to_job).collect::<Outcome<Vec<_>>>()?;
     progress::fill_in(connection, &mut found)?;
     Ok(found)
+}
+
+/// The numbers of jobs by filter, newest first.
+pub(super) fn numbers(connection: &mut SqliteConnection, filter: &JobFilter) -> Outcome<Vec<i64>> {
+    match &filter.text {
+        None => ids(connection, filter, filter.limit),
+        Some(text) => with_text(connection, filter, text, filter.limit as usize),
+    }
 }
 
 /// How many jobs fit.
@@ -114,12 +119,7 @@ fn fitting(filter: &JobFilter, state: Option<JobState>) -> jobs::BoxedQuery<'_, 
 }
 
 /// The newest jobs that fit and have `text` in goal, reason or answer.
-fn with_text(
-    connection: &mut SqliteConnection,
-    filter: &JobFilter,
-    text: &str,
-    limit: usize,
-) -> Outcome<Vec<i64>> {
+fn with_text(connection: &mut SqliteConnection, filter: &JobFilter, text: &str, limit: usize) -> Outcome<Vec<i64>> {
     #[derive(QueryableByName)]
     struct Found {
         #[diesel(sql_type = BigInt)]

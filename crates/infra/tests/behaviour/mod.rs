@@ -19,10 +19,13 @@ use posse_core::port::{
 };
 
 pub mod claiming;
+pub mod events;
 pub mod fencing;
 pub mod journals;
+pub mod many;
 pub mod model;
 pub mod people;
+pub mod waiting;
 
 /// A repository with all ports.
 pub trait Store: JobRepository + JobQueries + JobRelations + JobSearch {}
@@ -93,6 +96,33 @@ macro_rules! suite {
                 a_retry_begins_afresh_and_reopens_the_journal,
                 cancel_and_finish_race_to_one_outcome,
                 there_is_no_such_job;
+            waiting:
+                a_job_runs_after_all_it_waits_for,
+                a_job_that_waits_for_what_is_done_is_available,
+                a_job_waits_for_its_time_too,
+                what_is_unknown_cannot_be_waited_for,
+                a_failure_is_passed_on_by_the_rule,
+                every_way_to_end_is_told,
+                a_long_chain_is_cancelled_in_one_go,
+                a_cancelled_job_waits_for_nothing,
+                a_parent_goes_on_when_its_last_child_ends,
+                children_are_made_with_the_suspension_or_not_at_all,
+                a_cancel_reaches_as_far_as_it_is_told;
+            many:
+                jobs_are_found_by_what_they_are,
+                a_group_tells_how_it_stands,
+                a_batch_remembers_how_far_it_is,
+                only_one_of_two_processes_gets_a_chunk_in,
+                many_jobs_are_changed_where_their_state_allows_it,
+                what_somebody_waits_for_is_not_deleted,
+                an_edited_job_is_worked_as_it_is_then,
+                a_run_begins_again_when_its_goal_is_edited,
+                progress_is_kept_while_a_job_runs;
+            events:
+                named_jobs_are_followed_to_their_ends,
+                all_jobs_are_followed_from_now_on,
+                a_group_is_followed_with_those_that_join_it,
+                no_end_is_lost_on_a_slow_reader;
             journals:
                 every_kind_of_entry_comes_back,
                 entries_are_read_from_a_place_on,
