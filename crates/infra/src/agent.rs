@@ -82,9 +82,9 @@ impl GenericAgentExecutor {
             let Step { entries, effect } = next;
             match effect {
                 Effect::End => return Ok(end(run, entries)),
-                Effect::Suspend => return {
+                Effect::Suspend => {
                     return Ok(StepOutcome::Suspended { reason: waits_for(run), children: Vec::new(), entries });
-                },
+                }
                 _ => {}
             }
             if let Some((turns, most)) = run.turns_of_limit() {

@@ -9,9 +9,13 @@ use crate::exit::EXIT_CODES;
 use crate::output::{ColorChoice, Out};
 use crate::settings::{self, Overrides, Settings};
 
+mod change;
 mod db;
 mod endpoint;
 mod enqueue;
+mod enqueue_many;
+mod filter;
+mod group;
 mod init;
 mod job;
 mod job_show;
@@ -57,8 +61,8 @@ pub struct Global {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Put a goal into the queue (short for `job enqueue`)
-    Enqueue(enqueue::EnqueueArgs),
+    /// Put a goal into the queue, or many (short for `job enqueue`)
+    Enqueue(Box<enqueue::EnqueueArgs>),
     /// Enqueue a goal and work it here and now, with a live view
     Run(work::RunArgs),
     /// Work what is enqueued, until told to stop
@@ -69,12 +73,15 @@ enum Command {
     List(job::ListArgs),
     /// One job: state, steps, answer, cost (short for `job show`)
     Show(job_show::ShowArgs),
-    /// Jobs: enqueue, list, show, watch, cancel, retry, annotate
+    /// Jobs: enqueue, list, show, watch, cancel, retry, edit, move, delete, annotate
     #[command(subcommand)]
     Job(job::JobCommand),
     /// Questions that agents ask, and your answers
     #[command(subcommand)]
     Question(question::QuestionCommand),
+    /// Groups of jobs: how far they are, what they cost
+    #[command(subcommand)]
+    Group(group::GroupCommand),
     /// Personas: the kinds of agents there are
     #[command(subcommand)]
     Persona(persona::PersonaCommand),
@@ -134,7 +141,7 @@ impl Cli {
     pub async fn run(self) -> Result<crate::exit::Exit> {
         let cx = Context { out: self.out(), global: self.global };
         match self.command {
-            Command::Enqueue(args) => enqueue::enqueue(&cx, args).await,
+            Command::Enqueue(args) => enqueue::enqueue(&cx, *args).await,
             Command::Run(args) => work::run(&cx, args).await,
             Command::Work(args) => work::work(&cx, args).await,
             Command::Up(args) => work::up(&cx, args).await,
@@ -142,6 +149,7 @@ impl Cli {
             Command::Show(args) => job_show::show(&cx, args).await,
             Command::Job(command) => job::dispatch(&cx, command).await,
             Command::Question(command) => question::dispatch(&cx, command).await,
+            Command::Group(command) => group::dispatch(&cx, command).await,
             Command::Persona(command) => persona::dispatch(&cx, command),
             Command::Model(command) => model::dispatch(&cx, command).await,
             Command::Tool(command) => tool::dispatch(&cx, command),

@@ -76,7 +76,7 @@ pub fn code_of(error: &anyhow::Error) -> Exit {
     if let Some(error) = error.downcast_ref::<RepositoryError>() {
         return match error {
             RepositoryError::NoSuchJob(_) => Exit::NotFound,
-            RepositoryError::Illegal(_) => Exit::Conflict,
+            RepositoryError::Illegal(_) | RepositoryError::Refused(_) => Exit::Conflict,
             RepositoryError::Unavailable(_) | RepositoryError::Unusable(_) => Exit::Database,
             RepositoryError::LeaseLost(_) => Exit::Failed,
         };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use posse_core::clock::Clock;
 use posse_core::model::Models;
-use posse_core::port::{JobQueries, JobRepository, RepositoryError};
+use posse_core::port::{JobQueries, JobRepository, JobSearch, RepositoryError};
 use posse_infra::agent::GenericAgentExecutor;
 use posse_infra::persona::{Loaded, PersonaFile, Severity, load_all, nearest, problem};
 use posse_infra::process::SystemClock;
@@ -66,8 +66,12 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Everything that can be asked about jobs.
+pub trait Reads: JobQueries + JobSearch {}
+impl<T: JobQueries + JobSearch> Reads for T {}
+
 /// Opens the database to be looked at, without writing anything. None where there is none yet.
-pub fn open_reader(settings: &Settings) -> Result<Option<Arc<dyn JobQueries>>> {
+pub fn open_reader(settings: &Settings) -> Result<Option<Arc<dyn Reads>>> {
     let path = &settings.database;
     match path.try_exists() {
         Ok(true) => {}

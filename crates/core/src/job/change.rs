@@ -22,7 +22,8 @@ pub enum Change {
 /// What is asked for differently. Absent fields stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Edit {
-    /// The goal. A run that has begun begins again, with its journal kept.
+    /// The goal. A run that has begun begins again, with its journal kept; questions it has asked are
+    /// dropped.
     pub goal: Option<String>,
     /// The role that must work it. A run that has begun begins again, with its journal kept.
     pub role: Option<String>,

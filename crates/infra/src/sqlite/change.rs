@@ -10,7 +10,7 @@ use super::fault::Outcome;
 use super::jobs::{JobRow, find, stored};
 use super::schema::{dependencies, job_data, jobs};
 use super::writer::Transaction;
-use super::{journal, people, relations};
+use super::{journal, people, questions, relations};
 
 /// Changes each job whose state allows it, and tells of each that is there.
 pub(super) fn change(
@@ -74,8 +74,9 @@ fn edit_one(
     edit: &Edit,
     now: Millis,
 ) -> Outcome<()> {
-    if edit.restarts() {
-        journal::restart(tx.connection, installation, job, &row.role, now)?;
+    if edit.restarts() && journal::restart(tx.connection, installation, job, &row.role, now)? {
+        questions::drop_all(tx.connection, job, now)?;
+        relations::decide_unless_waiting(tx, job, now)?;
     }
     if let Some(goal) = &edit.goal {
         let payload: String = job_data::table.find(job.0).select(job_data::payload).first(tx.connection)?;

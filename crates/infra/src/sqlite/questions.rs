@@ -179,6 +179,18 @@ pub(super) fn close(connection: &mut SqliteConnection, job: JobId, now: Millis) 
         .map(drop)
 }
 
+/// Settles for good what is open or closed: the run that asked was begun again, and asks anew if it
+/// still wants to know.
+pub(super) fn drop_all(connection: &mut SqliteConnection, job: JobId, now: Millis) -> QueryResult<()> {
+    let waiting = [QuestionState::Open.as_str(), QuestionState::Closed.as_str()];
+    diesel::update(asks::table)
+        .filter(asks::job_id.eq(job.0))
+        .filter(asks::state.eq_any(waiting))
+        .set((asks::state.eq(QuestionState::Expired.as_str()), asks::settled_at.eq(now)))
+        .execute(connection)
+        .map(drop)
+}
+
 /// Opens again what was closed: the job was run again, and waits as before.
 pub(super) fn reopen(connection: &mut SqliteConnection, job: JobId) -> QueryResult<()> {
     diesel::update(asks::table)

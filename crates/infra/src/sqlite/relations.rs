@@ -184,6 +184,16 @@ fn decide(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcome<JobState
     Ok(change.to.state)
 }
 
+/// Has a suspended job go on that waits for no other: what else it waited for is of no interest any
+/// more.
+pub(super) fn decide_unless_waiting(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcome<()> {
+    let row = find(tx.connection, job)?.ok_or_else(|| no_such(job))?;
+    if state(&row.state)? == JobState::Suspended && !waits(tx.connection, job)? {
+        decide(tx, job, now)?;
+    }
+    Ok(())
+}
+
 fn set_awaited(connection: &mut SqliteConnection, job: JobId, awaited: bool) -> QueryResult<()> {
     update(jobs_table::table, jobs_table::id.eq(job.0), jobs_table::awaited.eq(awaited)).execute(connection).map(drop)
 }

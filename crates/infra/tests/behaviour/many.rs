@@ -259,6 +259,28 @@ pub async fn a_run_begins_again_when_its_goal_is_edited(store: Arc<dyn Store>) {
     assert_eq!(kinds, ["ended", "restarted"]);
 }
 
+pub async fn a_job_that_asked_goes_on_when_its_goal_is_edited(store: Arc<dyn Store>) {
+    use posse_core::port::QuestionFilter;
+    use posse_core::question::QuestionState;
+    let asked = || Entry::Asked { call_id: "a".into(), questions: vec!["why?".into()], open_ms: None };
+    let lease = running(&*store, "r", T0).await;
+    let end = Ending { entries: vec![asked()], ..ending(Event::Suspend, T0) };
+    assert_eq!(store.finish(lease, end, T0).await.expect("finishes"), JobState::Suspended);
+    let states = || async {
+        let all = QuestionFilter { settled: true, job: Some(lease.job), limit: 9 };
+        store.questions(all).await.expect("can be read").into_iter().map(|q| q.state).collect::<Vec<_>>()
+    };
+    let edit = Edit { goal: Some("anew".into()), ..Edit::default() };
+    assert_eq!(change(&*store, lease.job, Change::Edit(edit)).await, None);
+    let job = get(&*store, lease.job).await;
+    assert_eq!((job.state, job.reason, states().await), (JobState::Available, None, vec![QuestionState::Expired]));
+    // The run that begins again asks for itself, and what was asked before stays out of it.
+    let lease = claim(&*store, "r", 1, T0).await[0].lease;
+    let end = Ending { entries: vec![asked()], seq: 2, ..ending(Event::Suspend, T0) };
+    assert_eq!(store.finish(lease, end, T0).await.expect("finishes"), JobState::Suspended);
+    assert_eq!(states().await, [QuestionState::Expired, QuestionState::Open]);
+}
+
 pub async fn progress_is_kept_while_a_job_runs(store: Arc<dyn Store>) {
     let lease = running(&*store, "r", T0).await;
     assert_eq!(get(&*store, lease.job).await.progress, None);

@@ -117,6 +117,7 @@ macro_rules! suite {
                 what_somebody_waits_for_is_not_deleted,
                 an_edited_job_is_worked_as_it_is_then,
                 a_run_begins_again_when_its_goal_is_edited,
+                a_job_that_asked_goes_on_when_its_goal_is_edited,
                 progress_is_kept_while_a_job_runs;
             events:
                 named_jobs_are_followed_to_their_ends,
