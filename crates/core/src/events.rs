@@ -63,7 +63,7 @@ impl JobEvents {
     /// Follows jobs from now on. Those named are told of as they are at first; of others, every
     /// later change and every job that is enqueued after this.
     pub async fn follow(jobs: Arc<dyn JobSearch>, followed: Followed) -> Result<JobEvents, RepositoryError> {
-        let commits = jobs.commits();
+        let commits = jobs.committed();
         let mut events = JobEvents {
             jobs,
             followed,

@@ -130,5 +130,5 @@ pub trait JobSearch: Send + Sync {
 
     /// Changes whenever this process has committed something. Of other processes it tells as much
     /// as [`JobQueries::wakes`].
-    fn commits(&self) -> watch::Receiver<u64>;
+    fn committed(&self) -> watch::Receiver<u64>;
 }

@@ -284,7 +284,7 @@ impl JobSearch for SqliteStore {
         self.readers.run(move |connection| search::live(connection, group.as_deref())).await
     }
 
-    fn commits(&self) -> watch::Receiver<u64> {
+    fn committed(&self) -> watch::Receiver<u64> {
         self.bell.listen_to_commits()
     }
 }

@@ -27,9 +27,10 @@ const SAMPLE: u32 = 5;
 
 /// One job by its number, or many by filter
 #[derive(Args)]
+#[command(group(clap::ArgGroup::new("which").required(true).args(["id", "filter"])))]
 pub struct Which {
     /// The job's number
-    #[arg(required_unless_present = "filter", conflicts_with_all = ["filter", "yes"])]
+    #[arg(conflicts_with = "yes")]
     id: Option<i64>,
     /// Many jobs: `state=discarded role=scribe`, all of which must hold. Keys: state, role, queue, group,
     /// tag, search, since, until, ended-since, ended-until. Shows what is meant, and does it with --yes
