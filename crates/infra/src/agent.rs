@@ -87,7 +87,9 @@ impl GenericAgentExecutor {
                 }
                 _ => {}
             }
-            if let Some((turns, most)) = run.turns_of_limit() {
+            if entries.iter().any(|entry| matches!(entry, Entry::Turn(_)))
+                && let Some((turns, most)) = run.turns_of_limit()
+            {
                 cx.note_progress(f64::from(turns) / f64::from(most.max(1)), &format!("turn {turns} of at most {most}"));
             }
             cx.append(seq, entries).await?;

@@ -98,9 +98,6 @@ pub trait JobSearch: Send + Sync {
     /// The jobs a job waits for or waited for, in order.
     async fn dependencies(&self, job: JobId) -> Result<Vec<Dependency>, RepositoryError>;
 
-    /// How many jobs fit a filter, its `limit` aside.
-    async fn count(&self, filter: JobFilter) -> Result<u64, RepositoryError>;
-
     /// The numbers of jobs by filter, newest first.
     async fn ids(&self, filter: JobFilter) -> Result<Vec<JobId>, RepositoryError>;
 

@@ -246,10 +246,6 @@ impl JobSearch for SqliteStore {
         self.readers.run(move |connection| relations::of(connection, job)).await
     }
 
-    async fn count(&self, filter: JobFilter) -> Result<u64, RepositoryError> {
-        self.readers.run(move |connection| search::count(connection, &filter)).await
-    }
-
     async fn ids(&self, filter: JobFilter) -> Result<Vec<JobId>, RepositoryError> {
         let ids = self.readers.run(move |connection| search::numbers(connection, &filter)).await?;
         Ok(ids.into_iter().map(JobId).collect())

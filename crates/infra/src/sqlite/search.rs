@@ -37,18 +37,6 @@ pub(super) fn numbers(connection: &mut SqliteConnection, filter: &JobFilter) -> 
     }
 }
 
-/// How many jobs fit.
-pub(super) fn count(connection: &mut SqliteConnection, filter: &JobFilter) -> Outcome<u64> {
-    if let Some(text) = &filter.text {
-        return Ok(with_text(connection, filter, text, usize::MAX)?.len() as u64);
-    }
-    let mut jobs = 0;
-    for state in parts(filter) {
-        jobs += fitting(filter, state).count().get_result::<i64>(connection)?.unsigned_abs();
-    }
-    Ok(jobs)
-}
-
 /// One walk for each state asked for: a state that is rare among a million others is found without
 /// looking at them.
 fn parts(filter: &JobFilter) -> Vec<Option<JobState>> {

@@ -21,7 +21,7 @@ use crate::settings::Settings;
 use crate::wire;
 
 /// Jobs changed in one transaction; others write between two of them.
-const AT_ONCE: u32 = 200;
+const AT_ONCE: usize = 200;
 /// Jobs shown before many are changed, and refusals told of after.
 const SAMPLE: u32 = 5;
 
@@ -265,18 +265,17 @@ async fn many(cx: &Context, which: Which, change: Change) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let nothing = || not_found(format!("there is no database at {} yet", settings.database.display()));
     let queries = wire::open_reader(&settings)?.ok_or_else(nothing)?;
-    let (jobs, sample) = match filter.states.is_empty() {
-        true => (0, Vec::new()),
+    let (ids, sample) = match filter.states.is_empty() {
+        true => (Vec::new(), Vec::new()),
         false => {
-            (queries.count(filter.clone()).await?, queries.jobs(JobFilter { limit: SAMPLE, ..filter.clone() }).await?)
+            let sample = queries.jobs(JobFilter { limit: SAMPLE, ..filter.clone() }).await?;
+            (queries.ids(JobFilter { limit: u32::MAX, ..filter }).await?, sample)
         }
     };
-    let done = change.done();
+    let (jobs, done) = (ids.len() as u64, change.done());
     let mut told = Preview { jobs, change: done, done: false, sample: &sample, changed: 0, refused: Vec::new() };
     if which.yes && jobs > 0 {
-        // Not those that come in the meantime.
-        let before = sample.first().map(|newest| JobId(newest.id.0 + 1));
-        change_all(&settings, JobFilter { before, ..filter }, &change, &mut told).await?;
+        change_all(&settings, &ids, &change, &mut told).await?;
     }
     told.done = which.yes;
     let exit = if told.refused.is_empty() { Exit::Ok } else { Exit::Conflict };
@@ -302,21 +301,17 @@ async fn many(cx: &Context, which: Which, change: Change) -> Result<Exit> {
     Ok(exit)
 }
 
-/// A page at a time, from the newest down, so that nobody's write waits for long. A page that
-/// changed leaves the filter, or not, and neither moves those below it.
-async fn change_all(settings: &Settings, filter: JobFilter, change: &Change, told: &mut Preview<'_>) -> Result<()> {
-    use posse_core::port::JobSearch as _;
+/// Those that were found, and none that come in the meantime; a few at a time, so that nobody's write
+/// waits for long.
+async fn change_all(settings: &Settings, ids: &[JobId], change: &Change, told: &mut Preview<'_>) -> Result<()> {
     let store = wire::open_store(settings)?;
-    let mut filter = JobFilter { limit: AT_ONCE, ..filter };
-    loop {
-        let page = store.ids(filter.clone()).await?;
-        let Some(lowest) = page.last().copied() else { return Ok(()) };
-        for one in store.change(page, change.clone(), wire::now()).await? {
+    for some in ids.chunks(AT_ONCE) {
+        for one in store.change(some.to_vec(), change.clone(), wire::now()).await? {
             match one.refused {
                 None => told.changed += 1,
                 Some(why) => told.refused.push(json!({"id": one.job, "why": why})),
             }
         }
-        filter.before = Some(lowest);
     }
+    Ok(())
 }
