@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::clock::Millis;
+use retry::RetryPolicy;
 
 pub mod change;
 pub mod dependency;
@@ -114,6 +115,19 @@ pub const MAX_CRASHES: u32 = 3;
 /// Priority unless asked otherwise; 1 is served first, 9 last.
 pub const DEFAULT_PRIORITY: u8 = 5;
 
+/// How much waiting one step of priority is worth unless asked otherwise; see [`rank`].
+pub const DEFAULT_PRIORITY_STEP_MS: Millis = 10 * 60 * 1000;
+
+/// Where a job stands among those that may be claimed: lower is served first, and among equals the
+/// one enqueued first. A job of priority 3 is served before one of priority 5 unless that one has
+/// been due for two steps longer; so the last in priority starts too, however many urgent ones come.
+/// The rank depends on nothing that changes while a job waits, so an index keeps jobs in its order.
+///
+/// A step of 0 serves in the order of `run_at` alone.
+pub fn rank(run_at: Millis, priority: u8, step_ms: Millis) -> Millis {
+    run_at.saturating_add(step_ms.saturating_mul(Millis::from(priority)))
+}
+
 /// The queue used where none is named.
 pub const DEFAULT_QUEUE: &str = "default";
 
@@ -128,8 +142,16 @@ pub struct NewJob {
     pub priority: u8,
     /// Not before this time; due at once when absent.
     pub run_at: Option<Millis>,
+    /// How much waiting one step of priority is worth; see [`rank`].
+    pub priority_step_ms: Millis,
     /// Attempts it gets, at least 1.
     pub max_attempts: u32,
+    /// How long it waits after a failed attempt; the usual way when absent.
+    pub retry: Option<RetryPolicy>,
+    /// The key it holds, so that there is one such job at a time.
+    pub unique: Option<Unique>,
+    /// Jobs of one concurrency key are counted together by limits per key.
+    pub concurrency_key: Option<String>,
     /// What is asked for.
     pub payload: Payload,
     /// Jobs that must have completed before it runs; none for nearly all jobs.
@@ -147,6 +169,27 @@ pub struct NewJob {
 /// What an owner keeps with a job; see [`crate::usecase::enqueue`] for its limits.
 pub type Meta = serde_json::Map<String, serde_json::Value>;
 
+/// A key that one job at a time holds, whatever its queue and role.
+///
+/// It is held while the job is not final. A job that completed holds it for `for_ms` longer, if
+/// that is given; one that was cancelled or discarded does not. Enqueueing a job whose key is held
+/// stores nothing and gives the holder instead.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unique {
+    /// The key.
+    pub key: String,
+    /// How long a job that completed goes on holding it.
+    pub for_ms: Option<Millis>,
+}
+
+/// Whether a job in this state holds its unique key at `now`. See [`Unique`].
+pub fn holds_key(state: JobState, finalized_at: Option<Millis>, for_ms: Option<Millis>, now: Millis) -> bool {
+    match (state, finalized_at, for_ms) {
+        (JobState::Completed, Some(at), Some(for_ms)) => now < at.saturating_add(for_ms),
+        _ => !state.is_final(),
+    }
+}
+
 impl Default for NewJob {
     fn default() -> Self {
         NewJob {
@@ -154,7 +197,11 @@ impl Default for NewJob {
             role: String::new(),
             priority: DEFAULT_PRIORITY,
             run_at: None,
+            priority_step_ms: DEFAULT_PRIORITY_STEP_MS,
             max_attempts: DEFAULT_MAX_ATTEMPTS,
+            retry: None,
+            unique: None,
+            concurrency_key: None,
             payload: Payload::default(),
             after: Vec::new(),
             on_failed: OnFailed::default(),
@@ -199,6 +246,12 @@ pub struct Job {
     pub max_attempts: u32,
     /// Times a worker died while it held this job.
     pub crashes: u32,
+    /// How long it waits after a failed attempt; the usual way when absent.
+    pub retry: Option<RetryPolicy>,
+    /// The unique key it was enqueued with.
+    pub unique_key: Option<String>,
+    /// Jobs of one concurrency key are counted together by limits per key.
+    pub concurrency_key: Option<String>,
     /// The worker that holds the lease, while one does.
     pub leased_by: Option<String>,
     /// Until when the lease stands, while one does.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::annotation::NewAnnotation;
 use crate::clock::Millis;
-use crate::model::{CallRequest, FailedTry, Finish, Message, ToolCalling, Usage};
+use crate::model::{CallRequest, FailedTry, Finish, Message, Reasoning, ToolCalling, Usage};
 use crate::persona::PersonaTemplate;
 use crate::run::compaction::{Cut, Shortening};
 use crate::run::phased;
@@ -96,11 +96,12 @@ pub struct Turn {
     pub text: String,
     /// Reasoning given beside the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reasoning: Option<String>,
+    pub reasoning: Option<Reasoning>,
     /// The calls it asked for, under our ids.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
-    /// Calls that the token limit cut off; kept to be looked at, never run.
+    /// Calls of a reply that does not count: it was cut, filtered, refused, or no valid step. Kept to
+    /// be looked at, never run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cut_calls: Vec<CallRequest>,
     /// Why the reply ended.

@@ -14,7 +14,9 @@
 //! loop that joins them.
 
 pub mod annotation;
+pub mod breaker;
 pub mod clock;
+pub mod conversation;
 pub mod events;
 pub mod executor;
 pub mod job;
@@ -24,6 +26,8 @@ pub mod model;
 pub mod persona;
 pub mod port;
 pub mod question;
+pub mod rate;
+pub mod rules;
 pub mod run;
 pub mod skill;
 pub mod stop;

@@ -2,7 +2,7 @@
 //!
 //! Adapters translate to and from a provider's wire format. Everything here is provider-neutral:
 //! ids are ours, arguments are text as the model wrote them, and what a provider adds privately
-//! travels in `extra`, to be sent back to it unchanged.
+//! travels with its name ([`Reasoning`], [`Extra`]), to be sent back to it unchanged.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::conversation::Conversation;
 use crate::stop::Stop;
 use crate::tool::ToolSpec;
 
@@ -32,9 +33,9 @@ pub enum Message {
         /// The visible text; may be empty when there are calls.
         #[serde(default)]
         text: String,
-        /// Reasoning the provider returned beside the text, if any.
+        /// Reasoning given beside the text, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        reasoning: Option<String>,
+        reasoning: Option<Reasoning>,
         /// The tools it asked for.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<CallRequest>,
@@ -62,7 +63,34 @@ pub struct CallRequest {
     pub arguments: String,
     /// Private data of the provider attached to this call, to be sent back unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub extra: Option<Value>,
+    pub extra: Option<Extra>,
+}
+
+/// A model at a provider: who writes a reply, and who reads a request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Author {
+    /// Where it is asked: a host, with its port where that is not the usual one.
+    pub provider: String,
+    /// The model's name, as it is asked for.
+    pub model: String,
+}
+
+/// What a model thought before it spoke. Means something to the model that wrote it, and to no other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reasoning {
+    /// The thoughts, word for word.
+    pub text: String,
+    /// Who had them.
+    pub by: Author,
+}
+
+/// Private data that a provider attached to a call. Means something to that provider, and to no other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Extra {
+    /// The data, as it came.
+    pub value: Value,
+    /// Whose it is: [`Author::provider`].
+    pub provider: String,
 }
 
 /// How a model is asked for tool calls.
@@ -81,7 +109,10 @@ pub enum ToolCalling {
 #[derive(Debug, Clone, Default)]
 pub struct ModelRequest {
     /// The conversation, in sending order.
-    pub messages: Vec<Message>,
+    pub messages: Conversation,
+    /// Said by the user behind it, in this request alone. What differs from step to step belongs
+    /// here: everything before it is then what the provider has read already.
+    pub tail: Option<String>,
     /// Tools offered by the native protocol; empty when none are or when calling is structured.
     pub tools: Vec<ToolSpec>,
     /// The JSON Schema that the answer's text must follow, if it must.
@@ -150,7 +181,7 @@ pub struct ModelReply {
     /// The visible text; may be empty.
     pub text: String,
     /// Reasoning given beside the text.
-    pub reasoning: Option<String>,
+    pub reasoning: Option<Reasoning>,
     /// The tools it wants, in its order.
     pub calls: Vec<CallRequest>,
     /// A refusal in the provider's own field, which is not an answer.
@@ -186,6 +217,9 @@ pub enum ModelErrorKind {
     Transient,
     /// Too many requests; wait at least as long as the provider says.
     RateLimited,
+    /// It was not asked at all: its endpoint is known to be out, or may not be asked so often. Wait as
+    /// long as the error says.
+    Unavailable,
     /// No usable credentials, or no right to the model.
     Unauthorized,
     /// The conversation does not fit the model's window.

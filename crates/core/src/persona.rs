@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+use crate::job::retry::RetryPolicy;
+
 /// Model requests a run may make unless its persona says otherwise.
 pub const DEFAULT_MAX_TURNS: u32 = 20;
 
@@ -49,6 +51,9 @@ pub struct PersonaTemplate {
     /// For a tool, another that is tried with the same arguments when the first one fails.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fallback_tools: BTreeMap<String, String>,
+    /// When its failed jobs are tried again, and how often; jobs take it when they are enqueued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryPolicy>,
 }
 
 /// How an agent works on its task.
@@ -177,6 +182,9 @@ impl PersonaTemplate {
         }
         if self.max_reply_tokens == Some(0) {
             report("max_reply_tokens", "is 0, so the model could say nothing; leave it out for the default".into());
+        }
+        if let Some(problem) = self.retry.and_then(|retry| retry.problem()) {
+            report("retry", problem);
         }
         problems
     }

@@ -32,6 +32,19 @@ pub enum RepositoryError {
     /// Nothing was changed.
     #[error("{0}")]
     Refused(String),
+    /// The job would need a unique key that another job holds. Nothing was changed.
+    #[error(
+        "job {job} cannot run again: its unique key '{key}' is held by job {holder}; wait until that one ends, or \
+         cancel it (posse job cancel {holder})"
+    )]
+    KeyHeld {
+        /// The job.
+        job: JobId,
+        /// The key.
+        key: String,
+        /// The job that holds it.
+        holder: JobId,
+    },
     /// The database cannot take writes now (full disk, read-only, locked for too long); trying
     /// later may help. In words for a person, with the way out.
     #[error("{0}")]
@@ -39,6 +52,15 @@ pub enum RepositoryError {
     /// The database cannot be used at all (newer schema, damage). In words, with the way out.
     #[error("{0}")]
     Unusable(String),
+}
+
+/// What became of a job that was to be enqueued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Enqueued {
+    /// The job: the new one, or the one that holds its unique key.
+    pub id: JobId,
+    /// Whether it was there already, so that nothing was stored.
+    pub existed: bool,
 }
 
 /// What a claim asks for.
@@ -216,11 +238,14 @@ pub trait MemoryRepository: Send + Sync {
 /// Everything that changes jobs. Each method is one transaction, and returns after it is durable.
 #[async_trait]
 pub trait JobRepository: QuestionRepository + MemoryRepository + Send + Sync {
-    /// Stores jobs, all or none, and gives their ids in the same order. A job that waits for one
-    /// that is not there is [`RepositoryError::NoSuchJob`].
-    async fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Result<Vec<JobId>, RepositoryError>;
+    /// Stores jobs, all or none, and says what became of each, in the same order. A job whose unique
+    /// key is held, by an earlier job of this call too, is not stored; see
+    /// [`Unique`](crate::job::Unique). A job that waits for one that is not there is
+    /// [`RepositoryError::NoSuchJob`].
+    async fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Result<Vec<Enqueued>, RepositoryError>;
 
-    /// Takes due jobs, most urgent first: each becomes `running` with a new lease, and its attempt
+    /// Takes due jobs in the order of [`rank`](crate::job::rank), as far as the rules let them start
+    /// (see [`rules`](crate::rules)): each becomes `running` with a new lease, and its attempt
     /// is written down before anything is done.
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>, RepositoryError>;
 
@@ -251,7 +276,8 @@ pub trait JobRepository: QuestionRepository + MemoryRepository + Send + Sync {
     async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled, RepositoryError>;
 
     /// Makes a final job available again, by hand. Its journal stays; the run goes on from there
-    /// (a [`Entry::Reopened`] is appended when it had ended).
+    /// (a [`Entry::Reopened`] is appended when it had ended). Refused while another job holds its
+    /// unique key.
     async fn retry(&self, job: JobId, now: Millis) -> Result<(), RepositoryError>;
 
     /// Adds a remark.
@@ -315,8 +341,9 @@ pub trait JobQueries: Send + Sync {
     /// Running jobs whose end was asked for.
     async fn cancel_requested(&self) -> Result<Vec<JobId>, RepositoryError>;
 
-    /// The earliest time at which a waiting job becomes due or a lease expires.
-    async fn next_deadline(&self) -> Result<Option<Millis>, RepositoryError>;
+    /// The earliest time at which a waiting job becomes due, a lease expires, or, after `now`, a rule
+    /// on the rate of jobs lets the next one start.
+    async fn next_deadline(&self, now: Millis) -> Result<Option<Millis>, RepositoryError>;
 
     /// The earliest time at which a lease ends unless it is renewed.
     async fn next_lease_end(&self) -> Result<Option<Millis>, RepositoryError>;

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::clock::Millis;
+use crate::conversation::NO_RESULT;
 use crate::job::Output;
 use crate::journal::{
     Call, CallOutcome, EndStatus, Entry, OfferedSkill, OfferedTool, Opening, Overflow, Recorded, Turn,
@@ -22,6 +23,7 @@ pub mod compaction;
 mod cycle;
 pub mod finish;
 mod fit;
+mod leak;
 pub mod machine;
 pub mod memory;
 pub mod phase;
@@ -90,6 +92,8 @@ impl Run {
         let mut run = Run::default();
         for recorded in journal {
             run.apply(&recorded.entry);
+            // Where a row is missing, the next entry goes behind the last one all the same.
+            run.next_seq = recorded.seq + 1;
         }
         run
     }
@@ -102,6 +106,7 @@ impl Run {
         self.next_seq += 1;
         let calling = self.calling();
         match entry {
+            Entry::Began { .. } if self.opening.is_some() => {}
             Entry::Began { goal, opening } => self.begin(goal, opening),
             Entry::Turn(turn) => self.apply_turn(turn),
             Entry::TurnFailed { failed_tries, overflow, ms, .. } => {
@@ -110,6 +115,7 @@ impl Run {
                 self.overflow = overflow.or(self.overflow);
             }
             Entry::CallStarted { call_id } => {
+                self.count_call(call_id);
                 if let Some(call) = self.top_mut().start(call_id) {
                     let name = call.request.name.clone();
                     self.tools_used.insert(name);
@@ -118,7 +124,7 @@ impl Run {
             Entry::CallEnded { call_id, outcome, text, ms, .. } => self.end_call(call_id, *outcome, text, *ms),
             Entry::SkillBegan { call_id } => self.begin_skill(call_id),
             Entry::FellBack { call_id, to, .. } => {
-                self.calls_made += 1;
+                self.count_call(&to.request.id);
                 self.top_mut().fall_back(call_id, to);
             }
             Entry::Asked { call_id, questions, .. } => {
@@ -140,6 +146,7 @@ impl Run {
                 self.ended = Some(Ended { status: *status, text: text.clone(), reason: reason.clone() });
             }
             Entry::Reopened => {
+                self.top_mut().close(NO_RESULT, calling);
                 self.ended = None;
                 self.top_mut().reopen(prompt::GO_ON);
                 self.spent_before = Spent {
@@ -205,6 +212,7 @@ impl Run {
 
     fn end_call(&mut self, call_id: &str, outcome: CallOutcome, text: &str, ms: u64) {
         let calling = self.calling();
+        self.count_call(call_id);
         self.worked_ms += ms;
         if self.top().call_id.as_deref() == Some(call_id) {
             self.cycles.pop();
@@ -217,6 +225,11 @@ impl Run {
     }
 
     fn apply_turn(&mut self, turn: &Turn) {
+        // Whoever replied was asked, so the calls before had ended and the run went on, even where the
+        // entries that say so are missing.
+        let calling = self.calling();
+        self.top_mut().close(NO_RESULT, calling);
+        self.ended = None;
         self.turns += 1;
         // Where no window is known there is nothing to count for.
         if self.window().is_some() {
@@ -224,7 +237,6 @@ impl Run {
         }
         self.spend(&turn.usage, turn.cost_microusd, turn.ms);
         turn.failed_tries.iter().for_each(|failed| self.usage.add(&failed.usage));
-        self.calls_made += turn.calls.len() as u64;
         let skills = self.opening.as_ref().map_or(&[][..], |opening| &opening.skills);
         let is_skill = |call: &Call| skills.iter().any(|skill| skill.spec.name == call.runs().name);
         if turn.calls.iter().any(|call| call.effect.is_some() || is_skill(call)) {
@@ -233,8 +245,19 @@ impl Run {
         if self.is_phased() {
             self.phased.take_turn(self.turns, turn);
         }
-        let calling = self.calling();
-        self.top_mut().take_turn(turn, calling);
+        let made = self.calls_made;
+        // An entry that is there twice makes its calls once.
+        let is_new = |call: &&Call| machine::number_of(&call.request.id).is_none_or(|number| number >= made);
+        let new: Vec<_> = turn.calls.iter().filter(is_new).map(OpenCall::new).collect();
+        self.top_mut().take_turn(turn, new, calling);
+        turn.calls.iter().for_each(|call| self.count_call(&call.request.id));
+    }
+
+    /// Takes note of an id, wherever it comes up, so that no call after it gets the same one.
+    fn count_call(&mut self, id: &str) {
+        if let Some(number) = machine::number_of(id) {
+            self.calls_made = self.calls_made.max(number + 1);
+        }
     }
 
     fn spend(&mut self, usage: &Usage, cost_microusd: Option<u64>, ms: u64) {

@@ -56,7 +56,7 @@ pub fn message(message: &Message) -> u64 {
         Message::Tool { name, text: words, .. } => text(words) + text(name) + PER_CALL,
         Message::Assistant { text: words, reasoning, calls } => {
             let of_calls: u64 = calls.iter().map(|call| text(&call.name) + text(&call.arguments) + PER_CALL).sum();
-            text(words) + reasoning.as_deref().map_or(0, text) + of_calls
+            text(words) + reasoning.as_ref().map_or(0, |reasoning| text(&reasoning.text)) + of_calls
         }
     };
     words + PER_MESSAGE

@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use crate::executor::{AgentExecutor, JobContext, StepOutcome};
+use crate::job::JobState;
 use crate::job::transition::Event;
-use crate::job::{JobState, retry};
 use crate::port::{ClaimRequest, Claimed, Ending, RepositoryError};
 use crate::stop::{StopReason, stop_pair};
 
@@ -106,8 +106,9 @@ impl WorkerService {
 
     /// How long nothing can become due by itself.
     async fn until_next_deadline(&self) -> Duration {
-        match self.fleet.queries.next_deadline().await {
-            Ok(Some(at)) => Duration::from_millis((at - self.fleet.clock.now()).max(1) as u64).min(IDLE_AT_MOST),
+        let now = self.fleet.clock.now();
+        match self.fleet.queries.next_deadline(now).await {
+            Ok(Some(at)) => Duration::from_millis((at - now).max(1) as u64).min(IDLE_AT_MOST),
             _ => IDLE_AT_MOST,
         }
     }
@@ -170,7 +171,8 @@ impl WorkerService {
             }
             StepOutcome::Failed { reason } => {
                 ending.event = Event::Fail;
-                ending.due_at = now + retry::backoff_ms(cx.job.attempt, cx.job.id.0 as u64);
+                let policy = cx.job.retry.unwrap_or_default();
+                ending.due_at = now + policy.wait_ms(cx.job.attempt, cx.job.id.0 as u64);
                 ending.reason = Some(reason);
             }
             StepOutcome::Snoozed { reason, wait } => {

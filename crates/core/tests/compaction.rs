@@ -367,8 +367,8 @@ fn check_nothing_left(history: &History, open: bool, count: Count) -> Result<(),
             to += 1;
         }
         let stays = (from..to).any(|at| history.part(at) == Some(Part::Pinned)) || to == messages.len();
-        for at in from..to {
-            let tokens = count(&messages[at]);
+        for (at, message) in messages.iter().enumerate().take(to).skip(from) {
+            let tokens = count(message);
             if matches!(history.part(at), Some(Part::Result | Part::Summary)) {
                 prop_assert!(tokens <= SHORTEST, "a message of {tokens} tokens could be shorter");
             } else if !stays {

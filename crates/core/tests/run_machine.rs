@@ -295,6 +295,35 @@ fn refusals_and_filters_end_the_run_readably() {
 }
 
 #[test]
+fn what_came_with_a_refusal_or_a_filter_is_kept_and_not_run() {
+    let refused = ModelReply { refusal: Some("I can't.".into()), ..reply("First I look.", &["write"]) };
+    let filtered = ModelReply { finish: Finish::ContentFilter, ..reply("First I look.", &["write"]) };
+    for (reply, text) in [(refused, "First I look.\n\nI can't."), (filtered, "First I look.")] {
+        let mut h = Harness::native();
+        h.say(reply);
+        let turn = h.journal.iter().find_map(|r| match &r.entry {
+            Entry::Turn(turn) => Some(turn),
+            _ => None,
+        });
+        let turn = turn.expect("the reply is on record");
+        assert_eq!(turn.text, text);
+        assert_eq!(turn.cut_calls.iter().map(|call| call.name.as_str()).collect::<Vec<_>>(), ["write"]);
+        assert!(turn.calls.is_empty() && h.effect == Effect::End);
+    }
+}
+
+#[test]
+fn i_a_call_that_leaked_into_the_text_is_no_answer() {
+    let mut h = Harness::native();
+    h.say(reply("<tool_call>{\"name\": \"look\", \"arguments\": {}}</tool_call>", &[]));
+    assert_eq!(h.effect, Effect::AskModel, "neither run nor taken for the answer");
+    let told = h.run.messages().last().expect("a message");
+    assert!(matches!(told, Message::User { text } if text.contains("tool call as text")), "{told:?}");
+    h.say(reply("Seven geese.", &[]));
+    assert_eq!(h.ended().1, "Seven geese.");
+}
+
+#[test]
 fn a_model_that_never_makes_a_valid_step_is_given_up() {
     for bad in [reply(" ", &[]), reply("", &["fly"])] {
         let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 100, ..Limits::default() });
@@ -392,6 +421,19 @@ fn a_reopened_run_goes_on_with_fresh_limits() {
     h.say(reply("", &["finish"]));
     assert_eq!(h.ended().1, "42");
     assert_eq!(h.run.turns(), 2);
+}
+
+#[test]
+fn a_model_that_was_not_asked_leaves_no_trace_and_costs_no_attempt() {
+    for (retry_after, wait) in [(Some(Duration::from_secs(7)), 7), (None, 10)] {
+        let mut h = Harness::native();
+        let (kind, reason) = (ModelErrorKind::Unavailable, "the endpoint is out".to_owned());
+        let error =
+            ModelError { kind, message: reason.clone(), retry_after, context_window: None, failed_tries: Vec::new() };
+        let next = step(&mut h.run, Input::ModelFailed { error, ms: 1 });
+        assert_eq!(next.entries, [], "the journal of a job that waits does not grow");
+        assert_eq!(next.effect, Effect::FailAttempt { reason, again: Again::After(Duration::from_secs(wait)) });
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn request() -> ModelRequest {
-    ModelRequest { messages: vec![Message::User { text: "hi".to_owned() }], ..ModelRequest::default() }
+    ModelRequest { messages: vec![Message::User { text: "hi".to_owned() }].into(), ..ModelRequest::default() }
 }
 
 async fn ask(model: &dyn Model) -> Result<ModelReply, ModelError> {
@@ -139,7 +139,7 @@ async fn a_script_hangs_until_it_is_stopped() {
 async fn a_bad_request_is_refused_and_remembered() {
     let model = ScriptedModel::new().say("never said");
     let orphan = Message::Tool { call_id: "x".to_owned(), name: "f".to_owned(), text: "r".to_owned() };
-    let request = ModelRequest { messages: vec![orphan], ..ModelRequest::default() };
+    let request = ModelRequest { messages: vec![orphan].into(), ..ModelRequest::default() };
     let error = model.complete(&request, &|_| {}, &Stop::never()).await.expect_err("refused");
     assert_eq!(error.kind, ModelErrorKind::Rejected);
     assert_eq!(model.violations(), [r#"request 1, message 0: the result for "x" answers no open call"#]);

@@ -5,6 +5,7 @@
 mod model_server;
 
 use model_server::{Answer, ModelServer};
+use posse_core::conversation::ReasoningBack;
 use posse_core::model::*;
 use posse_core::stop::{Stop, StopReason, stop_pair};
 use posse_core::tool::ToolSpec;
@@ -31,7 +32,8 @@ fn request() -> ModelRequest {
         messages: vec![
             Message::System { text: "Be brief.".to_owned() },
             Message::User { text: "Read both files.".to_owned() },
-        ],
+        ]
+        .into(),
         tools: vec![ToolSpec {
             name: "files_read".to_owned(),
             description: "Reads a file.".to_owned(),
@@ -58,7 +60,7 @@ fn followed(request: &ModelRequest, reply: &ModelReply) -> ModelRequest {
     });
     let results: Vec<_> = results.collect();
     next.messages.push(Message::Assistant { text: reply.text.clone(), reasoning: reply.reasoning.clone(), calls });
-    next.messages.extend(results);
+    results.into_iter().for_each(|result| next.messages.push(result));
     next
 }
 
@@ -217,16 +219,16 @@ async fn b15_reasoning_is_sent_to_who_wants_it_and_no_other() {
             }
         })
         .await;
-        for configured in [true, false] {
+        for configured in [Some(ReasoningBack::Required), Some(ReasoningBack::Forbidden), None] {
             let mut config = config(&server);
-            config.send_reasoning = configured;
+            config.reasoning = configured;
             let model = model(config);
             let before = server.chats().len();
             let reply = ask(&model, &request()).await.expect("a reply");
-            assert_eq!(reply.reasoning.as_deref(), Some(wanted));
+            assert_eq!(reply.reasoning.as_ref().map(|reasoning| reasoning.text.as_str()), Some(wanted));
             let next = followed(&request(), &reply);
             assert_eq!(ask(&model, &next).await.expect("a reply").text, "FINAL-OK");
-            let lessons = usize::from(configured != demanded);
+            let lessons = usize::from((configured == Some(ReasoningBack::Required)) != demanded);
             assert_eq!(server.chats().len() - before, 2 + lessons);
             assert!(ask(&model, &next).await.expect("a reply").failed_tries.is_empty(), "learned");
         }

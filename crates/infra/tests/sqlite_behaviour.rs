@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 mod behaviour;
 
-use behaviour::{Door, Store, behaviours, suite};
+use behaviour::{Door, Store, behaviours, shared_behaviours, suite};
 
 /// Each store is a file of its own in a folder that goes with the door.
 struct SqliteDoor(tempfile::TempDir);
@@ -20,6 +20,10 @@ fn door() -> SqliteDoor {
 #[async_trait]
 impl Door for SqliteDoor {
     async fn fresh(&self) -> Arc<dyn Store> {
+        self.again().await
+    }
+
+    async fn again(&self) -> Arc<dyn Store> {
         let options = Options { synchronous: Synchronous::Normal, ..Options::default() };
         Arc::new(SqliteStore::open(&self.0.path().join("jobs.db"), options).expect("opens"))
     }
@@ -45,6 +49,15 @@ proptest! {
         runtime.block_on(async {
             let door = door();
             behaviour::waiting::every_job_ends_or_is_explained(door.fresh().await, nodes, order).await;
+        });
+    }
+
+    #[test]
+    fn no_limit_is_ever_exceeded_and_no_place_is_lost(ops in behaviour::limited::ops()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let door = door();
+            behaviour::limited::holds([door.fresh().await, door.again().await, door.again().await], ops).await;
         });
     }
 }

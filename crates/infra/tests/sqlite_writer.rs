@@ -45,7 +45,7 @@ async fn callers_share_commits() {
     let callers: Vec<_> = (0..300)
         .map(|n| {
             let store = Arc::clone(&store);
-            tokio::spawn(async move { store.enqueue(vec![job(&n.to_string())], 1).await.expect("is stored")[0] })
+            tokio::spawn(async move { store.enqueue(vec![job(&n.to_string())], 1).await.expect("is stored")[0].id })
         })
         .collect();
     tokio::task::yield_now().await;
@@ -125,7 +125,7 @@ async fn what_was_asked_for_is_written_before_the_store_closes() {
 async fn reads_do_not_wait_for_a_write_in_another_process() {
     let folder = folder();
     let store = open(&folder);
-    let id = store.enqueue(vec![job("g")], 1).await.expect("is stored")[0];
+    let id = store.enqueue(vec![job("g")], 1).await.expect("is stored")[0].id;
     let _holder = lock(store.path());
     let read = tokio::time::timeout(Duration::from_secs(5), store.job(id)).await.expect("does not wait");
     assert!(read.expect("can be read").is_some());
@@ -241,7 +241,7 @@ async fn a_caller_who_gives_up_leaves_nothing_behind() {
 async fn events_come_from_other_processes_too() {
     let folder = folder();
     let (store, other) = (open(&folder), open(&folder));
-    let id = store.enqueue(vec![job("g")], 1).await.expect("is stored")[0];
+    let id = store.enqueue(vec![job("g")], 1).await.expect("is stored")[0].id;
     let looker = Arc::new(SqliteStore::open_read_only(store.path()).expect("can be read"));
     let followed = Followed::Jobs(vec![id]);
     let mut here = JobEvents::follow(Arc::clone(&store) as _, followed.clone()).await.expect("can be read");

@@ -22,6 +22,8 @@ mod job_show;
 mod model;
 mod persona;
 mod question;
+mod queue;
+mod rules;
 mod tool;
 mod work;
 mod worker;
@@ -82,6 +84,16 @@ enum Command {
     /// Groups of jobs: how far they are, what they cost
     #[command(subcommand)]
     Group(group::GroupCommand),
+    /// Queues: how many jobs are where
+    #[command(subcommand)]
+    Queue(queue::QueueCommand),
+    /// Limits on how many jobs run or start
+    #[command(subcommand)]
+    Limit(rules::LimitCommand),
+    /// Let no more jobs start; running ones go on
+    Pause(rules::ScopeArgs),
+    /// Let paused jobs start again
+    Resume(rules::ScopeArgs),
     /// Personas: the kinds of agents there are
     #[command(subcommand)]
     Persona(persona::PersonaCommand),
@@ -150,6 +162,10 @@ impl Cli {
             Command::Job(command) => job::dispatch(&cx, command).await,
             Command::Question(command) => question::dispatch(&cx, command).await,
             Command::Group(command) => group::dispatch(&cx, command).await,
+            Command::Queue(command) => queue::dispatch(&cx, command).await,
+            Command::Limit(command) => rules::limit(&cx, command).await,
+            Command::Pause(scope) => rules::pause(&cx, scope).await,
+            Command::Resume(scope) => rules::resume(&cx, scope).await,
             Command::Persona(command) => persona::dispatch(&cx, command),
             Command::Model(command) => model::dispatch(&cx, command).await,
             Command::Tool(command) => tool::dispatch(&cx, command),

@@ -32,7 +32,7 @@ Exit codes:
   1    the job or the operation failed
   2    bad usage, settings or input
   3    not found
-  4    the job's state does not allow it (too late to cancel, for instance)
+  4    the job's state does not allow it (too late to cancel, or its unique key is taken)
   5    the database cannot be used
   130  interrupted";
 
@@ -76,7 +76,9 @@ pub fn code_of(error: &anyhow::Error) -> Exit {
     if let Some(error) = error.downcast_ref::<RepositoryError>() {
         return match error {
             RepositoryError::NoSuchJob(_) => Exit::NotFound,
-            RepositoryError::Illegal(_) | RepositoryError::Refused(_) => Exit::Conflict,
+            RepositoryError::Illegal(_) | RepositoryError::KeyHeld { .. } | RepositoryError::Refused(_) => {
+                Exit::Conflict
+            }
             RepositoryError::Unavailable(_) | RepositoryError::Unusable(_) => Exit::Database,
             RepositoryError::LeaseLost(_) => Exit::Failed,
         };

@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use posse_core::model::{Model, ModelError, ModelErrorKind, Models};
+use posse_core::rate::{ModelRates, RateLimiter};
 use posse_infra::model::fallback::FallbackModel;
+use posse_infra::model::guarded::{GuardedModel, LimiterSlot};
 use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, ToolCallingChoice};
 use posse_infra::model::secret::Secret;
+use posse_infra::process::SystemClock;
 use serde::Serialize;
 
 use crate::exit::usage;
@@ -54,6 +57,11 @@ impl Known {
         }
     }
 
+    /// Its endpoint, as what is known of it is kept; none for a model on this machine.
+    pub fn endpoint(&self) -> Option<String> {
+        (self.table.kind == ModelKind::Endpoint).then(|| OpenAiConfig::new("", self.place(), "").endpoint())
+    }
+
     /// The variable that holds its key, if one does.
     pub fn key_env(&self, env: Env<'_>) -> Option<String> {
         match &self.table.api_key_env {
@@ -75,6 +83,7 @@ pub struct Catalog {
     known: BTreeMap<String, Known>,
     default: Option<String>,
     built: Mutex<BTreeMap<String, Arc<dyn Model>>>,
+    limiter: LimiterSlot,
 }
 
 impl Catalog {
@@ -121,7 +130,7 @@ impl Catalog {
             };
         }
         say_over(&mut known, default.as_deref(), &settings.endpoint)?;
-        Ok(Catalog { known, default, built: Mutex::default() })
+        Ok(Catalog { known, default, built: Mutex::default(), limiter: LimiterSlot::default() })
     }
 
     /// Every model, by name.
@@ -134,10 +143,23 @@ impl Catalog {
         self.default.as_deref()
     }
 
+    /// Has all models asked through `limiter` from now on, those that are built already too.
+    pub fn share(&self, limiter: Arc<dyn RateLimiter>) {
+        // A process has one database; the first is the one.
+        let _ = self.limiter.set(limiter);
+    }
+
     fn build(&self, name: &str, known: &Known) -> Result<Arc<dyn Model>, ModelError> {
         let primary: Arc<dyn Model> = match known.table.kind {
             ModelKind::Local => local::model(name, &known.table)?,
-            ModelKind::Endpoint => Arc::new(OpenAiModel::new(config(name, known, &|v| std::env::var_os(v))?)?),
+            ModelKind::Endpoint => {
+                let config = config(name, known, &|v| std::env::var_os(v))?;
+                let place = (config.endpoint(), config.model.clone());
+                let FileModel { requests_per_minute, tokens_per_minute, .. } = known.table;
+                let rates = ModelRates { requests_per_minute, tokens_per_minute };
+                let inner = Arc::new(OpenAiModel::new(config)?);
+                Arc::new(GuardedModel::new(inner, place, rates, Arc::clone(&self.limiter), Arc::new(SystemClock)))
+            }
         };
         match &known.table.fallback {
             Some(fallback) => Ok(Arc::new(FallbackModel::new(primary, self.get(Some(fallback))?))),
@@ -262,6 +284,9 @@ fn config(name: &str, known: &Known, env: Env<'_>) -> Result<OpenAiConfig, Model
     };
     config.stream = table.stream.unwrap_or(config.stream);
     config.context_window = table.context_window;
+    config.reasoning = table.reasoning;
+    config.user_after_tool = table.user_after_tool;
+    config.take_turns = table.take_turns;
     config.price_input = table.price_input;
     config.price_output = table.price_output;
     config.retries = table.retries.unwrap_or(config.retries);

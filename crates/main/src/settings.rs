@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use posse_core::job::DEFAULT_PRIORITY_STEP_MS;
+use posse_core::usecase::enqueue::MAX_PRIORITY_STEP_MS;
 
 use crate::exit::usage;
 
@@ -70,6 +72,8 @@ pub struct Settings {
     pub grace: Duration,
     /// How durable a commit is.
     pub synchronous: Synchronous,
+    /// How much waiting one step of priority is worth, to jobs enqueued from here.
+    pub priority_step: Duration,
     /// The models in the file.
     pub models: BTreeMap<String, FileModel>,
     /// The default model's name, if somebody named one.
@@ -80,6 +84,9 @@ pub struct Settings {
 
 /// Jobs each role works at once unless configured: a model's answer is waited for, not computed.
 const DEFAULT_SLOTS: usize = 4;
+
+/// What a step of priority is worth unless configured.
+const DEFAULT_PRIORITY_STEP: Duration = Duration::from_millis(DEFAULT_PRIORITY_STEP_MS as u64);
 
 impl Settings {
     /// The settings as seen from `cwd`.
@@ -111,6 +118,9 @@ impl Settings {
             lease: Duration::from_secs(said.lease_seconds.unwrap_or(30)),
             grace: Duration::from_secs(said.grace_seconds.unwrap_or(10)),
             synchronous: said.synchronous.unwrap_or_default(),
+            priority_step: said
+                .priority_step_minutes
+                .map_or(DEFAULT_PRIORITY_STEP, |m| Duration::from_secs(60 * u64::from(m))),
             models: said.models,
             default_model: model.or(said.default_model),
             endpoint: overrides.endpoint.clone(),
@@ -137,6 +147,11 @@ impl Settings {
         }
         if self.grace.as_secs() > 3600 {
             return Err(usage(format!("{file}: grace_seconds is {}; at most 3600 are allowed", self.grace.as_secs())));
+        }
+        let most = MAX_PRIORITY_STEP_MS as u128;
+        if self.priority_step.as_millis() > most {
+            let (minutes, most) = (self.priority_step.as_secs() / 60, most / 60_000);
+            return Err(usage(format!("{file}: priority_step_minutes is {minutes}; at most {most} are allowed")));
         }
         if let Some(url) =
             self.endpoint.base_url.as_deref().filter(|u| !(u.starts_with("http://") || u.starts_with("https://")))

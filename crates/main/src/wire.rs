@@ -8,6 +8,8 @@ use anyhow::{Context as _, Result};
 use posse_core::clock::Clock;
 use posse_core::model::Models;
 use posse_core::port::{JobQueries, JobRepository, JobSearch, RepositoryError};
+use posse_core::rate::RateLimiter;
+use posse_core::rules::Rules;
 use posse_infra::agent::GenericAgentExecutor;
 use posse_infra::persona::{Loaded, PersonaFile, Severity, load_all, nearest, problem};
 use posse_infra::process::SystemClock;
@@ -66,12 +68,12 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Everything that can be asked about jobs.
-pub trait Reads: JobQueries + JobSearch {}
-impl<T: JobQueries + JobSearch> Reads for T {}
+/// What can be asked of a database.
+pub trait Reader: JobQueries + JobSearch + Rules + RateLimiter {}
+impl<T: JobQueries + JobSearch + Rules + RateLimiter> Reader for T {}
 
 /// Opens the database to be looked at, without writing anything. None where there is none yet.
-pub fn open_reader(settings: &Settings) -> Result<Option<Arc<dyn Reads>>> {
+pub fn open_reader(settings: &Settings) -> Result<Option<Arc<dyn Reader>>> {
     let path = &settings.database;
     match path.try_exists() {
         Ok(true) => {}
@@ -191,13 +193,17 @@ pub struct Workshop {
     pub jobs: Arc<dyn JobRepository>,
     /// Asks about jobs.
     pub queries: Arc<dyn JobQueries>,
+    /// Whether jobs may start.
+    pub rules: Arc<dyn Rules>,
 }
 
 impl Workshop {
-    /// Opens the database, to be changed.
-    pub fn open(settings: &Settings) -> Result<Workshop> {
+    /// Opens the database, to be changed. From now on the kit's models are asked as often as all
+    /// processes on it may ask them together.
+    pub fn open(settings: &Settings, kit: &Kit) -> Result<Workshop> {
         let store = open_store(settings)?;
-        Ok(Workshop { jobs: store.clone(), queries: store })
+        kit.models.share(store.clone());
+        Ok(Workshop { jobs: store.clone(), queries: store.clone(), rules: store })
     }
 }
 

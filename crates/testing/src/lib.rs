@@ -198,7 +198,7 @@ impl TestFleet {
 
     /// Enqueues any job.
     pub async fn enqueue_job(&self, job: NewJob) -> JobId {
-        self.store.enqueue(vec![job], self.clock.now()).await.expect("the job is stored")[0]
+        self.store.enqueue(vec![job], self.clock.now()).await.expect("the job is stored")[0].id
     }
 
     /// Runs until nothing is due: each job has ended, or waits for a time, a person or another job.
@@ -283,7 +283,7 @@ impl TestFleet {
 
     /// While nothing runs, deadlines are of jobs that wait for a time.
     async fn next_due(&self) -> Option<Millis> {
-        self.store.next_deadline().await.expect("the jobs can be read")
+        self.store.next_deadline(self.clock.now()).await.expect("the jobs can be read")
     }
 }
 

@@ -84,7 +84,8 @@ async fn time_passes_by_hand_and_stops_where_something_is_due() {
 async fn a_chain_runs_in_order_and_events_tell_of_it() {
     let fleet = TestFleet::start(ScriptedModel::new().say("first").say("second")).await;
     let chain = vec![for_role(ROLE, "a"), NewJob { after: vec![After::Earlier(0)], ..for_role(ROLE, "b") }];
-    let ids = fleet.store().enqueue(chain, fleet.now()).await.expect("is stored");
+    let enqueued = fleet.store().enqueue(chain, fleet.now()).await.expect("is stored");
+    let ids: Vec<_> = enqueued.into_iter().map(|one| one.id).collect();
     let mut events =
         JobEvents::follow(Arc::clone(fleet.store()) as _, Followed::Jobs(ids.clone())).await.expect("can be read");
     let mut ended = Vec::new();

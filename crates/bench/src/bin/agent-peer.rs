@@ -149,8 +149,13 @@ impl Bench {
     /// Enqueues goals and waits for all of them; gives how many answered `done`.
     async fn run(&self, jobs: Vec<NewJob>) -> anyhow::Result<usize> {
         let mut watch = self.fleet.watch();
-        let ids = self.store.enqueue(jobs, SystemClock.now()).await?;
+        let ids = self.enqueue(jobs).await?;
         self.wait(&mut watch, ids).await
+    }
+
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> anyhow::Result<Vec<JobId>> {
+        let enqueued = self.store.enqueue(jobs, SystemClock.now()).await?;
+        Ok(enqueued.into_iter().map(|one| one.id).collect())
     }
 
     async fn wait(
@@ -254,12 +259,7 @@ async fn crash(bench: &Bench) -> anyhow::Result<()> {
             .iter()
             .map(|j| j.id)
             .collect(),
-        false => {
-            bench
-                .store
-                .enqueue(vec![bench.goal("crash", bench.args.steps, bench.args.latency)], SystemClock.now())
-                .await?
-        }
+        false => bench.enqueue(vec![bench.goal("crash", bench.args.steps, bench.args.latency)]).await?,
     };
     let ok = bench.wait(&mut watch, ids).await?;
     report(began, ok, 1 - ok);
@@ -270,7 +270,7 @@ async fn crash(bench: &Bench) -> anyhow::Result<()> {
 async fn long_run(bench: &Bench) -> anyhow::Result<()> {
     let steps = bench.args.steps;
     let mut watch = bench.fleet.watch();
-    let ids = bench.store.enqueue(vec![bench.goal("long", steps, 0)], SystemClock.now()).await?;
+    let ids = bench.enqueue(vec![bench.goal("long", steps, 0)]).await?;
     let mut marks = Vec::new();
     let (mut turns, mut cpu) = (0_u64, resources().0);
     loop {

@@ -1,18 +1,98 @@
 //! How long a failed job waits for its next attempt.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::clock::Millis;
 
-/// Longest wait between two attempts.
-pub const MAX_BACKOFF_MS: Millis = 15 * 60 * 1000;
+/// Longest wait between two attempts that may be asked for, in seconds: a week.
+pub const MAX_WAIT_SECONDS: u32 = 7 * 24 * 60 * 60;
 
-/// The wait after the failure of attempt number `attempt` (1 for the first): 2 s, 8 s, 32 s, … up
-/// to a quarter of an hour, each spread by up to a quarter so that jobs that failed together do
-/// not return together. `seed` decides the spread; the same seed gives the same wait.
-pub fn backoff_ms(attempt: u32, seed: u64) -> Millis {
-    let exponent = attempt.saturating_sub(1).min(12);
-    let base = (2000_i64 << (2 * exponent)).min(MAX_BACKOFF_MS);
-    let spread = (mix(seed ^ u64::from(attempt)) % 1000) as Millis;
-    base - base / 4 * spread / 1000
+/// Most attempts a job may ask for.
+pub const MAX_ATTEMPTS: u32 = 100;
+
+/// How waits grow from one failed attempt to the next.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Strategy {
+    /// Four times as long after each failure.
+    #[default]
+    Exponential,
+    /// Always the same.
+    Fixed,
+    /// No other attempt is made: the first failure discards the job.
+    None,
+}
+
+/// When a failed job is tried again, and how often.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetryPolicy {
+    /// How waits grow.
+    pub strategy: Strategy,
+    /// The first wait, in seconds; at least 1.
+    pub base_seconds: u32,
+    /// No wait is longer, in seconds; at most a week.
+    pub max_seconds: u32,
+    /// The share, 0 to 1, by which a wait may be shortened at random, so that jobs that failed together
+    /// do not return together.
+    pub jitter: f64,
+    /// Attempts a job gets, 1 to 100, where it does not ask for another number; 5 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+}
+
+impl Default for RetryPolicy {
+    /// 2 s, 8 s, 32 s, … up to a quarter of an hour, each shortened by up to a quarter.
+    fn default() -> Self {
+        let strategy = Strategy::Exponential;
+        RetryPolicy { strategy, base_seconds: 2, max_seconds: 15 * 60, jitter: 0.25, max_attempts: None }
+    }
+}
+
+impl RetryPolicy {
+    /// What is wrong with it, if anything, and what would be right.
+    pub fn problem(&self) -> Option<String> {
+        let RetryPolicy { strategy, base_seconds, max_seconds, jitter, max_attempts } = *self;
+        if base_seconds == 0 {
+            return Some("has base_seconds 0; the shortest wait is 1".into());
+        }
+        if max_seconds < base_seconds || max_seconds > MAX_WAIT_SECONDS {
+            return Some(format!(
+                "has max_seconds {max_seconds}; it must lie between base_seconds ({base_seconds}) and {MAX_WAIT_SECONDS}"
+            ));
+        }
+        if !(0.0..=1.0).contains(&jitter) {
+            return Some(format!("has jitter {jitter}; it must lie between 0 and 1"));
+        }
+        match max_attempts {
+            Some(n) if !(1..=MAX_ATTEMPTS).contains(&n) => {
+                Some(format!("has max_attempts {n}; it must lie between 1 and {MAX_ATTEMPTS}"))
+            }
+            Some(n) if strategy == Strategy::None && n > 1 => {
+                Some(format!("has max_attempts {n} with the strategy none, which makes one attempt; leave one out"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Attempts it stands for, if it says.
+    pub fn attempts(&self) -> Option<u32> {
+        if self.strategy == Strategy::None { Some(1) } else { self.max_attempts }
+    }
+
+    /// The wait after the failure of attempt number `attempt` (1 for the first). `seed` decides how
+    /// much it is shortened; the same seed gives the same wait.
+    pub fn wait_ms(&self, attempt: u32, seed: u64) -> Millis {
+        let base = Millis::from(self.base_seconds) * 1000;
+        let grown = match self.strategy {
+            Strategy::Exponential => base << (2 * attempt.saturating_sub(1).min(15)),
+            Strategy::Fixed | Strategy::None => base,
+        };
+        let wait = grown.min(Millis::from(self.max_seconds) * 1000);
+        let share = (mix(seed ^ u64::from(attempt)) % 1000) as f64 / 1000.0;
+        wait - (wait as f64 * self.jitter * share) as Millis
+    }
 }
 
 /// SplitMix64's finaliser: turns neighbouring numbers into unrelated ones.
@@ -25,18 +105,59 @@ fn mix(mut x: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{MAX_WAIT_SECONDS, RetryPolicy, Strategy};
+    use proptest::prelude::{any, prop, prop_assert, prop_assert_eq, proptest};
 
     #[test]
-    fn waits_grow_stay_capped_and_differ_between_jobs() {
+    fn the_usual_waits_grow_stay_capped_and_differ_between_jobs() {
+        let policy = RetryPolicy::default();
         for seed in 0..100 {
             for attempt in 1..200 {
-                let wait = backoff_ms(attempt, seed);
-                assert!((1500..=MAX_BACKOFF_MS).contains(&wait), "attempt {attempt}: {wait}");
+                let wait = policy.wait_ms(attempt, seed);
+                assert!((1500..=900_000).contains(&wait), "attempt {attempt}: {wait}");
             }
-            assert!(backoff_ms(2, seed) > backoff_ms(1, seed));
+            assert!(policy.wait_ms(2, seed) > policy.wait_ms(1, seed));
         }
-        let distinct: std::collections::HashSet<_> = (0..100).map(|seed| backoff_ms(1, seed)).collect();
+        let distinct: std::collections::HashSet<_> = (0..100).map(|seed| policy.wait_ms(1, seed)).collect();
         assert!(distinct.len() > 50);
+    }
+
+    #[test]
+    fn a_policy_is_checked() {
+        let usual = RetryPolicy::default();
+        assert_eq!(usual.problem(), None);
+        for (policy, words) in [
+            (RetryPolicy { base_seconds: 0, ..usual }, "base_seconds 0"),
+            (RetryPolicy { base_seconds: 9, max_seconds: 8, ..usual }, "max_seconds 8"),
+            (RetryPolicy { max_seconds: MAX_WAIT_SECONDS + 1, ..usual }, "604800"),
+            (RetryPolicy { jitter: f64::NAN, ..usual }, "jitter NaN"),
+            (RetryPolicy { max_attempts: Some(0), ..usual }, "max_attempts 0"),
+            (RetryPolicy { strategy: Strategy::None, max_attempts: Some(2), ..usual }, "strategy none"),
+        ] {
+            let problem = policy.problem().expect("is wrong");
+            assert!(problem.contains(words), "{problem}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_legal_policy_keeps_its_bounds(
+            base in 1..=MAX_WAIT_SECONDS,
+            more in 0..=MAX_WAIT_SECONDS,
+            jitter in 0.0..=1.0,
+            attempt in any::<u32>(),
+            seed in any::<u64>(),
+            strategy in prop::sample::select(vec![Strategy::Exponential, Strategy::Fixed]),
+        ) {
+            let max_seconds = base.saturating_add(more).min(MAX_WAIT_SECONDS);
+            let policy = RetryPolicy { strategy, base_seconds: base, max_seconds, jitter, max_attempts: None };
+            prop_assert_eq!(policy.problem(), None);
+            let wait = policy.wait_ms(attempt, seed);
+            prop_assert!(wait >= 0 && wait <= i64::from(max_seconds) * 1000);
+            prop_assert!(wait as f64 >= f64::from(base) * 1000.0 * (1.0 - jitter) - 1.0);
+            if strategy == Strategy::Fixed {
+                prop_assert!(wait <= i64::from(base) * 1000);
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use tokio::sync::watch;
 
 #[cfg(doc)]
 use super::JobQueries;
-use super::{Cancelled, JobFilter, RepositoryError};
+use super::{Cancelled, Enqueued, JobFilter, RepositoryError};
 use crate::clock::Millis;
 use crate::job::change::{Change, Changed};
 use crate::job::dependency::Dependency;
@@ -78,7 +78,7 @@ pub trait JobRelations: Send + Sync {
 
     /// Stores a part of a batch, and how far that is, or nothing. [`RepositoryError::Refused`] when
     /// the batch is not where the chunk begins: somebody else is at it.
-    async fn enqueue_chunk(&self, chunk: Chunk, now: Millis) -> Result<Vec<JobId>, RepositoryError>;
+    async fn enqueue_chunk(&self, chunk: Chunk, now: Millis) -> Result<Vec<Enqueued>, RepositoryError>;
 }
 
 /// A job's state, as [`JobSearch::states`] gives it.

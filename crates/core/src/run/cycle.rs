@@ -26,7 +26,7 @@ pub struct OpenCall {
 }
 
 impl OpenCall {
-    fn new(call: &Call) -> OpenCall {
+    pub(super) fn new(call: &Call) -> OpenCall {
         let request = call.runs();
         let answers = (request != call.request).then(|| Box::new(call.request.clone()));
         OpenCall { request, answers, effect: call.effect, started: false }
@@ -123,9 +123,10 @@ impl Cycle {
         self.tokens = self.history.messages().iter().map(tokens::message).sum();
     }
 
-    pub fn take_turn(&mut self, turn: &Turn, calling: ToolCalling) {
+    /// Takes in a reply, of which these calls are to end.
+    pub fn take_turn(&mut self, turn: &Turn, calls: Vec<OpenCall>, calling: ToolCalling) {
         self.corrected_turn = false;
-        self.open.extend(turn.calls.iter().map(OpenCall::new));
+        self.open.extend(calls);
         self.last_call = turn.calls.last().map(Call::runs);
         let calls: Vec<_> = match calling {
             ToolCalling::Native => turn.calls.iter().map(|c| c.request.clone()).collect(),

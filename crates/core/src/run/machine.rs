@@ -10,11 +10,14 @@ use std::time::Duration;
 use super::compaction::{self, Cut, Purpose};
 use super::fit::Fit;
 use super::{OpenCall, Run};
+use crate::breaker;
 use crate::journal::{Call, CallOutcome, EndStatus, Entry, Opening, Overflow};
 use crate::model::{CallRequest, Message, ModelError, ModelErrorKind, ModelReply, Usage};
 use crate::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
 
 mod reply;
+
+pub(super) use reply::number_of;
 
 /// Corrections in a row (bad steps, refused calls, empty replies) before a run is given up.
 pub const MAX_CORRECTIONS: u32 = 6;
@@ -150,6 +153,8 @@ impl Again {
     pub fn after(kind: ModelErrorKind, retry_after: Option<Duration>) -> Again {
         match kind {
             ModelErrorKind::RateLimited => retry_after.map_or(Again::Later, Again::After),
+            // Nothing was asked, so nothing of the job's has failed.
+            ModelErrorKind::Unavailable => Again::After(retry_after.unwrap_or(breaker::REST)),
             // A person has to mend a key or an account; the job tries again by itself meanwhile.
             ModelErrorKind::Unauthorized => Again::After(WAIT_FOR_CREDENTIALS),
             ModelErrorKind::Transient | ModelErrorKind::Stopped | ModelErrorKind::InvalidToolCall => Again::Later,
@@ -227,8 +232,10 @@ impl Recorder<'_> {
 
     fn model_failed(&mut self, error: ModelError, ms: u64) -> Option<Effect> {
         let ModelError { kind, message, failed_tries, retry_after, context_window } = error;
-        if kind == ModelErrorKind::Stopped && failed_tries.is_empty() {
-            return Some(Effect::FailAttempt { reason: message, again: Again::Later });
+        let not_asked = matches!(kind, ModelErrorKind::Stopped | ModelErrorKind::Unavailable);
+        if not_asked && failed_tries.is_empty() {
+            // Nothing happened that the journal would have to keep, however often it is found.
+            return Some(Effect::FailAttempt { reason: message, again: Again::after(kind, retry_after) });
         }
         // A provider that does not tell its window has told that this request is larger.
         let overflow = (kind == ModelErrorKind::ContextOverflow)

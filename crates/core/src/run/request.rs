@@ -1,7 +1,7 @@
 //! The next model request, made from the state.
 
 use super::{Run, finish, machine, phase, structured};
-use crate::model::{Message, ModelRequest, ToolCalling};
+use crate::model::{ModelRequest, ToolCalling};
 use crate::tool::ToolSpec;
 
 impl Run {
@@ -9,12 +9,12 @@ impl Run {
     pub fn request(&self) -> ModelRequest {
         let Some(opening) = &self.opening else { return ModelRequest::default() };
         let mut request = ModelRequest {
-            messages: self.messages().to_vec(),
+            messages: self.top().history.messages().clone(),
+            tail: self.tail(),
             max_tokens: opening.persona.max_reply_tokens,
             temperature: opening.persona.temperature,
             ..ModelRequest::default()
         };
-        request.messages.extend(self.tail().map(|text| Message::User { text }));
         if let Some(max) = opening.persona.limits.max_tokens {
             let used = self.usage.total().saturating_sub(self.spent_before.tokens);
             let left = u32::try_from(max.saturating_sub(used)).unwrap_or(u32::MAX).max(1);

@@ -3,14 +3,21 @@
 use crate::clock::Millis;
 use crate::job::change::Edit;
 use crate::job::dependency::{After, MAX_AFTER, OnFailed};
-use crate::job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_QUEUE, Meta, NewJob, Payload};
+use crate::job::retry::{MAX_ATTEMPTS, RetryPolicy, Strategy};
+use crate::job::{
+    DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_PRIORITY_STEP_MS, DEFAULT_QUEUE, Meta, NewJob, Payload, Unique,
+};
 use crate::persona::check_role;
+use crate::rules::check_key;
 
 /// Most bytes of a goal.
 pub const MAX_GOAL_BYTES: usize = 256 * 1024;
 
-/// Most attempts a job may ask for.
-pub const MAX_ATTEMPTS: u32 = 100;
+/// Longest time a job that completed may go on holding its unique key: ten years.
+pub const MAX_UNIQUE_MS: Millis = 3650 * 24 * 60 * 60 * 1000;
+
+/// Most that a step of priority may be worth: a week.
+pub const MAX_PRIORITY_STEP_MS: Millis = 7 * 24 * 60 * 60 * 1000;
 
 /// Most bytes of a group's name, a batch's name or a tag.
 pub const MAX_LABEL_BYTES: usize = 128;
@@ -34,8 +41,16 @@ pub struct Ask {
     pub priority: u8,
     /// Not before this time.
     pub run_at: Option<Millis>,
-    /// Attempts it gets.
-    pub max_attempts: u32,
+    /// How much waiting one step of priority is worth; see [`rank`](crate::job::rank).
+    pub priority_step_ms: Millis,
+    /// Attempts it gets; by its retry policy when absent.
+    pub max_attempts: Option<u32>,
+    /// When it is tried again: its own policy or its persona's.
+    pub retry: Option<RetryPolicy>,
+    /// The key of which there is one job at a time.
+    pub unique: Option<Unique>,
+    /// The key by which limits count it.
+    pub concurrency_key: Option<String>,
     /// The folder its tools are confined to; absolute, or empty for the worker's default.
     pub workspace: String,
     /// The configured model to use instead of the persona's.
@@ -60,7 +75,11 @@ impl Default for Ask {
             queue: DEFAULT_QUEUE.into(),
             priority: DEFAULT_PRIORITY,
             run_at: None,
-            max_attempts: DEFAULT_MAX_ATTEMPTS,
+            priority_step_ms: DEFAULT_PRIORITY_STEP_MS,
+            max_attempts: None,
+            retry: None,
+            unique: None,
+            concurrency_key: None,
             workspace: String::new(),
             model: None,
             after: Vec::new(),
@@ -93,7 +112,21 @@ pub fn accept(ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
     without_nul("workspace", &ask.workspace)?;
     accept_queue(&ask.queue)?;
     accept_priority(ask.priority)?;
-    accept_attempts(ask.max_attempts)?;
+    if !(0..=MAX_PRIORITY_STEP_MS).contains(&ask.priority_step_ms) {
+        let step = ask.priority_step_ms;
+        return refuse("priority_step", format!("is {step} ms; it must lie between 0 and {MAX_PRIORITY_STEP_MS}"));
+    }
+    if let Some(problem) = ask.retry.and_then(|retry| retry.problem()) {
+        return refuse("retry", problem);
+    }
+    let by_policy = ask.retry.and_then(|retry| retry.attempts());
+    let max_attempts = ask.max_attempts.or(by_policy).unwrap_or(DEFAULT_MAX_ATTEMPTS);
+    accept_attempts(max_attempts)?;
+    if max_attempts > 1 && ask.retry.is_some_and(|retry| retry.strategy == Strategy::None) {
+        let message = "allows other attempts, and the retry strategy none makes one; leave one of them out";
+        return refuse("max_attempts", message);
+    }
+    accept_keys(&ask)?;
     if ask.after.len() > MAX_AFTER {
         return refuse("after", format!("names {} jobs; at most {MAX_AFTER} are allowed", ask.after.len()));
     }
@@ -115,7 +148,12 @@ pub fn accept(ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
         role: ask.role,
         priority: ask.priority,
         run_at: ask.run_at,
-        max_attempts: ask.max_attempts,
+        priority_step_ms: ask.priority_step_ms,
+        max_attempts,
+        // The number of attempts is the job's own from here on.
+        retry: ask.retry.map(|retry| RetryPolicy { max_attempts: None, ..retry }),
+        unique: ask.unique,
+        concurrency_key: ask.concurrency_key,
         payload: Payload { goal: ask.goal, workspace: ask.workspace, model: ask.model },
         after: ask.after,
         on_failed: ask.on_failed,
@@ -197,6 +235,21 @@ fn accept_attempts(max_attempts: u32) -> Result<(), Refused> {
     refuse("max_attempts", format!("is {max_attempts}; it must lie between 1 and {MAX_ATTEMPTS}"))
 }
 
+fn accept_keys(ask: &Ask) -> Result<(), Refused> {
+    let unique_key = ask.unique.as_ref().map(|unique| unique.key.as_str());
+    for (field, key) in [("unique", unique_key), ("concurrency_key", ask.concurrency_key.as_deref())] {
+        if let Some(Err(message)) = key.map(check_key) {
+            return refuse(field, message);
+        }
+    }
+    match ask.unique.as_ref().and_then(|unique| unique.for_ms) {
+        Some(for_ms) if !(1..=MAX_UNIQUE_MS).contains(&for_ms) => {
+            refuse("unique_for", format!("is {for_ms} ms; it must lie between 1 ms and ten years"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn accept_meta(meta: &Meta) -> Result<(), Refused> {
     for key in meta.keys() {
         accept_label("meta", key)?;
@@ -254,7 +307,13 @@ mod tests {
             "goal contains a NUL character at byte 1; remove it"
         );
         assert_eq!(field(ask(|a| a.priority = 0)), Err("priority"));
-        assert_eq!(field(ask(|a| a.max_attempts = 0)), Err("max_attempts"));
+        assert_eq!(field(ask(|a| a.max_attempts = Some(0))), Err("max_attempts"));
+        assert_eq!(field(ask(|a| a.priority_step_ms = -1)), Err("priority_step"));
+        assert_eq!(field(ask(|a| a.concurrency_key = Some("a\nb".into()))), Err("concurrency_key"));
+        let unique = |key: &str, for_ms| Some(Unique { key: key.into(), for_ms });
+        assert_eq!(field(ask(|a| a.unique = unique("", None))), Err("unique"));
+        assert_eq!(field(ask(|a| a.unique = unique(&"k".repeat(257), None))), Err("unique"));
+        assert_eq!(field(ask(|a| a.unique = unique("k", Some(0)))), Err("unique_for"));
         assert_eq!(field(ask(|a| a.queue = "Mail Out".into())), Err("queue"));
         assert_eq!(field(ask(|a| a.group = Some(" g".into()))), Err("group"));
         assert_eq!(field(ask(|a| a.tags = vec!["a\n".into()])), Err("tags"));
@@ -270,5 +329,20 @@ mod tests {
         assert!(unknown.contains("there are: researcher, scribe"), "{unknown}");
         let odd = ask(|a| a.role = "Big Boss".into()).expect_err("not a role name").to_string();
         assert!(odd.contains("\"big-boss\""), "{odd}");
+    }
+
+    #[test]
+    fn the_policy_says_how_many_attempts_unless_the_job_does() {
+        let with = |retry: RetryPolicy, own| {
+            let new = ask(|a| (a.retry, a.max_attempts) = (Some(retry), own));
+            new.map(|job| job.max_attempts).map_err(|refused| refused.field)
+        };
+        let (usual, none) = (RetryPolicy::default(), RetryPolicy { strategy: Strategy::None, ..Default::default() });
+        assert_eq!(ask(|_| ()).expect("is legal").max_attempts, DEFAULT_MAX_ATTEMPTS);
+        assert_eq!(with(RetryPolicy { max_attempts: Some(7), ..usual }, None), Ok(7));
+        assert_eq!(with(RetryPolicy { max_attempts: Some(7), ..usual }, Some(2)), Ok(2));
+        assert_eq!((with(none, None), with(none, Some(1))), (Ok(1), Ok(1)));
+        assert_eq!(with(none, Some(2)), Err("max_attempts"));
+        assert_eq!(with(RetryPolicy { base_seconds: 0, ..usual }, None), Err("retry"));
     }
 }

@@ -75,7 +75,7 @@ impl Model for FallbackModel {
 fn is_for_another(kind: ModelErrorKind) -> bool {
     use ModelErrorKind::*;
     match kind {
-        Transient | RateLimited | Unauthorized | Rejected => true,
+        Transient | RateLimited | Unavailable | Unauthorized | Rejected => true,
         ContextOverflow | InvalidToolCall | Stopped => false,
     }
 }
@@ -91,7 +91,7 @@ fn last_try(error: &ModelError) -> FailedTry {
 /// Both failed: the error to act on is the one that gives a way forward.
 fn both(primary: ModelError, fallback: ModelError) -> ModelError {
     use ModelErrorKind::*;
-    let hopeful = matches!(primary.kind, Transient | RateLimited);
+    let hopeful = matches!(primary.kind, Transient | RateLimited | Unavailable);
     let kind = match fallback.kind {
         Unauthorized | Rejected if hopeful => primary.kind,
         kind => kind,

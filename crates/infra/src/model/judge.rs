@@ -1,6 +1,7 @@
 //! Whether a conversation may be sent: the rules that providers enforce with a 400.
 
-use posse_core::model::{Message, ModelRequest};
+use posse_core::conversation::{ReasoningBack, Rules, is_call_id};
+use posse_core::model::{Author, Message, ModelRequest};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
@@ -30,6 +31,30 @@ pub enum Rule {
     BadToolName(String),
     /// Two tools offered have one name.
     RepeatedTool(String),
+    /// A call has an id that some provider would not take.
+    BadCallId(String),
+    /// A call's arguments are no JSON object.
+    BadArguments(String),
+    /// Results come in another order than their calls.
+    OutOfOrder(String),
+    /// The first message behind the system message is not the user's.
+    NotUserFirst,
+    /// The conversation ends with the model's own words, or has none at all.
+    NothingAsked,
+    /// An assistant's text ends in space.
+    TrailingSpace,
+    /// A user message stands directly behind a result.
+    UserAfterTool,
+    /// Two messages of one role stand together.
+    SameRoleTwice,
+    /// An assistant message has no reasoning.
+    NoReasoning,
+    /// An assistant message has reasoning.
+    Reasoning,
+    /// What another model or provider added privately is sent along.
+    ForeignData,
+    /// The first call of a reply has no signature.
+    Unsigned,
 }
 
 impl fmt::Display for Violation {
@@ -43,8 +68,82 @@ impl fmt::Display for Violation {
             Rule::RepeatedId(id) => write!(f, "the call id {id:?} was used before"),
             Rule::BadToolName(name) => write!(f, "the tool name {name:?} may not be sent"),
             Rule::RepeatedTool(name) => write!(f, "the tool {name:?} is offered twice"),
+            Rule::BadCallId(id) => write!(f, "the call id {id:?} is not nine letters or digits"),
+            Rule::BadArguments(text) => write!(f, "the arguments {text:?} are no JSON object"),
+            Rule::OutOfOrder(id) => write!(f, "the result for {id:?} stands out of order"),
+            Rule::NotUserFirst => write!(f, "the conversation does not begin with the user"),
+            Rule::NothingAsked => write!(f, "nothing is asked of the model"),
+            Rule::TrailingSpace => write!(f, "the assistant's text ends in space"),
+            Rule::UserAfterTool => write!(f, "a user message follows a tool's result"),
+            Rule::SameRoleTwice => write!(f, "its role is that of the message before"),
+            Rule::NoReasoning => write!(f, "reasoning is missing"),
+            Rule::Reasoning => write!(f, "reasoning is not taken"),
+            Rule::ForeignData => write!(f, "it holds what another provider added"),
+            Rule::Unsigned => write!(f, "its calls are not signed"),
         }
     }
+}
+
+/// Everything that a provider with these rules, strict in all else too, would refuse in a
+/// conversation with `reader`.
+pub fn judge_strictly(messages: &[Message], rules: Rules, reader: &Author) -> Vec<Violation> {
+    let mut found = judge(messages);
+    let mut due: Vec<&str> = Vec::new();
+    let mut before: Option<&Message> = None;
+    for (at, message) in messages.iter().enumerate() {
+        let mut broken = |rule| found.push(Violation { at, rule });
+        let role = std::mem::discriminant(message);
+        match message {
+            Message::System { .. } => continue,
+            Message::User { .. } => {
+                if matches!(before, Some(Message::Tool { .. })) && !rules.user_after_tool {
+                    broken(Rule::UserAfterTool);
+                }
+            }
+            Message::Assistant { text, reasoning, calls } => {
+                if text != text.trim_end() {
+                    broken(Rule::TrailingSpace);
+                }
+                match (rules.reasoning, reasoning) {
+                    (ReasoningBack::Required, None) => broken(Rule::NoReasoning),
+                    (ReasoningBack::Forbidden, Some(_)) => broken(Rule::Reasoning),
+                    (_, Some(reasoning)) if reasoning.by != *reader => broken(Rule::ForeignData),
+                    _ => {}
+                }
+                if rules.signed_calls && calls.first().is_some_and(|call| call.extra.is_none()) {
+                    broken(Rule::Unsigned);
+                }
+                for call in calls {
+                    if !is_call_id(&call.id) {
+                        broken(Rule::BadCallId(call.id.clone()));
+                    }
+                    if serde_json::from_str::<serde_json::Map<_, _>>(&call.arguments).is_err() {
+                        broken(Rule::BadArguments(call.arguments.clone()));
+                    }
+                    if call.extra.as_ref().is_some_and(|extra| extra.provider != reader.provider) {
+                        broken(Rule::ForeignData);
+                    }
+                }
+                due = calls.iter().rev().map(|call| call.id.as_str()).collect();
+            }
+            Message::Tool { call_id, .. } => {
+                if due.pop() != Some(call_id) {
+                    broken(Rule::OutOfOrder(call_id.clone()));
+                }
+            }
+        }
+        match before {
+            None if !matches!(message, Message::User { .. }) => broken(Rule::NotUserFirst),
+            Some(Message::Tool { .. }) | None => {}
+            Some(other) if rules.take_turns && role == std::mem::discriminant(other) => broken(Rule::SameRoleTwice),
+            Some(_) => {}
+        }
+        before = Some(message);
+    }
+    if matches!(before, None | Some(Message::Assistant { .. })) {
+        found.push(Violation { at: messages.len(), rule: Rule::NothingAsked });
+    }
+    found
 }
 
 /// Everything wrong with a conversation, in its order; empty if it may be sent.
@@ -116,9 +215,9 @@ pub fn judge(messages: &[Message]) -> Vec<Violation> {
     found
 }
 
-/// Everything wrong with a request: its conversation and the tools it offers.
-pub fn judge_request(request: &ModelRequest) -> Vec<Violation> {
-    let mut found = judge(&request.messages);
+/// Everything wrong with the tools that a request offers.
+pub fn judge_tools(request: &ModelRequest) -> Vec<Violation> {
+    let mut found = Vec::new();
     let mut names = HashSet::new();
     for tool in &request.tools {
         let mut broken = |rule| found.push(Violation { at: request.messages.len(), rule });
@@ -143,7 +242,7 @@ fn is_blank(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use posse_core::model::CallRequest;
+    use posse_core::model::{CallRequest, Reasoning};
 
     fn system() -> Message {
         Message::System { text: "s".to_owned() }
@@ -197,6 +296,47 @@ mod tests {
         );
         check(&[calls(&["a"]), result("a"), calls(&["a"]), result("a")], &[(2, Rule::RepeatedId(id("a")))]);
         check(&[calls(&["a", "a"]), result("a"), result("a")], &[(0, Rule::RepeatedId(id("a")))]);
+    }
+
+    #[test]
+    fn what_a_strict_provider_minds() {
+        let reader = Author { provider: "p".to_owned(), model: "m".to_owned() };
+        let strict = |rules: Rules, messages: &[Message]| -> Vec<_> {
+            judge_strictly(messages, rules, &reader).into_iter().map(|v| (v.at, v.rule)).collect()
+        };
+        let open = Rules { reasoning: ReasoningBack::Optional, ..Rules::default() };
+        let says = |text: &str, by: Option<&Author>| Message::Assistant {
+            text: text.to_owned(),
+            reasoning: by.map(|by| Reasoning { text: "r".to_owned(), by: by.clone() }),
+            calls: Vec::new(),
+        };
+        let nine = ["aaaaaaaa1", "aaaaaaaa2"];
+        let good = [system(), user("u"), calls(&nine), result(nine[0]), result(nine[1]), user("v")];
+        assert_eq!(strict(open, &good), []);
+
+        let lone = |rule| vec![(1, rule)];
+        assert_eq!(strict(open, &[system()]), lone(Rule::NothingAsked));
+        assert_eq!(strict(open, &[user("u"), says("a ", None), user("v")]), lone(Rule::TrailingSpace));
+        assert_eq!(strict(open, &[user("u"), says("a", None)]), [(2, Rule::NothingAsked)]);
+        assert_eq!(strict(open, &[says("a", None), user("v")]), [(0, Rule::NotUserFirst)]);
+        let swapped = [user("u"), calls(&nine), result(nine[1]), result(nine[0])];
+        let out_of_order = |at: usize, id: &str| (at, Rule::OutOfOrder(id.to_owned()));
+        assert_eq!(strict(open, &swapped), [out_of_order(2, nine[1]), out_of_order(3, nine[0])]);
+        let long = [user("u"), calls(&["call_long"]), result("call_long")];
+        assert_eq!(strict(open, &long), lone(Rule::BadCallId("call_long".to_owned())));
+        let other = Author { model: "other".to_owned(), ..reader.clone() };
+        assert_eq!(strict(open, &[user("u"), says("a", Some(&other)), user("v")]), lone(Rule::ForeignData));
+
+        let mistral = Rules { user_after_tool: false, ..open };
+        assert_eq!(strict(mistral, &good), [(5, Rule::UserAfterTool)]);
+        let turns = Rules { take_turns: true, ..open };
+        assert_eq!(strict(turns, &[user("u"), user("v")]), lone(Rule::SameRoleTwice));
+        let wants = Rules { reasoning: ReasoningBack::Required, ..open };
+        assert_eq!(strict(wants, &[user("u"), says("a", None), user("v")]), lone(Rule::NoReasoning));
+        let refuses = Rules::default();
+        assert_eq!(strict(refuses, &[user("u"), says("a", Some(&reader)), user("v")]), lone(Rule::Reasoning));
+        let signed = Rules { signed_calls: true, ..open };
+        assert_eq!(strict(signed, &good), [(2, Rule::Unsigned)]);
     }
 
     #[test]

@@ -17,6 +17,7 @@
 
 mod error;
 pub mod fallback;
+pub mod guarded;
 pub mod judge;
 pub mod openai;
 pub mod scripted;

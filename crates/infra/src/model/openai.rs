@@ -2,15 +2,17 @@
 
 mod backoff;
 mod config;
+mod known;
 mod lesson;
 mod probe;
+mod rendering;
 
 use async_trait::async_trait;
 use posse_core::model::{
-    Delta, DeltaSink, FailedTry, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest, Usage,
+    Author, Delta, DeltaSink, FailedTry, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest,
+    Reasoning, Usage,
 };
 use posse_core::stop::{Stop, StopReason};
-use serde_json::value::RawValue;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
@@ -29,6 +31,9 @@ const MAX_REPLY: usize = 64 << 20;
 /// How long the count of tokens is waited for, once the reply itself is complete.
 const USAGE_GRACE: Duration = Duration::from_secs(5);
 
+/// Longest reasoning that is kept, in bytes; what is longer is kept up to there.
+const MAX_REASONING: usize = 1 << 20;
+
 /// Most lessons one request may teach; more than a server has fields to refuse.
 const MAX_LESSONS: usize = 8;
 
@@ -36,6 +41,7 @@ const MAX_LESSONS: usize = 8;
 pub struct OpenAiModel {
     config: OpenAiConfig,
     endpoint: String,
+    author: Author,
     transport: Transport,
     /// What the server takes, as far as it has shown.
     dialect: Mutex<Dialect>,
@@ -54,6 +60,7 @@ impl OpenAiModel {
     pub fn new(config: OpenAiConfig) -> Result<Self, ModelError> {
         Ok(OpenAiModel {
             endpoint: config.endpoint(),
+            author: config.author(),
             transport: Transport::new(&config)?,
             dialect: Mutex::new(config.dialect()),
             profile: OnceCell::new(),
@@ -82,20 +89,19 @@ impl OpenAiModel {
                 outcome = self.try_once(&body, deltas, &spent) => outcome,
             };
             let failure = match outcome {
-                Ok(whole) => return Ok(self.reply(whole, body.get().len(), failed_tries)),
+                Ok(whole) => return Ok(self.reply(whole, body.bytes(), failed_tries)),
                 Err(failure) => failure,
             };
             let failed =
                 FailedTry { model: self.config.model.clone(), reason: self.sentence(&failure), usage: spent.usage() };
             failed_tries.push(failed.clone());
 
-            let lesson =
-                failure.fault.as_ref().filter(|_| failure.kind == ModelErrorKind::Rejected && lessons < MAX_LESSONS);
-            let lesson = lesson.and_then(|fault| {
-                lesson::learn(fault, request, purpose, self.config.stream, &dialect, &self.config.dialect())
+            let lesson = failure.fault.as_ref().filter(|_| lessons < MAX_LESSONS).and_then(|fault| {
+                let asked = lesson::Asked { request, purpose, stream: self.config.stream, dialect: &dialect };
+                lesson::learn(fault, failure.kind, &asked, &self.config.dialect())
             });
             if let Some(lesson) = lesson {
-                tracing::info!(model = %self.config.model, ?lesson, "the endpoint refused a field; it is not sent again");
+                tracing::info!(model = %self.config.model, ?lesson, "the endpoint refused a request and is asked otherwise");
                 lesson.apply(&mut self.dialect());
                 lessons += 1;
                 deltas(Delta::Restarted(failed));
@@ -120,12 +126,13 @@ impl OpenAiModel {
         }
     }
 
-    async fn try_once(&self, body: &RawValue, deltas: &DeltaSink<'_>, spent: &Spent) -> Result<WholeReply, Failure> {
+    async fn try_once(&self, body: &Body<'_>, deltas: &DeltaSink<'_>, spent: &Spent) -> Result<WholeReply, Failure> {
         let mut reply = self.transport.send(Ask::Chat(body)).await?;
-        let mut assembler = StreamAssembler::default();
+        let mut assembler = StreamAssembler::of(&self.author.provider);
+        let read = body.bytes();
         // From here on the provider is at work, and what it read is billed.
         let mut account = |assembler: &StreamAssembler| {
-            let estimate = Usage::estimate(body.get().len(), assembler.written());
+            let estimate = Usage::estimate(read, assembler.written());
             spent.set(assembler.usage().unwrap_or(estimate));
         };
         account(&assembler);
@@ -148,22 +155,31 @@ impl OpenAiModel {
         })
     }
 
-    fn body(&self, request: &ModelRequest, purpose: Purpose, dialect: &Dialect) -> Result<Box<RawValue>, ModelError> {
-        let body = Body::new(&self.config.model, request, self.config.stream, purpose, dialect);
-        serde_json::value::to_raw_value(&body).map_err(|error| {
+    fn body<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        purpose: Purpose,
+        dialect: &Dialect,
+    ) -> Result<Body<'a>, ModelError> {
+        let body = rendering::render(request, dialect.rules, &self.author).and_then(|messages| {
+            Body::new(&self.config.model, request, messages, self.config.stream, purpose, dialect)
+        });
+        body.map_err(|error| {
             let words = format!("was not asked: the request is not JSON: {error}");
             self.error(Failure::plain(ModelErrorKind::Rejected, words), Vec::new())
         })
     }
 
-    fn reply(&self, whole: WholeReply, read: usize, failed_tries: Vec<FailedTry>) -> ModelReply {
+    fn reply(&self, mut whole: WholeReply, read: usize, failed_tries: Vec<FailedTry>) -> ModelReply {
         let usage = whole.usage.unwrap_or_else(|| {
             let calls = whole.calls.iter().map(|c| c.name.len() + c.arguments.len()).sum::<usize>();
             Usage::estimate(read, whole.text.len() + whole.reasoning.len() + calls)
         });
+        whole.reasoning.truncate(whole.reasoning.floor_char_boundary(MAX_REASONING));
+        let reasoning = Reasoning { text: whole.reasoning, by: self.author.clone() };
         ModelReply {
             text: whole.text,
-            reasoning: (!whole.reasoning.is_empty()).then_some(whole.reasoning),
+            reasoning: Some(reasoning).filter(|reasoning| !reasoning.text.is_empty()),
             calls: whole.calls,
             refusal: whole.refusal,
             finish: whole.finish,

@@ -1,16 +1,17 @@
 //! A model for tests: plays a script, remembers what it was asked, and judges every request.
 
 use async_trait::async_trait;
+use posse_core::conversation::{Rules, normalise};
 use posse_core::model::{
-    CallRequest, Delta, DeltaSink, Finish, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest,
-    ToolCalling, Usage,
+    Author, CallRequest, Delta, DeltaSink, Finish, Message, Model, ModelError, ModelErrorKind, ModelProfile,
+    ModelReply, ModelRequest, ToolCalling, Usage,
 };
 use posse_core::stop::Stop;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::judge::judge_request;
+use super::judge::{judge, judge_strictly, judge_tools};
 
 /// One thing the model does when asked.
 pub enum Play {
@@ -37,6 +38,7 @@ enum Scene {
 /// looked at panics, so that no test passes over one.
 pub struct ScriptedModel {
     profile: ModelProfile,
+    rules: Option<Rules>,
     state: Mutex<State>,
 }
 
@@ -66,6 +68,7 @@ impl ScriptedModel {
                 tool_calling: ToolCalling::Native,
                 context_window: None,
             },
+            rules: None,
             state: Mutex::default(),
         }
     }
@@ -74,6 +77,18 @@ impl ScriptedModel {
     pub fn with_profile(mut self, profile: ModelProfile) -> Self {
         self.profile = profile;
         self
+    }
+
+    /// Plays the adapter of a provider with these rules, and that provider at its strictest: each
+    /// conversation is made legal, and judged by everything that any provider minds.
+    pub fn strict(mut self, rules: Rules) -> Self {
+        self.rules = Some(rules);
+        self
+    }
+
+    /// Who writes its replies.
+    pub fn author(&self) -> Author {
+        Author { provider: self.profile.name.clone(), model: self.profile.model.clone() }
     }
 
     /// Then says `text` and ends.
@@ -133,7 +148,7 @@ impl ScriptedModel {
         self
     }
 
-    /// Every request so far, in order.
+    /// Every request so far, in order, as it was judged: its tail is its last message.
     pub fn requests(&self) -> Vec<ModelRequest> {
         self.state().requests.clone()
     }
@@ -162,11 +177,22 @@ impl ScriptedModel {
 
     /// What to do about `request`.
     fn next(&self, request: &ModelRequest) -> Play {
+        let mut request = request.clone();
+        if let Some(text) = request.tail.take() {
+            request.messages.push(Message::User { text });
+        }
+        let mut found = match self.rules {
+            None => judge(&request.messages),
+            Some(rules) => {
+                request.messages = normalise(&request.messages, rules, &self.author()).into();
+                judge_strictly(&request.messages, rules, &self.author())
+            }
+        };
+        found.extend(judge_tools(&request));
         let mut state = self.state();
         state.requests.push(request.clone());
         let number = state.requests.len();
-        let mut wrong: Vec<_> =
-            judge_request(request).iter().map(|violation| format!("request {number}, {violation}")).collect();
+        let mut wrong: Vec<_> = found.iter().map(|violation| format!("request {number}, {violation}")).collect();
         let scene = state.script.pop_front();
         if scene.is_none() && state.forever.is_none() {
             wrong.push(format!("request {number} is past the end of the script"));
@@ -179,9 +205,9 @@ impl ScriptedModel {
         }
         match scene {
             Some(Scene::Once(play)) => play,
-            Some(Scene::Decide(mut respond)) => respond(request),
+            Some(Scene::Decide(mut respond)) => respond(&request),
             None => match state.forever.as_mut() {
-                Some(respond) => respond(request),
+                Some(respond) => respond(&request),
                 None => Play::Fail(error(ModelErrorKind::Rejected, "the script is over")),
             },
         }
@@ -215,7 +241,7 @@ impl Model for ScriptedModel {
         match self.next(request) {
             Play::Reply(reply) => {
                 if let Some(thought) = &reply.reasoning {
-                    deltas(Delta::Reasoning(thought.clone()));
+                    deltas(Delta::Reasoning(thought.text.clone()));
                 }
                 if !reply.text.is_empty() {
                     deltas(Delta::Text(reply.text.clone()));

@@ -1,6 +1,6 @@
 //! From pieces to one reply.
 
-use posse_core::model::{CallRequest, Delta, Finish, Usage};
+use posse_core::model::{CallRequest, Delta, Extra, Finish, Usage};
 use serde_json::Value;
 
 use super::sse::SseEvent;
@@ -37,6 +37,8 @@ pub(super) enum Broken {
 /// Puts a streamed reply together, and reads a whole one as a stream of one piece. Pure.
 #[derive(Debug, Default)]
 pub(super) struct StreamAssembler {
+    /// Whose reply it is.
+    provider: String,
     text: String,
     reasoning: String,
     refusal: String,
@@ -61,6 +63,11 @@ struct OpenCall {
 }
 
 impl StreamAssembler {
+    /// For a reply of this provider.
+    pub fn of(provider: &str) -> Self {
+        StreamAssembler { provider: provider.to_owned(), ..StreamAssembler::default() }
+    }
+
     /// Takes one event and gives what it shows.
     pub fn event(&mut self, event: &SseEvent) -> Vec<Delta> {
         let data = event.data.trim();
@@ -228,8 +235,8 @@ impl StreamAssembler {
             open.call.id = id;
         }
         // A signature may come late, and again: the provider wants the latest back.
-        if let Some(extra) = piece.extra_content {
-            open.call.extra = Some(extra);
+        if let Some(value) = piece.extra_content {
+            open.call.extra = Some(Extra { value, provider: self.provider.clone() });
         }
     }
 

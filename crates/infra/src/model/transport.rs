@@ -13,7 +13,6 @@ use posse_core::model::{ModelError, ModelErrorKind};
 use reqwest::Response;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use secrecy::SecretString;
-use serde_json::value::RawValue;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -24,7 +23,7 @@ use tower::Service;
 use super::error::{Failure, HeaderWaits};
 use super::openai::OpenAiConfig;
 use super::secret::Secret;
-use super::wire::Fault;
+use super::wire::{Body, Fault};
 
 /// Longest body of an error that is read.
 const MAX_ERROR_BODY: usize = 64 << 10;
@@ -38,7 +37,7 @@ pub(super) struct Transport {
 /// What is asked.
 pub(super) enum Ask<'a> {
     /// `POST /chat/completions` with this body.
-    Chat(&'a RawValue),
+    Chat(&'a Body<'a>),
     /// `GET /models`.
     Models,
 }

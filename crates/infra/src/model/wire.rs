@@ -10,4 +10,4 @@ pub(super) use fault::Fault;
 pub(super) use models::Models;
 pub(super) use reply::{Answer, Arguments, CallPiece, Completion, finish_of, settle};
 pub use request::MaxTokens;
-pub(super) use request::{Body, Dialect, Format, Purpose};
+pub(super) use request::{Body, Dialect, Format, Messages, Purpose, WireMessage};

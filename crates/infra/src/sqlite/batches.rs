@@ -3,7 +3,7 @@
 use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
-use posse_core::port::{BatchMark, BatchStanding, Chunk, RepositoryError};
+use posse_core::port::{BatchMark, BatchStanding, Chunk, Enqueued, RepositoryError};
 
 use super::fault::{Fault, Outcome};
 use super::jobs::{self, Batch};
@@ -11,7 +11,7 @@ use super::schema::{batch_names, batches};
 use super::writer::Transaction;
 
 /// Stores a chunk whose jobs are in `jobs`, and how far its batch is then.
-pub(super) fn enqueue(tx: &mut Transaction<'_>, chunk: &Chunk, new: &Batch, now: Millis) -> Outcome<Vec<JobId>> {
+pub(super) fn enqueue(tx: &mut Transaction<'_>, chunk: &Chunk, new: &Batch, now: Millis) -> Outcome<Vec<Enqueued>> {
     if let Some(name) = &chunk.batch {
         let there = mark(tx.connection, name)?;
         if there != chunk.from {
@@ -22,9 +22,10 @@ pub(super) fn enqueue(tx: &mut Transaction<'_>, chunk: &Chunk, new: &Batch, now:
             ))));
         }
     }
-    let ids = jobs::enqueue(tx, new, None, now)?;
-    let Some(name) = &chunk.batch else { return Ok(ids) };
-    let (lines, jobs) = (chunk.to.lines.cast_signed(), ids.len() as i64);
+    let enqueued = jobs::enqueue(tx, new, None, now)?;
+    let Some(name) = &chunk.batch else { return Ok(enqueued) };
+    let stored = enqueued.iter().filter(|enqueued| !enqueued.existed).count();
+    let (lines, jobs) = (chunk.to.lines.cast_signed(), stored as i64);
     diesel::insert_into(batches::table)
         .values((
             batches::name.eq(name),
@@ -48,11 +49,11 @@ pub(super) fn enqueue(tx: &mut Transaction<'_>, chunk: &Chunk, new: &Batch, now:
             .values((
                 batch_names::batch.eq(name),
                 batch_names::name.eq(word),
-                batch_names::job_id.eq(ids.get(*place).map_or(0, |id| id.0)),
+                batch_names::job_id.eq(enqueued.get(*place).map_or(0, |enqueued| enqueued.id.0)),
             ))
             .execute(tx.connection)?;
     }
-    Ok(ids)
+    Ok(enqueued)
 }
 
 fn mark(connection: &mut SqliteConnection, name: &str) -> Outcome<BatchMark> {

@@ -4,9 +4,9 @@ use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::change::{Change, Changed, Edit};
 use posse_core::job::{JobId, Payload};
-use posse_core::port::Reach;
+use posse_core::port::{Reach, RepositoryError};
 
-use super::fault::Outcome;
+use super::fault::{Fault, Outcome};
 use super::jobs::{JobRow, find, stored};
 use super::schema::{dependencies, job_data, jobs};
 use super::writer::Transaction;
@@ -45,7 +45,11 @@ fn apply(
         Change::Cancel { reason } => {
             relations::cancel_within(tx, job, Reach::Beneath, reason, now)?;
         }
-        Change::Retry => people::retry(tx, job, now)?,
+        Change::Retry => match people::retry(tx, job, now) {
+            // Nothing was changed yet, and the others are not to suffer from it.
+            Err(Fault::Refused(held @ RepositoryError::KeyHeld { .. })) => return Ok(Some(held.to_string())),
+            outcome => outcome?,
+        },
         Change::Delete => {
             if let Some(waiting) = somebody_waiting(tx.connection, row)? {
                 return Ok(Some(format!("job {waiting} waits for it; cancel that first")));

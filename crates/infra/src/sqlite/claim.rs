@@ -10,7 +10,8 @@ use posse_core::port::{ClaimRequest, Claimed};
 use super::attempts;
 use super::fault::Outcome;
 use super::jobs::{DataRow, JobRow, stored, to_job};
-use super::literal::{IsAvailable, IsWaiting, in_queues, update};
+use super::lines::{self, Choice};
+use super::literal::{IsAvailable, IsWaiting, update};
 use super::schema::{job_data, jobs};
 use super::writer::Transaction;
 
@@ -18,7 +19,7 @@ use super::writer::Transaction;
 /// instant do not hold the write lock for seconds. The next claim goes on.
 const PROMOTED_AT_ONCE: i64 = 5_000;
 
-/// Takes due jobs, most urgent first.
+/// Takes due jobs in the order of their rank, as far as the rules let them start.
 pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome<Vec<Claimed>> {
     promote(tx, request.now)?;
     let worker = &request.worker.0;
@@ -70,17 +71,17 @@ fn promote(tx: &mut Transaction<'_>, now: Millis) -> Outcome<()> {
     Ok(())
 }
 
-fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> QueryResult<Vec<(JobRow, DataRow)>> {
-    let in_order = jobs::table
-        .inner_join(job_data::table)
-        .filter(IsAvailable)
-        .filter(jobs::role.eq(&request.role))
-        .order((jobs::priority, jobs::run_at, jobs::id))
-        .select((JobRow::as_select(), DataRow::as_select()))
-        .limit(i64::from(request.limit));
-    if request.queues.is_empty() {
-        in_order.load(connection)
-    } else {
-        in_order.filter(in_queues(&request.queues)).load(connection)
+fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> Outcome<Vec<(JobRow, DataRow)>> {
+    let rows = jobs::table.inner_join(job_data::table).select((JobRow::as_select(), DataRow::as_select()));
+    match lines::choose(connection, request)? {
+        Choice::Line(queue, key) => Ok(rows
+            .filter(IsAvailable)
+            .filter(jobs::role.eq(&request.role))
+            .filter(jobs::queue.eq(queue))
+            .filter(jobs::concurrency_key.eq(key))
+            .order((jobs::rank, jobs::id))
+            .limit(i64::from(request.limit))
+            .load(connection)?),
+        Choice::Jobs(ids) => ids.into_iter().map(|id| Ok(rows.filter(jobs::id.eq(id)).first(connection)?)).collect(),
     }
 }

@@ -11,10 +11,9 @@ use super::fault::{Fault, Outcome, unusable};
 use super::jobs::{Batch, JobRow, find, set_reason, store};
 use super::journal::{self, Sheet};
 use super::literal::update;
-use super::relations;
 use super::schema::job_data;
 use super::writer::Transaction;
-use super::{attempts, questions};
+use super::{attempts, questions, relations, rules};
 
 /// The job's row, if the lease still stands.
 pub(super) fn guarded(connection: &mut SqliteConnection, lease: Lease) -> Outcome<JobRow> {
@@ -76,7 +75,8 @@ pub(super) fn finish(
     let is_asked_for = to == JobState::Cancelled && from.cancel_requested;
     let reason = (!is_asked_for).then_some(ending.reason.as_deref());
     leave(tx.connection, lease.job, output, reason)?;
-    if matches!(to, JobState::Available | JobState::Retryable | JobState::Scheduled) {
+    let may_be_claimed = matches!(to, JobState::Available | JobState::Retryable | JobState::Scheduled);
+    if may_be_claimed || rules::any_counts_running(tx.connection)? {
         tx.ring();
     }
     relations::ended(tx, &row, to, now)?;

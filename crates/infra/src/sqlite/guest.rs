@@ -5,8 +5,8 @@ use std::path::Path;
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
-use posse_core::job::{JobId, NewJob};
-use posse_core::port::RepositoryError;
+use posse_core::job::NewJob;
+use posse_core::port::{Enqueued, RepositoryError};
 
 use super::connection::beside;
 use super::fault::{Fault, Outcome, describe};
@@ -15,7 +15,7 @@ use super::wake::Bell;
 use super::writer::Transaction;
 
 /// Stores jobs, all or none, in the transaction that `connection` is in (in one of its own if it is
-/// in none), and gives their ids in the same order. The rules are those of
+/// in none), and says what became of each, in the same order. The rules are those of
 /// [`posse_core::port::JobRepository::enqueue`]; check what people ask for with
 /// [`posse_core::usecase::enqueue::accept`] before.
 ///
@@ -31,10 +31,10 @@ pub fn enqueue_in(
     connection: &mut SqliteConnection,
     new: Vec<NewJob>,
     now: Millis,
-) -> Result<Vec<JobId>, RepositoryError> {
+) -> Result<Vec<Enqueued>, RepositoryError> {
     let batch = Batch::new(new)
         .map_err(|error| RepositoryError::Unusable(format!("a value cannot be written as JSON: {error}")))?;
-    let stored: Outcome<Vec<JobId>> = connection.transaction(|connection| {
+    let stored: Outcome<Vec<Enqueued>> = connection.transaction(|connection| {
         // The bell is for after the COMMIT, which is the caller's.
         let mut rings = false;
         jobs::enqueue(&mut Transaction::new(connection, &mut rings), &batch, None, now)

@@ -7,12 +7,13 @@ use posse_core::clock::Millis;
 use posse_core::job::dependency::{Beginning, beginning};
 use posse_core::job::transition::{Standing, Transition};
 use posse_core::job::{Job, JobId, JobState, NewJob, Output, Payload};
+use posse_core::port::Enqueued;
 
 use super::fault::{Fault, Outcome, unusable};
 use super::literal::update;
-use super::relations;
 use super::schema::{job_data, job_tags, jobs, sqlite_sequence};
 use super::writer::Transaction;
+use super::{relations, unique};
 
 /// A row of `jobs`, with what a transition needs of it.
 #[derive(Debug, Queryable, Selectable)]
@@ -34,6 +35,8 @@ pub(super) struct JobRow {
     pub created_at: i64,
     pub finalized_at: Option<i64>,
     pub awaited: bool,
+    pub concurrency_key: String,
+    pub unique_key: Option<String>,
 }
 
 impl JobRow {
@@ -67,12 +70,14 @@ pub(super) struct DataRow {
     pub group_name: Option<String>,
     pub tags: Option<String>,
     pub meta: Option<String>,
+    pub retry: Option<String>,
 }
 
 /// A stored job as the core sees it.
 pub(super) fn to_job((row, data): (JobRow, DataRow)) -> Outcome<Job> {
     let payload: Payload = serde_json::from_str(&data.payload)?;
     let output: Option<Output> = data.output.as_deref().map(serde_json::from_str).transpose()?;
+    let retry = data.retry.as_deref().map(serde_json::from_str).transpose()?;
     let standing = row.standing()?;
     Ok(Job {
         id: JobId(row.id),
@@ -84,6 +89,9 @@ pub(super) fn to_job((row, data): (JobRow, DataRow)) -> Outcome<Job> {
         attempt: standing.attempt,
         max_attempts: standing.max_attempts,
         crashes: standing.crashes,
+        retry,
+        unique_key: row.unique_key,
+        concurrency_key: Some(row.concurrency_key).filter(|key| !key.is_empty()),
         leased_by: row.leased_by,
         lease_until: row.lease_until,
         cancel_requested: row.cancel_requested,
@@ -161,6 +169,7 @@ pub(super) struct Batch(Vec<Sheet>);
 struct Sheet {
     job: NewJob,
     payload: String,
+    retry: Option<String>,
     tags: Option<String>,
     meta: Option<String>,
 }
@@ -170,9 +179,10 @@ impl Batch {
     pub fn new(jobs: Vec<NewJob>) -> Result<Batch, serde_json::Error> {
         let sheet = |job: NewJob| {
             let payload = serde_json::to_string(&job.payload)?;
+            let retry = job.retry.as_ref().map(serde_json::to_string).transpose()?;
             let tags = (!job.tags.is_empty()).then(|| serde_json::to_string(&job.tags)).transpose()?;
             let meta = (!job.meta.is_empty()).then(|| serde_json::to_string(&job.meta)).transpose()?;
-            Ok(Sheet { job, payload, tags, meta })
+            Ok(Sheet { job, payload, retry, tags, meta })
         };
         Ok(Batch(jobs.into_iter().map(sheet).collect::<Result<_, _>>()?))
     }
@@ -198,13 +208,13 @@ pub(super) struct Ancestors {
     pub root: i64,
 }
 
-/// Stores the jobs and gives their ids in the same order.
+/// Stores the jobs whose unique keys are free, and says what became of each in the same order.
 pub(super) fn enqueue(
     tx: &mut Transaction<'_>,
     batch: &Batch,
     above: Option<Ancestors>,
     now: Millis,
-) -> Outcome<Vec<JobId>> {
+) -> Outcome<Vec<Enqueued>> {
     // Given out here rather than read back row by row: the write lock is ours.
     let last: Option<i64> = sqlite_sequence::table
         .filter(sqlite_sequence::name.eq("jobs"))
@@ -212,11 +222,16 @@ pub(super) fn enqueue(
         .first(tx.connection)
         .optional()?;
     let mut id = last.unwrap_or(0);
-    let mut ids = Vec::with_capacity(batch.0.len());
-    for Sheet { job, payload, tags, meta } in &batch.0 {
+    let mut taken = unique::Taken::default();
+    let mut enqueued = Vec::with_capacity(batch.0.len());
+    for Sheet { job, payload, retry, tags, meta } in &batch.0 {
+        if let Some(holder) = taken.take(tx.connection, job, JobId(id + 1), now)? {
+            enqueued.push(Enqueued { id: holder, existed: true });
+            continue;
+        }
         id += 1;
         let run_at = job.run_at.unwrap_or(now);
-        let others = relations::others(tx.connection, job, &ids)?;
+        let others = relations::others(tx.connection, job, &enqueued)?;
         let Beginning { state, reason } = beginning(run_at, now, &others, job.on_failed);
         diesel::insert_into(jobs::table)
             .values((
@@ -233,6 +248,10 @@ pub(super) fn enqueue(
                 jobs::cancel_requested.eq(false),
                 jobs::created_at.eq(now),
                 jobs::finalized_at.eq(state.is_final().then_some(now)),
+                jobs::priority_step_ms.eq(job.priority_step_ms),
+                jobs::concurrency_key.eq(job.concurrency_key.as_deref().unwrap_or_default()),
+                jobs::unique_key.eq(job.unique.as_ref().map(|unique| unique.key.as_str())),
+                jobs::unique_ms.eq(job.unique.as_ref().and_then(|unique| unique.for_ms)),
             ))
             .execute(tx.connection)?;
         diesel::insert_into(job_data::table)
@@ -240,6 +259,7 @@ pub(super) fn enqueue(
                 job_data::job_id.eq(id),
                 job_data::payload.eq(payload),
                 job_data::reason.eq(&reason),
+                job_data::retry.eq(retry.as_deref()),
                 job_data::parent_id.eq(above.map(|above| above.parent)),
                 job_data::root_id.eq(above.map(|above| above.root)),
                 job_data::group_name.eq(&job.group),
@@ -253,10 +273,10 @@ pub(super) fn enqueue(
                 .values((job_tags::tag.eq(tag), job_tags::job_id.eq(id)))
                 .execute(tx.connection)?;
         }
-        ids.push(JobId(id));
+        enqueued.push(Enqueued { id: JobId(id), existed: false });
     }
     tx.ring();
-    Ok(ids)
+    Ok(enqueued)
 }
 
 /// The error for a job that is not there.

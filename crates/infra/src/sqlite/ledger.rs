@@ -10,7 +10,7 @@ use serde::de::IntoDeserializer;
 
 use super::fault::{Outcome, unusable};
 use super::literal::update;
-use super::schema::tool_calls;
+use super::schema::{steps, tool_calls};
 
 /// Whether a call may go from one state to another.
 fn is_legal(from: CallState, to: CallState, effect: EffectClass) -> bool {
@@ -21,6 +21,29 @@ fn is_legal(from: CallState, to: CallState, effect: EffectClass) -> bool {
         (Started, Started) => effect.repeatable(),
         _ => false,
     }
+}
+
+/// Whether a call that has ended may move on because the journal, which is the truth, has lost its
+/// end: then it runs again if it may, and else nobody knows what became of it.
+fn has_lost_its_end(
+    connection: &mut SqliteConnection,
+    job: JobId,
+    call_id: &str,
+    (from, to, effect): (CallState, CallState, EffectClass),
+) -> Outcome<bool> {
+    let ended = matches!(from, CallState::Done | CallState::Failed | CallState::Unknown);
+    if !ended || (to != CallState::Unknown && !effect.repeatable()) {
+        return Ok(false);
+    }
+    let ends: Vec<String> = steps::table
+        .filter(steps::job_id.eq(job.0).and(steps::kind.eq("call_ended")))
+        .select(steps::data)
+        .load(connection)?;
+    let is_its = |data: &String| {
+        let entry: serde_json::Result<serde_json::Value> = serde_json::from_str(data);
+        entry.is_ok_and(|entry| entry["call_id"] == call_id)
+    };
+    Ok(!ends.iter().any(is_its))
 }
 
 /// Applies what an entry at place `seq` changes. `position` is the call's place among the entry's.
@@ -63,7 +86,7 @@ pub(super) fn apply(
                 .optional()?;
             let Some((from, effect)) = now_is else { return Ok(()) };
             let (from, effect) = (named(&from)?, named(&effect)?);
-            if !is_legal(from, *to, effect) {
+            if !is_legal(from, *to, effect) && !has_lost_its_end(connection, job, call_id, (from, *to, effect))? {
                 return Err(unusable(format!(
                     "call {call_id} of job {job} is {} and cannot become {}; nothing was saved",
                     from.as_str(),

@@ -9,7 +9,8 @@ use std::marker::PhantomData;
 use diesel::expression::{AppearsOnTable, Expression, SelectableExpression, ValidGrouping, is_aggregate};
 use diesel::prelude::*;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
-use diesel::sql_types::{Bool, Text};
+use diesel::serialize::ToSql;
+use diesel::sql_types::{BigInt, Bool, HasSqlType, Text};
 use diesel::sqlite::Sqlite;
 
 macro_rules! condition {
@@ -71,6 +72,10 @@ condition! {
     /// Rows of the cancel index.
     IsToBeCancelled = "(jobs.state = 'running' AND jobs.cancel_requested = 1)"
 }
+condition! {
+    /// Rows of the index of unique keys, together with a condition on the key.
+    MayHoldKey = "(jobs.finalized_at IS NULL OR (jobs.state = 'completed' AND jobs.unique_ms IS NOT NULL))"
+}
 
 condition! {
     /// Rows of the index of what is waited for.
@@ -103,28 +108,52 @@ statement! {
     RollbackTo = "ROLLBACK TO command"
 }
 
-/// Queue names as one bind, whatever their number, so that the statement stays the same text.
-/// Matches `jobs.queue`; built by [`in_queues`].
-#[derive(Debug, Clone, QueryId)]
-pub(super) struct InQueues(String);
-
-/// The condition that a job's queue is one of `queues`.
-pub(super) fn in_queues(queues: &[String]) -> InQueues {
-    InQueues(serde_json::json!(queues).to_string())
+/// A comparison of two columns of `jobs` at once, as an index orders them. Built by [`after_line`]
+/// and [`after_rank`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct After<A, AT, B, BT> {
+    columns: &'static str,
+    first: A,
+    second: B,
+    types: PhantomData<(AT, BT)>,
 }
 
-impl Expression for InQueues {
+/// The condition that a job stands in a line after that of this queue and concurrency key.
+pub(super) fn after_line<'a>(queue: &'a str, key: &'a str) -> After<&'a str, Text, &'a str, Text> {
+    After { columns: "(jobs.queue, jobs.concurrency_key)", first: queue, second: key, types: PhantomData }
+}
+
+/// The condition that a job stands after that of this rank and id.
+pub(super) fn after_rank(rank: i64, id: i64) -> After<i64, BigInt, i64, BigInt> {
+    After { columns: "(jobs.rank, jobs.id)", first: rank, second: id, types: PhantomData }
+}
+
+impl<A, AT, B, BT> Expression for After<A, AT, B, BT> {
     type SqlType = Bool;
 }
-impl<QS> AppearsOnTable<QS> for InQueues {}
-impl ValidGrouping<()> for InQueues {
+impl<QS, A, AT, B, BT> AppearsOnTable<QS> for After<A, AT, B, BT> {}
+impl<A, AT, B, BT> ValidGrouping<()> for After<A, AT, B, BT> {
     type IsAggregate = is_aggregate::Never;
 }
-impl QueryFragment<Sqlite> for InQueues {
+// The columns follow from the types.
+impl<A, AT: 'static, B, BT: 'static> QueryId for After<A, AT, B, BT> {
+    type QueryId = After<(), AT, (), BT>;
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+impl<A, AT, B, BT> QueryFragment<Sqlite> for After<A, AT, B, BT>
+where
+    A: ToSql<AT, Sqlite>,
+    B: ToSql<BT, Sqlite>,
+    Sqlite: HasSqlType<AT> + HasSqlType<BT>,
+{
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
-        out.push_sql("(jobs.queue IN (SELECT value FROM json_each(");
-        out.push_bind_param::<Text, _>(&self.0)?;
-        out.push_sql(")))");
+        out.push_sql("(");
+        out.push_sql(self.columns);
+        out.push_sql(" > (");
+        out.push_bind_param::<AT, _>(&self.first)?;
+        out.push_sql(", ");
+        out.push_bind_param::<BT, _>(&self.second)?;
+        out.push_sql("))");
         Ok(())
     }
 }

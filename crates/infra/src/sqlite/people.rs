@@ -8,7 +8,7 @@ use posse_core::port::Cancelled;
 use super::fault::Outcome;
 use super::jobs::{find, no_such, set_reason, store};
 use super::writer::Transaction;
-use super::{journal, questions, relations};
+use super::{journal, questions, relations, unique};
 
 /// Asks for a job's end, and for that of nobody else but those who wait for it.
 pub(super) fn cancel(tx: &mut Transaction<'_>, job: JobId, reason: &str, now: Millis) -> Outcome<Cancelled> {
@@ -40,6 +40,7 @@ pub(super) fn cancel(tx: &mut Transaction<'_>, job: JobId, reason: &str, now: Mi
 pub(super) fn retry(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcome<()> {
     let row = find(tx.connection, job)?.ok_or_else(|| no_such(job))?;
     let change = transition(row.standing()?, Event::Retry, now)?;
+    unique::check(tx.connection, &row, now)?;
     store(tx.connection, job, &change, now)?;
     set_reason(tx.connection, job, None)?;
     journal::reopen(tx.connection, job, now)?;

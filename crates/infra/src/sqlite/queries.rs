@@ -9,8 +9,8 @@ use posse_core::job::{Job, JobId, JobState};
 use super::fault::Outcome;
 use super::jobs::{DataRow, JobRow, state, to_job};
 use super::literal::{IsRunning, IsToBeCancelled, IsWaiting};
-use super::progress;
 use super::schema::{job_data, jobs};
+use super::{progress, rules};
 
 /// One job.
 pub(super) fn job(connection: &mut SqliteConnection, id: JobId) -> Outcome<Option<Job>> {
@@ -65,14 +65,16 @@ pub(super) fn cancel_requested(connection: &mut SqliteConnection) -> Outcome<Vec
     Ok(ids.into_iter().map(JobId).collect())
 }
 
-/// The earliest time at which a waiting job becomes due or a lease expires.
+/// The earliest time at which a lease expires.
 pub(super) fn next_lease_end(connection: &mut SqliteConnection) -> Outcome<Option<Millis>> {
     Ok(jobs::table.filter(IsRunning).select(min(jobs::lease_until)).first(connection)?)
 }
 
-/// The earliest time at which a waiting job becomes due or a lease expires.
-pub(super) fn next_deadline(connection: &mut SqliteConnection) -> Outcome<Option<Millis>> {
+/// The earliest time at which a waiting job becomes due, a lease expires, or, after `now`, a rule's
+/// rate lets the next job start.
+pub(super) fn next_deadline(connection: &mut SqliteConnection, now: Millis) -> Outcome<Option<Millis>> {
     let due: Option<i64> = jobs::table.filter(IsWaiting).select(min(jobs::run_at)).first(connection)?;
     let expiry = next_lease_end(connection)?;
-    Ok(due.into_iter().chain(expiry).min())
+    let start = rules::all(connection)?.iter().filter_map(|rule| rule.next_start(now)).min();
+    Ok(due.into_iter().chain(expiry).chain(start).min())
 }

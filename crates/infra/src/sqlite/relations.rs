@@ -13,7 +13,7 @@ use posse_core::job::dependency::{
 };
 use posse_core::job::transition::{Event, transition};
 use posse_core::job::{Job, JobId, JobState, NewJob};
-use posse_core::port::{Cancelled, Reach};
+use posse_core::port::{Cancelled, Enqueued, Reach};
 
 use super::fault::{Outcome, unusable};
 use super::jobs::{self, Ancestors, Batch, DataRow, JobRow, find, no_such, set_reason, state, store, to_job};
@@ -27,13 +27,13 @@ use super::writer::Transaction;
 pub(super) fn others(
     connection: &mut SqliteConnection,
     job: &NewJob,
-    earlier: &[JobId],
+    earlier: &[Enqueued],
 ) -> Outcome<Vec<(JobId, JobState)>> {
     let mut ids = Vec::with_capacity(job.after.len());
     for after in &job.after {
         ids.push(match *after {
             After::Job(id) => id,
-            After::Earlier(place) => *earlier.get(place).ok_or_else(|| {
+            After::Earlier(place) => earlier.get(place).map(|earlier| earlier.id).ok_or_else(|| {
                 unusable(format!(
                     "a job waits for the one at place {place}, which does not stand before it in its batch"
                 ))
@@ -84,7 +84,11 @@ pub(super) fn wait_for_children(
 ) -> Outcome<JobState> {
     let root: Option<i64> = job_data::table.find(parent.0).select(job_data::root_id).first(tx.connection)?;
     let above = Ancestors { parent: parent.0, root: root.unwrap_or(parent.0) };
-    let ids = jobs::enqueue(tx, children, Some(above), now)?;
+    let made = jobs::enqueue(tx, children, Some(above), now)?;
+    let mut ids: Vec<_> = made.into_iter().map(|made| made.id).collect();
+    // Two with one unique key are one.
+    ids.sort();
+    ids.dedup();
     let mut states = Vec::with_capacity(ids.len());
     for id in ids {
         let row = find(tx.connection, id)?.ok_or_else(|| no_such(id))?;

@@ -11,9 +11,9 @@ use posse_core::job::{Attempt, GroupStanding, GroupUse, Job, JobId, JobProgress,
 use posse_core::journal::{Entry, LedgerRow, Recorded};
 use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{
-    BatchStanding, Cancelled, Chunk, ClaimRequest, Claimed, Ending, Heartbeat, JobFilter, JobQueries, JobRelations,
-    JobRepository, JobSearch, MemoryRepository, QuestionFilter, QuestionRepository, Reach, RepositoryError, Rescued,
-    StateRow, WorkerRecord,
+    BatchStanding, Cancelled, Chunk, ClaimRequest, Claimed, Ending, Enqueued, Heartbeat, JobFilter, JobQueries,
+    JobRelations, JobRepository, JobSearch, MemoryRepository, QuestionFilter, QuestionRepository, Reach,
+    RepositoryError, Rescued, StateRow, WorkerRecord,
 };
 use posse_core::question::{Answered, Question, QuestionId};
 use tokio::sync::watch;
@@ -29,7 +29,7 @@ const ROW: usize = 300;
 
 #[async_trait]
 impl JobRepository for SqliteStore {
-    async fn enqueue(&self, new: Vec<NewJob>, now: Millis) -> Result<Vec<JobId>, RepositoryError> {
+    async fn enqueue(&self, new: Vec<NewJob>, now: Millis) -> Result<Vec<Enqueued>, RepositoryError> {
         if new.is_empty() {
             return Ok(Vec::new());
         }
@@ -202,8 +202,8 @@ impl JobQueries for SqliteStore {
         self.readers.run(queries::next_lease_end).await
     }
 
-    async fn next_deadline(&self) -> Result<Option<Millis>, RepositoryError> {
-        self.readers.run(queries::next_deadline).await
+    async fn next_deadline(&self, now: Millis) -> Result<Option<Millis>, RepositoryError> {
+        self.readers.run(move |connection| queries::next_deadline(connection, now)).await
     }
 
     fn installation(&self) -> &str {
@@ -233,7 +233,7 @@ impl JobRelations for SqliteStore {
         self.writer()?.run(bytes, move |tx| change::change(tx, &installation, &jobs, &change, now)).await
     }
 
-    async fn enqueue_chunk(&self, chunk: Chunk, now: Millis) -> Result<Vec<JobId>, RepositoryError> {
+    async fn enqueue_chunk(&self, chunk: Chunk, now: Millis) -> Result<Vec<Enqueued>, RepositoryError> {
         let mut chunk = chunk;
         let batch = jobs::Batch::new(std::mem::take(&mut chunk.jobs)).map_err(unwritable)?;
         self.writer()?.run(batch.bytes(), move |tx| batches::enqueue(tx, &chunk, &batch, now)).await

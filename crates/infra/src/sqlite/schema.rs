@@ -25,6 +25,12 @@ diesel::table! {
         created_at -> BigInt,
         finalized_at -> Nullable<BigInt>,
         awaited -> Bool,
+        priority_step_ms -> BigInt,
+        // Made by the database: run_at + priority * priority_step_ms.
+        rank -> BigInt,
+        concurrency_key -> Text,
+        unique_key -> Nullable<Text>,
+        unique_ms -> Nullable<BigInt>,
     }
 }
 
@@ -34,6 +40,7 @@ diesel::table! {
         payload -> Text,
         output -> Nullable<Text>,
         reason -> Nullable<Text>,
+        retry -> Nullable<Text>,
         parent_id -> Nullable<BigInt>,
         root_id -> Nullable<BigInt>,
         group_name -> Nullable<Text>,
@@ -181,6 +188,39 @@ diesel::table! {
         slots -> Integer,
         started_at -> BigInt,
         heartbeat_at -> BigInt,
+    }
+}
+
+diesel::table! {
+    rules (scope, name) {
+        scope -> Text,
+        name -> Text,
+        paused_at -> Nullable<BigInt>,
+        running -> Nullable<BigInt>,
+        running_per_key -> Nullable<BigInt>,
+        per_minute -> Nullable<BigInt>,
+        full_at_us -> BigInt,
+    }
+}
+
+diesel::table! {
+    rates (endpoint, model) {
+        endpoint -> Text,
+        model -> Text,
+        requests_full_at_us -> BigInt,
+        tokens_full_at_us -> BigInt,
+    }
+}
+
+diesel::table! {
+    breakers (endpoint) {
+        endpoint -> Text,
+        failures -> BigInt,
+        failed_at -> BigInt,
+        rests -> BigInt,
+        out_until -> BigInt,
+        probe_until -> BigInt,
+        reason -> Nullable<Text>,
     }
 }
 

@@ -71,7 +71,7 @@ impl Home {
             },
             ..NewJob::default()
         };
-        self.store.enqueue(vec![job], SystemClock.now()).await.expect("enqueued")[0]
+        self.store.enqueue(vec![job], SystemClock.now()).await.expect("enqueued")[0].id
     }
 
     pub async fn job(&self, id: JobId) -> Job {

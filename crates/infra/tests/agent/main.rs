@@ -4,3 +4,6 @@
 mod cases;
 mod kit;
 mod lease;
+#[path = "../support/model_server.rs"]
+mod model_server;
+mod providers;

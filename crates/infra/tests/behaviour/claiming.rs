@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
+use posse_core::job::Unique;
+use posse_core::job::retry::{RetryPolicy, Strategy};
 use posse_core::port::JobFilter;
 
 pub async fn ids_come_in_the_order_of_the_jobs(store: Arc<dyn Store>) {
     let jobs: Vec<_> = (0..100).map(|n| NewJob { queue: format!("q{n}"), ..job("r") }).collect();
-    let ids = store.enqueue(jobs, T0).await.expect("is stored");
+    let ids = enqueue_all(&*store, jobs, T0).await;
     assert!(ids.is_sorted());
     for (n, id) in ids.into_iter().enumerate() {
         assert_eq!(get(&*store, id).await.queue, format!("q{n}"));
@@ -32,14 +34,18 @@ pub async fn what_is_enqueued_is_what_is_claimed(store: Arc<dyn Store>) {
         role: "r".into(),
         priority: 2,
         run_at: Some(T0 - 5),
+        priority_step_ms: 7,
         max_attempts: 7,
+        retry: Some(RetryPolicy { strategy: Strategy::Fixed, jitter: 0.1, ..RetryPolicy::default() }),
+        unique: Some(Unique { key: "u".into(), for_ms: Some(9) }),
+        concurrency_key: Some("k".into()),
         payload: Payload { goal: "g".into(), workspace: "/w".into(), model: Some("m".into()) },
         group: Some("g".into()),
         tags: vec!["a".into(), "b".into()],
         meta: Meta::from_iter([("k".to_owned(), 1.into())]),
         ..NewJob::default()
     };
-    let id = store.enqueue(vec![new.clone()], T0).await.expect("is stored")[0];
+    let id = enqueue_all(&*store, vec![new.clone()], T0).await[0];
     let claimed = claim(&*store, "r", 1, T0 + 1).await.remove(0);
     let want = Job {
         id,
@@ -51,6 +57,9 @@ pub async fn what_is_enqueued_is_what_is_claimed(store: Arc<dyn Store>) {
         attempt: 1,
         max_attempts: 7,
         crashes: 0,
+        retry: new.retry,
+        unique_key: Some("u".into()),
+        concurrency_key: Some("k".into()),
         leased_by: Some("w1".into()),
         lease_until: Some(T0 + 1 + LEASE),
         cancel_requested: false,
@@ -73,17 +82,15 @@ pub async fn what_is_enqueued_is_what_is_claimed(store: Arc<dyn Store>) {
 
 pub async fn urgent_jobs_come_first_then_due_ones_then_older_ones(store: Arc<dyn Store>) {
     let with = |priority, run_at| NewJob { priority, run_at: Some(run_at), ..job("r") };
-    let ids = store
-        .enqueue(vec![with(5, T0), with(9, T0 - 9), with(5, T0 - 1), with(1, T0), with(5, T0)], T0)
-        .await
-        .expect("is stored");
+    let jobs = vec![with(5, T0), with(9, T0 - 9), with(5, T0 - 1), with(1, T0), with(5, T0)];
+    let ids = enqueue_all(&*store, jobs, T0).await;
     let got: Vec<_> = claim(&*store, "r", 10, T0).await.into_iter().map(|claimed| claimed.job.id).collect();
     assert_eq!(got, [ids[3], ids[2], ids[0], ids[4], ids[1]]);
 }
 
 pub async fn a_job_is_claimed_by_its_role_and_queue_only(store: Arc<dyn Store>) {
     let queued = |queue: &str| NewJob { queue: queue.into(), ..job("r") };
-    let ids = store.enqueue(vec![queued("a"), queued("b"), queued("c"), job("other")], T0).await.expect("is stored");
+    let ids = enqueue_all(&*store, vec![queued("a"), queued("b"), queued("c"), job("other")], T0).await;
     let from = |queues: &[&str]| ClaimRequest {
         queues: queues.iter().map(ToString::to_string).collect(),
         ..request("r", 10, T0)
@@ -98,7 +105,7 @@ pub async fn a_job_is_claimed_by_its_role_and_queue_only(store: Arc<dyn Store>) 
 
 pub async fn a_scheduled_job_waits_for_its_time(store: Arc<dyn Store>) {
     let later = NewJob { run_at: Some(T0 + 1000), ..job("r") };
-    let id = store.enqueue(vec![later], T0).await.expect("is stored")[0];
+    let id = enqueue_all(&*store, vec![later], T0).await[0];
     assert_eq!(get(&*store, id).await.state, JobState::Scheduled);
     assert!(claim(&*store, "r", 1, T0 + 999).await.is_empty());
     assert_eq!(get(&*store, id).await.state, JobState::Scheduled);
@@ -114,7 +121,7 @@ pub async fn a_scheduled_job_waits_for_its_time(store: Arc<dyn Store>) {
 }
 
 pub async fn the_next_deadline_is_the_earliest_of_all(store: Arc<dyn Store>) {
-    let next = || async { store.next_deadline().await.expect("can be read") };
+    let next = || async { store.next_deadline(T0).await.expect("can be read") };
     assert_eq!(next().await, None);
     store.enqueue(vec![NewJob { run_at: Some(T0 + 90_000), ..job("r") }], T0).await.expect("is stored");
     assert_eq!(next().await, Some(T0 + 90_000));
@@ -198,7 +205,7 @@ pub async fn strings_come_back_unchanged(store: Arc<dyn Store>) {
     for text in odd {
         let payload = Payload { goal: text.into(), workspace: text.into(), model: Some(text.into()) };
         let new = NewJob { queue: text.into(), role: text.into(), payload, ..job("r") };
-        let id = store.enqueue(vec![new.clone()], T0).await.expect("is stored")[0];
+        let id = enqueue_all(&*store, vec![new.clone()], T0).await[0];
         let claimed = claim(&*store, text, 1, T0).await.remove(0);
         assert_eq!((claimed.job.id, &claimed.job.payload), (id, &new.payload));
         let entries = vec![note(text)];

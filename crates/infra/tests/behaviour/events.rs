@@ -62,9 +62,9 @@ pub async fn all_jobs_are_followed_from_now_on(store: Arc<dyn Store>) {
 
 pub async fn a_group_is_followed_with_those_that_join_it(store: Arc<dyn Store>) {
     let member = || NewJob { group: Some("g".into()), ..job("r") };
-    let first = store.enqueue(vec![member()], T0).await.expect("is stored")[0];
+    let first = enqueue_all(&*store, vec![member()], T0).await[0];
     let mut events = follow(&store, Followed::Group("g".into())).await;
-    let ids = store.enqueue(vec![job("other"), member()], T0).await.expect("is stored");
+    let ids = enqueue_all(&*store, vec![job("other"), member()], T0).await;
     assert_eq!(next(&mut events).await.job, ids[1]);
     store.cancel(first, "enough".into(), T0).await.expect("works");
     until(&mut events, first, JobState::Cancelled).await;
@@ -73,7 +73,7 @@ pub async fn a_group_is_followed_with_those_that_join_it(store: Arc<dyn Store>) 
 pub async fn no_end_is_lost_on_a_slow_reader(store: Arc<dyn Store>) {
     let mut events = follow(&store, Followed::All).await;
     const JOBS: usize = 500;
-    let ids = store.enqueue(vec![job("r"); JOBS], T0).await.expect("is stored");
+    let ids = enqueue_all(&*store, vec![job("r"); JOBS], T0).await;
     // The reader looks once while everything happens many times over.
     assert_eq!(next(&mut events).await.job, ids[0]);
     for round in 0..3 {

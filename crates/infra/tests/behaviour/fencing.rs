@@ -77,7 +77,7 @@ pub async fn a_snooze_waits_and_gives_the_attempt_back(store: Arc<dyn Store>) {
 }
 
 pub async fn a_failure_waits_and_the_last_discards(store: Arc<dyn Store>) {
-    let id = store.enqueue(vec![NewJob { max_attempts: 2, ..job("r") }], T0).await.expect("is stored")[0];
+    let id = enqueue_all(&*store, vec![NewJob { max_attempts: 2, ..job("r") }], T0).await[0];
     let lease = claim(&*store, "r", 1, T0).await[0].lease;
     let failed = |reason: &str| Ending {
         reason: Some(reason.into()),
@@ -97,7 +97,7 @@ pub async fn a_failure_waits_and_the_last_discards(store: Arc<dyn Store>) {
 }
 
 pub async fn a_job_that_kills_its_workers_is_discarded(store: Arc<dyn Store>) {
-    let id = store.enqueue(vec![NewJob { max_attempts: 50, ..job("r") }], T0).await.expect("is stored")[0];
+    let id = enqueue_all(&*store, vec![NewJob { max_attempts: 50, ..job("r") }], T0).await[0];
     let mut now = T0;
     for crash in 1..=MAX_CRASHES {
         assert_eq!(claim(&*store, "r", 1, now).await.len(), 1, "crash {crash}");
@@ -119,7 +119,7 @@ pub async fn a_job_that_kills_its_workers_is_discarded(store: Arc<dyn Store>) {
 }
 
 pub async fn a_crash_in_the_last_attempt_discards(store: Arc<dyn Store>) {
-    let id = store.enqueue(vec![NewJob { max_attempts: 1, ..job("r") }], T0).await.expect("is stored")[0];
+    let id = enqueue_all(&*store, vec![NewJob { max_attempts: 1, ..job("r") }], T0).await[0];
     claim(&*store, "r", 1, T0).await;
     store.rescue(Vec::new(), T0 + LEASE).await.expect("works");
     let job = get(&*store, id).await;
@@ -147,7 +147,7 @@ pub async fn a_suspended_job_holds_no_lease(store: Arc<dyn Store>) {
     assert_eq!(finish(&*store, lease, Event::Suspend, T0).await, JobState::Suspended);
     let job = get(&*store, lease.job).await;
     assert_eq!((job.leased_by, job.lease_until, job.attempt), (None, None, 0));
-    assert_eq!(store.next_deadline().await.expect("can be read"), None);
+    assert_eq!(store.next_deadline(T0).await.expect("can be read"), None);
     assert!(store.rescue(Vec::new(), T0 + 100 * LEASE).await.expect("works").is_empty());
     assert!(claim(&*store, "r", 1, T0 + 100 * LEASE).await.is_empty());
     let remark = NewAnnotation { text: "still here".into(), tags: vec![] };

@@ -8,7 +8,7 @@ use posse_core::annotation::NewAnnotation;
 use posse_core::journal::{
     Call, CallOutcome, CallState, EndStatus, LedgerChange, OfferedTool, Opening, Turn, effect_key, ledger_changes,
 };
-use posse_core::model::{CallRequest, FailedTry, Finish, ToolCalling, Usage};
+use posse_core::model::{Author, CallRequest, Extra, FailedTry, Finish, Reasoning, ToolCalling, Usage};
 use posse_core::persona::PersonaTemplate;
 use posse_core::tool::{EffectClass, ToolErrorCategory, ToolSpec};
 
@@ -40,7 +40,7 @@ fn call(id: &str, effect: Option<EffectClass>) -> Call {
             id: id.into(),
             name: format!("tool_{id}"),
             arguments: r#"{"a": "\u0000 and ü"}"#.into(),
-            extra: Some(serde_json::json!({"signature": "abc"})),
+            extra: Some(Extra { value: serde_json::json!({"signature": "abc"}), provider: "host".into() }),
         },
         effect,
     }
@@ -49,7 +49,7 @@ fn call(id: &str, effect: Option<EffectClass>) -> Call {
 fn turn(calls: Vec<Call>) -> Entry {
     Entry::Turn(Turn {
         text: "let me see\0".into(),
-        reasoning: Some("hm".into()),
+        reasoning: Some(Reasoning { text: "hm".into(), by: Author { provider: "host".into(), model: "m".into() } }),
         calls,
         cut_calls: vec![call("cut", None).request],
         finish: Finish::Other("odd".into()),

@@ -26,8 +26,8 @@ pub async fn jobs_are_found_by_what_they_are(store: Arc<dyn Store>) {
         NewJob { tags: vec!["ab".into()], ..asked("Water the plants") },
         NewJob { run_at: Some(T0 + 9), ..asked("under_score") },
     ];
-    store.enqueue(all, T0).await.expect("is stored");
-    store.enqueue(vec![job("other")], T0 + 50).await.expect("is stored");
+    enqueue_all(&*store, all, T0).await;
+    enqueue_all(&*store, vec![job("other")], T0 + 50).await;
     let with = |change: fn(&mut JobFilter)| {
         let store = Arc::clone(&store);
         let mut filter = JobFilter::default();
@@ -71,7 +71,7 @@ pub async fn jobs_are_found_by_what_they_are(store: Arc<dyn Store>) {
 
 pub async fn a_group_tells_how_it_stands(store: Arc<dyn Store>) {
     let member = |group: &str| NewJob { group: Some(group.into()), ..job("r") };
-    store.enqueue(vec![member("a"), member("a"), member("a"), member("b"), job("r")], T0).await.expect("is stored");
+    enqueue_all(&*store, vec![member("a"), member("a"), member("a"), member("b"), job("r")], T0).await;
     let claimed = claim(&*store, "r", 2, T0).await;
     for (n, claimed) in claimed.iter().enumerate() {
         let mut used = output("done");
@@ -108,7 +108,8 @@ fn chunk(batch: Option<&str>, from: u64, to: u64, goals: &[&str]) -> Chunk {
 pub async fn a_batch_remembers_how_far_it_is(store: Arc<dyn Store>) {
     assert_eq!(store.batch("b".into()).await.expect("can be read"), Default::default());
     let first = Chunk { names: vec![("x".into(), 1)], ..chunk(Some("b"), 0, 3, &["one", "two"]) };
-    let ids = store.enqueue_chunk(first.clone(), T0).await.expect("is stored");
+    let ids: Vec<_> =
+        store.enqueue_chunk(first.clone(), T0).await.expect("is stored").into_iter().map(|one| one.id).collect();
     let standing = store.batch("b".into()).await.expect("can be read");
     assert_eq!((standing.mark, standing.jobs), (first.to.clone(), 2));
     assert_eq!(standing.names, [("x".to_owned(), ids[1])]);
@@ -127,6 +128,23 @@ pub async fn a_batch_remembers_how_far_it_is(store: Arc<dyn Store>) {
     assert_eq!((standing.mark.lines, standing.jobs), (4, 3));
     store.enqueue_chunk(chunk(None, 0, 1, &["nameless"]), T0).await.expect("is stored");
     assert_eq!(found(&*store, JobFilter::default()).await.len(), 4, "and none was made twice");
+}
+
+pub async fn a_held_unique_key_refuses_a_retry_among_many(store: Arc<dyn Store>) {
+    use posse_core::job::Unique;
+    let unique = || NewJob { unique: Some(Unique { key: "k".into(), for_ms: None }), ..job("r") };
+    let first = enqueue_all(&*store, vec![unique()], T0).await[0];
+    store.cancel(first, "enough".into(), T0).await.expect("works");
+    let holder = enqueue_all(&*store, vec![unique()], T0).await[0];
+    let other = in_state(&*store, JobState::Cancelled, "o").await;
+    let told = store.change(vec![first, other], Change::Retry, T0).await.expect("works");
+    assert!(told[0].refused.as_ref().is_some_and(|why| why.contains(&format!("held by job {holder}"))), "{told:?}");
+    assert_eq!((told[1].refused.clone(), get(&*store, other).await.state), (None, JobState::Available));
+    // Nor does a batch count what it did not store.
+    let held = Chunk { jobs: vec![unique(), job("r")], ..chunk(Some("u"), 0, 2, &[]) };
+    let enqueued = store.enqueue_chunk(held, T0).await.expect("is stored");
+    assert_eq!((enqueued[0].id, enqueued[0].existed, enqueued[1].existed), (holder, true, false));
+    assert_eq!(store.batch("u".into()).await.expect("can be read").jobs, 1);
 }
 
 pub async fn only_one_of_two_processes_gets_a_chunk_in(store: Arc<dyn Store>) {
@@ -195,7 +213,7 @@ pub async fn what_somebody_waits_for_is_not_deleted(store: Arc<dyn Store>) {
     use posse_core::job::dependency::{After, OnFailed};
     let lost = in_state(&*store, JobState::Discarded, "r").await;
     let waits = NewJob { after: vec![After::Job(lost)], on_failed: OnFailed::Wait, ..job("r") };
-    let waits = store.enqueue(vec![waits], T0).await.expect("is stored")[0];
+    let waits = enqueue_all(&*store, vec![waits], T0).await[0];
     let refused = change(&*store, lost, Change::Delete).await.expect("is refused");
     assert!(refused.contains(&format!("job {waits} waits for it")), "{refused}");
     store.cancel_within(waits, Reach::Alone, "enough".into(), T0).await.expect("works");

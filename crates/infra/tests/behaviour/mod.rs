@@ -17,25 +17,36 @@ use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{
     ClaimRequest, Claimed, Ending, JobQueries, JobRelations, JobRepository, JobSearch, RepositoryError,
 };
+use posse_core::rate::RateLimiter;
+use posse_core::rules::Rules;
 
+pub mod asking;
 pub mod claiming;
 pub mod events;
 pub mod fencing;
 pub mod journals;
+pub mod limited;
 pub mod many;
 pub mod model;
 pub mod people;
+pub mod ranking;
+pub mod ruling;
+pub mod sharing;
+pub mod unique;
 pub mod waiting;
 
-/// A repository with all ports.
-pub trait Store: JobRepository + JobQueries + JobRelations + JobSearch {}
-impl<T: JobRepository + JobQueries + JobRelations + JobSearch> Store for T {}
+/// A repository with all its ports.
+pub trait Store: JobRepository + JobQueries + JobRelations + JobSearch + Rules + RateLimiter {}
+impl<T: JobRepository + JobQueries + JobRelations + JobSearch + Rules + RateLimiter> Store for T {}
 
 /// Gives empty repositories.
 #[async_trait]
 pub trait Door: Send + Sync {
     /// A repository of its own; it lasts as long as the door.
     async fn fresh(&self) -> Arc<dyn Store>;
+
+    /// The same repository as another process opens it, once there is one.
+    async fn again(&self) -> Arc<dyn Store>;
 }
 
 /// The moment at which tests begin.
@@ -53,6 +64,20 @@ macro_rules! behaviours {
                 let door = $door;
                 let store = $crate::behaviour::Door::fresh(&door).await;
                 $crate::behaviour::$module::$name(store).await;
+            })+
+        })+
+    };
+}
+
+/// The same for behaviours of several processes, which are given the door itself.
+macro_rules! shared_behaviours {
+    ($door:expr => $($module:ident: $($name:ident),+ $(,)?;)+) => {
+        $(mod $module {
+            use super::*;
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                let door = $door;
+                $crate::behaviour::$module::$name(&door).await;
             })+
         })+
     };
@@ -112,6 +137,7 @@ macro_rules! suite {
                 jobs_are_found_by_what_they_are,
                 a_group_tells_how_it_stands,
                 a_batch_remembers_how_far_it_is,
+                a_held_unique_key_refuses_a_retry_among_many,
                 only_one_of_two_processes_gets_a_chunk_in,
                 many_jobs_are_changed_where_their_state_allows_it,
                 what_somebody_waits_for_is_not_deleted,
@@ -134,11 +160,48 @@ macro_rules! suite {
                 annotations_are_saved_with_their_entry,
                 annotations_by_hand_are_saved,
                 large_parts_are_read_back;
+            unique:
+                a_key_is_held_until_its_job_is_final,
+                a_key_may_be_held_after_completion,
+                a_batch_obeys_the_same_rule,
+                a_batch_that_fails_holds_no_key,
+                a_retry_whose_key_is_taken_is_refused,
+                a_taken_key_wedges_nothing;
+            ranking:
+                waiting_outweighs_priority_in_the_end,
+                urgent_jobs_pass_five_thousand_that_are_due_at_once,
+                lines_are_merged_by_rank,
+                more_lines_than_are_looked_at_at_once_all_have_their_turn;
+            ruling:
+                a_limit_holds_for_its_scope,
+                a_limit_per_key_lets_other_keys_pass,
+                a_full_key_in_front_costs_nothing_behind,
+                thousands_of_lines_that_may_not_move_hide_none_that_may,
+                the_end_of_a_job_wakes_those_a_limit_held,
+                a_vanished_worker_holds_no_place,
+                a_rate_lets_jobs_start_evenly,
+                what_is_paused_starts_nothing_and_what_runs_goes_on,
+                rules_are_listed_until_nothing_is_left_of_them,
+                queues_are_counted,
+                a_job_that_is_held_says_why;
+            asking:
+                requests_are_counted_for_everybody,
+                what_was_not_used_is_given_back,
+                an_endpoint_that_is_out_is_left_alone_and_probed_by_one,
+                an_endpoint_that_answers_is_forgotten,
+                a_stopped_probe_lets_another_go;
+        }
+        shared_behaviours! { $door =>
+            sharing:
+                fifty_enqueue_one_key_at_once,
+                limits_hold_over_processes,
+                rules_are_seen_by_all_processes_at_once,
+                one_process_probes_for_all;
         }
     };
 }
 
-pub(crate) use {behaviours, suite};
+pub(crate) use {behaviours, shared_behaviours, suite};
 
 /// A job for `role`, due at once.
 pub fn job(role: &str) -> NewJob {
@@ -151,7 +214,14 @@ pub fn job(role: &str) -> NewJob {
 
 /// Enqueues one job for `role`.
 pub async fn enqueue(store: &dyn Store, role: &str, now: Millis) -> JobId {
-    store.enqueue(vec![job(role)], now).await.expect("is stored")[0]
+    enqueue_all(store, vec![job(role)], now).await[0]
+}
+
+/// Enqueues jobs that are all new.
+pub async fn enqueue_all(store: &dyn Store, jobs: Vec<NewJob>, now: Millis) -> Vec<JobId> {
+    let enqueued = store.enqueue(jobs, now).await.expect("is stored");
+    assert!(enqueued.iter().all(|one| !one.existed));
+    enqueued.into_iter().map(|one| one.id).collect()
 }
 
 /// What worker `w1` asks for as `role`.

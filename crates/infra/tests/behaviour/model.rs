@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use posse_core::job::transition::{Standing, transition};
+use posse_core::job::{DEFAULT_PRIORITY_STEP_MS, rank};
 use posse_core::port::Cancelled;
 use proptest::prelude::*;
 
@@ -93,7 +94,7 @@ async fn apply(store: &dyn Store, jobs: &mut Vec<Modelled>, leases: &mut Vec<Lea
         Op::Enqueue { priority, delay, max_attempts } => {
             let run_at = now + delay;
             let new = NewJob { priority, run_at: Some(run_at), max_attempts, ..job("r") };
-            let id = store.enqueue(vec![new], now).await.expect("is stored")[0];
+            let id = enqueue_all(store, vec![new], now).await[0];
             let state = if delay > 0 { JobState::Scheduled } else { JobState::Available };
             let standing = Standing { state, attempt: 0, max_attempts, crashes: 0, cancel_requested: false, run_at };
             jobs.push(Modelled { id, priority, standing, token: 0, lease: None });
@@ -106,7 +107,7 @@ async fn apply(store: &dyn Store, jobs: &mut Vec<Modelled>, leases: &mut Vec<Lea
                 step(job, Event::Due, now);
             }
             let mut due: Vec<_> = jobs.iter_mut().filter(|job| job.standing.state == JobState::Available).collect();
-            due.sort_by_key(|job| (job.priority, job.standing.run_at, job.id));
+            due.sort_by_key(|job| (rank(job.standing.run_at, job.priority, DEFAULT_PRIORITY_STEP_MS), job.id));
             due.truncate(limit as usize);
             let want: Vec<_> = due.iter().map(|job| job.id).collect();
             assert_eq!(got.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), want);

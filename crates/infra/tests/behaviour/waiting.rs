@@ -14,7 +14,7 @@ fn after(others: &[JobId], on_failed: OnFailed) -> NewJob {
 }
 
 async fn one(store: &dyn Store, new: NewJob) -> JobId {
-    store.enqueue(vec![new], T0).await.expect("is stored")[0]
+    enqueue_all(store, vec![new], T0).await[0]
 }
 
 /// Claims the job, which must be the only one to be had.
@@ -90,7 +90,7 @@ pub async fn what_is_unknown_cannot_be_waited_for(store: Arc<dyn Store>) {
         NewJob { after: vec![After::Earlier(0)], ..job("c") },
         NewJob { after: vec![After::Earlier(1)], ..job("c") },
     ];
-    let ids = store.enqueue(chain, T0).await.expect("is stored");
+    let ids = enqueue_all(&*store, chain, T0).await;
     for id in ids {
         let claimed = claim(&*store, "c", 9, T0).await;
         assert_eq!((claimed.len(), claimed[0].job.id), (1, id));
@@ -153,7 +153,7 @@ pub async fn a_long_chain_is_cancelled_in_one_go(store: Arc<dyn Store>) {
         0 => job("r"),
         _ => NewJob { after: vec![After::Earlier(n - 1)], ..job("r") },
     };
-    let ids = store.enqueue((0..5000).map(link).collect(), T0).await.expect("is stored");
+    let ids = enqueue_all(&*store, (0..5000).map(link).collect(), T0).await;
     store.cancel(ids[0], "enough".into(), T0).await.expect("works");
     assert_eq!(get(&*store, ids[4999]).await.state, JobState::Cancelled);
 }
@@ -426,7 +426,7 @@ impl Driven<'_> {
             }
             self.claim(50).await;
             if self.held.is_empty() {
-                match self.store.next_deadline().await.expect("can be read") {
+                match self.store.next_deadline(self.now).await.expect("can be read") {
                     Some(at) if at > self.now => self.now = at,
                     _ => return,
                 }

@@ -4,11 +4,12 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use posse_core::clock::Millis;
 use posse_core::job::dependency::{After, OnFailed};
-use posse_core::job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_QUEUE, JobId, Meta, NewJob};
-use posse_core::port::JobRepository as _;
+use posse_core::job::retry::{RetryPolicy, Strategy};
+use posse_core::job::{DEFAULT_PRIORITY, DEFAULT_QUEUE, JobId, Meta, NewJob, Unique};
+use posse_core::port::{Enqueued, JobRepository as _};
 use posse_core::usecase::enqueue::{Ask, MAX_GOAL_BYTES, accept};
 use posse_infra::persona::Loaded;
 use posse_infra::tool::ToolRegistry;
@@ -29,12 +30,64 @@ pub struct TermsArgs {
     /// 1 (first) to 9 (last)
     #[arg(long, default_value_t = DEFAULT_PRIORITY, value_name = "N")]
     pub priority: u8,
-    /// Attempts it gets
-    #[arg(long, default_value_t = DEFAULT_MAX_ATTEMPTS, value_name = "N")]
-    pub max_attempts: u32,
+    /// Attempts it gets; as its persona says when absent, else 5
+    #[arg(long, value_name = "N")]
+    pub max_attempts: Option<u32>,
+    #[command(flatten)]
+    pub retry: RetryArgs,
     /// The model to use instead of the persona's (posse model list)
     #[arg(long, short, value_name = "NAME")]
     pub model: Option<String>,
+}
+
+/// When it is tried again after a failure; as its persona says when absent
+#[derive(Args)]
+pub struct RetryArgs {
+    /// How waits grow from one failure to the next; none makes one attempt
+    #[arg(long, value_enum, value_name = "STRATEGY")]
+    retry: Option<RetryChoice>,
+    /// The first wait: 2s, 10m, 1h
+    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
+    retry_wait: Option<Millis>,
+    /// No wait is longer
+    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
+    retry_wait_most: Option<Millis>,
+}
+
+/// How waits grow.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum RetryChoice {
+    Exponential,
+    Fixed,
+    None,
+}
+
+impl RetryArgs {
+    /// The persona's policy, with what the command line says over it.
+    fn over(&self, persona: Option<RetryPolicy>) -> Option<RetryPolicy> {
+        let RetryArgs { retry, retry_wait, retry_wait_most } = self;
+        if retry.is_none() && retry_wait.is_none() && retry_wait_most.is_none() {
+            return persona;
+        }
+        let mut policy = persona.unwrap_or_default();
+        let seconds = |ms: &Millis| u32::try_from(ms / 1000).unwrap_or(u32::MAX);
+        policy.base_seconds = retry_wait.as_ref().map_or(policy.base_seconds, seconds);
+        policy.max_seconds = match retry_wait_most {
+            Some(most) => seconds(most),
+            // A first wait may be named without the longest.
+            None => policy.max_seconds.max(policy.base_seconds),
+        };
+        policy.strategy = match retry {
+            Some(RetryChoice::Exponential) => Strategy::Exponential,
+            Some(RetryChoice::Fixed) => Strategy::Fixed,
+            Some(RetryChoice::None) => Strategy::None,
+            None => policy.strategy,
+        };
+        if policy.strategy == Strategy::None {
+            policy.max_attempts = None;
+        }
+        Some(policy)
+    }
 }
 
 /// Put a goal into the queue, or many
@@ -55,6 +108,15 @@ pub struct EnqueueArgs {
     /// The queue it waits in
     #[arg(long, default_value = DEFAULT_QUEUE, value_name = "NAME")]
     queue: String,
+    /// Only if no job with this key is waiting or running; else that job is named and nothing is stored
+    #[arg(long, value_name = "KEY", conflicts_with = "jsonl")]
+    unique: Option<String>,
+    /// Nor if one has completed within so long: 10m, 2h, 1d
+    #[arg(long, value_name = "TIME", requires = "unique", value_parser = parse_delay)]
+    unique_for: Option<Millis>,
+    /// Limits per key count it with the jobs of the same key (posse limit)
+    #[arg(long, value_name = "KEY")]
+    concurrency_key: Option<String>,
     /// Not before these jobs have completed; they must be there already, so no cycle can be made
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     after: Vec<i64>,
@@ -86,22 +148,27 @@ pub struct EnqueueArgs {
 const MANY_HELP: &str = "\
 Many jobs at once:
   posse enqueue --jsonl jobs.jsonl --batch monday
-A line has \"goal\", and may have role, queue, priority, max_attempts, workspace, model, at, delay, group,
-tags, meta, after, on_failed_dependency, as the flags of this command, which stand in where it has not; and
-name, by which later lines can name it in after:
+A line has \"goal\", and may have role, queue, priority, max_attempts, workspace, model, at, delay, unique,
+unique_for, concurrency_key, group, tags, meta, after, on_failed_dependency, as the flags of this command,
+which stand in where it has not; and name, by which later lines can name it in after:
   {\"name\": \"fetch\", \"role\": \"researcher\", \"goal\": \"...\", \"tags\": [\"a\"], \"meta\": {\"k\": 1}}
   {\"role\": \"scribe\", \"goal\": \"...\", \"after\": [\"fetch\", 41]}
 A file is checked whole before anything is stored. Lines are stored 1,000 at a time, all or none of them.";
 
 #[derive(Serialize)]
-struct Enqueued<'a> {
+struct Shown<'a> {
     id: JobId,
+    /// Whether a job with this unique key was there already; then it is that one's id, and nothing
+    /// was stored.
+    existing: bool,
     role: &'a str,
     queue: &'a str,
     priority: u8,
     max_attempts: u32,
     /// Milliseconds since 1970; null when it is due at once.
     run_at: Option<Millis>,
+    unique: Option<&'a Unique>,
+    concurrency_key: Option<&'a str>,
     goal: &'a str,
     after: &'a [i64],
     group: Option<&'a str>,
@@ -120,6 +187,9 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
         at,
         delay,
         queue,
+        unique,
+        unique_for,
+        concurrency_key,
         after,
         on_failed_dependency,
         group,
@@ -132,6 +202,8 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
     let mut ask = Ask {
         role: role.unwrap_or_default(),
         queue,
+        unique: unique.map(|key| Unique { key, for_ms: unique_for }),
+        concurrency_key,
         run_at: at.or(delay.map(|delay| now + delay)),
         after: after.iter().map(|id| After::Job(JobId(*id))).collect(),
         on_failed: on_failed_dependency,
@@ -141,31 +213,47 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
         ..terms.ask()?
     };
     if let Some(file) = jsonl {
-        return super::enqueue_many::enqueue_many(cx, &settings, &personas, &file, batch, ask).await;
+        return super::enqueue_many::enqueue_many(
+            cx,
+            &settings,
+            &personas,
+            &file,
+            batch,
+            super::enqueue_many::Defaults { ask, retry: terms.retry },
+        )
+        .await;
     }
     ask.goal = read_goal(goal)?;
-    let job = accepted(&settings, &personas, ask)?;
+    let job = accepted(&settings, &personas, ask, &terms.retry)?;
     let store = wire::open_store(&settings)?;
-    let ids = store.enqueue(vec![job.clone()], now).await?;
-    let id = ids[0];
+    let Enqueued { id, existed: existing } = store.enqueue(vec![job.clone()], now).await?[0];
     if cx.out.json {
-        let NewJob { role, queue, priority, max_attempts, run_at, payload, group, tags, meta, .. } = &job;
+        let NewJob { role, queue, priority, max_attempts, run_at, unique, concurrency_key, payload, .. } = &job;
         let (priority, max_attempts, run_at, goal) = (*priority, *max_attempts, *run_at, payload.goal.as_str());
-        let (after, group) = (after.as_slice(), group.as_deref());
-        let told = Enqueued {
+        let (unique, concurrency_key) = (unique.as_ref(), concurrency_key.as_deref());
+        let (after, group, tags, meta) = (after.as_slice(), job.group.as_deref(), job.tags.as_slice(), &job.meta);
+        cx.out.document(&Shown {
             id,
+            existing,
             role,
             queue,
             priority,
             max_attempts,
             run_at,
+            unique,
+            concurrency_key,
             goal,
             after,
             group,
-            tags: tags.as_slice(),
+            tags,
             meta,
-        };
-        cx.out.document(&told)?;
+        })?;
+        return Ok(Exit::Ok);
+    }
+    if existing {
+        cx.out.line(format!("{}  existing", cx.out.paint.bold(format!("job {id}"))))?;
+        cx.out
+            .note(cx.out.note_paint.dim(format!("it holds that key; nothing was enqueued · posse show {id} shows it")));
         return Ok(Exit::Ok);
     }
     let due = run_at_in_words(job.run_at, now);
@@ -183,19 +271,19 @@ fn run_at_in_words(run_at: Option<Millis>, now: Millis) -> String {
 
 impl TermsArgs {
     /// An ask on these terms, for nobody and for nothing yet.
-    pub fn ask(self) -> Result<Ask> {
+    pub fn ask(&self) -> Result<Ask> {
         Ok(Ask {
             priority: self.priority,
             max_attempts: self.max_attempts,
             workspace: self.workspace.as_deref().map(workspace).transpose()?.unwrap_or_default(),
-            model: self.model,
+            model: self.model.clone(),
             ..Ask::default()
         })
     }
 }
 
 /// The job that is asked for, checked.
-pub fn accepted(settings: &Settings, personas: &Loaded, ask: Ask) -> Result<NewJob> {
+pub fn accepted(settings: &Settings, personas: &Loaded, ask: Ask, retry: &RetryArgs) -> Result<NewJob> {
     if personas.get(&ask.role).is_none() && !personas.errors_of(&ask.role).is_empty() {
         // A broken file is a better answer than that there is none.
         wire::persona(personas, &ask.role)?;
@@ -208,6 +296,11 @@ pub fn accepted(settings: &Settings, personas: &Loaded, ask: Ask) -> Result<NewJ
             return Err(usage(format!("model '{model}' is not in the settings; there are {names} (posse model list)")));
         }
     }
+    let ask = Ask {
+        priority_step_ms: settings.priority_step.as_millis() as Millis,
+        retry: retry.over(personas.get(&ask.role).and_then(|file| file.persona.retry)),
+        ..ask
+    };
     Ok(accept(ask, &personas.roles())?)
 }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use posse_core::job::dependency::{After, OnFailed};
-use posse_core::job::{JobId, Meta, NewJob};
+use posse_core::job::{JobId, Meta, NewJob, Unique};
 use posse_core::port::{BatchMark, Chunk, JobRelations as _, JobSearch as _, RepositoryError};
 use posse_core::usecase::enqueue::{Ask, accept_label};
 use posse_infra::persona::Loaded;
@@ -17,7 +17,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::Context;
-use super::enqueue::{accepted, parse_at, parse_delay, workspace};
+use super::enqueue::{RetryArgs, accepted, parse_at, parse_delay, workspace};
 use crate::exit::{Exit, usage};
 use crate::output::Out;
 use crate::output::text::count;
@@ -51,9 +51,20 @@ struct Line {
     meta: Meta,
     #[serde(default)]
     after: Vec<Reference>,
+    unique: Option<String>,
+    unique_for: Option<String>,
+    concurrency_key: Option<String>,
     on_failed_dependency: Option<String>,
     /// What later lines call it.
     name: Option<String>,
+}
+
+/// What the flags say, for lines that say nothing of it.
+pub struct Defaults {
+    /// The job.
+    pub ask: Ask,
+    /// When it is tried again.
+    pub retry: RetryArgs,
 }
 
 /// A job that a line waits for.
@@ -64,14 +75,14 @@ enum Reference {
     Name(String),
 }
 
-/// Enqueues the lines of `file`. `defaults` is what the flags say.
+/// Enqueues the lines of `file`.
 pub async fn enqueue_many(
     cx: &Context,
     settings: &Settings,
     personas: &Loaded,
     file: &Path,
     batch: Option<String>,
-    defaults: Ask,
+    defaults: Defaults,
 ) -> Result<Exit> {
     if let Some(name) = &batch {
         accept_label("batch", name)?;
@@ -102,30 +113,32 @@ pub async fn enqueue_many(
     }
     let began_at = from.lines;
     let mut progress = Progress { out: &cx.out, began: Instant::now(), jobs: 0, told: 0 };
-    let (mut first, mut last) = (None, None);
+    let (mut first, mut last, mut existing) = (None, None, 0);
     while let Some(part) = lines.next(&names)? {
         let to = lines.mark.there();
         let Part { jobs, names: new, numbers } = part;
         let asked: Vec<_> = jobs.iter().map(|job| job.after.clone()).collect();
         let chunk = Chunk { batch: batch.clone(), from, to: to.clone(), jobs, names: new.clone() };
-        let ids = store.enqueue_chunk(chunk, wire::now()).await.map_err(|error| match error {
+        let enqueued = store.enqueue_chunk(chunk, wire::now()).await.map_err(|error| match error {
             RepositoryError::NoSuchJob(id) => {
                 let at = asked.iter().position(|after| after.contains(&After::Job(id))).map_or(0, |at| numbers[at]);
                 progress.stopped(&batch, format!("{shown}:{at}: after names job {id}, and there is no such job"))
             }
             other => other.into(),
         })?;
-        names.extend(new.into_iter().filter_map(|(name, place)| Some((name, *ids.get(place)?))));
-        first = first.or(ids.first().copied());
-        last = ids.last().copied().or(last);
+        names.extend(new.into_iter().filter_map(|(name, place)| Some((name, enqueued.get(place)?.id))));
+        let stored: Vec<_> = enqueued.iter().filter(|one| !one.existed).map(|one| one.id).collect();
+        existing += enqueued.len() - stored.len();
+        first = first.or(stored.first().copied());
+        last = stored.last().copied().or(last);
         from = to;
-        progress.more(ids.len() as u64);
+        progress.more(stored.len() as u64);
     }
     progress.end();
     let (jobs, seconds) = (progress.jobs, progress.began.elapsed().as_secs_f64());
     if cx.out.json {
         cx.out.document(&json!({
-            "jobs": jobs, "first": first, "last": last, "lines": from.lines, "resumed_after_line": began_at,
+            "jobs": jobs, "existing": existing, "first": first, "last": last, "lines": from.lines, "resumed_after_line": began_at,
             "jobs_before": before, "batch": batch, "seconds": (seconds * 1000.0).round() / 1000.0,
         }))?;
         return Ok(Exit::Ok);
@@ -133,6 +146,12 @@ pub async fn enqueue_many(
     let ids = first.zip(last).map(|(first, last)| format!(", {first} to {last}")).unwrap_or_default();
     let rate = count((jobs as f64 / seconds.max(0.001)) as u64);
     cx.out.line(format!("{} jobs enqueued{ids}, in {seconds:.1} s ({rate}/s)", count(jobs)))?;
+    if existing > 0 {
+        cx.out.note(format!(
+            "{} more hold unique keys that were held already; nothing was stored for them",
+            count(existing as u64)
+        ));
+    }
     if began_at > 0 {
         cx.out.note(format!("lines 1 to {} were stored before, as {} jobs", count(began_at), count(before)));
     }
@@ -173,7 +192,7 @@ impl Mark {
 struct Lines<'a> {
     settings: &'a Settings,
     personas: &'a Loaded,
-    defaults: &'a Ask,
+    defaults: &'a Defaults,
     shown: &'a str,
     input: Box<dyn BufRead>,
     mark: Mark,
@@ -235,14 +254,19 @@ impl Lines<'_> {
             (Some(_), Some(_)) => return Err(usage("has both at and delay; give one of them")),
             (Some(at), None) => Some(parse_at(&at).map_err(|error| time("at", error))?),
             (None, Some(delay)) => Some(delayed(delay)?),
-            (None, None) => self.defaults.run_at,
+            (None, None) => self.defaults.ask.run_at,
         };
         let on_failed = line.on_failed_dependency.map(|rule| rule.parse::<OnFailed>()).transpose();
-        let defaults = self.defaults.clone();
+        let defaults = self.defaults.ask.clone();
         let known = |name: &str| {
             let here = part.names.iter().find(|(known, _)| known == name).map(|(_, place)| After::Earlier(*place));
             here.or_else(|| names.get(name).copied().map(After::Job))
         };
+        let unique_for = line.unique_for.map(|text| parse_delay(&text)).transpose();
+        let unique_for = unique_for.map_err(|error| time("unique_for", error))?;
+        if unique_for.is_some() && line.unique.is_none() {
+            return Err(usage("has unique_for and no unique"));
+        }
         let mut after = Vec::with_capacity(line.after.len());
         for reference in line.after {
             after.push(match reference {
@@ -264,7 +288,9 @@ impl Lines<'_> {
             role: line.role.unwrap_or(defaults.role),
             queue: line.queue.unwrap_or(defaults.queue),
             priority: line.priority.unwrap_or(defaults.priority),
-            max_attempts: line.max_attempts.unwrap_or(defaults.max_attempts),
+            max_attempts: line.max_attempts.or(defaults.max_attempts),
+            unique: line.unique.map(|key| Unique { key, for_ms: unique_for }),
+            concurrency_key: line.concurrency_key.or(defaults.concurrency_key),
             workspace: match line.workspace {
                 Some(folder) => workspace(Path::new(&folder))?,
                 None => defaults.workspace,
@@ -276,11 +302,13 @@ impl Lines<'_> {
             group: line.group.or(defaults.group),
             tags: defaults.tags.into_iter().chain(line.tags).collect(),
             meta,
+            priority_step_ms: defaults.priority_step_ms,
+            retry: defaults.retry,
         };
         if ask.role.is_empty() {
             return Err(usage("has no role, and no --role says which"));
         }
-        Ok((accepted(self.settings, self.personas, ask)?, line.name))
+        Ok((accepted(self.settings, self.personas, ask, &self.defaults.retry)?, line.name))
     }
 
     /// Reads over what was stored before, and makes sure that it was this.

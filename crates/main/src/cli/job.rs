@@ -18,7 +18,7 @@ use crate::live::{Follower, Renderer, follow};
 use crate::output::table::{Cell, painted, plain, render};
 use crate::output::text::{ago, count, one_line};
 use crate::settings::Settings;
-use crate::wire::{self, Reads};
+use crate::wire::{self, Reader};
 
 /// Jobs
 #[derive(Subcommand)]
@@ -175,7 +175,7 @@ fn row(cx: &Context, job: &Job, now: i64) -> Vec<Cell> {
 }
 
 /// The queries, or that there is no such job because there is no database.
-pub fn reader_for(settings: &Settings, id: i64) -> Result<Arc<dyn Reads>> {
+pub fn reader_for(settings: &Settings, id: i64) -> Result<Arc<dyn Reader>> {
     let path = settings.database.display();
     wire::open_reader(settings)?.ok_or_else(|| {
         not_found(format!("there is no job {id}, and no database at {path} yet (--db, POSSE_DB name another)"))

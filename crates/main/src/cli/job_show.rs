@@ -9,6 +9,7 @@ use posse_core::job::{Attempt, Job, JobId, JobState, Output};
 use posse_core::journal::{LedgerRow, Recorded};
 use posse_core::port::QuestionFilter;
 use posse_core::question::Question;
+use posse_core::rules::Held;
 use serde::Serialize;
 
 use super::Context;
@@ -71,9 +72,10 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
         cx.out.document(&shown)?;
         return Ok(Exit::Ok);
     }
+    let held = queries.held(id, wire::now()).await?;
     let mut renderer = Renderer::new(cx.out.paint, cx.out.width, args.full, wire::free_models(&settings));
     let mut follower = Follower::new(queries, id);
-    head(&cx.out, &job, wire::now())?;
+    head(&cx.out, &job, held.as_ref(), wire::now())?;
     relations(&cx.out, &job, &dependencies, &children)?;
     let happenings = follower.poll().await?;
     if !happenings.is_empty() {
@@ -97,13 +99,13 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn head(out: &Out, job: &Job, now: Millis) -> Result<()> {
+fn head(out: &Out, job: &Job, held: Option<&Held>, now: Millis) -> Result<()> {
     let paint = out.paint;
     out.line(format!(
         "{}  {}  {}",
         paint.bold(format!("job {}", job.id)),
         paint.cyan(&job.role),
-        paint.state(job.state, state_in_words(job, now))
+        paint.state(job.state, state_in_words(job, held, now))
     ))?;
     let field = |name: &str, value: String| out.line(format!("  {} {value}", paint.dim(format!("{name:<10}"))));
     for (i, line) in wrap(&visible(&job.payload.goal), out.width - 14).into_iter().enumerate() {
@@ -124,6 +126,12 @@ fn head(out: &Out, job: &Job, now: Millis) -> Result<()> {
     let crashes = if job.crashes > 0 { format!(", its worker died {} times", job.crashes) } else { String::new() };
     field("attempts", format!("{} of {}{crashes}", job.attempt, job.max_attempts))?;
     field("queue", format!("{}, priority {}", job.queue, job.priority))?;
+    if let Some(key) = &job.unique_key {
+        field("unique", visible(key))?;
+    }
+    if let Some(key) = &job.concurrency_key {
+        field("key", visible(key))?;
+    }
     if !job.payload.workspace.is_empty() {
         field("workspace", visible(&job.payload.workspace))?;
     }
@@ -170,11 +178,14 @@ fn in_words(job: JobId, state: Option<JobState>) -> String {
 }
 
 /// The state, and what it means for whoever waits.
-fn state_in_words(job: &Job, now: Millis) -> String {
+fn state_in_words(job: &Job, held: Option<&Held>, now: Millis) -> String {
     let state = job.state;
     match state {
         JobState::Scheduled | JobState::Retryable => format!("{state}, due {}", ago(job.run_at, now)),
-        JobState::Available => format!("{state}, waiting for a worker"),
+        JobState::Available => match held {
+            Some(held) => format!("{state}, held: {}", visible(&held.to_string())),
+            None => format!("{state}, waiting for a worker"),
+        },
         JobState::Running => {
             let stopping = if job.cancel_requested { ", to be cancelled at the next boundary" } else { "" };
             match &job.leased_by {

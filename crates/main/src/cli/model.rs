@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Subcommand;
+use posse_core::clock::Millis;
 use posse_core::model::{Message, ModelRequest, Models as _, ToolCalling, Usage};
+use posse_core::rate::EndpointState;
 use posse_core::stop::Stop;
 use posse_infra::local_model;
 use posse_infra::local_model::cache::models_dir;
@@ -19,7 +21,7 @@ use super::endpoint::EndpointArgs;
 use crate::exit::{Exit, fail, usage};
 use crate::models::{Catalog, Known, Origin};
 use crate::output::table::{painted, plain, render};
-use crate::output::text::{bytes, cost, duration, one_line, tokens};
+use crate::output::text::{ago, bytes, cost, duration, one_line, tokens};
 use crate::settings::{ModelKind, Overrides};
 use crate::wire;
 
@@ -52,6 +54,8 @@ struct Listed {
     origin: Origin,
     key_env: Option<String>,
     key_set: Option<bool>,
+    /// How its endpoint has been doing, where it has failed since it last answered.
+    failing: Option<EndpointState>,
 }
 
 /// Does what was asked.
@@ -66,14 +70,20 @@ pub async fn dispatch(cx: &Context, command: ModelCommand) -> Result<Exit> {
 async fn list(cx: &Context) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let catalog = Catalog::find(&settings, &env).await?;
-    let listed: Vec<_> =
-        catalog.known().iter().map(|(name, known)| describe(name, known, catalog.default_name())).collect();
+    let failing = match wire::open_reader(&settings)? {
+        Some(reader) => reader.failing_endpoints().await?,
+        None => Vec::new(),
+    };
+    let describe = |(name, known): (&String, &Known)| describe(name, known, catalog.default_name(), &failing);
+    let listed: Vec<_> = catalog.known().iter().map(describe).collect();
     let files = local_files();
     if cx.out.json {
         cx.out.document(&json!({"models": listed, "local_files": files}))?;
         return Ok(Exit::Ok);
     }
-    let paint = cx.out.paint;
+    let (paint, now) = (cx.out.paint, wire::now());
+    let said: Vec<_> =
+        listed.iter().filter_map(|l| Some((l.name.clone(), l.failing.as_ref()?.reason.clone()?))).collect();
     let rows = listed.into_iter().map(|l| {
         let key = match (&l.key_env, l.key_set) {
             (Some(variable), Some(true)) => format!("{variable} (set)"),
@@ -94,11 +104,20 @@ async fn list(cx: &Context) -> Result<Exit> {
             plain(one_line(&model, 48)),
             plain(origin),
             plain(key),
+            painted(
+                health(l.failing.as_ref(), now),
+                move |t| if t.trim() == "-" { paint.dim(t) } else { paint.red(t) },
+            ),
             plain(one_line(&l.place, 200)),
         ]
     });
-    for line in render(&["", "NAME", "MODEL", "FROM", "KEY", "WHERE"], rows.collect(), cx.out.width, |t| paint.dim(t)) {
+    for line in render(&["", "NAME", "MODEL", "FROM", "KEY", "TROUBLE", "WHERE"], rows.collect(), cx.out.width, |t| {
+        paint.dim(t)
+    }) {
         cx.out.line(line)?;
+    }
+    for (name, reason) in said {
+        cx.out.warn(format!("{name} failed last with: {}", one_line(&reason, 300)));
     }
     cx.out.line("")?;
     let rows = files.into_iter().map(|f| {
@@ -117,6 +136,16 @@ async fn list(cx: &Context) -> Result<Exit> {
                 fetches a file";
     cx.out.note(cx.out.note_paint.dim(note));
     Ok(Exit::Ok)
+}
+
+/// How an endpoint has been doing, for people.
+fn health(failing: Option<&EndpointState>, now: Millis) -> String {
+    match failing.map(|state| state.breaker) {
+        None => "-".into(),
+        Some(breaker) if !breaker.is_out() => format!("failed {}x", breaker.failures),
+        Some(breaker) if breaker.out_until > now => format!("out, asked again {}", ago(breaker.out_until, now)),
+        Some(_) => "out, asked again next".into(),
+    }
 }
 
 /// A model file that can be fetched.
@@ -144,13 +173,15 @@ fn local_files() -> Vec<LocalFile> {
     local_model::list(&folder).into_iter().map(describe).collect()
 }
 
-fn describe(name: &str, known: &Known, default: Option<&str>) -> Listed {
+fn describe(name: &str, known: &Known, default: Option<&str>, failing: &[EndpointState]) -> Listed {
+    let endpoint = known.endpoint();
+    let failing = failing.iter().find(|state| Some(&state.endpoint) == endpoint.as_ref()).cloned();
     let key_env = known.key_env(&env);
     let key_set = key_env.as_deref().map(|variable| env(variable).is_some_and(|v| !v.is_empty()));
     let kind = if known.table.kind == ModelKind::Local { "local" } else { "endpoint" };
     let usual = || (kind == "local").then(|| DEFAULT.to_owned());
     let (model, origin, place) = (known.table.model.clone().or_else(usual), known.origin, known.place());
-    Listed { name: name.into(), default: default == Some(name), kind, place, model, origin, key_env, key_set }
+    Listed { name: name.into(), default: default == Some(name), kind, place, model, origin, key_env, key_set, failing }
 }
 
 fn env(name: &str) -> Option<std::ffi::OsString> {
@@ -218,13 +249,16 @@ async fn test(cx: &Context, name: Option<String>, endpoint: EndpointArgs) -> Res
     let profile = model.profile().await?;
     let profiled = began.elapsed();
     let text = "Reply with the one word: ready".to_owned();
-    let request =
-        ModelRequest { messages: vec![Message::User { text }], max_tokens: Some(256), ..ModelRequest::default() };
+    let request = ModelRequest {
+        messages: vec![Message::User { text }].into(),
+        max_tokens: Some(256),
+        ..ModelRequest::default()
+    };
     let asked = Instant::now();
     let reply = model.complete(&request, &|_| (), &Stop::never()).await?;
     let took = asked.elapsed();
     let said =
-        if reply.text.trim().is_empty() { reply.reasoning.clone().unwrap_or_default() } else { reply.text.clone() };
+        if reply.text.trim().is_empty() { reply.reasoning.map_or_else(String::new, |r| r.text) } else { reply.text };
     if cx.out.json {
         let Usage { input, output, .. } = reply.usage;
         cx.out.document(&json!({

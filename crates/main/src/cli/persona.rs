@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
+use posse_core::job::retry::{RetryPolicy, Strategy};
 use posse_core::persona::{Limits, PersonaTemplate};
 use posse_infra::persona::{Loaded, PersonaFile, PersonaFileProblem, Severity};
 use posse_infra::tool::ToolRegistry;
@@ -131,6 +132,14 @@ fn show(cx: &Context, found: &PersonaFile, registry: &ToolRegistry) -> Result<Ex
     let tokens = max_tokens.map(|n| format!(", {} tokens", count(n))).unwrap_or_default();
     let seconds = max_seconds.map(|n| format!(", {} s of work", count(n))).unwrap_or_default();
     field("limits", &format!("{}{tokens}{seconds}", plural(max_turns.into(), "turn")))?;
+    if let Some(RetryPolicy { strategy, base_seconds, max_seconds, .. }) = p.retry {
+        let words = match strategy {
+            Strategy::Exponential => format!("after {base_seconds} s, growing to {max_seconds} s"),
+            Strategy::Fixed => format!("every {base_seconds} s"),
+            Strategy::None => "never".into(),
+        };
+        field("retry", &words)?;
+    }
     Ok(Exit::Ok)
 }
 

@@ -93,10 +93,14 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     let queue = format!("run-{:08x}", random() & 0xffff_ffff);
     let job = {
         let known = Settings { models: Default::default(), ..settings.clone() };
-        accepted(&known, &kit.personas, Ask { role, goal: read_goal(goal)?, queue: queue.clone(), ..terms.ask()? })?
+        let ask = Ask { role, goal: read_goal(goal)?, queue: queue.clone(), ..terms.ask()? };
+        accepted(&known, &kit.personas, ask, &terms.retry)?
     };
-    let shop = Workshop::open(&settings)?;
-    let id = shop.jobs.enqueue(vec![job], wire::now()).await?[0];
+    let shop = Workshop::open(&settings, &kit)?;
+    let id = shop.jobs.enqueue(vec![job], wire::now()).await?[0].id;
+    if let Some(held) = shop.rules.held(id, wire::now()).await? {
+        cx.out.warn(format!("job {id} is held: {held} (posse limit list)"));
+    }
     let post = Post { role: persona.persona.role.clone(), executor };
     let plan = Plan { queues: vec![queue], slots: 1, lease: settings.lease, watched: true };
     let mut crew = Crew::start(&shop, vec![post], plan).await?;
@@ -146,7 +150,7 @@ pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
     wire::warn_of_problems(&cx.out, &kit.personas);
     let personas = chosen(&kit, &role)?;
     let posts = posts(&kit, &settings, &personas)?;
-    let shop = Workshop::open(&settings)?;
+    let shop = Workshop::open(&settings, &kit)?;
     if !quiet {
         greet(&cx.out, &settings, &kit, &personas);
     }
@@ -161,7 +165,7 @@ pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
     wire::warn_of_problems(&cx.out, &kit.personas);
     let personas = chosen(&kit, &[])?;
     let posts = posts(&kit, &settings, &personas)?;
-    let shop = Workshop::open(&settings)?;
+    let shop = Workshop::open(&settings, &kit)?;
     greet(&cx.out, &settings, &kit, &personas);
     if let Err(error) = kit.models.get(None) {
         cx.out.warn(format!("{}; jobs that need it will fail", error.message));

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use posse_core::clock::Millis;
 use posse_core::job::{Job, JobState, Output};
 use posse_core::journal::{CallOutcome, EndStatus, Entry, Opening, Turn};
-use posse_core::model::{CallRequest, ToolCalling};
+use posse_core::model::{CallRequest, Finish, ToolCalling};
 use posse_core::run::phase::{self, Content};
 use posse_core::run::{finish, structured};
 use serde_json::Value;
@@ -162,7 +162,8 @@ impl Renderer {
             lines.extend(self.marked("!", &text, Paint::yellow));
         }
         let said = said(turn);
-        let thinking = if said.trim().is_empty() { turn.reasoning.clone().unwrap_or_default() } else { said };
+        let thought = turn.reasoning.as_ref().map(|reasoning| reasoning.text.clone());
+        let thinking = if said.trim().is_empty() { thought.unwrap_or_default() } else { said };
         let stats = format!("{} · {}", duration(turn.ms as i64), text::tokens(&turn.usage));
         let mut body = self.paragraph(&visible(thinking.trim()), 6);
         if body.is_empty() {
@@ -188,7 +189,11 @@ impl Renderer {
             }
         }
         for cut in &turn.cut_calls {
-            let text = format!("a call of {} was cut off by the token limit and not run", one_line(&cut.name, 64));
+            let why = match turn.finish {
+                Finish::Length => "was cut off by the token limit and not run",
+                _ => "came in a reply that does not count and was not run",
+            };
+            let text = format!("a call of {} {why}", one_line(&cut.name, 64));
             lines.extend(self.marked("!", &text, Paint::yellow));
         }
         lines

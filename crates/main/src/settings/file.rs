@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use posse_core::conversation::ReasoningBack;
 use posse_infra::persona::nearest;
 use serde::Deserialize;
 
@@ -27,6 +28,8 @@ pub struct FileSettings {
     pub grace_seconds: Option<u64>,
     /// How durable a commit is.
     pub synchronous: Option<Synchronous>,
+    /// How much waiting one step of priority is worth.
+    pub priority_step_minutes: Option<u32>,
     /// The model used where none is named.
     pub default_model: Option<String>,
     /// Models by name.
@@ -78,10 +81,20 @@ pub struct FileModel {
     pub price_output: Option<f64>,
     /// The model asked when this one cannot answer.
     pub fallback: Option<String>,
+    /// Whether its reasoning goes back to it; known of the host, or learned, when absent.
+    pub reasoning: Option<ReasoningBack>,
+    /// Whether it takes a user message directly behind a tool's result; known or learned when absent.
+    pub user_after_tool: Option<bool>,
+    /// Whether user and assistant must take turns; known or learned when absent.
+    pub take_turns: Option<bool>,
     /// Longest silence in the middle of a reply.
     pub idle_timeout_seconds: Option<u64>,
     /// How often a failed request is made again.
     pub retries: Option<u32>,
+    /// Requests it may be sent in a minute, by all processes together.
+    pub requests_per_minute: Option<u64>,
+    /// Tokens it may read and write in a minute, for all processes together.
+    pub tokens_per_minute: Option<u64>,
 }
 
 /// What stands behind a model.
@@ -168,6 +181,16 @@ fn check_model(name: &str, model: &FileModel, all: &BTreeMap<String, FileModel>)
     if model.kind == ModelKind::Local && (model.base_url.is_some() || model.api_key_env.is_some()) {
         return Err("is kind = \"local\", so it takes no base_url and no api_key_env".into());
     }
+    for (key, rate) in
+        [("requests_per_minute", model.requests_per_minute), ("tokens_per_minute", model.tokens_per_minute)]
+    {
+        if rate == Some(0) {
+            return Err(format!("{key} is 0, so it could never be asked; leave it out for no limit"));
+        }
+        if rate.is_some() && model.kind == ModelKind::Local {
+            return Err(format!("is kind = \"local\", so it takes no {key}"));
+        }
+    }
     for (key, price) in [("price_input", model.price_input), ("price_output", model.price_output)] {
         if price.is_some_and(|p| !(p.is_finite() && p >= 0.0)) {
             return Err(format!("{key} must be a price in US dollars for a million tokens, 0 or more"));
@@ -239,14 +262,21 @@ mod tests {
         check("[models.a]\nheaders = { Authorization = 'Bearer sk-1' }", "header Authorization holds a secret");
         check("[models.a]\nbase_url = 'localhost'", "must begin with http://");
         check("[models.a]\nprice_input = -1", "price_input must be a price");
+        check("[models.a]\ntokens_per_minute = 0", "tokens_per_minute is 0, so it could never be asked");
+        check("[models.a]\nkind = 'local'\nrequests_per_minute = 1", "takes no requests_per_minute");
+        check(
+            "[models.a]\nreasoning = 'yes'",
+            "posse.toml:2: unknown variant 'yes', expected one of 'required', 'optional'",
+        );
     }
 
     #[test]
     fn a_full_file_is_read() {
         let file = parse(Path::new("posse.toml"), include_str!("../init/posse.toml")).expect("the one init writes");
         assert_eq!(file.models.len(), 0);
-        let text = "default_model = 'a'\n[models.a]\nmodel = 'm'\ntool_calling = 'native'\nheaders = { X = '${Y}' }";
+        let text = "default_model = 'a'\n[models.a]\nmodel = 'm'\ntool_calling = 'native'\nheaders = { X = '${Y}' }\nreasoning = 'optional'";
         let file = parse(Path::new("posse.toml"), text).expect("legal");
         assert_eq!(file.models["a"].tool_calling, Calling::Native);
+        assert_eq!(file.models["a"].reasoning, Some(ReasoningBack::Optional));
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 use super::Cut;
+use crate::conversation::Conversation;
 use crate::model::Message;
 
 /// What may become of a message.
@@ -29,7 +30,7 @@ pub enum Part {
 /// messages for the same arguments, so a journal that keeps the arguments keeps the conversation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
-    messages: Vec<Message>,
+    messages: Conversation,
     standings: Vec<Standing>,
     head: usize,
 }
@@ -66,7 +67,7 @@ impl History {
     /// A conversation that has only its head.
     pub fn begin(head: Vec<Message>) -> History {
         let standings = vec![Standing { part: Part::Head, gap: None }; head.len()];
-        History { head: head.len(), messages: head, standings }
+        History { head: head.len(), messages: head.into(), standings }
     }
 
     /// Adds a message at the end.
@@ -87,7 +88,9 @@ impl History {
     /// into the head or past the end changes nothing.
     pub fn summarise(&mut self, cut: &Cut, summary: &str) {
         if self.head <= cut.from && cut.from < cut.to && cut.to <= self.messages.len() {
-            self.messages.splice(cut.from..cut.to, [super::summary_message(summary)]);
+            let mut messages = self.messages.to_vec();
+            messages.splice(cut.from..cut.to, [super::summary_message(summary)]);
+            self.messages = messages.into();
             self.standings.splice(cut.from..cut.to, [Standing { part: Part::Summary, gap: None }]);
         }
     }
@@ -97,14 +100,16 @@ impl History {
     pub fn shorten(&mut self, shortenings: &[Shortening]) {
         for shortening in shortenings {
             if let Some((message, gap)) = self.shortened(*shortening) {
-                self.messages[shortening.at] = message;
+                let mut messages = self.messages.to_vec();
+                messages[shortening.at] = message;
+                self.messages = messages.into();
                 self.standings[shortening.at].gap = Some(gap);
             }
         }
     }
 
     /// The messages, in sending order.
-    pub fn messages(&self) -> &[Message] {
+    pub fn messages(&self) -> &Conversation {
         &self.messages
     }
 

@@ -149,7 +149,7 @@ impl Summariser {
             Message::System { text: self.purpose.instructions().into() },
             Message::User { text: self.frame(&self.notes, part, self.done) },
         ];
-        Some(ModelRequest { messages, max_tokens: Some(self.room.reply), ..ModelRequest::default() })
+        Some(ModelRequest { messages: messages.into(), max_tokens: Some(self.room.reply), ..ModelRequest::default() })
     }
 
     /// Takes in the answer to [`Summariser::request`]. An empty one changes nothing but the place.

@@ -4,6 +4,7 @@ use super::{MAX_CALLS, MAX_REPEATS, MAX_REPLANS, NEXT, Recorder, Verdict};
 use crate::journal::{Call, CallOutcome, EndStatus, Entry, Turn};
 use crate::model::{CallRequest, Finish, ModelReply, ToolCalling};
 use crate::run::finish::{self, Finishing};
+use crate::run::leak;
 use crate::run::phase::{self, AGENT_STEP, AgentStep, Content, WorkStatus};
 use crate::run::phased;
 use crate::run::structured;
@@ -47,7 +48,10 @@ impl Recorder<'_> {
             ms,
         };
         if let Some(refusal) = reply.refusal {
-            turn.text = refusal.clone();
+            if !turn.text.trim().is_empty() {
+                turn.text.push_str("\n\n");
+            }
+            turn.text.push_str(&refusal);
             turn.cut_calls = reply.calls;
             self.record(Entry::Turn(turn));
             return self.end(EndStatus::Refused, refusal.clone(), Some(format!("the model refused: {refusal}")));
@@ -72,6 +76,7 @@ impl Recorder<'_> {
             match self.structured_call(&turn.text) {
                 Ok(call) => vec![call],
                 Err(note) => {
+                    turn.cut_calls = reply.calls;
                     self.record(Entry::Turn(turn));
                     return self.record(Entry::Note { text: note });
                 }
@@ -84,6 +89,7 @@ impl Recorder<'_> {
             self.record(Entry::Turn(turn));
             return match text.is_empty() {
                 true => self.record(Entry::Note { text: EMPTY_REPLY.into() }),
+                false if leak::is_call(&text) => self.record(Entry::Note { text: leak::NOTE.into() }),
                 false if self.run.is_phased() => self.record(Entry::Note { text: NO_STEP.into() }),
                 false => self.end(EndStatus::Completed, text, None),
             };
@@ -235,6 +241,13 @@ pub(super) fn call_id(mut n: u64) -> String {
         n /= 36;
     }
     String::from_utf8_lossy(&id).into_owned()
+}
+
+/// The number of a call by its id, if the id is one of ours.
+pub(in crate::run) fn number_of(id: &str) -> Option<u64> {
+    let digits = id.strip_prefix('c').filter(|digits| digits.len() == 8)?;
+    let ours = |b: u8| b.is_ascii_digit() || b.is_ascii_lowercase();
+    digits.bytes().all(ours).then(|| u64::from_str_radix(digits, 36).ok()).flatten()
 }
 
 fn cut_note(turn: &Turn, cut: &[CallRequest]) -> String {

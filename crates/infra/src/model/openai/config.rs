@@ -1,8 +1,10 @@
 //! How one model is reached and asked.
 
-use posse_core::model::ToolCalling;
+use posse_core::conversation::{ReasoningBack, Rules};
+use posse_core::model::{Author, ToolCalling};
 use std::time::Duration;
 
+use super::known;
 use crate::model::secret::Secret;
 use crate::model::wire::{Dialect, Format};
 
@@ -45,9 +47,15 @@ pub struct OpenAiConfig {
     pub context_window: Option<u32>,
     /// Which field limits tokens; by the host when absent.
     pub max_tokens_field: Option<MaxTokens>,
-    /// Whether an assistant's reasoning is sent back, as `reasoning_content`. Some providers demand
-    /// it, others refuse it.
-    pub send_reasoning: bool,
+    /// Whether the model's reasoning is sent back to it, as `reasoning_content`; by the host when
+    /// absent, and as the server's refusals teach.
+    pub reasoning: Option<ReasoningBack>,
+    /// Whether a user message may stand directly behind a tool's result; by the host and the model's
+    /// name when absent, and as the server's refusals teach.
+    pub user_after_tool: Option<bool>,
+    /// Whether user and assistant must take turns; by the host and the model's name when absent, and
+    /// as the server's refusals teach.
+    pub take_turns: Option<bool>,
     /// Longest silence: to the first byte, and between two pieces of a reply.
     pub idle_timeout: Duration,
     /// Longest time to connect.
@@ -77,7 +85,9 @@ impl OpenAiConfig {
             tool_calling: ToolCallingChoice::Auto,
             context_window: None,
             max_tokens_field: None,
-            send_reasoning: false,
+            reasoning: None,
+            user_after_tool: None,
+            take_turns: None,
             idle_timeout: Duration::from_secs(120),
             connect_timeout: Duration::from_secs(10),
             retries: 4,
@@ -96,8 +106,26 @@ impl OpenAiConfig {
             stream_options: true,
             format: Format::Strict,
             required_choice: true,
-            reasoning: self.send_reasoning,
+            rules: self.rules(),
         }
+    }
+
+    /// The conversations it takes, before it has refused any.
+    fn rules(&self) -> Rules {
+        let known = known::rules(&self.host(), &self.model);
+        Rules {
+            user_after_tool: self.user_after_tool.unwrap_or(known.user_after_tool),
+            take_turns: self.take_turns.unwrap_or(known.take_turns),
+            reasoning: self.reasoning.unwrap_or(known.reasoning),
+            ..known
+        }
+    }
+
+    /// Who writes its replies.
+    pub(in crate::model) fn author(&self) -> Author {
+        let url = reqwest::Url::parse(&self.base_url).ok();
+        let port = url.and_then(|url| url.port()).map(|port| format!(":{port}")).unwrap_or_default();
+        Author { provider: format!("{}{port}", self.host()), model: self.model.clone() }
     }
 
     /// What is known of the host's models without asking: the ones that all make tool calls.
@@ -121,7 +149,7 @@ impl OpenAiConfig {
     }
 
     /// The endpoint as it may be shown: without user, password and query.
-    pub(in crate::model) fn endpoint(&self) -> String {
+    pub fn endpoint(&self) -> String {
         match reqwest::Url::parse(&self.base_url) {
             Ok(mut url) => {
                 // Failing to clear means there is nothing to clear.
@@ -176,6 +204,24 @@ mod tests {
         assert_eq!(known("https://API.openai.com/v1"), Some(ToolCalling::Native));
         assert_eq!(known("http://127.0.0.1:1/v1"), None);
         assert_eq!(known("https://api.openai.com.example/v1"), None);
+    }
+
+    #[test]
+    fn settings_win_over_what_is_known() {
+        let mut config = OpenAiConfig::new("n", "https://api.mistral.ai/v1", "mistral-large");
+        assert!(!config.dialect().rules.user_after_tool);
+        config.user_after_tool = Some(true);
+        config.take_turns = Some(true);
+        config.reasoning = Some(ReasoningBack::Optional);
+        let rules = config.dialect().rules;
+        assert!(rules.user_after_tool && rules.take_turns && rules.reasoning == ReasoningBack::Optional);
+    }
+
+    #[test]
+    fn an_author_is_a_host_and_a_model() {
+        let provider = |url: &str| OpenAiConfig::new("n", url, "m").author().provider;
+        assert_eq!(provider("https://API.openai.com/v1"), "api.openai.com");
+        assert_eq!(provider("http://u:p@127.0.0.1:8080/v1?k=1"), "127.0.0.1:8080");
     }
 
     #[test]

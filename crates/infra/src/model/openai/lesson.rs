@@ -1,6 +1,8 @@
-//! What a refused request teaches about the server: which field it will not take.
+//! What a refused request teaches about the server: which field it will not take, and which order of
+//! roles.
 
-use posse_core::model::{Message, ModelRequest};
+use posse_core::conversation::ReasoningBack;
+use posse_core::model::{Message, ModelErrorKind, ModelRequest};
 
 use crate::model::wire::{Dialect, Fault, Format, MaxTokens, Purpose};
 
@@ -18,7 +20,11 @@ pub(super) enum Lesson {
     /// Ask for a tool call with `"auto"`.
     AutoChoice,
     /// Send reasoning back, or do not.
-    Reasoning(bool),
+    Reasoning(ReasoningBack),
+    /// Put a message between a result and a user message.
+    NoUserAfterTool,
+    /// Let user and assistant take turns.
+    TakeTurns,
 }
 
 impl Lesson {
@@ -30,7 +36,9 @@ impl Lesson {
             Lesson::NoTemperature => dialect.temperature = false,
             Lesson::Format(format) => dialect.format = format,
             Lesson::AutoChoice => dialect.required_choice = false,
-            Lesson::Reasoning(sent) => dialect.reasoning = sent,
+            Lesson::Reasoning(back) => dialect.rules.reasoning = back,
+            Lesson::NoUserAfterTool => dialect.rules.user_after_tool = false,
+            Lesson::TakeTurns => dialect.rules.take_turns = true,
         }
     }
 }
@@ -56,16 +64,42 @@ const NOT_TAKEN: &[&str] = &[
     "no endpoints found",
 ];
 
-/// The lesson in `fault`, the answer to `request` as it was sent in `dialect`. `initial` is the
-/// dialect that was configured: what has been switched once is not switched back.
-pub(super) fn learn(
-    fault: &Fault,
-    request: &ModelRequest,
-    purpose: Purpose,
-    stream: bool,
-    dialect: &Dialect,
-    initial: &Dialect,
-) -> Option<Lesson> {
+/// A request as it was sent.
+pub(super) struct Asked<'a> {
+    /// What was asked.
+    pub request: &'a ModelRequest,
+    /// Why.
+    pub purpose: Purpose,
+    /// Whether a stream was asked for.
+    pub stream: bool,
+    /// How it was asked.
+    pub dialect: &'a Dialect,
+}
+
+/// The lesson in `fault`, the answer of this kind to a request. `initial` is the dialect that was
+/// configured: what has been switched once is not switched back.
+pub(super) fn learn(fault: &Fault, kind: ModelErrorKind, asked: &Asked<'_>, initial: &Dialect) -> Option<Lesson> {
+    match kind {
+        ModelErrorKind::Rejected => about_roles(fault, asked.dialect).or_else(|| about_fields(fault, asked, initial)),
+        // Servers that render a chat template answer 500 when it stumbles over the conversation.
+        ModelErrorKind::Transient => about_roles(fault, asked.dialect),
+        _ => None,
+    }
+}
+
+fn about_roles(fault: &Fault, dialect: &Dialect) -> Option<Lesson> {
+    let message = fault.message.to_lowercase().replace(['\'', '"', '`'], "");
+    if dialect.rules.user_after_tool && message.contains("role user after role tool") {
+        return Some(Lesson::NoUserAfterTool);
+    }
+    if !dialect.rules.take_turns && message.contains("role") && has_word(&message, "alternate") {
+        return Some(Lesson::TakeTurns);
+    }
+    None
+}
+
+fn about_fields(fault: &Fault, asked: &Asked<'_>, initial: &Dialect) -> Option<Lesson> {
+    let Asked { request, purpose, stream, dialect } = *asked;
     let message = fault.message.to_lowercase();
     let code = format!("{} {}", fault.code, fault.kind).to_lowercase();
     let not_taken = NOT_TAKEN.iter().any(|words| message.contains(words) || code.contains(words));
@@ -102,12 +136,14 @@ pub(super) fn learn(
     if purpose == Purpose::Probe && dialect.required_choice && named("tool_choice") {
         return Some(Lesson::AutoChoice);
     }
-    let has_reasoning = request
-        .messages
-        .iter()
-        .any(|message| matches!(message, Message::Assistant { reasoning: Some(words), .. } if !words.is_empty()));
-    if has_reasoning && named("reasoning_content") && dialect.reasoning == initial.reasoning {
-        return Some(Lesson::Reasoning(!dialect.reasoning));
+    // Required of messages too that another model wrote, so it matters not whether there is any.
+    let has_spoken = request.messages.iter().any(|message| matches!(message, Message::Assistant { .. }));
+    if has_spoken && named("reasoning_content") && dialect.rules.reasoning == initial.rules.reasoning {
+        return Some(Lesson::Reasoning(match dialect.rules.reasoning {
+            ReasoningBack::Forbidden => ReasoningBack::Required,
+            ReasoningBack::Optional if !not_taken => ReasoningBack::Required,
+            ReasoningBack::Optional | ReasoningBack::Required => ReasoningBack::Forbidden,
+        }));
     }
     None
 }
@@ -125,7 +161,7 @@ mod tests {
 
     fn request() -> ModelRequest {
         ModelRequest {
-            messages: vec![Message::Assistant { text: "t".to_owned(), reasoning: Some("r".to_owned()), calls: vec![] }],
+            messages: vec![Message::Assistant { text: "t".to_owned(), reasoning: None, calls: vec![] }].into(),
             schema: Some(json!({})),
             max_tokens: Some(1),
             temperature: Some(0.0),
@@ -136,7 +172,8 @@ mod tests {
     fn lesson(body: &str, dialect: &Dialect) -> Option<Lesson> {
         let initial = OpenAiConfig::new("n", "http://127.0.0.1:1", "m").dialect();
         let fault = Fault::in_body(body.as_bytes());
-        learn(&fault, &request(), Purpose::Probe, true, dialect, &initial)
+        let asked = Asked { request: &request(), purpose: Purpose::Probe, stream: true, dialect };
+        learn(&fault, ModelErrorKind::Rejected, &asked, &initial)
     }
 
     #[test]
@@ -162,8 +199,21 @@ mod tests {
             (r#"{"error":"tool_choice must be auto"}"#, Some(Lesson::AutoChoice)),
             (
                 r#"{"error":{"message":"The `reasoning_content` of an assistant turn has to be sent back."}}"#,
-                Some(Lesson::Reasoning(true)),
+                Some(Lesson::Reasoning(ReasoningBack::Required)),
             ),
+            (
+                r#"{"error":{"message":"thinking is enabled but reasoning_content is missing in assistant tool call message at index 2"}}"#,
+                Some(Lesson::Reasoning(ReasoningBack::Required)),
+            ),
+            (
+                r#"{"object":"error","message":"Unexpected role 'user' after role 'tool'","code":"3230"}"#,
+                Some(Lesson::NoUserAfterTool),
+            ),
+            (
+                r#"{"error":"After the optional system message, conversation roles must alternate user/assistant"}"#,
+                Some(Lesson::TakeTurns),
+            ),
+            (r#"{"error":"Unexpected role 'tool' after role 'user'"}"#, None),
             (r#"{"error":{"message":"messages: must not be empty"}}"#, None),
         ] {
             assert_eq!(lesson(body, &initial), expected, "{body}");
@@ -181,5 +231,31 @@ mod tests {
             assert!(lessons <= super::super::MAX_LESSONS + 2, "{dialect:?}");
         }
         assert_eq!((dialect.max_tokens, dialect.format), (None, Format::Nothing));
+    }
+
+    #[test]
+    fn a_template_that_stumbles_teaches_an_order_and_no_field() {
+        let initial = OpenAiConfig::new("n", "http://127.0.0.1:1", "m").dialect();
+        let learned = |message: &str| {
+            let asked = Asked { request: &request(), purpose: Purpose::Work, stream: true, dialect: &initial };
+            learn(&Fault::words(message), ModelErrorKind::Transient, &asked, &initial)
+        };
+        assert_eq!(learned("Conversation roles must alternate user/assistant/user/..."), Some(Lesson::TakeTurns));
+        assert_eq!(learned("temperature is not supported"), None);
+    }
+
+    #[test]
+    fn reasoning_is_switched_by_what_the_server_says() {
+        let learned = |back: ReasoningBack, body: &str| {
+            let mut config = OpenAiConfig::new("n", "http://127.0.0.1:1", "m");
+            config.reasoning = Some(back);
+            let dialect = config.dialect();
+            let asked = Asked { request: &request(), purpose: Purpose::Work, stream: true, dialect: &dialect };
+            learn(&Fault::words(body), ModelErrorKind::Rejected, &asked, &dialect)
+        };
+        let (missing, refused) = ("reasoning_content is missing", "reasoning_content: Extra inputs are not permitted");
+        assert_eq!(learned(ReasoningBack::Optional, missing), Some(Lesson::Reasoning(ReasoningBack::Required)));
+        assert_eq!(learned(ReasoningBack::Optional, refused), Some(Lesson::Reasoning(ReasoningBack::Forbidden)));
+        assert_eq!(learned(ReasoningBack::Required, refused), Some(Lesson::Reasoning(ReasoningBack::Forbidden)));
     }
 }

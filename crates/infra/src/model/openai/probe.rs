@@ -61,7 +61,8 @@ impl OpenAiModel {
         let request = ModelRequest {
             messages: vec![Message::User {
                 text: format!("Call the tool {PROBE_TOOL} with ready set to true. Do nothing else."),
-            }],
+            }]
+            .into(),
             tools: vec![ToolSpec {
                 name: PROBE_TOOL.to_owned(),
                 description: "Reports that you are ready.".to_owned(),

@@ -70,7 +70,10 @@ fn a_plain_stream() {
 fn b01_no_index_and_a_late_signature() {
     let reply = whole(B01);
     assert_eq!(reply.finish, Finish::ToolCalls);
-    let signature = |text: &str| Some(json!({"google": {"thought_signature": text}}));
+    let signature = |text: &str| {
+        let value = json!({"google": {"thought_signature": text}});
+        Some(Extra { value, provider: String::new() })
+    };
     let call = |id: &str, path: &str, extra| CallRequest {
         id: id.to_owned(),
         name: "files_read".to_owned(),

@@ -1,9 +1,12 @@
 //! What is sent: exactly what the chat completions API allows, and nothing that is empty.
 
+use posse_core::conversation::Rules;
 use posse_core::model::{CallRequest, Message, ModelRequest};
 use posse_core::tool::ToolSpec;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Which field limits the tokens generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +43,8 @@ pub(in crate::model) struct Dialect {
     pub format: Format,
     /// Whether `tool_choice: "required"` is taken; `"auto"` is sent otherwise.
     pub required_choice: bool,
-    /// Whether an assistant's reasoning is sent back, as `reasoning_content`.
-    pub reasoning: bool,
+    /// What it takes in a conversation.
+    pub rules: Rules,
 }
 
 /// Why a request is made.
@@ -57,13 +60,13 @@ pub(in crate::model) enum Purpose {
 #[derive(Debug, Serialize)]
 pub(in crate::model) struct Body<'a> {
     model: &'a str,
-    messages: Vec<WireMessage<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<WireTool<'a>>,
+    messages: Messages,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    response_format: Option<Value>,
+    response_format: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,9 +78,31 @@ pub(in crate::model) struct Body<'a> {
     stream_options: Option<Value>,
 }
 
+/// The messages of a body, ready made.
+#[derive(Debug)]
+pub(in crate::model) struct Messages {
+    /// Those that later requests begin with too.
+    pub settled: Arc<Vec<Box<RawValue>>>,
+    /// Those behind them.
+    pub rest: Vec<Box<RawValue>>,
+}
+
+impl Messages {
+    fn iter(&self) -> impl Iterator<Item = &RawValue> {
+        self.settled.iter().chain(&self.rest).map(AsRef::as_ref)
+    }
+}
+
+impl Serialize for Messages {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+/// One message of the body.
 #[derive(Debug, Serialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
-enum WireMessage<'a> {
+pub(in crate::model) enum WireMessage<'a> {
     System {
         content: &'a str,
     },
@@ -99,7 +124,7 @@ enum WireMessage<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct WireCall<'a> {
+pub(in crate::model) struct WireCall<'a> {
     id: &'a str,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -110,8 +135,8 @@ struct WireCall<'a> {
 
 #[derive(Debug, Serialize)]
 struct WireFunction<'a> {
-    name: String,
-    arguments: std::borrow::Cow<'a, str>,
+    name: &'a str,
+    arguments: &'a str,
 }
 
 #[derive(Debug, Serialize)]
@@ -122,30 +147,45 @@ struct WireTool<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// The body for `request` in the given dialect.
-    pub fn new(model: &'a str, request: &'a ModelRequest, stream: bool, purpose: Purpose, dialect: &Dialect) -> Self {
+    /// The body for `request` in the given dialect, with `messages` for its conversation.
+    pub fn new(
+        model: &'a str,
+        request: &'a ModelRequest,
+        messages: Messages,
+        stream: bool,
+        purpose: Purpose,
+        dialect: &Dialect,
+    ) -> serde_json::Result<Self> {
         let mut tools: Vec<_> =
             request.tools.iter().map(|spec| WireTool { kind: "function", function: spec }).collect();
         // The same tools are the same bytes, whatever order they were registered in: a provider's
         // prompt cache starts with them.
         tools.sort_by(|a, b| a.function.name.cmp(&b.function.name));
+        let tools = if tools.is_empty() { None } else { Some(to_raw_value(&tools)?) };
+        let response_format = request.schema.as_ref().and_then(|schema| response_format(schema, dialect.format));
         let limit = |field| request.max_tokens.filter(|_| dialect.max_tokens == Some(field));
-        Body {
+        Ok(Body {
             model,
-            messages: request.messages.iter().filter_map(|m| message(m, dialect)).collect(),
+            messages,
             tools,
             tool_choice: match (purpose, dialect.required_choice) {
                 (Purpose::Work, _) => None,
                 (Purpose::Probe, true) => Some("required"),
                 (Purpose::Probe, false) => Some("auto"),
             },
-            response_format: request.schema.as_ref().and_then(|s| response_format(s, dialect.format)),
+            response_format: response_format.as_ref().map(to_raw_value).transpose()?,
             max_tokens: limit(MaxTokens::MaxTokens),
             max_completion_tokens: limit(MaxTokens::MaxCompletionTokens),
             temperature: request.temperature.filter(|_| dialect.temperature),
             stream,
             stream_options: (stream && dialect.stream_options).then(|| json!({"include_usage": true})),
-        }
+        })
+    }
+
+    /// Bytes of all that the model reads.
+    pub fn bytes(&self) -> usize {
+        let parts = self.messages.iter().chain(self.tools.as_deref()).chain(self.response_format.as_deref());
+        parts.map(|part| part.get().len()).sum()
     }
 }
 
@@ -164,61 +204,36 @@ fn response_format(schema: &Value, format: Format) -> Option<Value> {
     }
 }
 
-/// `None` for a message with nothing in it: providers refuse the whole request over one.
-fn message<'a>(message: &'a Message, dialect: &Dialect) -> Option<WireMessage<'a>> {
-    let filled = |text: &'a str| (!text.trim().is_empty()).then_some(text);
-    Some(match message {
-        Message::System { text } => WireMessage::System { content: filled(text)? },
-        Message::User { text } => WireMessage::User { content: filled(text)? },
-        Message::Assistant { text, reasoning, calls } => {
-            let content = filled(text);
-            if content.is_none() && calls.is_empty() {
-                return None;
-            }
-            WireMessage::Assistant {
-                content,
-                reasoning_content: reasoning.as_deref().filter(|reasoning| dialect.reasoning && !reasoning.is_empty()),
+impl<'a> WireMessage<'a> {
+    /// A message that has been made legal, as JSON spells it.
+    pub fn of(message: &'a Message) -> Self {
+        match message {
+            Message::System { text } => WireMessage::System { content: text },
+            Message::User { text } => WireMessage::User { content: text },
+            Message::Assistant { text, reasoning, calls } => WireMessage::Assistant {
+                content: Some(text.as_str()).filter(|text| !text.is_empty()),
+                reasoning_content: reasoning.as_ref().map(|reasoning| reasoning.text.as_str()),
                 tool_calls: calls.iter().map(call).collect(),
-            }
+            },
+            Message::Tool { call_id, text, .. } => WireMessage::Tool { tool_call_id: call_id, content: text },
         }
-        // A result cannot be left out: its call would have none.
-        Message::Tool { call_id, text, .. } => {
-            WireMessage::Tool { tool_call_id: call_id, content: filled(text).unwrap_or("(no output)") }
-        }
-    })
+    }
 }
 
 fn call(call: &CallRequest) -> WireCall<'_> {
     WireCall {
         id: &call.id,
         kind: "function",
-        function: WireFunction { name: sendable_name(&call.name), arguments: sendable_arguments(&call.arguments) },
-        extra_content: call.extra.as_ref(),
-    }
-}
-
-/// A name the model made up may hold anything; providers check it when it comes back.
-fn sendable_name(name: &str) -> String {
-    let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-    let name: String = name.chars().take(64).map(allowed).collect();
-    if name.is_empty() { "unnamed".to_owned() } else { name }
-}
-
-/// Servers that render a chat template parse old arguments and fail on what is not an object. The
-/// model still sees what it wrote; what was wrong with it is in the result.
-fn sendable_arguments(arguments: &str) -> std::borrow::Cow<'_, str> {
-    if arguments.trim().is_empty() {
-        return "{}".into();
-    }
-    match serde_json::from_str::<serde_json::Map<String, Value>>(arguments) {
-        Ok(_) => arguments.into(),
-        Err(_) => json!({"not_a_json_object": arguments}).to_string().into(),
+        function: WireFunction { name: &call.name, arguments: &call.arguments },
+        extra_content: call.extra.as_ref().map(|extra| &extra.value),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use posse_core::conversation::ReasoningBack;
+    use posse_core::model::{Author, Extra, Reasoning};
 
     const OPENAI: Dialect = Dialect {
         max_tokens: Some(MaxTokens::MaxCompletionTokens),
@@ -226,11 +241,23 @@ mod tests {
         stream_options: true,
         format: Format::Strict,
         required_choice: true,
-        reasoning: false,
+        rules: Rules {
+            user_after_tool: true,
+            take_turns: false,
+            reasoning: ReasoningBack::Forbidden,
+            signed_calls: false,
+        },
     };
 
+    fn text(request: &ModelRequest, stream: bool, dialect: &Dialect) -> String {
+        let raw = |message| to_raw_value(&WireMessage::of(message)).expect("a message is JSON");
+        let messages = Messages { settled: Arc::default(), rest: request.messages.iter().map(raw).collect() };
+        let body = Body::new("m", request, messages, stream, Purpose::Work, dialect).expect("parts are JSON");
+        serde_json::to_string(&body).expect("a body is JSON")
+    }
+
     fn sent(request: &ModelRequest, stream: bool, dialect: &Dialect) -> Value {
-        serde_json::to_value(Body::new("m", request, stream, Purpose::Work, dialect)).expect("a body is JSON")
+        serde_json::from_str(&text(request, stream, dialect)).expect("JSON")
     }
 
     fn tool(name: &str) -> ToolSpec {
@@ -243,7 +270,7 @@ mod tests {
 
     #[test]
     fn the_least_request_holds_the_least_fields() {
-        let request = ModelRequest { messages: vec![user("hi")], ..ModelRequest::default() };
+        let request = ModelRequest { messages: vec![user("hi")].into(), ..ModelRequest::default() };
         assert_eq!(
             sent(&request, false, &OPENAI),
             json!({"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": false})
@@ -253,11 +280,12 @@ mod tests {
     #[test]
     fn every_field_at_once() {
         let request = ModelRequest {
-            messages: vec![user("hi")],
+            messages: vec![user("hi")].into(),
             tools: vec![tool("b"), tool("a")],
             schema: Some(json!({"type": "object"})),
             max_tokens: Some(64),
             temperature: Some(0.7),
+            ..ModelRequest::default()
         };
         let body = sent(&request, true, &OPENAI);
         assert_eq!(body["tools"][0]["function"]["name"], "a");
@@ -267,15 +295,14 @@ mod tests {
         assert_eq!(body["max_completion_tokens"], 64);
         assert_eq!(body["stream_options"], json!({"include_usage": true}));
         assert!(body.get("max_tokens").is_none() && body.get("tool_choice").is_none());
-        let text =
-            serde_json::to_string(&Body::new("m", &request, true, Purpose::Work, &OPENAI)).expect("a body is JSON");
+        let text = text(&request, true, &OPENAI);
         assert!(text.contains("\"temperature\":0.7,"), "{text}");
     }
 
     #[test]
     fn a_poor_dialect_leaves_out_what_it_must() {
         let request = ModelRequest {
-            messages: vec![user("hi")],
+            messages: vec![user("hi")].into(),
             schema: Some(json!({})),
             max_tokens: Some(64),
             temperature: Some(0.0),
@@ -302,47 +329,38 @@ mod tests {
 
     #[test]
     fn a_turn_with_calls() {
-        let call = |id: &str, name: &str, arguments: &str, extra| CallRequest {
+        let call = |id: &str, extra| CallRequest {
             id: id.to_owned(),
-            name: name.to_owned(),
-            arguments: arguments.to_owned(),
+            name: "read_file".to_owned(),
+            arguments: "{\"path\":1}".to_owned(),
             extra,
         };
+        let extra = Extra { value: json!({"g": {"s": "x"}}), provider: "p".to_owned() };
+        let by = Author { provider: "p".to_owned(), model: "m".to_owned() };
         let request = ModelRequest {
             messages: vec![
                 Message::System { text: "s".to_owned() },
-                user("  "),
                 Message::Assistant {
                     text: String::new(),
-                    reasoning: Some("because".to_owned()),
-                    calls: vec![
-                        call("aaaaaaaa1", "files_read", "{\"path\":1}", Some(json!({"g": {"s": "x"}}))),
-                        call("aaaaaaaa2", "functions.größe", "{\"path\":\"cu", None),
-                        call("aaaaaaaa3", "now", "", None),
-                    ],
+                    reasoning: Some(Reasoning { text: "because".to_owned(), by }),
+                    calls: vec![call("aaaaaaaa1", Some(extra)), call("aaaaaaaa2", None)],
                 },
-                Message::Tool { call_id: "aaaaaaaa1".to_owned(), name: "files_read".to_owned(), text: String::new() },
-                Message::Assistant { text: String::new(), reasoning: Some("only thought".to_owned()), calls: vec![] },
-            ],
+                Message::Tool { call_id: "aaaaaaaa1".to_owned(), name: "read_file".to_owned(), text: "r".to_owned() },
+            ]
+            .into(),
             ..ModelRequest::default()
         };
         let wanted = json!([
             {"role": "system", "content": "s"},
-            {"role": "assistant", "content": null, "tool_calls": [
+            {"role": "assistant", "content": null, "reasoning_content": "because", "tool_calls": [
                 {"id": "aaaaaaaa1", "type": "function",
-                 "function": {"name": "files_read", "arguments": "{\"path\":1}"},
+                 "function": {"name": "read_file", "arguments": "{\"path\":1}"},
                  "extra_content": {"g": {"s": "x"}}},
                 {"id": "aaaaaaaa2", "type": "function",
-                 "function": {"name": "functions_gr__e",
-                              "arguments": "{\"not_a_json_object\":\"{\\\"path\\\":\\\"cu\"}"}},
-                {"id": "aaaaaaaa3", "type": "function",
-                 "function": {"name": "now", "arguments": "{}"}},
+                 "function": {"name": "read_file", "arguments": "{\"path\":1}"}},
             ]},
-            {"role": "tool", "tool_call_id": "aaaaaaaa1", "content": "(no output)"},
+            {"role": "tool", "tool_call_id": "aaaaaaaa1", "content": "r"},
         ]);
         assert_eq!(sent(&request, false, &OPENAI)["messages"], wanted);
-
-        let thinking = sent(&request, false, &Dialect { reasoning: true, ..OPENAI });
-        assert_eq!(thinking["messages"][1]["reasoning_content"], "because");
     }
 }

@@ -1,0 +1,323 @@
+//! A conversation that can always be sent.
+//!
+//! Providers refuse a whole request over one message they do not like, and then refuse it for ever.
+//! So every request is made from what a [`Normaliser`] gives for its conversation, whatever the
+//! conversation went through: a crash, a row deleted by hand, a change of provider in the middle.
+//!
+//! What no provider minds is done for all of them: one system message, which is first; a user
+//! message behind it, and a user message or a result last; nothing empty; calls whose results follow
+//! them, each once and in order; ids, names and arguments of a shape that everybody takes. Where
+//! providers want opposite things, [`Rules`] say which.
+//!
+//! Everything here is a function of the messages from the first one on. The same conversation gives
+//! the same bytes in every request and after every restart, and a longer one begins with them, which
+//! is what a provider's prompt cache needs.
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use std::collections::HashSet;
+
+use crate::model::{Author, CallRequest, Extra, Message, Reasoning};
+use crate::run::structured;
+
+mod messages;
+
+pub use messages::Conversation;
+
+/// Where providers differ in the conversations they take. The default is what most of them do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// Whether a user message may stand directly behind a tool's result. Mistral refuses that, so a
+    /// short assistant message is put between them.
+    pub user_after_tool: bool,
+    /// Whether user and assistant must take turns. Neighbours of one role are then made one message.
+    pub take_turns: bool,
+    /// What becomes of a model's reasoning when the conversation goes on.
+    pub reasoning: ReasoningBack,
+    /// Whether a reply's calls must carry a signature of the provider's own, as Google's must. Calls
+    /// that another model made get the one that Google has for them.
+    pub signed_calls: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Rules { user_after_tool: true, take_turns: false, reasoning: ReasoningBack::Forbidden, signed_calls: false }
+    }
+}
+
+/// What becomes of a model's reasoning when the conversation goes on. It only ever goes back to the
+/// model that wrote it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReasoningBack {
+    /// It must go back: an assistant message without reasoning is refused, so one that has none of
+    /// this model's gets a stand-in.
+    Required,
+    /// It goes back where there is some, and need not.
+    Optional,
+    /// It is not sent.
+    Forbidden,
+}
+
+/// Every message of a conversation as `reader` takes it.
+///
+/// A conversation that is legal already comes back as it is; doing it twice changes nothing more.
+pub fn normalise<'a>(messages: impl IntoIterator<Item = &'a Message>, rules: Rules, reader: &Author) -> Vec<Message> {
+    let mut normaliser = Normaliser::new(rules, reader.clone());
+    let mut out = Vec::new();
+    messages.into_iter().for_each(|message| normaliser.push(message, &mut out));
+    normaliser.rest(None, &mut out);
+    out
+}
+
+/// Makes a conversation legal, one message at a time.
+///
+/// It works in rounds: what the model said, the results of its calls, and what people said then. A
+/// round stays open until the next one begins, since a result may come late; what came before it is
+/// given out for good. So a conversation that has grown costs what it has grown by.
+#[derive(Debug, Clone)]
+pub struct Normaliser {
+    rules: Rules,
+    reader: Author,
+    /// Every call id given out.
+    ids: HashSet<String>,
+    /// Whether the first round is over.
+    begun: bool,
+    round: Round,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Round {
+    /// Only in the first round.
+    system: String,
+    /// In every round but the first.
+    spoken: Option<Spoken>,
+    /// What people said, and results that answer none of the calls.
+    heard: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+struct Spoken {
+    text: String,
+    reasoning: Option<Reasoning>,
+    calls: Vec<Asked>,
+}
+
+#[derive(Debug, Clone)]
+struct Asked {
+    /// The id in the conversation, by which its result is known.
+    id: String,
+    /// The call as it is sent.
+    call: CallRequest,
+    result: Option<String>,
+}
+
+impl Normaliser {
+    /// One for conversations with `reader`.
+    pub fn new(rules: Rules, reader: Author) -> Self {
+        Normaliser { rules, reader, ids: HashSet::new(), begun: false, round: Round::default() }
+    }
+
+    /// Takes the next message of the conversation, and gives to `out` what is settled by it.
+    pub fn push(&mut self, message: &Message, out: &mut Vec<Message>) {
+        match message {
+            Message::System { text } | Message::User { text } if is_blank(text) => {}
+            Message::System { text } if !self.begun => add(&mut self.round.system, text),
+            // Providers take one system message, and only in front.
+            Message::System { text } | Message::User { text } => self.round.heard.push(text.clone()),
+            Message::Assistant { text, calls, .. } if is_blank(text) && calls.is_empty() => {}
+            Message::Assistant { text, reasoning, calls } => self.speak(text, reasoning.as_ref(), calls, out),
+            Message::Tool { call_id, name, text } => self.round.answer(call_id, name, text),
+        }
+    }
+
+    /// Gives to `out` what is still open, as it must be sent if nothing more is to come but `tail`,
+    /// in the user's words.
+    pub fn rest(&self, tail: Option<&str>, out: &mut Vec<Message>) {
+        self.write(tail, out);
+        if matches!(out.last(), Some(Message::Assistant { .. })) {
+            // A conversation that ends with the model's own words asks it for nothing.
+            out.push(Message::User { text: GO_ON.into() });
+        }
+    }
+
+    fn speak(&mut self, text: &str, reasoning: Option<&Reasoning>, calls: &[CallRequest], out: &mut Vec<Message>) {
+        if !self.round.goes_on(self.rules.take_turns) {
+            self.write(None, out);
+            self.round = Round::default();
+            self.begun = true;
+        }
+        let asked: Vec<_> = calls.iter().map(|call| self.ask(call)).collect();
+        let reasoning = reasoning.filter(|reasoning| reasoning.by == self.reader && !is_blank(&reasoning.text));
+        let empty = || Spoken { text: String::new(), reasoning: None, calls: Vec::new() };
+        let spoken = self.round.spoken.get_or_insert_with(empty);
+        // Anthropic refuses an assistant's text that ends in space.
+        add(&mut spoken.text, text.trim_end());
+        spoken.reasoning = spoken.reasoning.take().or_else(|| reasoning.cloned());
+        spoken.calls.extend(asked);
+    }
+
+    fn ask(&mut self, call: &CallRequest) -> Asked {
+        let extra = call.extra.as_ref().filter(|extra| extra.provider == self.reader.provider);
+        let call_as_sent = CallRequest {
+            id: self.fresh_id(&call.id),
+            name: sendable_name(&call.name),
+            arguments: sendable_arguments(&call.arguments),
+            extra: extra.cloned(),
+        };
+        Asked { id: call.id.clone(), call: call_as_sent, result: None }
+    }
+
+    /// An id that no call of the conversation has had: the call's own if it will do, else one made
+    /// from it, which is the same in every request.
+    fn fresh_id(&mut self, id: &str) -> String {
+        if is_call_id(id) && self.ids.insert(id.to_owned()) {
+            return id.to_owned();
+        }
+        let mut n = 0_u64;
+        loop {
+            let made = made_id(id, n);
+            if self.ids.insert(made.clone()) {
+                return made;
+            }
+            n += 1;
+        }
+    }
+
+    /// Writes the round as it stands, with `more` that is heard.
+    fn write(&self, more: Option<&str>, out: &mut Vec<Message>) {
+        let Round { system, spoken, heard } = &self.round;
+        let more = more.filter(|text| !is_blank(text));
+        let heard: Vec<&str> = heard.iter().map(String::as_str).chain(more).collect();
+        if !system.is_empty() {
+            out.push(Message::System { text: system.clone() });
+        }
+        match spoken {
+            Some(spoken) => self.write_spoken(spoken, out),
+            // The model may not be the first to speak.
+            None if heard.is_empty() => out.push(Message::User { text: BEGIN.into() }),
+            None => {}
+        }
+        let results = spoken.as_ref().is_some_and(|spoken| !spoken.calls.is_empty());
+        if results && !heard.is_empty() && !self.rules.user_after_tool {
+            out.push(self.assistant(BETWEEN.into(), None, Vec::new()));
+        }
+        if self.rules.take_turns && !heard.is_empty() {
+            out.push(Message::User { text: heard.join(PARAGRAPH) });
+        } else {
+            out.extend(heard.into_iter().map(|text| Message::User { text: text.to_owned() }));
+        }
+    }
+
+    fn write_spoken(&self, spoken: &Spoken, out: &mut Vec<Message>) {
+        let mut calls: Vec<_> = spoken.calls.iter().map(|asked| asked.call.clone()).collect();
+        // One signature stands for all calls of a reply.
+        if let Some(first) = calls.first_mut().filter(|call| self.rules.signed_calls && call.extra.is_none()) {
+            let value = json!({"google": {"thought_signature": UNSIGNED}});
+            first.extra = Some(Extra { value, provider: self.reader.provider.clone() });
+        }
+        out.push(self.assistant(spoken.text.clone(), spoken.reasoning.clone(), calls));
+        out.extend(spoken.calls.iter().map(|asked| Message::Tool {
+            call_id: asked.call.id.clone(),
+            name: asked.call.name.clone(),
+            text: asked.result.clone().unwrap_or_else(|| NO_RESULT.into()),
+        }));
+    }
+
+    fn assistant(&self, text: String, reasoning: Option<Reasoning>, calls: Vec<CallRequest>) -> Message {
+        let reasoning = match self.rules.reasoning {
+            ReasoningBack::Forbidden => None,
+            ReasoningBack::Optional => reasoning,
+            ReasoningBack::Required => {
+                Some(reasoning.unwrap_or_else(|| Reasoning { text: NO_REASONING.into(), by: self.reader.clone() }))
+            }
+        };
+        Message::Assistant { text, reasoning, calls }
+    }
+}
+
+impl Round {
+    /// Whether what the model says next belongs to this round: to calls that wait for their results,
+    /// where another message would stand between, or to a text where roles must take turns.
+    fn goes_on(&self, take_turns: bool) -> bool {
+        let Some(spoken) = &self.spoken else { return false };
+        let waits = spoken.calls.iter().all(|asked| asked.result.is_none());
+        self.heard.is_empty() && waits && (take_turns || !spoken.calls.is_empty())
+    }
+
+    fn answer(&mut self, id: &str, name: &str, text: &str) {
+        let text = if is_blank(text) { NO_OUTPUT } else { text };
+        let calls = self.spoken.as_mut().map_or(&mut [][..], |spoken| &mut spoken.calls);
+        if let Some(asked) = calls.iter_mut().find(|asked| asked.id == id && asked.result.is_none()) {
+            asked.result = Some(text.to_owned());
+        } else if calls.iter().all(|asked| asked.id != id) {
+            // Its call is gone, or has been sent with another result. What it says is kept.
+            self.heard.push(structured::result(name, text));
+        }
+    }
+}
+
+/// Whether an id has the shape that every provider takes: nine letters or digits.
+pub fn is_call_id(id: &str) -> bool {
+    id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric())
+}
+
+/// The `n`th id made from another: `m` and eight letters or digits.
+fn made_id(id: &str, n: u64) -> String {
+    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let digest = Sha256::digest(format!("{n} {id}"));
+    let digits = digest.iter().take(8).map(|byte| char::from(DIGITS[usize::from(*byte) % DIGITS.len()]));
+    std::iter::once('m').chain(digits).collect()
+}
+
+/// A name the model made up may hold anything; providers check it when it comes back.
+fn sendable_name(name: &str) -> String {
+    let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let name: String = name.chars().take(64).map(allowed).collect();
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}
+
+/// Servers that render a chat template parse old arguments and fail on what is not an object. The
+/// model still sees what it wrote; what was wrong with it is in the result.
+fn sendable_arguments(arguments: &str) -> String {
+    if is_blank(arguments) {
+        return "{}".to_owned();
+    }
+    let is_object = arguments.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(arguments).is_ok();
+    if is_object { arguments.to_owned() } else { json!({"not_a_json_object": arguments}).to_string() }
+}
+
+fn add(text: &mut String, more: &str) {
+    if !text.is_empty() && !more.is_empty() {
+        text.push_str(PARAGRAPH);
+    }
+    text.push_str(more);
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+const PARAGRAPH: &str = "\n\n";
+
+/// Said where the model would have to begin by itself.
+const BEGIN: &str = "Begin.";
+
+/// Said where the conversation ends with the model's own words.
+const GO_ON: &str = "Go on.";
+
+/// Stands between a result and a user message.
+const BETWEEN: &str = "I have the results.";
+
+const NO_OUTPUT: &str = "(no output)";
+
+/// What is told of a call whose result is missing.
+pub(crate) const NO_RESULT: &str = "The result of this call is not known: it may or may not have taken effect. Check before you \
+                         repeat it.";
+
+const NO_REASONING: &str = "(not recorded)";
+
+/// What Google takes in place of a signature for a call that its model did not make.
+const UNSIGNED: &str = "skip_thought_signature_validator";

@@ -1,0 +1,221 @@
+//! So many in a minute: a token bucket, and the port through which requests to models are counted
+//! for all processes together.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::breaker::Breaker;
+use crate::clock::Millis;
+use crate::port::RepositoryError;
+
+/// Microseconds in a minute.
+const MINUTE_US: i64 = 60_000_000;
+
+/// How far a bucket can be overdrawn, by requests that turn out larger than it holds.
+const MOST_OWED_US: i64 = 10 * MINUTE_US;
+
+/// A bucket that fills evenly, at so many in a minute, and holds a share of a minute's worth.
+///
+/// All there is to store is the moment at which it will be full again: what is taken moves that
+/// moment on. What is missing from the bucket then follows from the time alone, so nothing ever has
+/// to be put back by somebody who may have died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    /// How many a minute adds; at least 1.
+    pub per_minute: u64,
+    /// How many it holds; at least 1.
+    pub holds: u64,
+    /// When it will be full again, in microseconds since 1970; past when it is full.
+    pub full_at_us: i64,
+}
+
+impl Bucket {
+    /// A bucket of which a tenth of a minute's worth, at least one, may go at once. In no minute do
+    /// more than eleven tenths of `per_minute` go.
+    pub fn paced(per_minute: u64, full_at_us: i64) -> Bucket {
+        Bucket { per_minute: per_minute.max(1), holds: (per_minute / 10).max(1), full_at_us }
+    }
+
+    /// A bucket of which a whole minute's worth may go at once, as providers count tokens.
+    pub fn whole(per_minute: u64, full_at_us: i64) -> Bucket {
+        Bucket { per_minute: per_minute.max(1), holds: per_minute.max(1), full_at_us }
+    }
+
+    /// How long, in milliseconds, until `count` can be taken; 0 when they can be now. More than the
+    /// bucket holds can be taken when it is full.
+    pub fn wait_ms(&self, count: u64, now: Millis) -> Millis {
+        let missing_at_most = self.holds.saturating_sub(count);
+        let us = (self.owed_until(now) - self.worth_us(missing_at_most)).saturating_sub(us(now));
+        us.max(0).saturating_add(999) / 1000
+    }
+
+    /// Takes `count`, whether they are there or not.
+    pub fn take(&mut self, count: u64, now: Millis) {
+        self.full_at_us = self.owed_until(now).max(us(now)).saturating_add(self.worth_us(count));
+    }
+
+    /// Gives `count` back.
+    pub fn give_back(&mut self, count: u64) {
+        self.full_at_us = self.full_at_us.saturating_sub(self.worth_us(count));
+    }
+
+    /// When it is full again. A moment more than a bucketful and [`MOST_OWED_US`] ahead was written by
+    /// a clock that has been set back since, and counts as a bucketful.
+    fn owed_until(&self, now: Millis) -> i64 {
+        let bucketful = self.worth_us(self.holds);
+        let latest = us(now).saturating_add(bucketful).saturating_add(MOST_OWED_US);
+        if self.full_at_us > latest { us(now).saturating_add(bucketful) } else { self.full_at_us }
+    }
+
+    /// How long it takes to fill `count`, rounded up.
+    fn worth_us(&self, count: u64) -> i64 {
+        let us = (u128::from(count) * MINUTE_US as u128).div_ceil(u128::from(self.per_minute.max(1)));
+        i64::try_from(us).unwrap_or(i64::MAX)
+    }
+}
+
+fn us(now: Millis) -> i64 {
+    now.saturating_mul(1000)
+}
+
+/// What one model may be asked in a minute, all processes together. No limit where absent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ModelRates {
+    /// Requests.
+    pub requests_per_minute: Option<u64>,
+    /// Tokens, read and written.
+    pub tokens_per_minute: Option<u64>,
+}
+
+/// Tokens of a request that is about to be made or was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelUse {
+    /// Where the model is; what fails, fails for everybody who asks there.
+    pub endpoint: String,
+    /// The provider's name of the model; rates are the model's at its endpoint.
+    pub model: String,
+    /// What it may be asked.
+    pub rates: ModelRates,
+    /// Requests.
+    pub requests: u64,
+    /// Tokens, read and written; estimated beforehand.
+    pub tokens: u64,
+}
+
+/// Whether a request may be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pass {
+    /// It may, after this wait in milliseconds, and is already counted.
+    Go {
+        /// 0 for now.
+        after_ms: Millis,
+    },
+    /// Not now. Nothing was counted.
+    Wait {
+        /// For how long, in milliseconds.
+        ms: Millis,
+        /// Why, in words.
+        reason: String,
+    },
+}
+
+/// How a request to a model went, as far as its endpoint is concerned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The endpoint answered, if only to refuse.
+    Answered,
+    /// It could not be reached, or failed on its side; in words.
+    Failed(String),
+    /// The request was stopped from our side, or never made.
+    Unknown,
+}
+
+/// An endpoint as [`RateLimiter`] knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndpointState {
+    /// Where it is.
+    pub endpoint: String,
+    /// How it has been doing.
+    #[serde(flatten)]
+    pub breaker: Breaker,
+    /// What it said last when it failed.
+    pub reason: Option<String>,
+}
+
+/// Counts requests to models, and knows which endpoints are out, for all processes together.
+#[async_trait]
+pub trait RateLimiter: Send + Sync {
+    /// Asks leave for a request. A wait of at most `patience_ms` is booked and given as part of the
+    /// leave; a longer one is a no.
+    async fn reserve(&self, about: ModelUse, patience_ms: Millis, now: Millis) -> Result<Pass, RepositoryError>;
+
+    /// Says what the request of `reserved` came to. Tells how long, in milliseconds, the endpoint is
+    /// to be left alone, when this makes it known to be out.
+    async fn settle(
+        &self,
+        reserved: ModelUse,
+        used: ModelUse,
+        outcome: Outcome,
+        now: Millis,
+    ) -> Result<Option<Millis>, RepositoryError>;
+
+    /// The endpoints that have failed since they last answered.
+    async fn failing_endpoints(&self) -> Result<Vec<EndpointState>, RepositoryError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_tenth_goes_at_once_and_the_rest_evenly() {
+        let mut bucket = Bucket::paced(60, 0);
+        let now = 1_000_000;
+        for _ in 0..6 {
+            assert_eq!(bucket.wait_ms(1, now), 0);
+            bucket.take(1, now);
+        }
+        assert_eq!([now, now + 999, now + 1000].map(|at| bucket.wait_ms(1, at)), [1000, 1, 0]);
+        bucket.give_back(1);
+        assert_eq!(bucket.wait_ms(1, now), 0);
+    }
+
+    #[test]
+    fn what_is_larger_than_the_bucket_waits_until_it_is_full() {
+        let mut bucket = Bucket::whole(1000, 0);
+        bucket.take(500, 0);
+        assert_eq!(bucket.wait_ms(5000, 0), 30_000);
+        assert_eq!(bucket.wait_ms(5000, 30_000), 0);
+    }
+
+    #[test]
+    fn a_clock_set_back_costs_a_bucketful_at_most() {
+        let mut bucket = Bucket::paced(60, 0);
+        bucket.take(1, 3_600_000);
+        assert_eq!(bucket.wait_ms(1, 0), 1000);
+    }
+
+    proptest! {
+        /// Whatever is asked whenever: no window of a minute lets more through than it may, and
+        /// whoever waits as told is served.
+        #[test]
+        fn no_minute_has_too_many(per_minute in 1..600_u64, gaps in prop::collection::vec(0..3000_i64, 1..300)) {
+            let mut bucket = Bucket::paced(per_minute, 0);
+            let mut now = 1_000_000;
+            let mut gone: Vec<Millis> = Vec::new();
+            for gap in gaps {
+                now += gap;
+                let wait = bucket.wait_ms(1, now);
+                if wait > 0 {
+                    now += wait;
+                    prop_assert_eq!(bucket.wait_ms(1, now), 0, "the wait was the whole wait");
+                }
+                bucket.take(1, now);
+                gone.push(now);
+                let window = gone.iter().filter(|at| **at > now - 60_000).count() as u64;
+                prop_assert!(window <= per_minute + bucket.holds, "{window} in a minute");
+            }
+        }
+    }
+}

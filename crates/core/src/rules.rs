@@ -1,0 +1,406 @@
+//! Whether a job may start now: what is paused, and how many may run or start at once.
+//!
+//! Rules are rows that every process reads at each claim, so a change holds for all of them at once.
+//! How many jobs run follows from the leases there are; nothing is counted up or down, so nothing
+//! can stay counted when its worker dies.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Millis;
+use crate::job::JobId;
+use crate::port::RepositoryError;
+use crate::rate::Bucket;
+
+/// Most bytes of a unique key or a concurrency key.
+pub const MAX_KEY_BYTES: usize = 256;
+
+/// Which jobs a rule is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "scope", content = "name", rename_all = "snake_case")]
+pub enum Scope {
+    /// All.
+    All,
+    /// Those of a queue.
+    Queue(String),
+    /// Those of a role.
+    Role(String),
+    /// Those with a concurrency key.
+    Key(String),
+}
+
+impl Scope {
+    /// The kind's name, as databases keep it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Scope::All => "all",
+            Scope::Queue(_) => "queue",
+            Scope::Role(_) => "role",
+            Scope::Key(_) => "key",
+        }
+    }
+
+    /// The name of the queue, role or key; empty for all.
+    pub fn name(&self) -> &str {
+        match self {
+            Scope::All => "",
+            Scope::Queue(name) | Scope::Role(name) | Scope::Key(name) => name,
+        }
+    }
+
+    /// The scope of that kind and name, if there is such a kind.
+    pub fn of(kind: &str, name: &str) -> Option<Scope> {
+        match kind {
+            "all" => Some(Scope::All),
+            "queue" => Some(Scope::Queue(name.into())),
+            "role" => Some(Scope::Role(name.into())),
+            "key" => Some(Scope::Key(name.into())),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scope::All => f.write_str("everything"),
+            named => write!(f, "{} {}", named.kind(), named.name()),
+        }
+    }
+}
+
+/// How many jobs of a scope may run or start. No limit where absent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// At once, over all processes. 0 lets none start.
+    pub running: Option<u32>,
+    /// At once with the same concurrency key. Jobs without one are not counted.
+    pub running_per_key: Option<u32>,
+    /// In a minute: a tenth of it (at least one) at once, the rest evenly. At least 1.
+    pub per_minute: Option<u32>,
+}
+
+/// What holds for a scope.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// Which jobs.
+    #[serde(flatten)]
+    pub scope: Scope,
+    /// Since when no job starts, if it is paused. Running ones go on.
+    pub paused_at: Option<Millis>,
+    /// How many may run or start.
+    #[serde(flatten)]
+    pub limits: Limits,
+    /// When the bucket behind `per_minute` is full again, in microseconds.
+    #[serde(skip)]
+    pub full_at_us: i64,
+}
+
+impl Rule {
+    fn bucket(&self) -> Option<Bucket> {
+        self.limits.per_minute.map(|n| Bucket::paced(n.into(), self.full_at_us))
+    }
+
+    /// When its rate lets the next job start, if that is after `now`.
+    pub fn next_start(&self, now: Millis) -> Option<Millis> {
+        let wait = self.bucket().map_or(0, |bucket| bucket.wait_ms(1, now));
+        (wait > 0).then(|| now.saturating_add(wait))
+    }
+}
+
+/// What a job that runs counts towards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Running {
+    /// Its role.
+    pub role: String,
+    /// Its queue.
+    pub queue: String,
+    /// Its concurrency key; empty without one.
+    pub key: String,
+}
+
+/// Why a job may not start now.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Held {
+    /// Its scope is paused.
+    #[error("{scope} is paused")]
+    Paused {
+        /// Which.
+        scope: Scope,
+    },
+    /// As many run as may.
+    #[error("{scope} has a limit of {limit} at once, and as many run")]
+    Full {
+        /// Which.
+        scope: Scope,
+        /// How many may run.
+        limit: u32,
+    },
+    /// As many run with its key as may.
+    #[error("{scope} has a limit of {limit} at once for each key, and as many run with the key '{key}'")]
+    FullKey {
+        /// Which.
+        scope: Scope,
+        /// How many may run.
+        limit: u32,
+        /// The key.
+        key: String,
+    },
+    /// As many started as may for now.
+    #[error("{scope} has a limit of {per_minute} a minute; the next may start in {} s", .wait_ms.div_euclid(1000) + 1)]
+    TooFast {
+        /// Which.
+        scope: Scope,
+        /// How many may start in a minute.
+        per_minute: u32,
+        /// Until the next may start, in milliseconds.
+        wait_ms: Millis,
+    },
+}
+
+/// Lets the jobs of one role start, or not, during one claim.
+#[derive(Debug)]
+pub struct Gate {
+    now: Millis,
+    all: Option<Seats>,
+    role: Option<Seats>,
+    queues: HashMap<String, Seats>,
+    keys: HashMap<String, Seats>,
+}
+
+/// What is left of a rule.
+#[derive(Debug)]
+struct Seats {
+    rule: Rule,
+    bucket: Option<Bucket>,
+    taken: u32,
+    taken_by_key: HashMap<String, u32>,
+}
+
+impl Gate {
+    /// The gate for `role`, with the rules there are and the jobs that run.
+    pub fn new(role: &str, rules: Vec<Rule>, running: impl IntoIterator<Item = Running>, now: Millis) -> Gate {
+        let mut gate = Gate { now, all: None, role: None, queues: HashMap::new(), keys: HashMap::new() };
+        for rule in rules {
+            let seats = |rule: Rule| Seats { bucket: rule.bucket(), rule, taken: 0, taken_by_key: HashMap::new() };
+            match rule.scope.clone() {
+                Scope::All => gate.all = Some(seats(rule)),
+                Scope::Role(name) if name == role => gate.role = Some(seats(rule)),
+                Scope::Role(_) => {}
+                Scope::Queue(name) => drop(gate.queues.insert(name, seats(rule))),
+                Scope::Key(name) => drop(gate.keys.insert(name, seats(rule))),
+            }
+        }
+        for Running { role: its_role, queue, key } in running {
+            gate.seats_of(&queue, &key, its_role == role).for_each(|seats| seats.count(&key));
+        }
+        gate
+    }
+
+    /// Why no job at all may start, if that is so.
+    pub fn shut(&self) -> Option<Held> {
+        [&self.all, &self.role].into_iter().flatten().find_map(|seats| seats.held("", self.now))
+    }
+
+    /// Why a job of this queue and key (empty without one) may not start, if it may not.
+    pub fn held(&self, queue: &str, key: &str) -> Option<Held> {
+        let named = [self.queues.get(queue), self.keys.get(key)];
+        [self.all.as_ref(), self.role.as_ref()]
+            .into_iter()
+            .chain(named)
+            .flatten()
+            .find_map(|seats| seats.held(key, self.now))
+    }
+
+    /// Counts a job of this queue and key that starts.
+    pub fn start(&mut self, queue: &str, key: &str) {
+        let now = self.now;
+        for seats in self.seats_of(queue, key, true) {
+            seats.count(key);
+            if let Some(bucket) = &mut seats.bucket {
+                bucket.take(1, now);
+            }
+        }
+    }
+
+    /// The buckets that jobs were taken from: the scope, and when it is full again.
+    pub fn spent(self) -> impl Iterator<Item = (Scope, i64)> {
+        let all = self.all.into_iter().chain(self.role).chain(self.queues.into_values()).chain(self.keys.into_values());
+        all.filter_map(|Seats { rule, bucket, .. }| {
+            let full_at_us = bucket?.full_at_us;
+            (full_at_us != rule.full_at_us).then_some((rule.scope, full_at_us))
+        })
+    }
+
+    fn seats_of(&mut self, queue: &str, key: &str, is_ours: bool) -> impl Iterator<Item = &mut Seats> {
+        let role = self.role.as_mut().filter(|_| is_ours);
+        // The empty key is no key, and no rule can be about it.
+        [self.all.as_mut(), role, self.queues.get_mut(queue), self.keys.get_mut(key)].into_iter().flatten()
+    }
+}
+
+impl Seats {
+    fn count(&mut self, key: &str) {
+        self.taken += 1;
+        if self.rule.limits.running_per_key.is_some() && !key.is_empty() {
+            *self.taken_by_key.entry(key.to_owned()).or_default() += 1;
+        }
+    }
+
+    fn held(&self, key: &str, now: Millis) -> Option<Held> {
+        let scope = || self.rule.scope.clone();
+        let Limits { running, running_per_key, per_minute } = self.rule.limits;
+        if self.rule.paused_at.is_some() {
+            return Some(Held::Paused { scope: scope() });
+        }
+        if let Some(limit) = running.filter(|limit| self.taken >= *limit) {
+            return Some(Held::Full { scope: scope(), limit });
+        }
+        let with_key = self.taken_by_key.get(key).copied().unwrap_or(0);
+        if let Some(limit) = running_per_key.filter(|limit| !key.is_empty() && with_key >= *limit) {
+            return Some(Held::FullKey { scope: scope(), limit, key: key.to_owned() });
+        }
+        let wait_ms = self.bucket.map_or(0, |bucket| bucket.wait_ms(1, now));
+        let per_minute = per_minute.filter(|_| wait_ms > 0)?;
+        Some(Held::TooFast { scope: scope(), per_minute, wait_ms })
+    }
+}
+
+/// What is wrong with a rule that somebody wants to set, if anything, and what would be right.
+pub fn problem(scope: &Scope, limits: &Limits) -> Option<String> {
+    match scope {
+        Scope::All => {}
+        Scope::Queue(name) | Scope::Role(name) => {
+            if let Err(message) = crate::persona::check_role(name) {
+                return Some(format!("the {} {message}", scope.kind()));
+            }
+        }
+        Scope::Key(name) => {
+            if let Err(message) = check_key(name) {
+                return Some(format!("the key {message}"));
+            }
+            if limits.running_per_key.is_some() {
+                return Some("a key's own limit is --running; --running-per-key is for a queue, a role or all".into());
+            }
+        }
+    }
+    if limits.per_minute == Some(0) {
+        return Some("--per-minute is 0; it must be at least 1. To let nothing start: posse pause".into());
+    }
+    None
+}
+
+/// Whether `key` may be a unique key or a concurrency key, and if not, why.
+pub fn check_key(key: &str) -> Result<(), String> {
+    if key.is_empty() {
+        return Err("is empty; leave it out for none".into());
+    }
+    if key.len() > MAX_KEY_BYTES {
+        return Err(format!("has {} bytes; at most {MAX_KEY_BYTES} are allowed", key.len()));
+    }
+    match key.chars().find(|c| c.is_control()) {
+        Some(c) => Err(format!("contains the control character {c:?}; remove it")),
+        None => Ok(()),
+    }
+}
+
+/// How many jobs of a queue are where.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueState {
+    /// The queue.
+    pub queue: String,
+    /// Jobs that may be claimed, as far as the rules let them start.
+    pub available: u64,
+    /// Jobs that are due later, after a failure too.
+    pub scheduled: u64,
+    /// Jobs that run.
+    pub running: u64,
+    /// Jobs that wait for a person, a child job or an event.
+    pub suspended: u64,
+}
+
+/// Keeps the rules. Each change is durable when its method returns, and holds for every claim after
+/// it, in every process.
+#[async_trait]
+pub trait Rules: Send + Sync {
+    /// Sets the limits of a scope, all of them: what is absent is no limit. A scope without limits
+    /// that is not paused has no rule.
+    async fn set_limits(&self, scope: Scope, limits: Limits) -> Result<(), RepositoryError>;
+
+    /// Lets no job of the scope start until it is resumed; false when it was paused before.
+    async fn pause(&self, scope: Scope, now: Millis) -> Result<bool, RepositoryError>;
+
+    /// Takes a pause back; false when there was none.
+    async fn resume(&self, scope: Scope) -> Result<bool, RepositoryError>;
+
+    /// All rules, by scope.
+    async fn rules(&self) -> Result<Vec<Rule>, RepositoryError>;
+
+    /// The queues that have jobs that are not final, or a rule, by name.
+    async fn queues(&self) -> Result<Vec<QueueState>, RepositoryError>;
+
+    /// Why an available job may not start, if it may not by the rules.
+    async fn held(&self, job: JobId, now: Millis) -> Result<Option<Held>, RepositoryError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(scope: Scope, limits: Limits) -> Rule {
+        Rule { scope, paused_at: None, limits, full_at_us: 0 }
+    }
+
+    fn running(role: &str, queue: &str, key: &str) -> Running {
+        Running { role: role.into(), queue: queue.into(), key: key.into() }
+    }
+
+    #[test]
+    fn each_scope_counts_its_own() {
+        let at_once = |n| Limits { running: Some(n), ..Limits::default() };
+        let rules = vec![
+            rule(Scope::All, at_once(10)),
+            rule(Scope::Queue("q".into()), at_once(2)),
+            rule(Scope::Key("k".into()), at_once(1)),
+            rule(Scope::Role("other".into()), at_once(0)),
+        ];
+        let mut gate = Gate::new("r", rules, [running("other", "q", ""), running("other", "p", "")], 0);
+        assert_eq!((gate.shut(), gate.held("q", "k")), (None, None));
+        gate.start("q", "k");
+        assert_eq!(gate.held("q", ""), Some(Held::Full { scope: Scope::Queue("q".into()), limit: 2 }));
+        assert_eq!(gate.held("p", "k"), Some(Held::Full { scope: Scope::Key("k".into()), limit: 1 }));
+        assert_eq!(gate.held("p", "other"), None);
+        (0..7).for_each(|_| gate.start("p", ""));
+        assert_eq!(gate.shut(), Some(Held::Full { scope: Scope::All, limit: 10 }));
+    }
+
+    #[test]
+    fn a_limit_per_key_counts_within_its_scope_and_no_job_without_a_key() {
+        let per_key = Limits { running_per_key: Some(1), ..Limits::default() };
+        let rules = vec![rule(Scope::Role("r".into()), per_key)];
+        let mut gate = Gate::new("r", rules, [running("other", "q", "k"), running("r", "q", "l")], 0);
+        assert_eq!(gate.held("q", "k"), None, "another role's job counts towards that role");
+        assert!(matches!(gate.held("p", "l"), Some(Held::FullKey { .. })));
+        gate.start("q", "k");
+        assert!(gate.held("q", "k").is_some());
+        (0..5).for_each(|_| gate.start("q", ""));
+        assert_eq!((gate.held("q", ""), gate.shut()), (None, None));
+    }
+
+    #[test]
+    fn what_is_paused_or_too_fast_is_held_in_words() {
+        let pause = Rule { paused_at: Some(1), ..rule(Scope::Queue("q".into()), Limits::default()) };
+        let rate = rule(Scope::Role("r".into()), Limits { per_minute: Some(30), ..Limits::default() });
+        let now = 1_000_000;
+        let mut gate = Gate::new("r", vec![pause, rate], [], now);
+        assert_eq!(gate.held("q", "").expect("paused").to_string(), "queue q is paused");
+        (0..3).for_each(|_| gate.start("p", ""));
+        let held = gate.shut().expect("too fast").to_string();
+        assert_eq!(held, "role r has a limit of 30 a minute; the next may start in 3 s");
+        let spent: Vec<_> = gate.spent().collect();
+        assert_eq!(spent, [(Scope::Role("r".into()), now * 1000 + 6_000_000)]);
+    }
+}

@@ -1,0 +1,222 @@
+//! Promise 5: whatever a run went through, its conversation can be sent, to every kind of provider.
+
+use posse_core::conversation::{Normaliser, ReasoningBack, Rules, normalise};
+use posse_core::journal::{Call, CallOutcome, EndStatus, Entry, OfferedTool, Opening, Recorded, Turn};
+use posse_core::model::{Author, CallRequest, Extra, Finish, Message, ModelReply, Reasoning, ToolCalling, Usage};
+use posse_core::persona::{Limits, PersonaTemplate};
+use posse_core::run::Run;
+use posse_core::run::machine::{Effect, Input, Verdict, step};
+use posse_core::tool::{EffectClass, ToolSpec};
+use posse_infra::model::judge::judge_strictly;
+use proptest::prelude::*;
+use serde_json::json;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+const TASK: &str = "Find the\u{301} goose; then  \n report. ";
+
+/// Every provider there could be.
+fn all_rules() -> Vec<Rules> {
+    let mut all = Vec::new();
+    for bits in 0..8 {
+        for reasoning in [ReasoningBack::Required, ReasoningBack::Optional, ReasoningBack::Forbidden] {
+            let [user_after_tool, take_turns, signed_calls] = [1, 2, 4].map(|bit| bits & bit != 0);
+            all.push(Rules { user_after_tool, take_turns, reasoning, signed_calls });
+        }
+    }
+    all
+}
+
+fn reader() -> Author {
+    Author { provider: "host".into(), model: "m".into() }
+}
+
+fn author() -> impl Strategy<Value = Author> {
+    prop_oneof![
+        Just(reader()),
+        Just(Author { provider: "host".into(), model: "other".into() }),
+        Just(Author { provider: "elsewhere".into(), model: "m".into() }),
+    ]
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop::sample::select(vec!["", " \n", "words", "words ", " words", "{\"tool\": 1}", "ü\u{0}"])
+        .prop_map(str::to_owned)
+}
+
+fn id() -> impl Strategy<Value = String> {
+    let ids =
+        vec!["c00000000", "c00000001", "c00000002", "c00000007", "call_AbC123xyz1", "call_AbC123xyz2", "", "größe"];
+    prop::sample::select(ids).prop_map(str::to_owned)
+}
+
+fn call() -> impl Strategy<Value = CallRequest> {
+    let name = prop::sample::select(vec!["look", "write", "functions.größe", ""]);
+    let arguments = prop::sample::select(vec!["{}", "", "{\"a\":", "[]", "{} {}"]);
+    let extra = prop::option::of(author().prop_map(|by| Extra { value: json!({"s": 1}), provider: by.provider }));
+    (id(), name, arguments, extra).prop_map(|(id, name, arguments, extra)| CallRequest {
+        id,
+        name: name.into(),
+        arguments: arguments.into(),
+        extra,
+    })
+}
+
+fn reasoning() -> impl Strategy<Value = Option<Reasoning>> {
+    prop::option::of((text(), author()).prop_map(|(text, by)| Reasoning { text, by }))
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    prop_oneof![
+        1 => text().prop_map(|text| Message::System { text }),
+        3 => text().prop_map(|text| Message::User { text }),
+        4 => (text(), reasoning(), prop::collection::vec(call(), 0..4))
+            .prop_map(|(text, reasoning, calls)| Message::Assistant { text, reasoning, calls }),
+        6 => (id(), text()).prop_map(|(call_id, text)| Message::Tool { call_id, name: "look".into(), text }),
+    ]
+}
+
+fn check(messages: &[Message], rules: Rules) {
+    let found = judge_strictly(messages, rules, &reader());
+    assert_eq!(found, [], "for {rules:?}\n{messages:#?}");
+    let told = messages.iter().any(|m| matches!(m, Message::User { text } if text.contains(TASK)));
+    assert!(told, "the task is gone: {messages:#?}");
+}
+
+proptest! {
+    #[test]
+    fn any_messages_are_made_legal(mut messages in prop::collection::vec(message(), 0..20), at in any::<prop::sample::Index>()) {
+        messages.insert(at.index(messages.len() + 1), Message::User { text: TASK.into() });
+        for rules in all_rules() {
+            let sent = normalise(&messages, rules, &reader());
+            check(&sent, rules);
+            prop_assert_eq!(&normalise(&sent, rules, &reader()), &sent, "once is enough");
+
+            // A request of a growing conversation begins with all that was settled before it, and is
+            // what a worker that has only just loaded the conversation sends.
+            let mut normaliser = Normaliser::new(rules, reader());
+            let mut settled = Vec::new();
+            for (at, message) in messages.iter().enumerate() {
+                normaliser.push(message, &mut settled);
+                let mut whole = settled.clone();
+                normaliser.rest(None, &mut whole);
+                prop_assert_eq!(whole, normalise(&messages[..=at], rules, &reader()));
+            }
+            prop_assert_eq!(&sent[..settled.len()], &settled[..]);
+        }
+    }
+}
+
+fn opening(calling: ToolCalling) -> Arc<Opening> {
+    let tool = |name: &str, effect| OfferedTool {
+        spec: ToolSpec { name: name.into(), description: "does it".into(), parameters: json!({"type": "object"}) },
+        effect,
+    };
+    let limits = Limits { max_turns: 1000, ..Limits::default() };
+    Arc::new(Opening {
+        persona: PersonaTemplate { role: "tester".into(), limits, ..PersonaTemplate::default() },
+        model: "m".into(),
+        calling,
+        tools: vec![tool("look", EffectClass::Pure), tool("write", EffectClass::Once)],
+        system: "You test.".into(),
+        ..Opening::default()
+    })
+}
+
+fn turn() -> impl Strategy<Value = Entry> {
+    let effect = prop::sample::select(vec![None, Some(EffectClass::Pure), Some(EffectClass::Once)]);
+    let calls = prop::collection::vec((call(), effect).prop_map(|(request, effect)| Call { request, effect }), 0..4);
+    (text(), reasoning(), calls).prop_map(|(text, reasoning, calls)| {
+        Entry::Turn(Turn {
+            text,
+            reasoning,
+            calls,
+            cut_calls: Vec::new(),
+            finish: Finish::Stop,
+            usage: Usage::default(),
+            model: "m".into(),
+            cost_microusd: None,
+            failed_tries: Vec::new(),
+            ms: 1,
+        })
+    })
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    let outcome = prop::sample::select(vec![CallOutcome::Done, CallOutcome::Refused, CallOutcome::Unknown]);
+    prop_oneof![
+        6 => turn(),
+        5 => id().prop_map(|call_id| Entry::CallStarted { call_id }),
+        5 => (id(), outcome, text()).prop_map(|(call_id, outcome, text)| {
+            Entry::CallEnded { call_id, outcome, text, annotations: Vec::new(), ms: 1 }
+        }),
+        1 => text().prop_map(|text| Entry::Note { text }),
+        1 => Just(Entry::TurnFailed { reason: "no".into(), failed_tries: Vec::new(), overflow: None, ms: 1 }),
+        1 => Just(Entry::Ended { status: EndStatus::Completed, text: "done".into(), reason: None }),
+        1 => Just(Entry::Reopened),
+    ]
+}
+
+fn ids(entry: &Entry) -> Vec<&str> {
+    match entry {
+        Entry::Turn(turn) => turn.calls.iter().map(|call| call.request.id.as_str()).collect(),
+        Entry::CallStarted { call_id } | Entry::CallEnded { call_id, .. } => vec![call_id],
+        _ => Vec::new(),
+    }
+}
+
+proptest! {
+    /// Entries in any order, some of them twice, the first one perhaps missing: a worker that picks
+    /// the run up always comes to a request that can be sent, or to the run's end.
+    #[test]
+    fn any_journal_leads_to_a_request_that_can_be_sent(
+        mut entries in prop::collection::vec(entry(), 0..16),
+        began in prop::option::of(any::<prop::sample::Index>()),
+        native in any::<bool>(),
+    ) {
+        let calling = if native { ToolCalling::Native } else { ToolCalling::Structured };
+        if let Some(at) = began {
+            // Mostly in front.
+            let at = at.index(entries.len() * 3 + 1);
+            let began = Entry::Began { goal: TASK.into(), opening: opening(calling) };
+            entries.insert(if at > entries.len() { 0 } else { at }, began);
+        }
+        // Places with gaps, as where rows were deleted.
+        let recorded = |(n, entry): (usize, &Entry)| Recorded { seq: n as u64 * 2, at: 0, entry: entry.clone() };
+        let journal: Vec<_> = entries.iter().enumerate().map(recorded).collect();
+        let check_call = |_: &CallRequest| Verdict::Run(EffectClass::Pure);
+        let mut run = Run::replay(&journal);
+        prop_assert_eq!(run.next_seq(), journal.last().map_or(0, |last| last.seq + 1));
+
+        let first = match run.opening() {
+            Some(_) => Input::PickedUp,
+            None => Input::Begun { goal: TASK, opening: opening(calling) },
+        };
+        let mut effect = step(&mut run, first).effect;
+        while let Effect::RunCalls(calls) = effect {
+            effect = Effect::Wait;
+            for call in calls {
+                let result = Ok("it is so".to_owned().into());
+                let ended = Input::CallEnded { call_id: call.request.id, result, ms: 1, check: &check_call };
+                effect = step(&mut run, ended).effect;
+            }
+        }
+        prop_assert!(matches!(effect, Effect::AskModel | Effect::End), "{effect:?}");
+        for rules in all_rules() {
+            check(&normalise(&run.request().messages, rules, &reader()), rules);
+        }
+
+        if effect == Effect::AskModel && native {
+            let call = CallRequest { id: "x".into(), name: "look".into(), arguments: "{}".into(), extra: None };
+            let reply = ModelReply {
+                text: String::new(), reasoning: None, calls: vec![call], refusal: None, finish: Finish::ToolCalls,
+                usage: Usage::default(), model: "m".into(), cost_microusd: None, failed_tries: Vec::new(),
+            };
+            let Effect::RunCalls(calls) = step(&mut run, Input::Replied { reply, ms: 1, check: &check_call }).effect else {
+                return Err(TestCaseError::fail("a call that may run is run"));
+            };
+            let known: HashSet<_> = entries.iter().flat_map(ids).collect();
+            prop_assert!(calls.iter().all(|call| !known.contains(call.request.id.as_str())), "{calls:?}");
+        }
+    }
+}

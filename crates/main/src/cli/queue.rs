@@ -1,0 +1,72 @@
+//! `posse queue`: where jobs wait.
+
+use anyhow::Result;
+use clap::Subcommand;
+use posse_core::rules::{QueueState, Rule, Scope};
+use serde::Serialize;
+
+use super::Context;
+use super::rules::{in_words, paused};
+use crate::exit::Exit;
+use crate::output::table::{painted, plain, render};
+use crate::output::text::{count, visible};
+use crate::wire;
+
+/// Queues
+#[derive(Subcommand)]
+pub enum QueueCommand {
+    /// Queues with jobs that have not ended, or with a rule: how many are where, what is paused or limited
+    List,
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    #[serde(flatten)]
+    state: &'a QueueState,
+    /// The queue's own; null when there is none.
+    rule: Option<&'a Rule>,
+}
+
+/// Does what was asked.
+pub async fn dispatch(cx: &Context, command: QueueCommand) -> Result<Exit> {
+    let QueueCommand::List = command;
+    let settings = cx.plain_settings()?;
+    let (queues, rules) = match wire::open_reader(&settings)? {
+        Some(reader) => (reader.queues().await?, reader.rules().await?),
+        None => Default::default(),
+    };
+    let rule_of = |scope: Scope| rules.iter().find(|rule| rule.scope == scope);
+    let listed: Vec<_> =
+        queues.iter().map(|state| Listed { state, rule: rule_of(Scope::Queue(state.queue.clone())) }).collect();
+    if cx.out.json {
+        cx.out.document(&listed)?;
+        return Ok(Exit::Ok);
+    }
+    if listed.is_empty() {
+        cx.out.note("no queue has a job that has not ended");
+        return Ok(Exit::Ok);
+    }
+    let (now, paint) = (wire::now(), cx.out.paint);
+    let rows = listed.iter().map(|Listed { state, rule }| {
+        let rule = rule.map_or(String::new(), |rule| {
+            let words = [paused(rule.paused_at, now), in_words(&rule.limits)];
+            words.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
+        });
+        vec![
+            painted(visible(&state.queue), move |text| paint.cyan(text)),
+            plain(count(state.available)),
+            plain(count(state.scheduled)),
+            plain(count(state.running)),
+            plain(count(state.suspended)),
+            painted(rule, move |text| paint.yellow(text)),
+        ]
+    });
+    let titles = ["QUEUE", "AVAILABLE", "SCHEDULED", "RUNNING", "SUSPENDED", "RULE"];
+    for line in render(&titles, rows.collect(), cx.out.width, |title| paint.dim(title)) {
+        cx.out.line(line)?;
+    }
+    if rule_of(Scope::All).is_some_and(|rule| rule.paused_at.is_some()) {
+        cx.out.warn("everything is paused (posse resume --all)");
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,202 @@
+//! `posse limit`, `posse pause`, `posse resume`: whether jobs may start.
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use posse_core::rules::{Limits, Rule, Rules as _, Scope, problem};
+use posse_infra::tool::ToolRegistry;
+use serde_json::json;
+
+use super::Context;
+use crate::exit::{Exit, not_found, usage};
+use crate::output::table::{painted, plain, render};
+use crate::output::text::{ago, visible};
+use crate::settings::Settings;
+use crate::wire;
+
+/// Which jobs
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+pub struct ScopeArgs {
+    /// All jobs
+    #[arg(long)]
+    all: bool,
+    /// Jobs of this queue
+    #[arg(long, value_name = "NAME")]
+    queue: Option<String>,
+    /// Jobs of this role
+    #[arg(long, short, value_name = "ROLE")]
+    role: Option<String>,
+    /// Jobs with this concurrency key
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+}
+
+impl ScopeArgs {
+    /// The scope that is meant, checked. A role that nobody plays here is warned of: another project
+    /// may work on the same database.
+    fn scope(self, cx: &Context, settings: &Settings, limits: &Limits) -> Result<Scope> {
+        let named = [self.queue.map(Scope::Queue), self.role.map(Scope::Role), self.key.map(Scope::Key)];
+        let scope = named.into_iter().flatten().next().unwrap_or(Scope::All);
+        if let Some(problem) = problem(&scope, limits) {
+            return Err(usage(problem));
+        }
+        if let Scope::Role(role) = &scope
+            && !wire::personas(settings, &ToolRegistry::builtin())?.roles().contains(role)
+        {
+            cx.out.warn(format!("no persona of this project plays the role '{role}' (posse persona list)"));
+        }
+        Ok(scope)
+    }
+}
+
+/// Limits
+#[derive(Subcommand)]
+pub enum LimitCommand {
+    /// Limit how many jobs run or start, over all processes, from now on
+    Set(SetArgs),
+    /// Limits and pauses there are
+    List,
+    /// Take the limits of a scope off; a pause stays
+    Remove(ScopeArgs),
+}
+
+/// The limits of a scope, all of them: what is not named is no limit
+#[derive(Args)]
+pub struct SetArgs {
+    #[command(flatten)]
+    scope: ScopeArgs,
+    /// At most so many run at once
+    #[arg(long, value_name = "N")]
+    running: Option<u32>,
+    /// At most so many run at once with the same concurrency key
+    #[arg(long, value_name = "N")]
+    running_per_key: Option<u32>,
+    /// At most so many start in a minute: a tenth of them at once, the rest evenly
+    #[arg(long, value_name = "N")]
+    per_minute: Option<u32>,
+}
+
+/// Does what was asked.
+pub async fn limit(cx: &Context, command: LimitCommand) -> Result<Exit> {
+    match command {
+        LimitCommand::Set(args) => set(cx, args).await,
+        LimitCommand::List => list(cx).await,
+        LimitCommand::Remove(args) => remove(cx, args).await,
+    }
+}
+
+async fn set(cx: &Context, args: SetArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let SetArgs { scope, running, running_per_key, per_minute } = args;
+    let limits = Limits { running, running_per_key, per_minute };
+    if limits == Limits::default() {
+        return Err(usage(
+            "say which limit: --running, --running-per-key or --per-minute (posse limit remove takes them off)",
+        ));
+    }
+    let scope = scope.scope(cx, &settings, &limits)?;
+    let store = wire::open_store(&settings)?;
+    store.set_limits(scope.clone(), limits).await?;
+    if cx.out.json {
+        let rules = store.rules().await?;
+        cx.out.document(&rules.iter().find(|rule| rule.scope == scope))?;
+    } else {
+        cx.out.line(format!("{}: {}", visible(&scope.to_string()), in_words(&limits)))?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn remove(cx: &Context, args: ScopeArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let scope = args.scope(cx, &settings, &Limits::default())?;
+    let store = wire::open_store(&settings)?;
+    let limited = |rule: &Rule| rule.scope == scope && rule.limits != Limits::default();
+    if !store.rules().await?.iter().any(limited) {
+        return Err(not_found(format!("{} has no limits (posse limit list)", visible(&scope.to_string()))));
+    }
+    store.set_limits(scope.clone(), Limits::default()).await?;
+    if cx.out.json {
+        cx.out.document(&json!({"removed": scope}))?;
+    } else {
+        cx.out.line(format!("{}: no limits", visible(&scope.to_string())))?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn list(cx: &Context) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let rules = match wire::open_reader(&settings)? {
+        Some(reader) => reader.rules().await?,
+        None => Vec::new(),
+    };
+    if cx.out.json {
+        cx.out.document(&rules)?;
+        return Ok(Exit::Ok);
+    }
+    if rules.is_empty() {
+        cx.out.note("no limits, nothing paused; posse limit set --queue NAME --running N sets one");
+        return Ok(Exit::Ok);
+    }
+    let (now, paint) = (wire::now(), cx.out.paint);
+    let number = |limit: Option<u32>| plain(limit.map_or("-".into(), |n| n.to_string()));
+    let rows = rules.iter().map(|rule| {
+        vec![
+            plain(rule.scope.kind()),
+            painted(visible(rule.scope.name()), move |text| paint.cyan(text)),
+            number(rule.limits.running),
+            number(rule.limits.running_per_key),
+            number(rule.limits.per_minute),
+            painted(paused(rule.paused_at, now), move |text| paint.yellow(text)),
+        ]
+    });
+    let titles = ["SCOPE", "NAME", "RUNNING", "PER KEY", "PER MINUTE", "PAUSED"];
+    for line in render(&titles, rows.collect(), cx.out.width, |title| paint.dim(title)) {
+        cx.out.line(line)?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Since when something is paused, for people; empty when it is not.
+pub fn paused(at: Option<posse_core::clock::Millis>, now: posse_core::clock::Millis) -> String {
+    at.map_or(String::new(), |at| format!("paused {}", ago(at, now)))
+}
+
+/// Limits, for people; empty when there are none.
+pub fn in_words(limits: &Limits) -> String {
+    let Limits { running, running_per_key, per_minute } = limits;
+    let words = [
+        running.map(|n| format!("at most {n} at once")),
+        running_per_key.map(|n| format!("at most {n} at once for each key")),
+        per_minute.map(|n| format!("at most {n} a minute")),
+    ];
+    words.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// Lets no job of a scope start; running ones go on.
+pub async fn pause(cx: &Context, args: ScopeArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let scope = args.scope(cx, &settings, &Limits::default())?;
+    let is_new = wire::open_store(&settings)?.pause(scope.clone(), wire::now()).await?;
+    if cx.out.json {
+        cx.out.document(&json!({"paused": scope, "new": is_new}))?;
+        return Ok(Exit::Ok);
+    }
+    let scope = visible(&scope.to_string());
+    cx.out.line(if is_new { format!("{scope} is paused") } else { format!("{scope} was paused before") })?;
+    cx.out.note(cx.out.note_paint.dim("running jobs go on · posse resume takes it back"));
+    Ok(Exit::Ok)
+}
+
+/// Takes a pause back.
+pub async fn resume(cx: &Context, args: ScopeArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let scope = args.scope(cx, &settings, &Limits::default())?;
+    let was_paused = wire::open_store(&settings)?.resume(scope.clone()).await?;
+    if cx.out.json {
+        cx.out.document(&json!({"resumed": scope, "was_paused": was_paused}))?;
+        return Ok(Exit::Ok);
+    }
+    let scope = visible(&scope.to_string());
+    cx.out.line(if was_paused { format!("{scope} goes on") } else { format!("{scope} was not paused") })?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,208 @@
+//! Whether and when jobs may run, as people say it: unique keys, limits, pauses, retries, outages.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::{ModelServer, Project, Say};
+
+fn enqueue(project: &Project, more: &[&str]) -> Value {
+    let args = [&["enqueue", "-r", "scribe", "--json"], more, &["write it"]].concat();
+    project.posse(&args).ok().json()
+}
+
+#[test]
+fn fifty_processes_that_enqueue_one_key_make_one_job() {
+    let project = Project::begun();
+    let args = ["enqueue", "-r", "scribe", "--json", "--unique", "k1", "u"];
+    let start = |_| project.command(&args).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("started");
+    let children: Vec<_> = (0..50).map(start).collect();
+    let mut ids = BTreeSet::new();
+    let mut new = 0;
+    for child in children {
+        let ended = child.wait_with_output().expect("ended");
+        assert!(ended.status.success());
+        let said: Value = serde_json::from_slice(&ended.stdout).expect("JSON");
+        ids.insert(said["id"].as_i64().expect("a number"));
+        new += usize::from(said["existing"] == false);
+    }
+    assert_eq!((ids.len(), new), (1, 1));
+    assert_eq!(project.posse(&["list", "--json"]).ok().json()["jobs"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_key_is_free_when_its_job_has_ended() {
+    let project = Project::begun();
+    let first = enqueue(&project, &["--unique", "k", "--unique-for", "1h"]);
+    assert_eq!((&first["existing"], &first["unique"]["for_ms"]), (&json!(false), &json!(3_600_000)));
+    let text = project.posse(&["enqueue", "-r", "scribe", "--unique", "k", "again"]).ok();
+    assert_eq!(text.out, "job 1  existing\n");
+    assert!(text.err.contains("nothing was enqueued"), "{}", text.err);
+    project.posse(&["job", "cancel", "1"]).ok();
+    assert_eq!(enqueue(&project, &["--unique", "k"])["id"], 2);
+    let refused = project.posse(&["job", "retry", "1"]).expect(4);
+    assert!(refused.err.contains("job 1 cannot run again: its unique key 'k' is held by job 2"), "{}", refused.err);
+    project.posse(&["job", "cancel", "2"]).ok();
+    project.posse(&["job", "retry", "1"]).ok();
+    assert!(project.posse(&["show", "1"]).ok().out.contains("unique     k"));
+}
+
+#[test]
+fn rules_are_set_shown_and_taken_back() {
+    let project = Project::begun();
+    assert_eq!(project.posse(&["limit", "list", "--json"]).ok().json(), json!([]));
+    assert_eq!(project.posse(&["queue", "list", "--json"]).ok().json(), json!([]));
+    let args = ["limit", "set", "--queue", "mail", "--running", "5", "--running-per-key", "1", "--per-minute", "60"];
+    let set = project.posse(&args).ok().out;
+    assert_eq!(set, "queue mail: at most 5 at once, at most 1 at once for each key, at most 60 a minute\n");
+    assert!(project.posse(&["pause", "--queue", "mail"]).ok().out.contains("queue mail is paused"));
+    assert!(project.posse(&["pause", "--queue", "mail"]).ok().out.contains("was paused before"));
+    let mail = enqueue(&project, &["--queue", "mail", "--concurrency-key", "ann"]);
+    enqueue(&project, &[]);
+
+    let rules = project.posse(&["limit", "list", "--json"]).ok().json();
+    let rule = &rules[0];
+    assert_eq!((&rule["scope"], &rule["name"], &rule["running"]), (&json!("queue"), &json!("mail"), &json!(5)));
+    assert!(rule["paused_at"].is_i64());
+    let queues = project.posse(&["queue", "list", "--json"]).ok().json();
+    assert_eq!((&queues[0]["queue"], &queues[0]["rule"]), (&json!("default"), &Value::Null));
+    assert_eq!((&queues[1]["available"], &queues[1]["rule"]), (&json!(1), rule));
+    let table = project.posse(&["queue", "list"]).ok().out;
+    assert!(table.contains("paused") && table.contains("at most 5 at once"), "{table}");
+    let shown = project.posse(&["show", &mail["id"].to_string()]).ok().out;
+    assert!(shown.contains("available, held: queue mail is paused") && shown.contains("key        ann"), "{shown}");
+
+    project.posse(&["resume", "--queue", "mail"]).ok();
+    project.posse(&["limit", "set", "--queue", "mail", "--running", "0"]).ok();
+    let shown = project.posse(&["show", &mail["id"].to_string()]).ok().out;
+    assert!(shown.contains("held: queue mail has a limit of 0 at once"), "{shown}");
+    project.posse(&["limit", "remove", "--queue", "mail"]).ok();
+    project.posse(&["limit", "remove", "--queue", "mail"]).expect(3);
+    assert_eq!(project.posse(&["limit", "list", "--json"]).ok().json(), json!([]));
+    let unknown = project.posse(&["pause", "--role", "plumber", "--json"]).ok();
+    assert!(unknown.err.contains("no persona of this project plays the role 'plumber'"), "{}", unknown.err);
+    assert_eq!(unknown.json(), json!({"paused": {"scope": "role", "name": "plumber"}, "new": true}));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_way_out() {
+    let project = Project::begun();
+    let long = "k".repeat(300);
+    let cases: &[(&[&str], &str)] = &[
+        (&["limit", "set", "--queue", "q"], "say which limit"),
+        (&["limit", "set", "--running", "1"], "--all"),
+        (&["limit", "set", "--all", "--queue", "q", "--running", "1"], "cannot be used with"),
+        (&["limit", "set", "--queue", "A B", "--running", "1"], "\"a-b\""),
+        (&["limit", "set", "--key", "k", "--running-per-key", "1"], "a key's own limit is --running"),
+        (&["limit", "set", "--all", "--per-minute", "0"], "To let nothing start: posse pause"),
+        (&["pause"], "--all"),
+        (&["enqueue", "-r", "scribe", "--unique", "", "x"], "unique is empty"),
+        (&["enqueue", "-r", "scribe", "--unique", &long, "x"], "has 300 bytes; at most 256"),
+        (&["enqueue", "-r", "scribe", "--unique-for", "1h", "x"], "--unique <KEY>"),
+        (&["enqueue", "-r", "scribe", "--unique", "k", "--unique-for", "0s", "x"], "unique_for is 0 ms"),
+        (&["enqueue", "-r", "scribe", "--concurrency-key", "a\tb", "x"], "control character"),
+        (&["enqueue", "-r", "scribe", "--retry", "often", "x"], "exponential, fixed, none"),
+        (&["enqueue", "-r", "scribe", "--retry-wait", "500ms", "x"], "the shortest wait is 1"),
+        (&["enqueue", "-r", "scribe", "--retry-wait-most", "30d", "x"], "max_seconds 2592000"),
+        (&["enqueue", "-r", "scribe", "--retry", "none", "--max-attempts", "3", "x"], "leave one of them out"),
+    ];
+    for (args, words) in cases {
+        let ended = project.posse(args).expect(2);
+        assert!(ended.err.contains(words), "{args:?} lacks {words:?}: {}", ended.err);
+    }
+    assert!(!project.path().join(".posse").exists(), "none of them makes a database");
+    project.write("config/posse.toml", "priority_step_minutes = 99999\n");
+    assert!(project.posse(&["list"]).expect(2).err.contains("priority_step_minutes is 99999; at most 10080"));
+}
+
+#[test]
+fn retries_are_the_jobs_own_or_its_personas() {
+    let project = Project::begun();
+    let retry = json!({"strategy": "fixed", "base_seconds": 7, "max_attempts": 3});
+    let persona = json!({"role": "patient", "goal": "g", "retry": retry});
+    project.write("config/personas/patient.json", persona.to_string());
+    assert!(project.posse(&["persona", "show", "patient"]).ok().out.contains("every 7 s"));
+    let of = |id: &str| project.posse(&["show", id, "--json"]).ok().json()["job"].clone();
+    project.posse(&["enqueue", "-r", "patient", "x"]).ok();
+    let job = of("1");
+    let policy = (&job["max_attempts"], &job["retry"]["strategy"], &job["retry"]["base_seconds"]);
+    assert_eq!(policy, (&json!(3), &json!("fixed"), &json!(7)));
+    project.posse(&["enqueue", "-r", "patient", "--retry", "exponential", "--max-attempts", "9", "x"]).ok();
+    let job = of("2");
+    let policy = (&job["max_attempts"], &job["retry"]["strategy"], &job["retry"]["base_seconds"]);
+    assert_eq!(policy, (&json!(9), &json!("exponential"), &json!(7)));
+    project.posse(&["enqueue", "-r", "patient", "--retry", "none", "x"]).ok();
+    assert_eq!(of("3")["max_attempts"], 1);
+    project.posse(&["enqueue", "-r", "scribe", "x"]).ok();
+    assert_eq!((&of("4")["max_attempts"], &of("4")["retry"]), (&json!(5), &Value::Null));
+    let broken = json!({"role": "patient", "goal": "g", "retry": {"base_seconds": 0}});
+    project.write("config/personas/patient.json", broken.to_string());
+    assert!(project.posse(&["persona", "check"]).expect(2).out.contains("base_seconds 0"));
+}
+
+#[test]
+fn a_limit_holds_over_worker_processes_and_a_pause_ends_nothing() {
+    let server = ModelServer::start(vec![Say::Silence]);
+    let project = Project::with_model(&server);
+    project.posse(&["limit", "set", "--all", "--running", "2"]).ok();
+    for _ in 0..6 {
+        enqueue(&project, &[]);
+    }
+    let workers = [0, 1].map(|_| project.start(&["work", "--quiet"]));
+    let running = || project.posse(&["queue", "list", "--json"]).ok().json()[0]["running"].as_u64();
+    wait("two run", || running() == Some(2) && server.requests().len() >= 2);
+    project.posse(&["pause", "--all"]).ok();
+    project.posse(&["limit", "set", "--all", "--running", "9"]).ok();
+    // A worker that may, claims within milliseconds of the bell; the pause is what holds it.
+    let list = project.posse(&["queue", "list"]).ok();
+    assert!(list.err.contains("everything is paused"), "{}", list.err);
+    assert_eq!(running(), Some(2), "what runs goes on, and nothing starts");
+    project.posse(&["resume", "--all"]).ok();
+    wait("all run", || running() == Some(6));
+    for worker in workers {
+        worker.terminate();
+        worker.terminate();
+        drop(worker);
+    }
+}
+
+#[test]
+fn an_outage_is_seen_and_spends_no_attempts() {
+    let project = Project::begun();
+    // Nobody listens on port 1.
+    let file = "[models.main]\nbase_url = \"http://127.0.0.1:1/v1\"\napi_key_env = \"\"\nmodel = \"m\"\n\
+                tool_calling = \"structured\"\nretries = 0\n";
+    project.write("config/posse.toml", file);
+    for _ in 0..12 {
+        enqueue(&project, &[]);
+    }
+    let worker = project.start(&["work", "--quiet", "--slots", "1"]);
+    let jobs = || project.posse(&["list", "--json"]).ok().json()["jobs"].as_array().expect("jobs").clone();
+    wait("all have been tried", || jobs().iter().all(|job| job["state"] == "scheduled" || job["state"] == "retryable"));
+    let snoozed: Vec<_> = jobs().into_iter().filter(|job| job["state"] == "scheduled").collect();
+    assert!(snoozed.len() >= 7, "five failures make it known: {}", snoozed.len());
+    for job in &snoozed {
+        assert_eq!(job["attempt"], 0, "{job}");
+        let reason = job["reason"].as_str().expect("says why");
+        assert!(reason.contains("http://127.0.0.1:1/v1"), "{reason}");
+    }
+    let models = project.posse(&["model", "list", "--json"]).ok().json();
+    let main = models["models"].as_array().expect("models").iter().find(|m| m["name"] == "main").expect("is there");
+    assert!(main["failing"]["rests"].as_u64() >= Some(1), "{main}");
+    let text = project.posse(&["model", "list"]).ok();
+    assert!(text.out.contains("out, asked again") && text.err.contains("main failed last with"), "{}", text.out);
+    worker.terminate();
+    worker.wait();
+}
+
+#[track_caller]
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}: never");
+        std::thread::sleep(Duration::from_millis(30));
+    }
+}

@@ -1,0 +1,14 @@
+DROP TABLE breakers;
+DROP TABLE rates;
+DROP TABLE rules;
+DROP INDEX jobs_unique;
+DROP INDEX jobs_lease;
+DROP INDEX jobs_claim;
+ALTER TABLE job_data DROP COLUMN retry;
+ALTER TABLE jobs DROP COLUMN unique_ms;
+ALTER TABLE jobs DROP COLUMN unique_key;
+ALTER TABLE jobs DROP COLUMN concurrency_key;
+ALTER TABLE jobs DROP COLUMN rank;
+ALTER TABLE jobs DROP COLUMN priority_step_ms;
+CREATE INDEX jobs_claim ON jobs (role, priority, run_at, id, queue) WHERE state = 'available';
+CREATE INDEX jobs_lease ON jobs (lease_until, leased_by) WHERE state = 'running';
