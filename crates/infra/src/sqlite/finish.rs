@@ -7,14 +7,13 @@ use posse_core::job::{JobId, JobState};
 use posse_core::lease::Lease;
 use posse_core::port::{Ending, RepositoryError};
 
-use super::fault::{Fault, Outcome};
-use super::jobs::{JobRow, find, set_reason, store};
+use super::fault::{Fault, Outcome, unusable};
+use super::jobs::{Batch, JobRow, find, set_reason, store};
 use super::journal::{self, Sheet};
 use super::literal::update;
-use super::rules;
 use super::schema::job_data;
 use super::writer::Transaction;
-use super::{attempts, questions};
+use super::{attempts, questions, relations, rules};
 
 /// The job's row, if the lease still stands.
 pub(super) fn guarded(connection: &mut SqliteConnection, lease: Lease) -> Outcome<JobRow> {
@@ -36,7 +35,9 @@ pub(super) fn append(
     journal::append(tx.connection, installation, lease.job, &row.role, seq, sheets, now)
 }
 
-/// Ends the attempt, and tells where the job is then. `sheets` are the ending's entries.
+/// Ends the attempt, and tells where the job is then. `sheets` are the ending's entries, `children`
+/// the jobs for which it then waits.
+#[allow(clippy::too_many_arguments, reason = "an ending in parts, each prepared outside of the writer")]
 pub(super) fn finish(
     tx: &mut Transaction<'_>,
     installation: &str,
@@ -44,9 +45,13 @@ pub(super) fn finish(
     ending: &Ending,
     output: Option<&str>,
     sheets: &[Sheet],
+    children: &Batch,
     now: Millis,
 ) -> Outcome<JobState> {
     let row = guarded(tx.connection, lease)?;
+    if !children.is_empty() && ending.event != Event::Suspend {
+        return Err(unusable("an ending brings children but does not suspend the job; nothing was saved"));
+    }
     let from = row.standing()?;
     let at = match ending.event {
         Event::Fail | Event::Snooze => ending.due_at,
@@ -73,6 +78,10 @@ pub(super) fn finish(
     let may_be_claimed = matches!(to, JobState::Available | JobState::Retryable | JobState::Scheduled);
     if may_be_claimed || rules::any_counts_running(tx.connection)? {
         tx.ring();
+    }
+    relations::ended(tx, &row, to, now)?;
+    if !children.is_empty() && to == JobState::Suspended {
+        return relations::wait_for_children(tx, lease.job, children, now);
     }
     Ok(to)
 }

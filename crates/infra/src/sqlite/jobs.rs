@@ -4,16 +4,16 @@ use std::str::FromStr;
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
+use posse_core::job::dependency::{Beginning, beginning};
 use posse_core::job::transition::{Standing, Transition};
 use posse_core::job::{Job, JobId, JobState, NewJob, Output, Payload};
 use posse_core::port::Enqueued;
 
 use super::fault::{Fault, Outcome, unusable};
 use super::literal::update;
-use super::schema::{job_data, jobs, sqlite_sequence};
-use super::sessions;
-use super::unique;
+use super::schema::{job_data, job_tags, jobs, sqlite_sequence};
 use super::writer::Transaction;
+use super::{relations, sessions, unique};
 
 /// A row of `jobs`, with what a transition needs of it.
 #[derive(Debug, Queryable, Selectable)]
@@ -34,6 +34,7 @@ pub(super) struct JobRow {
     pub cancel_requested: bool,
     pub created_at: i64,
     pub finalized_at: Option<i64>,
+    pub awaited: bool,
     pub concurrency_key: String,
     pub unique_key: Option<String>,
 }
@@ -64,6 +65,11 @@ pub(super) struct DataRow {
     pub payload: String,
     pub output: Option<String>,
     pub reason: Option<String>,
+    pub parent_id: Option<i64>,
+    pub root_id: Option<i64>,
+    pub group_name: Option<String>,
+    pub tags: Option<String>,
+    pub meta: Option<String>,
     pub retry: Option<String>,
 }
 
@@ -94,6 +100,12 @@ pub(super) fn to_job((row, data): (JobRow, DataRow)) -> Outcome<Job> {
         reason: data.reason,
         created_at: row.created_at,
         finalized_at: row.finalized_at,
+        parent: data.parent_id.map(JobId),
+        root: data.root_id.map(JobId),
+        group: data.group_name,
+        tags: data.tags.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
+        meta: data.meta.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
+        progress: None,
     })
 }
 
@@ -149,31 +161,60 @@ pub(super) fn set_reason(connection: &mut SqliteConnection, job: JobId, reason: 
     update(job_data::table, job_data::job_id.eq(job.0), job_data::reason.eq(reason)).execute(connection).map(drop)
 }
 
-/// Jobs about to be stored, their JSON already written out.
+/// Jobs about to be stored, with what is JSON of them already written out.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Batch(Vec<Sheet>);
 
-/// A job, its payload and its retry policy.
-type Sheet = (NewJob, String, Option<String>);
+#[derive(Debug, Clone)]
+struct Sheet {
+    job: NewJob,
+    payload: String,
+    retry: Option<String>,
+    tags: Option<String>,
+    meta: Option<String>,
+}
 
 impl Batch {
     /// Prepares jobs, outside of the writer's thread.
     pub fn new(jobs: Vec<NewJob>) -> Result<Batch, serde_json::Error> {
-        let written = |job: NewJob| {
+        let sheet = |job: NewJob| {
             let payload = serde_json::to_string(&job.payload)?;
             let retry = job.retry.as_ref().map(serde_json::to_string).transpose()?;
-            Ok((job, payload, retry))
+            let tags = (!job.tags.is_empty()).then(|| serde_json::to_string(&job.tags)).transpose()?;
+            let meta = (!job.meta.is_empty()).then(|| serde_json::to_string(&job.meta)).transpose()?;
+            Ok(Sheet { job, payload, retry, tags, meta })
         };
-        Ok(Batch(jobs.into_iter().map(written).collect::<Result<_, _>>()?))
+        Ok(Batch(jobs.into_iter().map(sheet).collect::<Result<_, _>>()?))
     }
 
     /// Roughly what it will take.
     pub fn bytes(&self) -> usize {
-        self.0.iter().map(|(_, payload, _)| payload.len() + 200).sum()
+        let of = |sheet: &Sheet| sheet.payload.len() + sheet.meta.as_ref().map_or(0, String::len) + 200;
+        self.0.iter().map(of).sum()
+    }
+
+    /// Whether there is nothing to store.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
+/// Above the jobs of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ancestors {
+    /// Their parent.
+    pub parent: i64,
+    /// The topmost job above that, or itself.
+    pub root: i64,
+}
+
 /// Stores the jobs whose unique keys are free, and says what became of each in the same order.
-pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, now: Millis) -> Outcome<Vec<Enqueued>> {
+pub(super) fn enqueue(
+    tx: &mut Transaction<'_>,
+    batch: &Batch,
+    above: Option<Ancestors>,
+    now: Millis,
+) -> Outcome<Vec<Enqueued>> {
     // Given out here rather than read back row by row: the write lock is ours.
     let last: Option<i64> = sqlite_sequence::table
         .filter(sqlite_sequence::name.eq("jobs"))
@@ -183,14 +224,15 @@ pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, now: Millis) -> O
     let mut id = last.unwrap_or(0);
     let mut taken = unique::Taken::default();
     let mut enqueued = Vec::with_capacity(batch.0.len());
-    for (job, payload, retry) in &batch.0 {
+    for Sheet { job, payload, retry, tags, meta } in &batch.0 {
         if let Some(holder) = taken.take(tx.connection, job, JobId(id + 1), now)? {
             enqueued.push(Enqueued { id: holder, existed: true });
             continue;
         }
         id += 1;
         let run_at = job.run_at.unwrap_or(now);
-        let state = if run_at > now { JobState::Scheduled } else { JobState::Available };
+        let others = relations::others(tx.connection, job, &enqueued)?;
+        let Beginning { state, reason } = beginning(run_at, now, &others, job.on_failed);
         diesel::insert_into(jobs::table)
             .values((
                 jobs::id.eq(id),
@@ -205,6 +247,7 @@ pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, now: Millis) -> O
                 jobs::lease_token.eq(0),
                 jobs::cancel_requested.eq(false),
                 jobs::created_at.eq(now),
+                jobs::finalized_at.eq(state.is_final().then_some(now)),
                 jobs::priority_step_ms.eq(job.priority_step_ms),
                 jobs::concurrency_key.eq(job.concurrency_key.as_deref().unwrap_or_default()),
                 jobs::unique_key.eq(job.unique.as_ref().map(|unique| unique.key.as_str())),
@@ -212,10 +255,26 @@ pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, now: Millis) -> O
             ))
             .execute(tx.connection)?;
         diesel::insert_into(job_data::table)
-            .values((job_data::job_id.eq(id), job_data::payload.eq(payload), job_data::retry.eq(retry.as_deref())))
+            .values((
+                job_data::job_id.eq(id),
+                job_data::payload.eq(payload),
+                job_data::reason.eq(&reason),
+                job_data::retry.eq(retry.as_deref()),
+                job_data::parent_id.eq(above.map(|above| above.parent)),
+                job_data::root_id.eq(above.map(|above| above.root)),
+                job_data::group_name.eq(&job.group),
+                job_data::tags.eq(tags),
+                job_data::meta.eq(meta),
+            ))
             .execute(tx.connection)?;
         if let Some(session) = job.payload.session {
             sessions::join(tx.connection, session, id, &job.role, now)?;
+        }
+        relations::wait_for(tx.connection, JobId(id), &others, state, job.on_failed)?;
+        for tag in &job.tags {
+            diesel::insert_into(job_tags::table)
+                .values((job_tags::tag.eq(tag), job_tags::job_id.eq(id)))
+                .execute(tx.connection)?;
         }
         enqueued.push(Enqueued { id: JobId(id), existed: false });
     }

@@ -12,7 +12,7 @@ use super::jobs::{JobRow, set_reason, store};
 use super::literal::{IsRunning, update};
 use super::schema::{jobs, workers};
 use super::writer::Transaction;
-use super::{attempts, queries};
+use super::{attempts, queries, relations};
 
 /// Renews leases and marks the worker alive.
 pub(super) fn heartbeat(
@@ -70,6 +70,7 @@ pub(super) fn rescue(tx: &mut Transaction<'_>, dead: &[WorkerId], now: Millis) -
             }
             _ => set_reason(tx.connection, job, Some(&lost))?,
         }
+        relations::ended(tx, &row, change.to.state, now)?;
         rescued.push(Rescued { job, worker, state: change.to.state });
     }
     for worker in dead {

@@ -65,6 +65,10 @@ condition! {
     IsRunning = "(jobs.state = 'running')"
 }
 condition! {
+    /// Rows of the index of suspended jobs.
+    IsSuspended = "(jobs.state = 'suspended')"
+}
+condition! {
     /// Rows of the cancel index.
     IsToBeCancelled = "(jobs.state = 'running' AND jobs.cancel_requested = 1)"
 }
@@ -76,6 +80,10 @@ condition! {
 condition! {
     /// Rows of the index of schedules.
     IsNotPaused = "(schedules.paused_at IS NULL)"
+}
+condition! {
+    /// Rows of the index of what is waited for.
+    IsOpen = "(dependencies.open = 1)"
 }
 
 statement! {
@@ -150,6 +158,32 @@ where
         out.push_sql(", ");
         out.push_bind_param::<BT, _>(&self.second)?;
         out.push_sql("))");
+        Ok(())
+    }
+}
+
+/// Job ids as one bind, whatever their number. Matches `jobs.id`; built by [`among`].
+#[derive(Debug, Clone, QueryId)]
+pub(super) struct Among(String);
+
+/// The condition that a job is one of `jobs`.
+pub(super) fn among(jobs: &[i64]) -> Among {
+    Among(serde_json::json!(jobs).to_string())
+}
+
+impl Expression for Among {
+    type SqlType = Bool;
+}
+impl<QS> AppearsOnTable<QS> for Among {}
+impl<QS> SelectableExpression<QS> for Among {}
+impl ValidGrouping<()> for Among {
+    type IsAggregate = is_aggregate::Never;
+}
+impl QueryFragment<Sqlite> for Among {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
+        out.push_sql("(jobs.id IN (SELECT value FROM json_each(");
+        out.push_bind_param::<Text, _>(&self.0)?;
+        out.push_sql(")))");
         Ok(())
     }
 }

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use diesel::connection::{Instrumentation, InstrumentationEvent, SimpleConnection};
 use diesel::prelude::*;
-use posse_core::job::NewJob;
+use posse_core::job::dependency::After;
 use posse_core::job::transition::Event;
+use posse_core::job::{JobProgress, NewJob};
 use posse_core::journal::Entry;
 use posse_core::lease::WorkerId;
 use posse_core::port::{ClaimRequest, Ending, JobFilter};
@@ -56,7 +57,7 @@ fn request(queues: Vec<String>) -> ClaimRequest {
 }
 
 fn ending(event: Event) -> Ending {
-    Ending { event, due_at: 99, reason: Some("why".into()), output: None, entries: vec![], seq: 0 }
+    Ending { event, due_at: 99, reason: Some("why".into()), output: None, entries: vec![], seq: 0, children: vec![] }
 }
 
 /// A call with a long result and a remark, from its turn to its end.
@@ -80,18 +81,26 @@ fn work(connection: &mut SqliteConnection) {
     let tx = &mut Transaction::new(connection, &mut rings);
     let new = NewJob { queue: "q".into(), role: "r".into(), ..NewJob::default() };
     let later = NewJob { run_at: Some(99), ..new.clone() };
+    let beneath = new.clone();
     let mut jobs = vec![new; 8];
     jobs.push(later);
     let batch = jobs::Batch::new(jobs).expect("is JSON");
-    jobs::enqueue(tx, &batch, 1).expect("enqueues");
+    jobs::enqueue(tx, &batch, None, 1).expect("enqueues");
     let claimed = claim::claim(tx, &request(vec![])).expect("claims");
     claim::claim(tx, &request(vec!["q".into()])).expect("claims");
     let leases: Vec<_> = claimed.iter().map(|claimed| claimed.lease).collect();
     leases::heartbeat(tx, &WorkerId("w".into()), &leases, 100, 10).expect("beats");
     let sheets = Sheet::all(&run()).expect("is JSON");
     finish::append(tx, "i", leases[0], 0, &sheets, 10).expect("appends");
-    finish::finish(tx, "i", leases[0], &ending(Event::Complete), Some("{}"), &[], 10).expect("finishes");
-    finish::finish(tx, "i", leases[1], &ending(Event::Fail), None, &[], 10).expect("finishes");
+    let none = jobs::Batch::default();
+    finish::finish(tx, "i", leases[0], &ending(Event::Complete), Some("{}"), &[], &none, 10).expect("finishes");
+    finish::finish(tx, "i", leases[1], &ending(Event::Fail), None, &[], &none, 10).expect("finishes");
+    let told = JobProgress::new(0.5, "half", 10);
+    progress::report(tx, leases[3], &told).expect("is kept");
+    let child = NewJob { after: vec![After::Job(leases[3].job)], ..beneath };
+    let children = jobs::Batch::new(vec![child]).expect("is JSON");
+    finish::finish(tx, "i", leases[4], &ending(Event::Suspend), None, &[], &children, 10).expect("finishes");
+    finish::finish(tx, "i", leases[3], &ending(Event::GiveUp), None, &[], &none, 10).expect("finishes");
     people::cancel(tx, leases[2].job, "enough", 10).expect("cancels");
     people::retry(tx, leases[0].job, 10).expect("runs again");
     leases::rescue(tx, &[WorkerId("w".into())], 1000).expect("rescues");
@@ -114,13 +123,23 @@ fn ruled(tx: &mut Transaction<'_>) {
         ..NewJob::default()
     };
     let batch = jobs::Batch::new((0..60).map(with_key).collect()).expect("is JSON");
-    jobs::enqueue(tx, &batch, 2000).expect("enqueues");
-    jobs::enqueue(tx, &batch, 2000).expect("they are there");
+    jobs::enqueue(tx, &batch, None, 2000).expect("enqueues");
+    jobs::enqueue(tx, &batch, None, 2000).expect("they are there");
     let many = ClaimRequest { role: "s".into(), limit: 40, now: 2000, lease_until: 3000, ..request(vec![]) };
     let claimed = claim::claim(tx, &many).expect("claims");
     claim::claim(tx, &ClaimRequest { queues: vec!["q".into()], ..many }).expect("claims");
-    finish::finish(tx, "i", claimed[0].lease, &ending(Event::Complete), None, &[], 2000).expect("finishes");
-    jobs::enqueue(tx, &batch, 9000).expect("a key's time is over");
+    finish::finish(
+        tx,
+        "i",
+        claimed[0].lease,
+        &ending(Event::Complete),
+        None,
+        &[],
+        &jobs::Batch::new(Vec::new()).expect("is JSON"),
+        2000,
+    )
+    .expect("finishes");
+    jobs::enqueue(tx, &batch, None, 9000).expect("a key's time is over");
 }
 
 fn new_database(folder: &tempfile::TempDir) -> SqliteConnection {
@@ -165,12 +184,12 @@ fn no_statement_of_the_hot_paths_walks_a_table() {
 fn lists_and_counts_read_the_index_of_their_state() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut connection = new_database(&folder);
-    for step in plan(&mut connection, queries::COUNTS) {
+    for step in [queries::COUNTS, search::LIVE].iter().flat_map(|sql| plan(&mut connection, sql)) {
         assert!(!step.starts_with("SCAN jobs") || step.contains("INDEX jobs_"), "{step}");
     }
     let asked = listen(&mut connection);
     let discarded = vec![posse_core::job::JobState::Discarded];
-    queries::list(&mut connection, &JobFilter { states: discarded, limit: 5, ..JobFilter::default() }).expect("lists");
+    search::list(&mut connection, &JobFilter { states: discarded, limit: 5, ..JobFilter::default() }).expect("lists");
     connection.set_instrumentation(|_: InstrumentationEvent<'_>| {});
     let sql = asked.lock().expect("no panic").ran.remove(0);
     let steps = plan(&mut connection, &sql).join("\n");
@@ -205,7 +224,7 @@ fn turns_of_a_session_are_found_by_their_index() {
     let mut said = NewJob { role: "r".into(), ..NewJob::default() };
     said.payload.session = Some(session.id);
     let batch = jobs::Batch::new(vec![said]).expect("is JSON");
-    jobs::enqueue(tx, &batch, 1).expect("enqueues");
+    jobs::enqueue(tx, &batch, None, 1).expect("enqueues");
     sessions::turns(&mut connection, session.id, None).expect("reads");
     sessions::list(&mut connection, Some("r"), 5).expect("reads");
     sessions::list(&mut connection, None, 5).expect("reads");

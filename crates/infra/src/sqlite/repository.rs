@@ -5,13 +5,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use posse_core::annotation::{Annotation, NewAnnotation};
 use posse_core::clock::Millis;
-use posse_core::job::{Attempt, Job, JobId, JobState, NewJob};
+use posse_core::job::change::{Change, Changed};
+use posse_core::job::dependency::Dependency;
+use posse_core::job::{Attempt, GroupStanding, GroupUse, Job, JobId, JobProgress, JobState, NewJob};
 use posse_core::journal::{Entry, LedgerRow, Recorded};
 use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{
-    Cancelled, ClaimRequest, Claimed, Ending, Enqueued, ForkRepository, Heartbeat, JobFilter, JobQueries,
-    JobRepository, MemoryRepository, QuestionFilter, QuestionRepository, RepositoryError, Rescued, SessionQueries,
-    SessionRepository, WorkerRecord,
+    BatchStanding, Cancelled, Chunk, ClaimRequest, Claimed, Ending, Enqueued, ForkRepository, Heartbeat, JobFilter,
+    JobQueries, JobRelations, JobRepository, JobSearch, MemoryRepository, QuestionFilter, QuestionRepository, Reach,
+    RepositoryError, Rescued, SessionQueries, SessionRepository, StateRow, WorkerRecord,
 };
 use posse_core::question::{Answered, Question, QuestionId};
 use posse_core::session::{NewSession, Session, SessionId, SessionTurn, Stretch};
@@ -20,8 +22,8 @@ use tokio::sync::watch;
 
 use super::journal::Sheet;
 use super::{
-    SqliteStore, annotations, attempts, claim, finish, forks, jobs, journal, leases, ledger, memory, people, queries,
-    questions, sessions, workers,
+    SqliteStore, annotations, attempts, batches, change, claim, finish, forks, groups, jobs, journal, leases, ledger,
+    memory, people, progress, queries, questions, relations, search, sessions, workers,
 };
 
 /// Roughly what a change of a row takes, in bytes.
@@ -34,7 +36,7 @@ impl JobRepository for SqliteStore {
             return Ok(Vec::new());
         }
         let batch = jobs::Batch::new(new).map_err(unwritable)?;
-        self.writer()?.run(batch.bytes(), move |tx| jobs::enqueue(tx, &batch, now)).await
+        self.writer()?.run(batch.bytes(), move |tx| jobs::enqueue(tx, &batch, None, now)).await
     }
 
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>, RepositoryError> {
@@ -54,11 +56,20 @@ impl JobRepository for SqliteStore {
     async fn finish(&self, lease: Lease, ending: Ending, now: Millis) -> Result<JobState, RepositoryError> {
         let sheets = Sheet::all(&ending.entries).map_err(unwritable)?;
         let output = ending.output.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?;
-        let bytes = ROW + output.as_ref().map_or(0, String::len) + sheets.iter().map(Sheet::bytes).sum::<usize>();
+        let mut ending = ending;
+        let children = jobs::Batch::new(std::mem::take(&mut ending.children)).map_err(unwritable)?;
+        let written = output.as_ref().map_or(0, String::len) + sheets.iter().map(Sheet::bytes).sum::<usize>();
+        let bytes = ROW + written + children.bytes();
         let installation = Arc::clone(&self.installation);
         self.writer()?
-            .run(bytes, move |tx| finish::finish(tx, &installation, lease, &ending, output.as_deref(), &sheets, now))
+            .run(bytes, move |tx| {
+                finish::finish(tx, &installation, lease, &ending, output.as_deref(), &sheets, &children, now)
+            })
             .await
+    }
+
+    async fn report_progress(&self, lease: Lease, progress: JobProgress) -> Result<(), RepositoryError> {
+        self.writer()?.run(ROW, move |tx| progress::report(tx, lease, &progress)).await
     }
 
     async fn heartbeat(
@@ -78,7 +89,8 @@ impl JobRepository for SqliteStore {
     }
 
     async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled, RepositoryError> {
-        self.writer()?.run(ROW, move |tx| people::cancel(tx, job, &reason, now)).await
+        let told = self.cancel_within(job, Reach::Beneath, reason, now).await?;
+        told.first().map(|(_, became)| *became).ok_or(RepositoryError::NoSuchJob(job))
     }
 
     async fn retry(&self, job: JobId, now: Millis) -> Result<(), RepositoryError> {
@@ -180,7 +192,11 @@ impl JobQueries for SqliteStore {
     }
 
     async fn jobs(&self, filter: JobFilter) -> Result<Vec<Job>, RepositoryError> {
-        self.readers.run(move |connection| queries::list(connection, &filter)).await
+        self.readers.run(move |connection| search::list(connection, &filter)).await
+    }
+
+    async fn children(&self, parent: JobId) -> Result<Vec<Job>, RepositoryError> {
+        self.readers.run(move |connection| relations::children(connection, parent)).await
     }
 
     async fn counts(&self) -> Result<Vec<(String, JobState, u64)>, RepositoryError> {
@@ -241,6 +257,76 @@ impl JobQueries for SqliteStore {
 
     fn wakes(&self) -> watch::Receiver<u64> {
         self.bell.listen()
+    }
+}
+
+#[async_trait]
+impl JobRelations for SqliteStore {
+    async fn cancel_within(
+        &self,
+        job: JobId,
+        reach: Reach,
+        reason: String,
+        now: Millis,
+    ) -> Result<Vec<(JobId, Cancelled)>, RepositoryError> {
+        self.writer()?.run(ROW, move |tx| relations::cancel_within(tx, job, reach, &reason, now)).await
+    }
+
+    async fn change(&self, jobs: Vec<JobId>, change: Change, now: Millis) -> Result<Vec<Changed>, RepositoryError> {
+        let installation = Arc::clone(&self.installation);
+        let bytes = ROW * jobs.len();
+        self.writer()?.run(bytes, move |tx| change::change(tx, &installation, &jobs, &change, now)).await
+    }
+
+    async fn enqueue_chunk(&self, chunk: Chunk, now: Millis) -> Result<Vec<Enqueued>, RepositoryError> {
+        let mut chunk = chunk;
+        let batch = jobs::Batch::new(std::mem::take(&mut chunk.jobs)).map_err(unwritable)?;
+        self.writer()?.run(batch.bytes(), move |tx| batches::enqueue(tx, &chunk, &batch, now)).await
+    }
+}
+
+#[async_trait]
+impl JobSearch for SqliteStore {
+    async fn dependencies(&self, job: JobId) -> Result<Vec<Dependency>, RepositoryError> {
+        self.readers.run(move |connection| relations::of(connection, job)).await
+    }
+
+    async fn ids(&self, filter: JobFilter) -> Result<Vec<JobId>, RepositoryError> {
+        let ids = self.readers.run(move |connection| search::numbers(connection, &filter)).await?;
+        Ok(ids.into_iter().map(JobId).collect())
+    }
+
+    async fn groups(&self) -> Result<Vec<GroupStanding>, RepositoryError> {
+        self.readers.run(groups::all).await
+    }
+
+    async fn group(&self, name: String) -> Result<Option<(GroupStanding, GroupUse)>, RepositoryError> {
+        self.readers.run(move |connection| groups::one(connection, &name)).await
+    }
+
+    async fn batch(&self, name: String) -> Result<BatchStanding, RepositoryError> {
+        self.readers.run(move |connection| batches::standing(connection, &name)).await
+    }
+
+    async fn states(&self, jobs: Vec<JobId>) -> Result<Vec<StateRow>, RepositoryError> {
+        self.readers.run(move |connection| search::states(connection, &jobs)).await
+    }
+
+    async fn states_after(
+        &self,
+        after: JobId,
+        group: Option<String>,
+        limit: u32,
+    ) -> Result<Vec<StateRow>, RepositoryError> {
+        self.readers.run(move |connection| search::states_after(connection, after, group.as_deref(), limit)).await
+    }
+
+    async fn live(&self, group: Option<String>) -> Result<(JobId, Vec<StateRow>), RepositoryError> {
+        self.readers.run(move |connection| search::live(connection, group.as_deref())).await
+    }
+
+    fn committed(&self) -> watch::Receiver<u64> {
+        self.bell.listen_to_commits()
     }
 }
 

@@ -76,7 +76,7 @@ pub(super) fn fire(
     if firing.jobs.is_empty() {
         return Ok(Some(Vec::new()));
     }
-    let enqueued = jobs::enqueue(tx, batch, now)?;
+    let enqueued = jobs::enqueue(tx, batch, None, now)?;
     let mut ids = Vec::with_capacity(enqueued.len());
     // A run whose unique key is held has no job of its own.
     for ((due_at, _), made) in firing.jobs.iter().zip(&enqueued).filter(|(_, made)| !made.existed) {

@@ -197,6 +197,8 @@ impl Thread {
                     // Before the answers: who is answered may ask at once who was woken.
                     if rings {
                         self.bell.ring();
+                    } else {
+                        self.bell.committed();
                     }
                     batch.into_iter().for_each(Command::answer);
                 }
