@@ -105,7 +105,7 @@ fn questions_are_answered_at_the_prompt() {
     ]);
     let project = project_with(&server);
     let chat = project.posse_with(&["chat", "researcher"], b"Count\nexamples\n2\n").ok();
-    assert_eq!(chat.out, "Then three.\n", "{}", chat.err);
+    assert_eq!(chat.out, "I look.\nThen three.\n", "{}", chat.err);
     assert!(chat.err.contains("? Which folder?") && chat.err.contains("? How deep?"), "{}", chat.err);
     let told = server.requests()[1].to_string();
     assert!(told.contains("Which folder?\\nAnswer: examples") && told.contains("How deep?\\nAnswer: 2"), "{told}");
