@@ -10,7 +10,9 @@ use std::sync::Arc;
 use crate::clock::Millis;
 use crate::conversation::NO_RESULT;
 use crate::job::Output;
-use crate::journal::{Call, CallOutcome, EndStatus, Entry, OfferedSkill, OfferedTool, Opening, Overflow, Recorded, Turn};
+use crate::journal::{
+    Call, CallOutcome, EndStatus, Entry, OfferedSkill, OfferedTool, Opening, Overflow, Recorded, Turn,
+};
 use crate::model::{CallRequest, Message, ToolCalling, Usage};
 use crate::persona::Style;
 use crate::skill::{READ_SKILL_FILE, SkillCallArgs};

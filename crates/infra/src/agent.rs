@@ -158,12 +158,7 @@ impl GenericAgentExecutor {
         self.models.get(began_with).or_else(|_| self.models.get(None))
     }
 
-    async fn complete(
-        &self,
-        cx: &JobContext,
-        run: &Run,
-        model: &dyn Model,
-    ) -> Result<ModelReply, ModelError> {
+    async fn complete(&self, cx: &JobContext, run: &Run, model: &dyn Model) -> Result<ModelReply, ModelError> {
         let request = run.request();
         cx.report(Progress::AskingModel { job: cx.job.id });
         let deltas = |delta: Delta| cx.report(Progress::Delta { job: cx.job.id, delta });

@@ -457,7 +457,7 @@ impl Recorder<'_> {
 
     /// Tells of calls that were going to run that the end came first.
     fn leave_calls(&mut self) {
-        let waiting = self.run.open_calls().iter().filter(|call| call.effect.is_some());
+        let waiting = self.run.open_calls().iter().filter(|call| call.effect.is_some() && !call.started);
         for call_id in waiting.map(|call| call.request.id.clone()).collect::<Vec<_>>() {
             self.refuse(call_id, finish::RUN_ENDED.into());
         }

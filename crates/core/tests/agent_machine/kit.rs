@@ -7,7 +7,7 @@ use posse_core::model::{
     CallRequest, Finish, Message, ModelError, ModelErrorKind, ModelReply, ModelRequest, ToolCalling, Usage,
 };
 use posse_core::persona::{ContextRules, PersonaTemplate, Style};
-use posse_core::run::machine::{Effect, Input, Step, ToSummarise, Verdict, step};
+use posse_core::run::machine::{Effect, Input, Step, ToSummarise, Verdict, Written, step};
 use posse_core::run::{Run, phase};
 use posse_core::skill::SkillCallArgs;
 use posse_core::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput, ToolSpec, schema_of};
@@ -264,9 +264,10 @@ impl Harness {
     /// The summary is there, or will not be.
     pub fn summarise(&mut self, text: Result<&str, &str>) -> &mut Self {
         self.to_summarise();
-        let text = text.map(str::to_owned).map_err(str::to_owned);
         let usage = Usage { input: 7, output: 3, ..Usage::default() };
-        let input = Input::Summarised { text, usage, model: "m".into(), cost_microusd: None, ms: 1 };
+        let failure = text.err().map(str::to_owned);
+        let written = Written { usage, model: "m".into(), failure, ms: 1, ..Written::default() };
+        let input = Input::Summarised { text: text.ok().map(str::to_owned), written };
         let next = step(&mut self.run, input);
         self.take(next);
         self
@@ -294,7 +295,8 @@ impl Harness {
 
     /// Everything the model would be told by the next request, one text a message.
     pub fn told(&self) -> Vec<String> {
-        self.run.request().messages.iter().map(|m| text(m).to_owned()).collect()
+        let request = self.run.request();
+        request.messages.iter().map(|m| text(m).to_owned()).chain(request.tail).collect()
     }
 
     /// What it would be told last, the view left out.
@@ -412,6 +414,9 @@ pub fn unsendable(request: &ModelRequest) -> Vec<String> {
     }
     if !open.is_empty() {
         wrong.push(format!("end: calls {open:?} have no result"));
+    }
+    if request.tail.as_ref().is_some_and(|tail| tail.trim().is_empty()) {
+        wrong.push("an empty tail".into());
     }
     if request.tools.iter().map(|tool| &tool.name).collect::<HashSet<_>>().len() != request.tools.len() {
         wrong.push("a tool is offered twice".into());

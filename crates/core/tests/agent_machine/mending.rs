@@ -2,7 +2,7 @@
 
 use posse_core::journal::{Entry, Recorded};
 use posse_core::run::Run;
-use posse_core::run::machine::{Effect, Input, step};
+use posse_core::run::machine::{Effect, Input, Written, step};
 use serde_json::json;
 
 use super::kit::{Harness, act, agent_step, call, check, finish, opening, phased, plain_step, unsendable, with_skills};
@@ -32,13 +32,7 @@ fn go_on(journal: &[Recorded], by_phases: bool) {
                 let call_id = waits.request.id.clone();
                 Input::CallEnded { call_id, result: Ok("again".to_owned().into()), ms: 1, check: &check }
             }
-            Effect::Summarise(_) => Input::Summarised {
-                text: Ok("notes".into()),
-                usage: Default::default(),
-                model: "m".into(),
-                cost_microusd: None,
-                ms: 1,
-            },
+            Effect::Summarise(_) => Input::Summarised { text: Some("notes".into()), written: Written::default() },
             Effect::Suspend | Effect::End => return,
             Effect::FailAttempt { reason, .. } => panic!("{reason}"),
         };

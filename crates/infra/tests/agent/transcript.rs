@@ -36,6 +36,9 @@ pub fn transcript(requests: &[ModelRequest]) -> String {
             let _ = writeln!(out, "--- the first {shown} messages of request {} ---\n", at + 1);
         }
         request.messages[shown..].iter().for_each(|message| push(&mut out, message));
+        if let Some(tail) = &request.tail {
+            let _ = writeln!(out, "[user, in this request alone]\n{tail}\n");
+        }
     }
     without_times(&out)
 }

@@ -27,13 +27,13 @@ pub mod journals;
 pub mod limited;
 pub mod model;
 pub mod people;
+pub mod questions;
 pub mod ranking;
 pub mod ruling;
 pub mod schedules;
 pub mod sessions;
 pub mod sharing;
 pub mod unique;
-pub mod questions;
 
 /// A repository with all its ports.
 pub trait Store: JobRepository + JobQueries + Rules + RateLimiter + CareRepository {}
