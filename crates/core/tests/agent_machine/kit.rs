@@ -146,7 +146,7 @@ pub struct Harness {
 impl Harness {
     pub fn begin(opening: Opening) -> Harness {
         let mut run = Run::default();
-        let first = step(&mut run, Input::Begun { goal: TASK, opening: Arc::new(opening) });
+        let first = step(&mut run, Input::Begun { goal: TASK, opening: Arc::new(opening), summaries: Vec::new() });
         let mut harness = Harness { run, journal: Vec::new(), effect: Effect::Wait };
         harness.take(first);
         harness
