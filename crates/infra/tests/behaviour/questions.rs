@@ -192,7 +192,7 @@ pub async fn only_the_holder_of_the_lease_asks(store: Arc<dyn Store>) {
     assert!(store.annotations(stale.job).await.expect("can be read").is_empty());
     let gap = Ending { seq: 3, ..end.clone() };
     let refused = store.finish(lease, gap, T0 + 2).await;
-    assert!(matches!(refused, Err(RepositoryError::Unusable(_))), "{refused:?}");
+    assert!(matches!(refused, Err(RepositoryError::Misused(_))), "{refused:?}");
     assert!(all(&*store, stale.job).await.is_empty(), "all or nothing");
     assert_eq!(store.finish(lease, end, T0 + 2).await.expect("the lease stands"), JobState::Suspended);
     assert_eq!(all(&*store, stale.job).await.len(), 1);
