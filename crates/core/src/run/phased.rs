@@ -143,8 +143,10 @@ mod tests {
             for most in [None, Some(2_000), Some(20_000)] {
                 let shown = phased.view(n, 500, most).expect("there is a step");
                 let (estimated, written) = (phased.view_tokens(n, 500, most), tokens::text(&shown));
-                let most_off = if most.is_some() { written / 3 } else { written / 20 };
-                assert!(estimated.abs_diff(written) <= most_off + 30, "{n}, {most:?}: {estimated} for {written}");
+                // Outputs are cut whole, so a view that is cut may be an output shorter than there is room for.
+                let (below, above) = if most.is_some() { (written / 3, written / 2 + 250) } else { (written / 20, 30) };
+                let close = written.saturating_sub(below + 30)..=written + above + written / 20;
+                assert!(close.contains(&estimated), "{n}, {most:?}: {estimated} for {written}");
             }
         }
     }
