@@ -78,7 +78,8 @@ fn questions_are_listed_shown_and_answered_without_a_worker() {
     let requests = server.requests();
     let told = requests.last().expect("it was asked")["messages"].as_array().expect("messages").last().cloned();
     let told = told.expect("a message")["content"].as_str().expect("a text").to_owned();
-    assert_eq!(told, "Question: Blue or green?\nAnswer: blue\n\nQuestion: Which\u{1b}[2J ship?\nAnswer: the old one");
+    let answers = "Question: Blue or green?\nAnswer: blue\n\nQuestion: Which\u{1b}[2J ship?\nAnswer: the old one";
+    assert!(told.ends_with(answers), "{told:?}");
 }
 
 #[test]
