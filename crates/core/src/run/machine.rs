@@ -457,8 +457,8 @@ impl Recorder<'_> {
 
     /// Tells of calls that were going to run that the end came first.
     fn leave_calls(&mut self) {
-        let waiting = self.run.open_calls().iter().filter(|call| call.effect.is_some() && !call.started);
-        for call_id in waiting.map(|call| call.request.id.clone()).collect::<Vec<_>>() {
+        let waits = |call: &&OpenCall| call.effect.is_some() && !call.started;
+        while let Some(call_id) = self.run.open_calls().iter().find(waits).map(|call| call.request.id.clone()) {
             self.refuse(call_id, finish::RUN_ENDED.into());
         }
     }
