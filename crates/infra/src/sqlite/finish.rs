@@ -69,6 +69,10 @@ pub(super) fn finish(
     if !sheets.is_empty() {
         journal::append(tx.connection, installation, lease.job, &row.role, ending.seq, sheets, now)?;
     }
+    if ending.event == Event::Suspend && to != JobState::Suspended {
+        // Its end was asked for while it was asking.
+        questions::close(tx.connection, lease.job, now)?;
+    }
     store(tx.connection, lease.job, &change, now)?;
     attempts::end(tx.connection, lease, ending.event, ending.reason.as_deref(), now)?;
     // A job that ends because somebody asked for it keeps what they said as its reason.
