@@ -149,7 +149,8 @@ impl JobContext {
         appended?;
         let at = self.now();
         for (i, entry) in told.into_iter().enumerate() {
-            self.report(Progress::Recorded { job: self.job.id, recorded: Recorded { seq: seq + i as u64, at, entry } });
+            let recorded = Box::new(Recorded { seq: seq + i as u64, at, entry });
+            self.report(Progress::Recorded { job: self.job.id, recorded });
         }
         Ok(())
     }

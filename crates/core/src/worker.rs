@@ -247,7 +247,7 @@ impl WorkerService {
         let (job, now) = (cx.job.id, self.fleet.clock.now());
         for (i, entry) in ending.entries.into_iter().enumerate() {
             let recorded = crate::journal::Recorded { seq: ending.seq + i as u64, at: now, entry };
-            self.fleet.report(Progress::Recorded { job, recorded });
+            self.fleet.report(Progress::Recorded { job, recorded: Box::new(recorded) });
         }
         self.fleet.report(Progress::Ended { job, state, reason: ending.reason });
     }

@@ -82,12 +82,15 @@ fn a_whole_skill_is_read() {
 }
 
 /// What the standard refuses, as a check tells it; the flag is whether the skill is used all the same.
+/// Fields, whether they are used all the same, and what is said.
+type Case = (Vec<(&'static str, FieldValue)>, bool, &'static str);
+
 #[test]
 fn each_rule_of_the_standard_is_told_with_its_line_and_its_way_out() {
     let name = |name: &str| vec![("name", text(name)), ("description", text("d"))];
     let with = |field: &'static str, value| vec![("name", text("a")), ("description", text("d")), (field, value)];
     let list = |names: &[&str]| FieldValue::List(names.iter().map(|n| text(n)).collect());
-    let cases: Vec<(Vec<(&str, FieldValue)>, bool, &str)> = vec![
+    let cases: Vec<Case> = vec![
         (vec![("description", text("d"))], true, "Warning  name: is missing; write name: a"),
         (name(""), true, "Warning 2 name: is missing"),
         (vec![("name", list(&["a"])), ("description", text("d"))], true, "Warning 2 name: is missing"),

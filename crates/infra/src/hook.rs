@@ -110,7 +110,7 @@ mod tests {
                 return Err(HookError("stop here".into()));
             }
             setup.persona.model = Some(self.0.into());
-            setup.append(self.0, &format!("after {:?}", setup.system.lines().filter(|l| l.starts_with('#')).last()));
+            setup.append(self.0, &format!("after {:?}", setup.system.lines().rfind(|l| l.starts_with('#'))));
             Ok(())
         }
     }

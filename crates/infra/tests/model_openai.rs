@@ -53,14 +53,11 @@ fn followed(request: &ModelRequest, reply: &ModelReply) -> ModelRequest {
     let id = |n: usize| format!("aaaaaaa{n:02}");
     let calls = reply.calls.iter().cloned().enumerate();
     let calls: Vec<_> = calls.map(|(n, call)| CallRequest { id: id(n), ..call }).collect();
-    let results = calls.iter().map(|call| Message::Tool {
-        call_id: call.id.clone(),
-        name: call.name.clone(),
-        text: "ok".to_owned(),
-    });
-    let results: Vec<_> = results.collect();
-    next.messages.push(Message::Assistant { text: reply.text.clone(), reasoning: reply.reasoning.clone(), calls });
-    results.into_iter().for_each(|result| next.messages.push(result));
+    let (text, reasoning) = (reply.text.clone(), reply.reasoning.clone());
+    next.messages.push(Message::Assistant { text, reasoning, calls: calls.clone() });
+    for CallRequest { id, name, .. } in calls {
+        next.messages.push(Message::Tool { call_id: id, name, text: "ok".to_owned() });
+    }
     next
 }
 

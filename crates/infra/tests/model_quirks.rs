@@ -137,7 +137,7 @@ async fn h_an_end_without_a_finish_counts_if_what_came_is_whole() {
         Answer::new(200, "text/event-stream", text)
     };
     let said = json!({"choices": [{"delta": {"content": "hi"}, "finish_reason": null}]});
-    assert_eq!(ask(stream(&[said.clone()], true)).await.expect("a reply").text, "hi");
+    assert_eq!(ask(stream(std::slice::from_ref(&said), true)).await.expect("a reply").text, "hi");
     assert_eq!(ask(stream(&[said], false)).await.expect_err("cut").kind, ModelErrorKind::Transient);
     let cut = json!({"choices": [{"delta": call(json!("{\"a\":"))}]});
     assert_eq!(ask(stream(&[cut], true)).await.expect_err("cut").kind, ModelErrorKind::Transient);

@@ -236,7 +236,7 @@ fn a_database_of_the_first_release_is_brought_up_once_and_keeps_its_jobs() {
     assert!(said.contains("older posse"), "{said}");
     assert_eq!(hash(&folder.file()), before);
     let stores: Vec<_> = std::thread::scope(|scope| {
-        let starts: Vec<_> = (0..2).map(|_| scope.spawn(|| open(&folder.file()))).collect();
+        let starts = [(); 2].map(|()| scope.spawn(|| open(&folder.file())));
         starts.into_iter().map(|start| start.join().expect("opens")).collect()
     });
     let counts = futures::executor::block_on(stores[0].counts()).expect("can be read");

@@ -40,9 +40,12 @@ pub fn stream(
             Err(error) => Some((Err(error), None)),
         }
     });
-    let events = |look: Result<Vec<Happened>, RepositoryError>| match look {
-        Ok(happened) => streams::iter(happened.into_iter().map(Ok).collect::<Vec<_>>()),
-        Err(error) => streams::iter(vec![Err(error)]),
+    let events = |look: Result<Vec<Happened>, RepositoryError>| {
+        let (happened, error) = match look {
+            Ok(happened) => (happened, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        streams::iter(happened.into_iter().map(Ok).chain(error.map(Err)))
     };
     looks.flat_map(events).boxed()
 }

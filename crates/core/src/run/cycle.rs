@@ -181,7 +181,8 @@ impl Cycle {
         self.held.sort_by(|(a, ..), (b, ..)| a.id.cmp(&b.id));
         let free =
             self.held.iter().take_while(|(call, ..)| next_open.as_ref().is_none_or(|open| call.id < *open)).count();
-        for (call, text, part) in self.held.drain(..free).collect::<Vec<_>>() {
+        let later = self.held.split_off(free);
+        for (call, text, part) in std::mem::replace(&mut self.held, later) {
             self.push_result(&call, &text, part, calling);
         }
     }

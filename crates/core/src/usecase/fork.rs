@@ -91,7 +91,7 @@ pub fn fork(source: &Job, mut journal: Vec<Recorded>, cut: Cut) -> Result<Fork, 
         role: source.role.clone(),
         priority: source.priority,
         max_attempts: source.max_attempts,
-        retry: source.retry.clone(),
+        retry: source.retry,
         concurrency_key: source.concurrency_key.clone(),
         payload,
         ..NewJob::default()

@@ -29,7 +29,7 @@ pub enum Progress {
         /// The job.
         job: JobId,
         /// The entry.
-        recorded: Recorded,
+        recorded: Box<Recorded>,
     },
     /// The model is being asked.
     AskingModel {

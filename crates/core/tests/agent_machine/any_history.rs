@@ -195,7 +195,7 @@ fn play(h: &mut Harness, structured: bool, one: Move, in_flight: &mut Vec<String
             h.crash_and_pick_up();
         }
         Move::Reopen if h.run.ended().is_some() => {
-            h.from_outside(Entry::Reopened);
+            h.take_from_outside(Entry::Reopened);
         }
         _ => return false,
     }

@@ -190,7 +190,7 @@ impl Harness {
     }
 
     /// Somebody else appends an entry.
-    pub fn from_outside(&mut self, entry: Entry) -> &mut Self {
+    pub fn take_from_outside(&mut self, entry: Entry) -> &mut Self {
         self.record(entry);
         self.crash_and_pick_up()
     }
@@ -275,7 +275,7 @@ impl Harness {
 
     /// A person answers the `n`th question, or nobody does in time.
     pub fn answer(&mut self, n: u32, answer: Option<&str>) -> &mut Self {
-        self.from_outside(Entry::Answered { question: n, answer: answer.map(str::to_owned) })
+        self.take_from_outside(Entry::Answered { question: n, answer: answer.map(str::to_owned) })
     }
 
     /// The worker dies, and another goes on.

@@ -24,7 +24,7 @@ fn tool_rounds_end_the_run_with_a_warning_in_its_answer() {
     let refused = h.ledger().into_iter().filter(|(_, state)| *state == CallState::Refused);
     assert_eq!(refused.count(), 2, "the last round did not run");
 
-    h.from_outside(Entry::Reopened);
+    h.take_from_outside(Entry::Reopened);
     h.calls(vec![call("look", json!({}))]).run_calls();
     assert_eq!(h.effect, Effect::AskModel, "a person gives it as many again");
     h.calls(vec![finish("42")]);

@@ -84,7 +84,7 @@ fn a_run_goes_on_whichever_row_is_missing() {
     summed(&mut h);
     h.calls(vec![call("finish", json!({"final_summary": "no", "request_replan": true}))]).summarise(Ok("notes"));
     h.calls(vec![finish("42")]);
-    h.from_outside(Entry::Reopened);
+    h.take_from_outside(Entry::Reopened);
     h.calls(many(9)).run_calls();
     every_row_may_be_missing(&h, false);
 }

@@ -157,7 +157,7 @@ fn limits_are_the_runs_and_end_it_from_inside_a_child() {
     assert!(status == EndStatus::LimitReached && reason.contains("3 model turns"), "{reason}");
     let states: Vec<_> = h.ledger().into_iter().map(|(_, state)| state).collect();
     assert_eq!(states, [CallState::Refused, CallState::Done], "the call beside the skill never ran");
-    h.from_outside(Entry::Reopened);
+    h.take_from_outside(Entry::Reopened);
     assert_eq!((h.run.depth(), &h.effect), (0, &Effect::AskModel), "a person lets it go on in its own conversation");
     h.calls(vec![finish("done")]);
     assert_eq!(h.ended().0, EndStatus::Completed);

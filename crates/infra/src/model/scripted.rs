@@ -27,7 +27,7 @@ pub enum Play {
 type Respond = Box<dyn FnMut(&ModelRequest) -> Play + Send>;
 
 enum Scene {
-    Once(Play),
+    Once(Box<Play>),
     Decide(Respond),
 }
 
@@ -131,7 +131,7 @@ impl ScriptedModel {
 
     /// Then does this.
     pub fn play(self, play: Play) -> Self {
-        self.state().script.push_back(Scene::Once(play));
+        self.state().script.push_back(Scene::Once(Box::new(play)));
         self
     }
 
@@ -204,7 +204,7 @@ impl ScriptedModel {
             return Play::Fail(error(ModelErrorKind::Rejected, &message));
         }
         match scene {
-            Some(Scene::Once(play)) => play,
+            Some(Scene::Once(play)) => *play,
             Some(Scene::Decide(mut respond)) => respond(&request),
             None => match state.forever.as_mut() {
                 Some(respond) => respond(&request),

@@ -69,6 +69,8 @@ impl Writer {
         let commits = Arc::new(AtomicU64::new(0));
         let log = Log::of(&path);
         let mut thread = Thread { connection, path, bell, log, commits: Arc::clone(&commits), seen: None };
+        // From here on nothing that others commit goes unseen, however late the thread comes to run.
+        thread.poll();
         let thread = std::thread::Builder::new().name("posse-writer".into()).spawn(move || thread.run(&receiver))?;
         let places = Arc::new(Semaphore::new(WAITING));
         Ok(Writer { commands: Some(sender), places, thread: Some(thread), commits })

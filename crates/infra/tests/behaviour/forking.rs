@@ -118,8 +118,8 @@ pub async fn questions_of_a_fork_wait_until_it_does(store: Arc<dyn Store>) {
         let claimed = claim(&*store, "r", 1, T0 + 5000).await.remove(0);
         assert_eq!(claimed.job.id, id);
         assert_eq!(finish(&*store, claimed.lease, Event::Suspend, T0 + 5000).await, JobState::Suspended);
-        let opened: Vec<_> = states().await.into_iter().filter(|state| *state == QuestionState::Open).collect();
-        assert_eq!(opened.len(), 3 - at_step as usize, "open again now that it waits");
+        let opened = states().await.into_iter().filter(|state| *state == QuestionState::Open).count();
+        assert_eq!(opened, 3 - at_step as usize, "open again now that it waits");
         let questions = all(id).await.expect("can be read");
         assert_eq!(questions[1].expires_at, Some(T0 + 5010), "the time to answer begins anew");
     }

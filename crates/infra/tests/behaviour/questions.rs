@@ -162,7 +162,8 @@ pub async fn a_cancelled_job_asks_nothing_and_a_retried_one_asks_again(store: Ar
     let end = Ending { seq, ..ending(Event::Suspend, T0 + 9) };
     assert_eq!(store.finish(lease, end, T0 + 9).await.expect("the lease stands"), JobState::Suspended);
     assert_eq!(open(&*store).await, ["Ship?"], "the one that is answered stays so");
-    assert_eq!(answer(&*store, ids[1], "Clio").await, Some(Answered::Accepted { job, open: 0 }));
+    let answered = store.answer(ids[1], "Clio".into(), "kim".into(), T0 + 10).await.expect("works");
+    assert_eq!(answered, Some(Answered::Accepted { job, open: 0 }));
     assert_eq!(get(&*store, job).await.state, JobState::Available);
 }
 

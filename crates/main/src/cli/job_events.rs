@@ -101,7 +101,7 @@ pub async fn replay(cx: &Context, args: ReplayArgs) -> Result<Exit> {
             () = signals.next() => return Ok(Exit::Interrupted),
         }
         before = recorded.at;
-        let happening = Happening::Entry { job: id, recorded };
+        let happening = Happening::Entry { job: id, recorded: Box::new(recorded) };
         match cx.out.json {
             true => cx.out.json_line(&happening)?,
             false => renderer.lines(&happening).iter().try_for_each(|line| cx.out.line(line))?,

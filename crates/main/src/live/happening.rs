@@ -31,7 +31,7 @@ pub enum Happening {
         job: JobId,
         /// The entry.
         #[serde(flatten)]
-        recorded: Recorded,
+        recorded: Box<Recorded>,
     },
     /// An attempt ended without ending the job.
     AttemptEnded {
@@ -95,7 +95,10 @@ impl Follower {
         }
         let journal = self.queries.journal(self.id, self.next_seq).await?;
         self.next_seq += journal.len() as u64;
-        all.extend(journal.into_iter().map(|recorded| (recorded.at, 1, Happening::Entry { job: self.id, recorded })));
+        all.extend(journal.into_iter().map(|recorded| {
+            let recorded = Box::new(recorded);
+            (recorded.at, 1, Happening::Entry { job: self.id, recorded })
+        }));
         all.sort_by_key(|(at, rank, _)| (*at, *rank));
         let mut happenings: Vec<_> = all.into_iter().map(|(_, _, happening)| happening).collect();
         if job.state.is_final() {

@@ -160,7 +160,7 @@ async fn strike(host: &mut Host, dice: &mut Dice, tally: &mut Tally) {
         }
         _ => {
             // There and back again, so that due times stay near.
-            let by = 3_600_000 * i64::from(tally.clock_set % 2 == 0);
+            let by = 3_600_000 * i64::from(tally.clock_set.is_multiple_of(2));
             set_host_clock(host.root(), by);
             tally.clock_set += 1;
         }

@@ -13,7 +13,7 @@ fn renderer(full: bool) -> Renderer {
 }
 
 fn show(renderer: &mut Renderer, entry: Entry) -> String {
-    let happening = Happening::Entry { job: JobId(1), recorded: Recorded { seq: 0, at: 0, entry } };
+    let happening = Happening::Entry { job: JobId(1), recorded: Box::new(Recorded { seq: 0, at: 0, entry }) };
     renderer.lines(&happening).join("\n")
 }
 
