@@ -3,14 +3,13 @@
 use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::JobState;
-use posse_core::job::transition::{Event, transition};
+use posse_core::job::transition::{Event, Standing, transition};
 use posse_core::lease::Lease;
 use posse_core::port::{ClaimRequest, Claimed};
 
-use super::attempts;
 use super::fault::Outcome;
-use super::jobs::{DataRow, JobRow, stored, to_job};
-use super::literal::{IsAvailable, IsWaiting, in_queues, update};
+use super::jobs::{JobRow, stored, to_job};
+use super::literal::{IsAvailable, IsWaiting, in_ids, in_queues, update};
 use super::schema::{job_data, jobs};
 use super::writer::Transaction;
 
@@ -21,31 +20,38 @@ const PROMOTED_AT_ONCE: i64 = 5_000;
 /// Takes due jobs, most urgent first.
 pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome<Vec<Claimed>> {
     promote(tx, request.now)?;
-    let worker = &request.worker.0;
-    select(tx.connection, request)?
-        .into_iter()
-        .map(|(mut row, data)| {
-            let to = transition(row.standing()?, Event::Claim, request.now)?.to;
-            row.state = to.state.as_str().to_owned();
-            row.attempt = stored(to.attempt);
-            row.lease_token += 1;
-            row.lease_until = Some(request.lease_until);
-            row.leased_by = Some(worker.clone());
-            let taken = (
-                jobs::state.eq(&row.state),
-                jobs::attempt.eq(row.attempt),
-                jobs::lease_token.eq(row.lease_token),
-                jobs::lease_until.eq(row.lease_until),
-                jobs::leased_by.eq(worker),
-            );
-            update(jobs::table, jobs::id.eq(row.id), taken).execute(tx.connection)?;
-            let (token, number) = (row.lease_token, row.attempt);
-            let job = to_job((row, data))?;
-            let lease = Lease { job: job.id, token };
-            attempts::begin(tx.connection, lease, number, worker, request.now)?;
-            Ok(Claimed { job, lease })
-        })
-        .collect()
+    let mut rows = select(tx.connection, request)?;
+    // Jobs that stand alike are taken by one statement; nearly always that is all of them.
+    let mut alike: Vec<(Standing, Vec<i64>)> = Vec::new();
+    for (row, _) in &mut rows {
+        let to = transition(row.standing()?, Event::Claim, request.now)?.to;
+        row.state = to.state.as_str().to_owned();
+        row.attempt = stored(to.attempt);
+        row.lease_token += 1;
+        row.lease_until = Some(request.lease_until);
+        row.leased_by = Some(request.worker.0.clone());
+        match alike.iter_mut().find(|(other, _)| (other.state, other.attempt) == (to.state, to.attempt)) {
+            Some((_, ids)) => ids.push(row.id),
+            None => alike.push((to, vec![row.id])),
+        }
+    }
+    for (to, ids) in alike {
+        let taken = (
+            jobs::state.eq(to.state.as_str()),
+            jobs::attempt.eq(stored(to.attempt)),
+            jobs::lease_token.eq(jobs::lease_token + 1),
+            jobs::lease_until.eq(request.lease_until),
+            jobs::leased_by.eq(&request.worker.0),
+            jobs::claimed_at.eq(request.now),
+        );
+        update(jobs::table, in_ids(&ids), taken).execute(tx.connection)?;
+    }
+    let claimed = |(row, payload): (JobRow, String)| {
+        let token = row.lease_token;
+        let job = to_job((row, payload))?;
+        Ok(Claimed { lease: Lease { job: job.id, token }, job })
+    };
+    rows.into_iter().map(claimed).collect()
 }
 
 /// Makes waiting jobs whose time has come available: those of every role, since a job that is due
@@ -58,25 +64,23 @@ fn promote(tx: &mut Transaction<'_>, now: Millis) -> Outcome<()> {
         .limit(PROMOTED_AT_ONCE)
         .select(jobs::id)
         .load(tx.connection)?;
-    // `Event::Due` changes nothing but the state, and is legal for exactly the rows of this index.
-    for id in &due {
-        let available = jobs::state.eq(JobState::Available.as_str());
-        update(jobs::table, jobs::id.eq(id), available).execute(tx.connection)?;
-    }
     if !due.is_empty() {
+        // `Event::Due` changes nothing but the state, and is legal for exactly the rows of this index.
+        let available = jobs::state.eq(JobState::Available.as_str());
+        update(jobs::table, in_ids(&due), available).execute(tx.connection)?;
         // Whoever serves their roles is waiting for a time that nobody will tell them of again.
         tx.ring();
     }
     Ok(())
 }
 
-fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> QueryResult<Vec<(JobRow, DataRow)>> {
+fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> QueryResult<Vec<(JobRow, String)>> {
     let in_order = jobs::table
         .inner_join(job_data::table)
         .filter(IsAvailable)
         .filter(jobs::role.eq(&request.role))
         .order((jobs::priority, jobs::run_at, jobs::id))
-        .select((JobRow::as_select(), DataRow::as_select()))
+        .select((JobRow::as_select(), job_data::payload))
         .limit(i64::from(request.limit));
     if request.queues.is_empty() {
         in_order.load(connection)

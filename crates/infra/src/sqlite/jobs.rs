@@ -10,7 +10,7 @@ use posse_core::job::{Job, JobId, JobState, NewJob, Output, Payload};
 use super::fault::{Fault, Outcome, unusable};
 use super::literal::update;
 use super::schema::{job_data, jobs, sqlite_sequence};
-use super::writer::Transaction;
+use super::writer::{Answer, Transaction, Verb};
 
 /// A row of `jobs`, with what a transition needs of it.
 #[derive(Debug, Queryable, Selectable)]
@@ -31,6 +31,8 @@ pub(super) struct JobRow {
     pub cancel_requested: bool,
     pub created_at: i64,
     pub finalized_at: Option<i64>,
+    pub output: Option<String>,
+    pub reason: Option<String>,
 }
 
 impl JobRow {
@@ -52,19 +54,10 @@ impl JobRow {
     }
 }
 
-/// A row of `job_data`.
-#[derive(Debug, Queryable, Selectable)]
-#[diesel(table_name = job_data, check_for_backend(diesel::sqlite::Sqlite))]
-pub(super) struct DataRow {
-    pub payload: String,
-    pub output: Option<String>,
-    pub reason: Option<String>,
-}
-
 /// A stored job as the core sees it.
-pub(super) fn to_job((row, data): (JobRow, DataRow)) -> Outcome<Job> {
-    let payload: Payload = serde_json::from_str(&data.payload)?;
-    let output: Option<Output> = data.output.as_deref().map(serde_json::from_str).transpose()?;
+pub(super) fn to_job((row, payload): (JobRow, String)) -> Outcome<Job> {
+    let payload: Payload = serde_json::from_str(&payload)?;
+    let output: Option<Output> = row.output.as_deref().map(serde_json::from_str).transpose()?;
     let standing = row.standing()?;
     Ok(Job {
         id: JobId(row.id),
@@ -81,7 +74,7 @@ pub(super) fn to_job((row, data): (JobRow, DataRow)) -> Outcome<Job> {
         cancel_requested: row.cancel_requested,
         payload,
         output,
-        reason: data.reason,
+        reason: row.reason,
         created_at: row.created_at,
         finalized_at: row.finalized_at,
     })
@@ -136,62 +129,90 @@ pub(super) fn store(
 
 /// Says why a job is where it is; nothing clears what was said before.
 pub(super) fn set_reason(connection: &mut SqliteConnection, job: JobId, reason: Option<&str>) -> QueryResult<()> {
-    update(job_data::table, job_data::job_id.eq(job.0), job_data::reason.eq(reason)).execute(connection).map(drop)
+    update(jobs::table, jobs::id.eq(job.0), jobs::reason.eq(reason)).execute(connection).map(drop)
 }
 
 /// Jobs about to be stored, their payloads already written out.
-pub(super) struct Batch(Vec<(NewJob, String)>);
+pub(super) struct Batch {
+    jobs: Vec<(NewJob, String)>,
+    now: Millis,
+}
 
 impl Batch {
     /// Prepares jobs, outside of the writer's thread.
-    pub fn new(jobs: Vec<NewJob>) -> Result<Batch, serde_json::Error> {
+    pub fn new(jobs: Vec<NewJob>, now: Millis) -> Result<Batch, serde_json::Error> {
         let with_payload = |job: NewJob| serde_json::to_string(&job.payload).map(|payload| (job, payload));
-        Ok(Batch(jobs.into_iter().map(with_payload).collect::<Result<_, _>>()?))
+        Ok(Batch { jobs: jobs.into_iter().map(with_payload).collect::<Result<_, _>>()?, now })
     }
 
     /// Roughly what it will take.
     pub fn bytes(&self) -> usize {
-        self.0.iter().map(|(_, payload)| payload.len() + 200).sum()
+        self.jobs.iter().map(|(_, payload)| payload.len() + 200).sum()
     }
 }
 
-/// Stores the jobs and gives their ids in the same order.
-pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, now: Millis) -> Outcome<Vec<JobId>> {
-    // Given out here rather than read back row by row: the write lock is ours.
-    let last: Option<i64> = sqlite_sequence::table
-        .filter(sqlite_sequence::name.eq("jobs"))
-        .select(sqlite_sequence::seq)
-        .first(tx.connection)
-        .optional()?;
-    let mut id = last.unwrap_or(0);
-    let mut ids = Vec::with_capacity(batch.0.len());
-    for (job, payload) in &batch.0 {
-        id += 1;
+/// Storing jobs.
+pub(super) enum Enqueue {}
+
+impl Verb for Enqueue {
+    type Ask = Batch;
+    /// The ids, in the order of the jobs.
+    type Answer = Vec<JobId>;
+
+    fn run(tx: &mut Transaction<'_>, batches: &[&Batch]) -> Outcome<Vec<Answer<Enqueue>>> {
+        // Given out here rather than read back row by row: the write lock is ours.
+        let last: Option<i64> = sqlite_sequence::table
+            .filter(sqlite_sequence::name.eq("jobs"))
+            .select(sqlite_sequence::seq)
+            .first(tx.connection)
+            .optional()?;
+        let mut next = last.unwrap_or(0) + 1..;
+        let mut rows = Vec::new();
+        let mut answers = Vec::with_capacity(batches.len());
+        for batch in batches {
+            let new = next.by_ref().zip(&batch.jobs).map(|(id, (job, payload))| (id, job, payload.as_str(), batch.now));
+            let before = rows.len();
+            rows.extend(new);
+            answers.push(Ok(rows[before..].iter().map(|(id, ..)| JobId(*id)).collect()));
+        }
+        // In blocks, because a statement costs as much as several rows. Each size is a statement.
+        let (blocks, rest) = rows.as_chunks::<32>();
+        blocks.iter().try_for_each(|block| insert(tx.connection, block))?;
+        let (blocks, rest) = rest.as_chunks::<4>();
+        blocks.iter().try_for_each(|block| insert(tx.connection, block))?;
+        rest.iter().try_for_each(|row| insert(tx.connection, &[*row]))?;
+        tx.ring();
+        Ok(answers)
+    }
+}
+
+/// A job to be stored: its id, itself, its payload as written out, and the time.
+type NewRow<'a> = (i64, &'a NewJob, &'a str, Millis);
+
+/// Stores rows by one statement per table, which diesel keeps prepared only if its values are owned.
+fn insert<const N: usize>(connection: &mut SqliteConnection, rows: &[NewRow<'_>; N]) -> QueryResult<()> {
+    let new = rows.map(|(id, job, _, now)| {
         let run_at = job.run_at.unwrap_or(now);
         let state = if run_at > now { JobState::Scheduled } else { JobState::Available };
-        diesel::insert_into(jobs::table)
-            .values((
-                jobs::id.eq(id),
-                jobs::queue.eq(&job.queue),
-                jobs::role.eq(&job.role),
-                jobs::state.eq(state.as_str()),
-                jobs::priority.eq(i32::from(job.priority)),
-                jobs::run_at.eq(run_at),
-                jobs::attempt.eq(0),
-                jobs::max_attempts.eq(stored(job.max_attempts)),
-                jobs::crashes.eq(0),
-                jobs::lease_token.eq(0),
-                jobs::cancel_requested.eq(false),
-                jobs::created_at.eq(now),
-            ))
-            .execute(tx.connection)?;
-        diesel::insert_into(job_data::table)
-            .values((job_data::job_id.eq(id), job_data::payload.eq(payload)))
-            .execute(tx.connection)?;
-        ids.push(JobId(id));
-    }
-    tx.ring();
-    Ok(ids)
+        (
+            jobs::id.eq(id),
+            jobs::queue.eq(job.queue.clone()),
+            jobs::role.eq(job.role.clone()),
+            jobs::state.eq(state.as_str()),
+            jobs::priority.eq(i32::from(job.priority)),
+            jobs::run_at.eq(run_at),
+            jobs::attempt.eq(0),
+            jobs::max_attempts.eq(stored(job.max_attempts)),
+            jobs::crashes.eq(0),
+            jobs::lease_token.eq(0),
+            jobs::cancel_requested.eq(false),
+            jobs::created_at.eq(now),
+        )
+    });
+    diesel::insert_into(jobs::table).values(new).execute(connection)?;
+    let data = rows.map(|(id, _, payload, _)| (job_data::job_id.eq(id), job_data::payload.eq(payload.to_owned())));
+    diesel::insert_into(job_data::table).values(data).execute(connection)?;
+    Ok(())
 }
 
 /// The error for a job that is not there.

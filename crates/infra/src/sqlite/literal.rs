@@ -94,30 +94,49 @@ statement! {
     RollbackTo = "ROLLBACK TO command"
 }
 
-/// Queue names as one bind, whatever their number, so that the statement stays the same text.
-/// Matches `jobs.queue`; built by [`in_queues`].
-#[derive(Debug, Clone, QueryId)]
-pub(super) struct InQueues(String);
-
-/// The condition that a job's queue is one of `queues`.
+/// The condition that a job's queue is one of `queues`. The names are one bind, whatever their
+/// number, so that the statement stays the same text.
 pub(super) fn in_queues(queues: &[String]) -> InQueues {
     InQueues(serde_json::json!(queues).to_string())
 }
 
-impl Expression for InQueues {
-    type SqlType = Bool;
+/// The condition that a job is one of these; see [`in_queues`].
+pub(super) fn in_ids(ids: &[i64]) -> InIds {
+    InIds(serde_json::json!(ids).to_string())
 }
-impl<QS> AppearsOnTable<QS> for InQueues {}
-impl ValidGrouping<()> for InQueues {
-    type IsAggregate = is_aggregate::Never;
+
+macro_rules! in_list {
+    ($(#[$doc:meta])* $name:ident = $column:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, QueryId)]
+        pub(super) struct $name(String);
+
+        impl Expression for $name {
+            type SqlType = Bool;
+        }
+        impl<QS> AppearsOnTable<QS> for $name {}
+        impl<QS> SelectableExpression<QS> for $name {}
+        impl ValidGrouping<()> for $name {
+            type IsAggregate = is_aggregate::Never;
+        }
+        impl QueryFragment<Sqlite> for $name {
+            fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
+                out.push_sql(concat!("(", $column, " IN (SELECT value FROM json_each("));
+                out.push_bind_param::<Text, _>(&self.0)?;
+                out.push_sql(")))");
+                Ok(())
+            }
+        }
+    };
 }
-impl QueryFragment<Sqlite> for InQueues {
-    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
-        out.push_sql("(jobs.queue IN (SELECT value FROM json_each(");
-        out.push_bind_param::<Text, _>(&self.0)?;
-        out.push_sql(")))");
-        Ok(())
-    }
+
+in_list! {
+    /// See [`in_queues`].
+    InQueues = "jobs.queue"
+}
+in_list! {
+    /// See [`in_ids`].
+    InIds = "jobs.id"
 }
 
 /// An UPDATE that is prepared once per connection. diesel prepares its own on every use, since one

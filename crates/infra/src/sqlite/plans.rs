@@ -9,11 +9,11 @@ use posse_core::job::NewJob;
 use posse_core::job::transition::Event;
 use posse_core::journal::Entry;
 use posse_core::lease::WorkerId;
-use posse_core::port::{ClaimRequest, Ending, JobFilter};
+use posse_core::port::{AttemptEnd, ClaimRequest, Ending, JobFilter};
 
 use super::connection::{Access, open};
 use super::journal::Sheet;
-use super::writer::Transaction;
+use super::writer::{Transaction, Verb};
 use super::*;
 
 /// What a connection was asked.
@@ -82,16 +82,17 @@ fn work(connection: &mut SqliteConnection) {
     let later = NewJob { run_at: Some(99), ..new.clone() };
     let mut jobs = vec![new; 8];
     jobs.push(later);
-    let batch = jobs::Batch::new(jobs).expect("is JSON");
-    jobs::enqueue(tx, &batch, 1).expect("enqueues");
+    let batch = jobs::Batch::new(jobs, 1).expect("is JSON");
+    jobs::Enqueue::run(tx, &[&batch]).expect("enqueues");
     let claimed = claim::claim(tx, &request(vec![])).expect("claims");
     claim::claim(tx, &request(vec!["q".into()])).expect("claims");
     let leases: Vec<_> = claimed.iter().map(|claimed| claimed.lease).collect();
     leases::heartbeat(tx, &WorkerId("w".into()), &leases, 100, 10).expect("beats");
     let sheets = Sheet::all(&run()).expect("is JSON");
     finish::append(tx, "i", leases[0], 0, &sheets, 10).expect("appends");
-    finish::finish(tx, "i", leases[0], &ending(Event::Complete), Some("{}"), &[], 10).expect("finishes");
-    finish::finish(tx, "i", leases[1], &ending(Event::Fail), None, &[], 10).expect("finishes");
+    let end = |lease, event| finish::End::new(&AttemptEnd { lease, ending: ending(event) }, &"i".into(), 10);
+    let ends = [end(leases[0], Event::Complete), end(leases[1], Event::Fail)].map(|end| end.expect("is JSON"));
+    finish::Finish::run(tx, &ends.each_ref()).expect("finishes");
     people::cancel(tx, leases[2].job, "enough", 10).expect("cancels");
     people::retry(tx, leases[0].job, 10).expect("runs again");
     leases::rescue(tx, &[WorkerId("w".into())], 1000).expect("rescues");

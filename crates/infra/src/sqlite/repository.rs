@@ -9,7 +9,7 @@ use posse_core::job::{Attempt, Job, JobId, JobState, NewJob};
 use posse_core::journal::{Entry, LedgerRow, Recorded};
 use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{
-    Cancelled, ClaimRequest, Claimed, Ending, Heartbeat, JobFilter, JobQueries, JobRepository, MemoryRepository,
+    AttemptEnd, Cancelled, ClaimRequest, Claimed, Heartbeat, JobFilter, JobQueries, JobRepository, MemoryRepository,
     QuestionFilter, QuestionRepository, RepositoryError, Rescued, WorkerRecord,
 };
 use posse_core::question::{Answered, Question, QuestionId};
@@ -30,8 +30,8 @@ impl JobRepository for SqliteStore {
         if new.is_empty() {
             return Ok(Vec::new());
         }
-        let batch = jobs::Batch::new(new).map_err(unwritable)?;
-        self.writer()?.run(batch.bytes(), move |tx| jobs::enqueue(tx, &batch, now)).await
+        let batch = jobs::Batch::new(new, now).map_err(unwritable)?;
+        self.writer()?.enqueue(batch.bytes(), batch).await
     }
 
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>, RepositoryError> {
@@ -48,14 +48,15 @@ impl JobRepository for SqliteStore {
         self.writer()?.run(bytes, move |tx| finish::append(tx, &installation, lease, seq, &sheets, now)).await
     }
 
-    async fn finish(&self, lease: Lease, ending: Ending, now: Millis) -> Result<JobState, RepositoryError> {
-        let sheets = Sheet::all(&ending.entries).map_err(unwritable)?;
-        let output = ending.output.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?;
-        let bytes = ROW + output.as_ref().map_or(0, String::len) + sheets.iter().map(Sheet::bytes).sum::<usize>();
-        let installation = Arc::clone(&self.installation);
-        self.writer()?
-            .run(bytes, move |tx| finish::finish(tx, &installation, lease, &ending, output.as_deref(), &sheets, now))
-            .await
+    async fn finish_all(
+        &self,
+        ends: &[AttemptEnd],
+        now: Millis,
+    ) -> Result<Vec<Result<JobState, RepositoryError>>, RepositoryError> {
+        let written = ends.iter().map(|end| finish::End::new(end, &self.installation, now));
+        let ends = written.collect::<Result<Vec<_>, _>>().map_err(unwritable)?;
+        let bytes = ends.iter().map(finish::End::bytes).sum();
+        self.writer()?.finish(bytes, ends).await
     }
 
     async fn heartbeat(

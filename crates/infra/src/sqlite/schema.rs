@@ -24,6 +24,9 @@ diesel::table! {
         cancel_requested -> Bool,
         created_at -> BigInt,
         finalized_at -> Nullable<BigInt>,
+        claimed_at -> Nullable<BigInt>,
+        output -> Nullable<Text>,
+        reason -> Nullable<Text>,
     }
 }
 
@@ -31,8 +34,6 @@ diesel::table! {
     job_data (job_id) {
         job_id -> BigInt,
         payload -> Text,
-        output -> Nullable<Text>,
-        reason -> Nullable<Text>,
     }
 }
 
