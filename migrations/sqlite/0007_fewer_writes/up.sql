@@ -1,6 +1,6 @@
 -- A job's life in fewer writes. What an attempt leaves behind goes into the row that says that it
--- ended; and an attempt has a row of its own from its end on, since until then its job's row tells
--- who claimed it, for the how-manieth time, and when.
+-- ended. And the job's row tells of the attempt that is under way, or completed the job: leased_by and
+-- claimed_at stay with a completed job. An attempt that ended otherwise has a row in attempts.
 ALTER TABLE jobs ADD COLUMN claimed_at INTEGER;
 ALTER TABLE jobs ADD COLUMN output TEXT;
 ALTER TABLE jobs ADD COLUMN reason TEXT;
@@ -18,12 +18,12 @@ DELETE FROM attempts WHERE ended_at IS NULL AND EXISTS (
 ALTER TABLE job_data DROP COLUMN output;
 ALTER TABLE job_data DROP COLUMN reason;
 
--- The two checks of a job's state, said again with lists of at most two names each. For a longer list
--- SQLite builds a table of it every time a row is written, which costs as much as writing the row. A
--- changed CHECK changes nothing that is stored, so the table's text may be changed in place; see
--- https://www.sqlite.org/lang_altertable.html#otheralter.
+-- leased_by may stay when the lease ends. And the two checks of a job's state are said again with lists
+-- of at most two names each: for a longer list SQLite builds a table of it every time a row is written,
+-- which costs as much as writing the row. A changed CHECK changes nothing that is stored, so the
+-- table's text may be changed in place; see https://www.sqlite.org/lang_altertable.html#otheralter.
 PRAGMA writable_schema = ON;
-UPDATE sqlite_schema SET sql = replace(replace(sql,
+UPDATE sqlite_schema SET sql = replace(replace(replace(sql,
     'state IN (
         ''scheduled'', ''available'', ''running'', ''retryable'', ''suspended'',
         ''completed'', ''cancelled'', ''discarded''
@@ -31,6 +31,8 @@ UPDATE sqlite_schema SET sql = replace(replace(sql,
     'state IN (''available'', ''running'') OR state IN (''completed'', ''scheduled'')
         OR state IN (''retryable'', ''suspended'') OR state IN (''cancelled'', ''discarded'')'),
     'state IN (''completed'', ''cancelled'', ''discarded'')',
-    'state = ''completed'' OR state IN (''cancelled'', ''discarded'')')
+    'state = ''completed'' OR state IN (''cancelled'', ''discarded'')'),
+    '(leased_by IS NOT NULL) = (state = ''running'')',
+    'leased_by IS NOT NULL OR state <> ''running''')
 WHERE type = 'table' AND name = 'jobs';
 PRAGMA writable_schema = RESET;

@@ -1,5 +1,6 @@
-//! Attempts. While one is under way its job's own row tells of it, written by the claim before
-//! anything is done; when it ends, a row is written that stays.
+//! Attempts. A claim writes its attempt into the job's own row, before anything is done. There it stays
+//! while it is under way, and after it completed the job, which is how nearly all attempts end. One
+//! that ends in any other way is written into a row of its own.
 
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
@@ -8,19 +9,20 @@ use posse_core::job::transition::Event;
 use posse_core::job::{Attempt, JobId};
 
 use super::fault::Outcome;
-use super::literal::{IsRunning, in_ids};
+use super::jobs::count;
+use super::literal::in_ids;
 use super::schema::{attempts, jobs};
 
-/// Writes down how and why the attempts of running jobs end. The jobs' rows must still be those of
-/// the claim.
+/// Writes down how and why the attempts that these jobs' rows tell of ended. To be followed by a
+/// change of the rows that takes the attempts out of them.
 pub(super) fn end(
     connection: &mut SqliteConnection,
-    running: &[i64],
+    ids: &[i64],
     event: Event,
     reason: Option<&str>,
     now: Millis,
 ) -> QueryResult<()> {
-    let ended = jobs::table.filter(in_ids(running)).select((
+    let ended = jobs::table.filter(in_ids(ids)).filter(jobs::leased_by.is_not_null()).select((
         jobs::id,
         jobs::lease_token,
         jobs::attempt,
@@ -49,15 +51,7 @@ pub(super) fn end(
 /// A job's attempts, oldest first.
 pub(super) fn of(connection: &mut SqliteConnection, job: JobId) -> Outcome<Vec<Attempt>> {
     type Row = (i32, String, i64, Option<i64>, Option<String>, Option<String>);
-    let under_way = jobs::table.filter(IsRunning).filter(jobs::id.eq(job.0)).select((
-        jobs::attempt,
-        jobs::leased_by.assume_not_null(),
-        jobs::claimed_at.assume_not_null(),
-        None::<i64>.into_sql::<Nullable<BigInt>>(),
-        None::<&str>.into_sql::<Nullable<Text>>(),
-        None::<&str>.into_sql::<Nullable<Text>>(),
-    ));
-    let ended = attempts::table.filter(attempts::job_id.eq(job.0)).order(attempts::token).select((
+    let in_own_rows = attempts::table.filter(attempts::job_id.eq(job.0)).order(attempts::token).select((
         attempts::number,
         attempts::worker,
         attempts::started_at,
@@ -65,14 +59,24 @@ pub(super) fn of(connection: &mut SqliteConnection, job: JobId) -> Outcome<Vec<A
         attempts::outcome,
         attempts::reason,
     ));
+    let in_the_jobs_row = jobs::table.filter(jobs::id.eq(job.0)).filter(jobs::leased_by.is_not_null()).select((
+        jobs::attempt,
+        jobs::leased_by.assume_not_null(),
+        jobs::claimed_at.assume_not_null(),
+        jobs::finalized_at,
+    ));
     // One look at both: an attempt that ends in between would be seen twice, or not at all.
-    let rows: Vec<Row> = connection.transaction(|connection| {
-        let mut rows: Vec<Row> = ended.load(connection)?;
-        rows.extend(under_way.first::<Row>(connection).optional()?);
+    let rows = connection.transaction(|connection| {
+        let mut rows: Vec<Row> = in_own_rows.load(connection)?;
+        let last: Option<(i32, String, i64, Option<i64>)> = in_the_jobs_row.first(connection).optional()?;
+        rows.extend(last.map(|(number, worker, started_at, ended_at)| {
+            let outcome = ended_at.map(|_| Event::Complete.name().to_owned());
+            (number, worker, started_at, ended_at, outcome, None)
+        }));
         QueryResult::Ok(rows)
     })?;
     let attempt = |(number, worker, started_at, ended_at, outcome, reason): Row| Attempt {
-        number: u32::try_from(number).unwrap_or(0),
+        number: count(number),
         worker,
         started_at,
         ended_at,

@@ -2,13 +2,13 @@
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
-use posse_core::job::JobState;
 use posse_core::job::transition::{Event, Standing, transition};
+use posse_core::job::{Job, JobId, JobState};
 use posse_core::lease::Lease;
 use posse_core::port::{ClaimRequest, Claimed};
 
 use super::fault::Outcome;
-use super::jobs::{JobRow, stored, to_job};
+use super::jobs::{count, payload_and_output, stored};
 use super::literal::{IsAvailable, IsWaiting, in_ids, in_queues, update};
 use super::schema::{job_data, jobs};
 use super::writer::Transaction;
@@ -17,23 +17,49 @@ use super::writer::Transaction;
 /// instant do not hold the write lock for seconds. The next claim goes on.
 const PROMOTED_AT_ONCE: i64 = 5_000;
 
+/// What a claim reads of a job's row: what it does not know already.
+#[derive(Debug, Queryable, Selectable)]
+#[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
+struct Row {
+    id: i64,
+    queue: String,
+    priority: i32,
+    run_at: i64,
+    attempt: i32,
+    max_attempts: i32,
+    crashes: i32,
+    lease_token: i64,
+    cancel_requested: bool,
+    created_at: i64,
+    output: Option<String>,
+    reason: Option<String>,
+}
+
+/// Jobs that were taken, still as they are stored, so that the writer's thread need not read them.
+pub(super) struct Taken(Vec<(Row, String, Standing)>);
+
 /// Takes due jobs, most urgent first.
-pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome<Vec<Claimed>> {
+pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome<Taken> {
     promote(tx, request.now)?;
-    let mut rows = select(tx.connection, request)?;
-    // Jobs that stand alike are taken by one statement; nearly always that is all of them.
+    let rows = select(tx.connection, request)?;
+    // Jobs that come to stand alike are taken by one statement; nearly always that is all of them.
     let mut alike: Vec<(Standing, Vec<i64>)> = Vec::new();
-    for (row, _) in &mut rows {
-        let to = transition(row.standing()?, Event::Claim, request.now)?.to;
-        row.state = to.state.as_str().to_owned();
-        row.attempt = stored(to.attempt);
-        row.lease_token += 1;
-        row.lease_until = Some(request.lease_until);
-        row.leased_by = Some(request.worker.0.clone());
+    let mut taken = Vec::with_capacity(rows.len());
+    for (row, payload) in rows {
+        let from = Standing {
+            state: JobState::Available,
+            attempt: count(row.attempt),
+            max_attempts: count(row.max_attempts),
+            crashes: count(row.crashes),
+            cancel_requested: row.cancel_requested,
+            run_at: row.run_at,
+        };
+        let to = transition(from, Event::Claim, request.now)?.to;
         match alike.iter_mut().find(|(other, _)| (other.state, other.attempt) == (to.state, to.attempt)) {
             Some((_, ids)) => ids.push(row.id),
             None => alike.push((to, vec![row.id])),
         }
+        taken.push((row, payload, to));
     }
     for (to, ids) in alike {
         let taken = (
@@ -46,12 +72,41 @@ pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome
         );
         update(jobs::table, in_ids(&ids), taken).execute(tx.connection)?;
     }
-    let claimed = |(row, payload): (JobRow, String)| {
-        let token = row.lease_token;
-        let job = to_job((row, payload))?;
-        Ok(Claimed { lease: Lease { job: job.id, token }, job })
-    };
-    rows.into_iter().map(claimed).collect()
+    Ok(Taken(taken))
+}
+
+impl Taken {
+    /// The jobs as the core sees them, and their leases. A job that cannot be read is left out: it
+    /// cannot be worked, its lease runs out, and in the end it is discarded.
+    pub fn read(self, request: &ClaimRequest) -> Vec<Claimed> {
+        let claimed = |(row, payload, to): (Row, String, Standing)| {
+            let id = JobId(row.id);
+            let (payload, output) = payload_and_output(&payload, row.output.as_deref())
+                .inspect_err(|error| tracing::error!(job.id = id.0, "job {id} cannot be read, so not worked: {error}"))
+                .ok()?;
+            let job = Job {
+                id,
+                queue: row.queue,
+                role: request.role.clone(),
+                state: to.state,
+                priority: u8::try_from(row.priority).unwrap_or(u8::MAX),
+                run_at: to.run_at,
+                attempt: to.attempt,
+                max_attempts: to.max_attempts,
+                crashes: to.crashes,
+                leased_by: Some(request.worker.0.clone()),
+                lease_until: Some(request.lease_until),
+                cancel_requested: to.cancel_requested,
+                payload,
+                output,
+                reason: row.reason,
+                created_at: row.created_at,
+                finalized_at: None,
+            };
+            Some(Claimed { job, lease: Lease { job: id, token: row.lease_token + 1 } })
+        };
+        self.0.into_iter().filter_map(claimed).collect()
+    }
 }
 
 /// Makes waiting jobs whose time has come available: those of every role, since a job that is due
@@ -74,13 +129,13 @@ fn promote(tx: &mut Transaction<'_>, now: Millis) -> Outcome<()> {
     Ok(())
 }
 
-fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> QueryResult<Vec<(JobRow, String)>> {
+fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> QueryResult<Vec<(Row, String)>> {
     let in_order = jobs::table
         .inner_join(job_data::table)
         .filter(IsAvailable)
         .filter(jobs::role.eq(&request.role))
         .order((jobs::priority, jobs::run_at, jobs::id))
-        .select((JobRow::as_select(), job_data::payload))
+        .select((Row::as_select(), job_data::payload))
         .limit(i64::from(request.limit));
     if request.queues.is_empty() {
         in_order.load(connection)

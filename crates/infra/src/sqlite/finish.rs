@@ -7,14 +7,14 @@ use std::sync::Arc;
 use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::JobState;
-use posse_core::job::transition::{Event, Standing, transition};
+use posse_core::job::transition::{Event, IllegalTransition, Standing, transition};
 use posse_core::lease::Lease;
 use posse_core::port::{AttemptEnd, RepositoryError};
 
 use super::fault::{Fault, Outcome};
-use super::jobs::{JobRow, find, stored};
+use super::jobs::{JobRow, count, find, stored};
 use super::journal::{self, Sheet};
-use super::literal::{in_ids, update};
+use super::literal::{IsRunning, in_ids, update};
 use super::schema::jobs;
 use super::writer::{Answer, Transaction, Verb};
 use super::{attempts, questions};
@@ -85,25 +85,29 @@ impl Verb for Finish {
 
     fn run(tx: &mut Transaction<'_>, ends: &[&End]) -> Outcome<Vec<Answer<Finish>>> {
         let ids: Vec<_> = ends.iter().map(|end| end.lease.job.0).collect();
-        let rows: Vec<JobRow> = jobs::table.filter(in_ids(&ids)).select(JobRow::as_select()).load(tx.connection)?;
-        let mut rows: HashMap<i64, JobRow> = rows.into_iter().map(|row| (row.id, row)).collect();
+        let mut rows: HashMap<i64, Running> = jobs::table
+            .filter(IsRunning)
+            .filter(in_ids(&ids))
+            .select((jobs::id, Running::as_select()))
+            .load(tx.connection)?
+            .into_iter()
+            .collect();
         // Jobs that come to stand alike are stored by one statement.
         let mut alike: Vec<(Left, Vec<i64>)> = Vec::new();
         let mut answers = Vec::with_capacity(ends.len());
         for end in ends {
             let job = end.lease.job;
             // Its row is used up: a second end of one attempt finds the lease gone.
-            let Some(row) = rows.remove(&job.0).filter(|row| row.is_leased_as(end.lease.token)) else {
+            let Some(row) = rows.remove(&job.0).filter(|row| row.lease_token == end.lease.token) else {
                 answers.push(Err(RepositoryError::LeaseLost(job)));
                 continue;
             };
             let left = match left(row, end) {
                 Ok(left) => left,
-                Err(Fault::Refused(error)) => {
-                    answers.push(Err(error));
+                Err(illegal) => {
+                    answers.push(Err(illegal.into()));
                     continue;
                 }
-                Err(fault) => return Err(fault),
             };
             if left.to.state == JobState::Suspended {
                 questions::reopen(tx.connection, job)?;
@@ -124,6 +128,21 @@ impl Verb for Finish {
     }
 }
 
+/// What an ending needs of a running job's row.
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
+struct Running {
+    role: String,
+    run_at: i64,
+    attempt: i32,
+    max_attempts: i32,
+    crashes: i32,
+    lease_token: i64,
+    cancel_requested: bool,
+    output: Option<String>,
+    reason: Option<String>,
+}
+
 /// What an attempt leaves behind.
 #[derive(PartialEq)]
 struct Left<'a> {
@@ -139,8 +158,15 @@ struct Left<'a> {
 }
 
 /// What `end` makes of the running job of this row.
-fn left<'a>(row: JobRow, end: &'a End) -> Outcome<Left<'a>> {
-    let from = row.standing()?;
+fn left(row: Running, end: &End) -> Result<Left<'_>, IllegalTransition> {
+    let from = Standing {
+        state: JobState::Running,
+        attempt: count(row.attempt),
+        max_attempts: count(row.max_attempts),
+        crashes: count(row.crashes),
+        cancel_requested: row.cancel_requested,
+        run_at: row.run_at,
+    };
     let at = match end.event {
         Event::Fail | Event::Snooze => end.due_at,
         _ => end.now,
@@ -161,7 +187,6 @@ fn left<'a>(row: JobRow, end: &'a End) -> Outcome<Left<'a>> {
 impl Left<'_> {
     /// Stores it for running jobs that all leave it.
     fn store(&self, tx: &mut Transaction<'_>, ids: &[i64]) -> QueryResult<()> {
-        attempts::end(tx.connection, ids, self.event, self.why, self.now)?;
         let to = &self.to;
         let left = (
             jobs::state.eq(to.state.as_str()),
@@ -171,11 +196,16 @@ impl Left<'_> {
             jobs::run_at.eq(to.run_at),
             jobs::finalized_at.eq(to.state.is_final().then_some(self.now)),
             jobs::lease_until.eq(None::<i64>),
-            jobs::leased_by.eq(None::<String>),
             jobs::output.eq(self.output.as_deref()),
             jobs::reason.eq(self.reason.as_deref()),
         );
-        update(jobs::table, in_ids(ids), left).execute(tx.connection)?;
+        if to.state == JobState::Completed && self.why.is_none() {
+            // The job's row goes on to tell of the attempt.
+            update(jobs::table, in_ids(ids), left).execute(tx.connection)?;
+        } else {
+            attempts::end(tx.connection, ids, self.event, self.why, self.now)?;
+            update(jobs::table, in_ids(ids), (left, jobs::leased_by.eq(None::<String>))).execute(tx.connection)?;
+        }
         if matches!(to.state, JobState::Available | JobState::Retryable | JobState::Scheduled) {
             tx.ring();
         }

@@ -56,9 +56,9 @@ impl JobRow {
 
 /// A stored job as the core sees it.
 pub(super) fn to_job((row, payload): (JobRow, String)) -> Outcome<Job> {
-    let payload: Payload = serde_json::from_str(&payload)?;
-    let output: Option<Output> = row.output.as_deref().map(serde_json::from_str).transpose()?;
+    let (payload, output) = payload_and_output(&payload, row.output.as_deref())?;
     let standing = row.standing()?;
+    let is_running = standing.state == JobState::Running;
     Ok(Job {
         id: JobId(row.id),
         queue: row.queue,
@@ -69,7 +69,7 @@ pub(super) fn to_job((row, payload): (JobRow, String)) -> Outcome<Job> {
         attempt: standing.attempt,
         max_attempts: standing.max_attempts,
         crashes: standing.crashes,
-        leased_by: row.leased_by,
+        leased_by: row.leased_by.filter(|_| is_running),
         lease_until: row.lease_until,
         cancel_requested: row.cancel_requested,
         payload,
@@ -80,13 +80,21 @@ pub(super) fn to_job((row, payload): (JobRow, String)) -> Outcome<Job> {
     })
 }
 
+/// What is asked for and what came of it, as stored.
+pub(super) fn payload_and_output(
+    payload: &str,
+    output: Option<&str>,
+) -> Result<(Payload, Option<Output>), serde_json::Error> {
+    Ok((serde_json::from_str(payload)?, output.map(serde_json::from_str).transpose()?))
+}
+
 /// A state's name as stored.
 pub(super) fn state(name: &str) -> Outcome<JobState> {
     JobState::from_str(name).map_err(|error| unusable(error.to_string()))
 }
 
 /// A count as stored; the table keeps them from being negative.
-fn count(stored: i32) -> u32 {
+pub(super) fn count(stored: i32) -> u32 {
     u32::try_from(stored).unwrap_or(0)
 }
 

@@ -38,7 +38,9 @@ impl JobRepository for SqliteStore {
         if request.limit == 0 {
             return Ok(Vec::new());
         }
-        self.writer()?.run(ROW * request.limit as usize, move |tx| claim::claim(tx, &request)).await
+        let (bytes, asked) = (ROW * request.limit as usize, request.clone());
+        let taken = self.writer()?.run(bytes, move |tx| claim::claim(tx, &asked)).await?;
+        Ok(taken.read(&request))
     }
 
     async fn append(&self, lease: Lease, seq: u64, entries: Vec<Entry>, now: Millis) -> Result<(), RepositoryError> {
