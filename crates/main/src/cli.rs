@@ -9,6 +9,7 @@ use crate::exit::EXIT_CODES;
 use crate::output::{ColorChoice, Out};
 use crate::settings::{self, Overrides, Settings};
 
+mod bench;
 mod db;
 mod endpoint;
 mod enqueue;
@@ -90,6 +91,9 @@ enum Command {
     /// The database
     #[command(subcommand)]
     Db(db::DbCommand),
+    /// How fast this machine is
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
     /// Begin a project: settings, personas, files to try it on
     Init(init::InitArgs),
     /// Completion script for a shell
@@ -147,6 +151,7 @@ impl Cli {
             Command::Tool(command) => tool::dispatch(&cx, command),
             Command::Worker(command) => worker::dispatch(&cx, command).await,
             Command::Db(command) => db::dispatch(&cx, command).await,
+            Command::Bench(command) => bench::dispatch(&cx, command).await,
             Command::Init(args) => init::init(&cx, args),
             Command::Completions { shell } => completions(&cx, shell),
         }

@@ -1,22 +1,42 @@
-//! Posse as a peer of the queue benchmark: `setup DB`, `enqueue DB N BATCH GAP_MS OUT`,
-//! `work DB CONCURRENCY CAP LOG`, `inproc DB CONCURRENCY CAP LOG N GAP_MS OUT`, and
-//! `callers DB N CALLERS`, which the harness does not have.
+//! One process of the benchmark. It speaks the harness's language: a line of JSON for what happens,
+//! and it ends when its standard input does. Times are the machine's monotonic clock, which all
+//! processes share, in nanoseconds.
 
-use anyhow::{Context, bail};
+use std::fmt::Write as _;
+use std::io::BufRead;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
 use async_trait::async_trait;
-use posse_bench::{fleet, monotonic_ns, open, resources};
+use clap::Subcommand;
 use posse_core::clock::Clock;
 use posse_core::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_core::job::{NewJob, Output, Payload};
-use posse_core::port::JobRepository;
-use posse_core::worker::{WorkerService, maintain};
-use posse_infra::process::SystemClock;
-use posse_infra::sqlite::SqliteStore;
+use posse_core::port::{JobRepository, WorkerRecord};
+use posse_core::worker::{Fleet, FleetOptions, WorkerService, maintain};
+use posse_infra::process::{LinuxProcessProbe, SystemClock, this_process};
+use posse_infra::sqlite::{Options, SqliteStore, Synchronous};
 use serde::{Deserialize, Serialize};
-use std::fmt::Write as _;
-use std::io::BufRead;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+
+/// The variable that says what a commit promises: `normal`, or `full` when it is anything else.
+pub const DURABILITY: &str = "POSSE_BENCH_SYNC";
+
+/// What a process of the benchmark does. Arguments are those of the harness.
+#[derive(Subcommand)]
+pub enum Verb {
+    /// Make the database
+    Setup { db: String },
+    /// Enqueue N jobs, BATCH with each call, GAP milliseconds apart; OUT gets the times of each call
+    Enqueue { db: String, n: u64, batch: u64, gap: u64, out: Option<String> },
+    /// Enqueue N jobs one by one from CALLERS tasks at once
+    Callers { db: String, n: u64, callers: u64 },
+    /// Work what there is; LOG gets the time at which each job was handed over
+    Work { db: String, slots: usize, cap: u64, log: String },
+    /// Work, and enqueue N jobs from the same process
+    Inproc { db: String, slots: usize, cap: u64, log: String, n: u64, gap: u64, out: String },
+}
 
 const ROLE: &str = "bench";
 
@@ -66,31 +86,71 @@ impl AgentExecutor for Noop {
     }
 }
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let args: Vec<_> = std::env::args().skip(1).collect();
-    let text = |i: usize| args.get(i).map(String::as_str).context("see the top of this file for the arguments");
-    let number = |i: usize| -> anyhow::Result<u64> { Ok(text(i)?.parse()?) };
-    let store = open(text(1)?)?;
-    match text(0)? {
-        "setup" => Ok(()),
-        "enqueue" => enqueue(&store, number(2)?, number(3)?, number(4)?, args.get(5).map(String::as_str)).await,
-        "callers" => callers(&store, number(2)?, number(3)?).await,
-        "work" => work(&store, number(2)? as usize, text(4)?).await,
-        "inproc" => {
+/// Does it.
+pub async fn run(verb: Verb) -> Result<()> {
+    match verb {
+        Verb::Setup { db } => open(&db).map(drop),
+        Verb::Enqueue { db, n, batch, gap, out } => enqueue(&*open(&db)?, n, batch.max(1), gap, out.as_deref()).await,
+        Verb::Callers { db, n, callers: many } => callers(&open(&db)?, n, many).await,
+        Verb::Work { db, slots, log, .. } => work(&open(&db)?, slots, log).await,
+        Verb::Inproc { db, slots, log, n, gap, out, .. } => {
+            let store = open(&db)?;
             let producer = Arc::clone(&store);
-            let (n, gap, out) = (number(5)?, number(6)?, text(7)?.to_owned());
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_secs(5)).await;
-                enqueue(&producer, n, 1, gap, Some(&out)).await
+                if let Err(error) = enqueue(&producer, n, 1, gap, Some(&out)).await {
+                    tracing::error!("{error:#}");
+                }
             });
-            work(&store, number(2)? as usize, text(4)?).await
+            work(&store, slots, log).await
         }
-        other => bail!("unknown verb '{other}'"),
     }
 }
 
-async fn enqueue(store: &SqliteStore, n: u64, batch: u64, gap_ms: u64, out: Option<&str>) -> anyhow::Result<()> {
+fn open(path: &str) -> Result<Arc<SqliteStore>> {
+    let synchronous = match std::env::var(DURABILITY).as_deref() {
+        Ok("normal") => Synchronous::Normal,
+        _ => Synchronous::Full,
+    };
+    let store = SqliteStore::open(Path::new(path), Options { synchronous, ..Options::default() });
+    Ok(Arc::new(store.with_context(|| format!("opening {path}"))?))
+}
+
+/// This process as one worker of the fleet on `store`.
+async fn fleet(store: &Arc<SqliteStore>, slots: usize) -> Result<Arc<Fleet>> {
+    let now = SystemClock.now();
+    let (host, pid, pid_started) = this_process();
+    let id = format!("bench-{pid}-{now}");
+    let roles = vec![ROLE.to_owned()];
+    let slots = u32::try_from(slots)?;
+    let worker = WorkerRecord { id, host, pid, pid_started, roles, slots, started_at: now, heartbeat_at: now };
+    let options = FleetOptions {
+        jobs: store.clone(),
+        queries: store.clone(),
+        clock: Arc::new(SystemClock),
+        processes: Arc::new(LinuxProcessProbe),
+        worker,
+        lease_ms: posse_core::lease::DEFAULT_LEASE_MS,
+    };
+    Ok(Fleet::start(options).await?)
+}
+
+/// The machine's monotonic clock, in nanoseconds.
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
+/// Seconds of processor time that a process has used, in steps of a hundredth.
+pub fn cpu_seconds(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name, which is in brackets: user and system time are the 12th and 13th field.
+    let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ').skip(11).take(2);
+    let ticks: f64 = fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
+    ticks / rustix::param::clock_ticks_per_second() as f64
+}
+
+async fn enqueue(store: &SqliteStore, n: u64, batch: u64, gap_ms: u64, out: Option<&str>) -> Result<()> {
     let mut calls = String::new();
     let t0 = monotonic_ns();
     let mut seq = 0;
@@ -113,8 +173,8 @@ async fn enqueue(store: &SqliteStore, n: u64, batch: u64, gap_ms: u64, out: Opti
     Ok(())
 }
 
-async fn callers(store: &Arc<SqliteStore>, n: u64, callers: u64) -> anyhow::Result<()> {
-    let (cpu0, _) = resources();
+async fn callers(store: &Arc<SqliteStore>, n: u64, callers: u64) -> Result<()> {
+    let cpu0 = cpu_seconds(std::process::id());
     let t0 = monotonic_ns();
     let mut tasks = tokio::task::JoinSet::new();
     for caller in 0..callers {
@@ -129,20 +189,21 @@ async fn callers(store: &Arc<SqliteStore>, n: u64, callers: u64) -> anyhow::Resu
     while let Some(done) = tasks.join_next().await {
         done??;
     }
-    let seconds = (monotonic_ns() - t0) as f64 / 1e9;
-    let cpu = resources().0 - cpu0;
+    let t1 = monotonic_ns();
+    let seconds = (t1 - t0) as f64 / 1e9;
+    let cpu = cpu_seconds(std::process::id()) - cpu0;
     println!(
-        r#"{{"callers":{callers},"n":{n},"jobs_s":{:.0},"cpu_s_10k":{:.3}}}"#,
+        r#"{{"ev":"enqueued","t0":{t0},"t1":{t1},"callers":{callers},"n":{n},"jobs_s":{:.0},"cpu_s_10k":{:.3}}}"#,
         n as f64 / seconds,
         cpu / n as f64 * 1e4
     );
     Ok(())
 }
 
-async fn work(store: &Arc<SqliteStore>, slots: usize, log: &str) -> anyhow::Result<()> {
-    let fleet = fleet(store, ROLE, slots).await?;
+async fn work(store: &Arc<SqliteStore>, slots: usize, log: String) -> Result<()> {
+    let fleet = fleet(store, slots).await?;
     let executor = Arc::new(Noop { ran: Mutex::default() });
-    println!(r#"{{"ev":"run","t":{},"cpu":{:.3}}}"#, monotonic_ns(), resources().0);
+    println!(r#"{{"ev":"run","t":{},"cpu":{:.3}}}"#, monotonic_ns(), cpu_seconds(std::process::id()));
     let service = Arc::new(WorkerService {
         handles_role: ROLE.into(),
         queues: Vec::new(),
@@ -164,7 +225,7 @@ async fn work(store: &Arc<SqliteStore>, slots: usize, log: &str) -> anyhow::Resu
             }
         }
     });
-    let log = log.to_owned();
+    let store = Arc::clone(store);
     tokio::task::spawn_blocking(move || {
         for line in std::io::stdin().lock().lines() {
             if line.is_err() {
@@ -174,7 +235,7 @@ async fn work(store: &Arc<SqliteStore>, slots: usize, log: &str) -> anyhow::Resu
         let ran = executor.ran.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: String = ran.iter().map(|(seq, at)| format!("{seq} {at}\n")).collect();
         let written = std::fs::write(&log, lines);
-        println!(r#"{{"ev":"bye"}}"#);
+        println!(r#"{{"ev":"bye","commits":{}}}"#, store.commits());
         std::process::exit(i32::from(written.is_err()));
     })
     .await?;
