@@ -63,9 +63,10 @@ impl WorkerService {
                 break;
             }
             wakes.borrow_and_update();
-            let free = match storing.jobs > 2 * self.slots {
+            // The database does not take what there is already.
+            let is_behind = storing.jobs > 2 * self.slots;
+            let free = match is_behind {
                 false => self.slots.saturating_sub(working.len()).min(CLAIM_AT_MOST),
-                // The database does not take what there is.
                 true => 0,
             };
             let claimed = match self.claim(free).await {
@@ -90,14 +91,14 @@ impl WorkerService {
             let idle = match trouble.is_zero() {
                 false => trouble,
                 // Only a slot that comes free changes anything.
-                true if free == 0 || working.len() >= self.slots => IDLE_AT_MOST,
+                true if is_behind || working.len() >= self.slots => IDLE_AT_MOST,
                 true => self.until_next_deadline().await,
             };
             tokio::select! {
                 _ = wakes.changed(), if trouble.is_zero() => {}
                 _ = phase.changed() => {}
                 Some(end) = working.join_next() => over.extend(end),
-                Some(stored) = storing.tasks.join_next() => storing.done(stored),
+                Some(stored) = storing.tasks.join_next(), if is_behind => storing.done(stored),
                 () = tokio::time::sleep(idle) => {}
             }
         }

@@ -27,15 +27,15 @@ pub const DURABILITY: &str = "POSSE_BENCH_SYNC";
 #[derive(Subcommand)]
 pub enum Verb {
     /// Make the database
-    Setup { db: String },
+    Setup { database: String },
     /// Enqueue N jobs, BATCH with each call, GAP milliseconds apart; OUT gets the times of each call
-    Enqueue { db: String, n: u64, batch: u64, gap: u64, out: Option<String> },
+    Enqueue { database: String, n: u64, batch: u64, gap: u64, out: Option<String> },
     /// Enqueue N jobs one by one from CALLERS tasks at once
-    Callers { db: String, n: u64, callers: u64 },
+    Callers { database: String, n: u64, callers: u64 },
     /// Work what there is; LOG gets the time at which each job was handed over
-    Work { db: String, slots: usize, cap: u64, log: String },
+    Work { database: String, slots: usize, cap: u64, log: String },
     /// Work, and enqueue N jobs from the same process
-    Inproc { db: String, slots: usize, cap: u64, log: String, n: u64, gap: u64, out: String },
+    Inproc { database: String, slots: usize, cap: u64, log: String, n: u64, gap: u64, out: String },
 }
 
 const ROLE: &str = "bench";
@@ -89,12 +89,14 @@ impl AgentExecutor for Noop {
 /// Does it.
 pub async fn run(verb: Verb) -> Result<()> {
     match verb {
-        Verb::Setup { db } => open(&db).map(drop),
-        Verb::Enqueue { db, n, batch, gap, out } => enqueue(&*open(&db)?, n, batch.max(1), gap, out.as_deref()).await,
-        Verb::Callers { db, n, callers: many } => callers(&open(&db)?, n, many).await,
-        Verb::Work { db, slots, log, .. } => work(&open(&db)?, slots, log).await,
-        Verb::Inproc { db, slots, log, n, gap, out, .. } => {
-            let store = open(&db)?;
+        Verb::Setup { database } => open(&database).map(drop),
+        Verb::Enqueue { database, n, batch, gap, out } => {
+            enqueue(&*open(&database)?, n, batch.max(1), gap, out.as_deref()).await
+        }
+        Verb::Callers { database, n, callers: many } => callers(&open(&database)?, n, many).await,
+        Verb::Work { database, slots, log, .. } => work(&open(&database)?, slots, log).await,
+        Verb::Inproc { database, slots, log, n, gap, out, .. } => {
+            let store = open(&database)?;
             let producer = Arc::clone(&store);
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_secs(5)).await;
