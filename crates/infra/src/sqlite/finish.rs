@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use diesel::prelude::*;
@@ -97,15 +98,17 @@ impl Verb for Finish {
         let mut answers = Vec::with_capacity(ends.len());
         for end in ends {
             let job = end.lease.job;
-            // Its row is used up: a second end of one attempt finds the lease gone.
-            let Some(row) = rows.remove(&job.0).filter(|row| row.lease_token == end.lease.token) else {
-                answers.push(Err(RepositoryError::LeaseLost(job)));
-                continue;
-            };
-            let left = match left(row, end) {
-                Ok(left) => left,
-                Err(illegal) => {
-                    answers.push(Err(illegal.into()));
+            let left = match rows.entry(job.0) {
+                Entry::Occupied(row) if row.get().lease_token == end.lease.token => match change(row.get(), end) {
+                    // The row is used up: a second end of one attempt finds the lease gone.
+                    Ok(to) => left(row.remove(), to, end),
+                    Err(illegal) => {
+                        answers.push(Err(illegal.into()));
+                        continue;
+                    }
+                },
+                _ => {
+                    answers.push(Err(RepositoryError::LeaseLost(job)));
                     continue;
                 }
             };
@@ -157,8 +160,8 @@ struct Left<'a> {
     now: Millis,
 }
 
-/// What `end` makes of the running job of this row.
-fn left(row: Running, end: &End) -> Result<Left<'_>, IllegalTransition> {
+/// What becomes of the running job of this row by `end`.
+fn change(row: &Running, end: &End) -> Result<Standing, IllegalTransition> {
     let from = Standing {
         state: JobState::Running,
         attempt: count(row.attempt),
@@ -176,12 +179,16 @@ fn left(row: Running, end: &End) -> Result<Left<'_>, IllegalTransition> {
         // The first cancel of a running job only asks its worker, and here the worker is answering.
         change = transition(change.to, end.event, at)?;
     }
+    Ok(change.to)
+}
+
+fn left(row: Running, to: Standing, end: &End) -> Left<'_> {
     let why = end.reason.as_deref();
     // A job that ends because somebody asked for it keeps what they said as its reason.
-    let is_asked_for = change.to.state == JobState::Cancelled && from.cancel_requested;
+    let is_asked_for = to.state == JobState::Cancelled && row.cancel_requested;
     let reason = if is_asked_for { row.reason.map(Cow::Owned) } else { why.map(Cow::Borrowed) };
     let output = end.output.as_deref().map(Cow::Borrowed).or(row.output.map(Cow::Owned));
-    Ok(Left { event: end.event, to: change.to, why, reason, output, role: row.role, now: end.now })
+    Left { event: end.event, to, why, reason, output, role: row.role, now: end.now }
 }
 
 impl Left<'_> {
