@@ -112,6 +112,15 @@ pub struct Ending {
     pub seq: u64,
 }
 
+/// The end of one attempt.
+#[derive(Debug, Clone)]
+pub struct AttemptEnd {
+    /// The attempt's proof that it may end it.
+    pub lease: Lease,
+    /// How it ends.
+    pub ending: Ending,
+}
+
 /// What a heartbeat learned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Heartbeat {
@@ -281,8 +290,19 @@ pub trait JobRepository:
     /// they bring.
     async fn append(&self, lease: Lease, seq: u64, entries: Vec<Entry>, now: Millis) -> Result<(), RepositoryError>;
 
-    /// Ends the attempt and gives the lease back; tells where the job is then.
-    async fn finish(&self, lease: Lease, ending: Ending, now: Millis) -> Result<JobState, RepositoryError>;
+    /// Ends attempts and gives their leases back; tells in the same order where each job is then.
+    /// Each counts by itself: one that is refused changes nothing, and takes nothing from the others.
+    async fn finish_all(
+        &self,
+        ends: &[AttemptEnd],
+        now: Millis,
+    ) -> Result<Vec<Result<JobState, RepositoryError>>, RepositoryError>;
+
+    /// Ends one attempt and gives its lease back; tells where the job is then.
+    async fn finish(&self, lease: Lease, ending: Ending, now: Millis) -> Result<JobState, RepositoryError> {
+        let mut states = self.finish_all(&[AttemptEnd { lease, ending }], now).await?;
+        states.pop().unwrap_or(Err(RepositoryError::LeaseLost(lease.job)))
+    }
 
     /// Renews `leases` until `lease_until` and marks the worker alive.
     async fn heartbeat(

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
+use posse_core::job::retry::RetryPolicy;
 use posse_core::job::transition::{Standing, Transition};
 use posse_core::job::{Job, JobId, JobState, NewJob, Output, Payload};
 use posse_core::port::Enqueued;
@@ -11,9 +12,8 @@ use posse_core::port::Enqueued;
 use super::fault::{Fault, Outcome, unusable};
 use super::literal::update;
 use super::schema::{job_data, jobs, sqlite_sequence};
-use super::sessions;
-use super::unique;
-use super::writer::Transaction;
+use super::writer::{Answer, Transaction, Verb};
+use super::{sessions, unique};
 
 /// A row of `jobs`, with what a transition needs of it.
 #[derive(Debug, Queryable, Selectable)]
@@ -36,6 +36,8 @@ pub(super) struct JobRow {
     pub finalized_at: Option<i64>,
     pub concurrency_key: String,
     pub unique_key: Option<String>,
+    pub output: Option<String>,
+    pub reason: Option<String>,
 }
 
 impl JobRow {
@@ -57,22 +59,14 @@ impl JobRow {
     }
 }
 
-/// A row of `job_data`.
-#[derive(Debug, Queryable, Selectable)]
-#[diesel(table_name = job_data, check_for_backend(diesel::sqlite::Sqlite))]
-pub(super) struct DataRow {
-    pub payload: String,
-    pub output: Option<String>,
-    pub reason: Option<String>,
-    pub retry: Option<String>,
-}
+/// All that is stored of a job: its row, and `payload` and `retry` of `job_data`.
+pub(super) type StoredJob = (JobRow, String, Option<String>);
 
 /// A stored job as the core sees it.
-pub(super) fn to_job((row, data): (JobRow, DataRow)) -> Outcome<Job> {
-    let payload: Payload = serde_json::from_str(&data.payload)?;
-    let output: Option<Output> = data.output.as_deref().map(serde_json::from_str).transpose()?;
-    let retry = data.retry.as_deref().map(serde_json::from_str).transpose()?;
+pub(super) fn to_job((row, payload, retry): StoredJob) -> Outcome<Job> {
+    let Content { payload, output, retry } = content(&payload, row.output.as_deref(), retry.as_deref())?;
     let standing = row.standing()?;
+    let is_running = standing.state == JobState::Running;
     Ok(Job {
         id: JobId(row.id),
         queue: row.queue,
@@ -86,14 +80,30 @@ pub(super) fn to_job((row, data): (JobRow, DataRow)) -> Outcome<Job> {
         retry,
         unique_key: row.unique_key,
         concurrency_key: Some(row.concurrency_key).filter(|key| !key.is_empty()),
-        leased_by: row.leased_by,
+        leased_by: row.leased_by.filter(|_| is_running),
         lease_until: row.lease_until,
         cancel_requested: row.cancel_requested,
         payload,
         output,
-        reason: data.reason,
+        reason: row.reason,
         created_at: row.created_at,
         finalized_at: row.finalized_at,
+    })
+}
+
+/// What of a job is stored as JSON.
+pub(super) struct Content {
+    pub payload: Payload,
+    pub output: Option<Output>,
+    pub retry: Option<RetryPolicy>,
+}
+
+/// Reads it.
+pub(super) fn content(payload: &str, output: Option<&str>, retry: Option<&str>) -> Result<Content, serde_json::Error> {
+    Ok(Content {
+        payload: serde_json::from_str(payload)?,
+        output: output.map(serde_json::from_str).transpose()?,
+        retry: retry.map(serde_json::from_str).transpose()?,
     })
 }
 
@@ -103,7 +113,7 @@ pub(super) fn state(name: &str) -> Outcome<JobState> {
 }
 
 /// A count as stored; the table keeps them from being negative.
-fn count(stored: i32) -> u32 {
+pub(super) fn count(stored: i32) -> u32 {
     u32::try_from(stored).unwrap_or(0)
 }
 
@@ -146,81 +156,122 @@ pub(super) fn store(
 
 /// Says why a job is where it is; nothing clears what was said before.
 pub(super) fn set_reason(connection: &mut SqliteConnection, job: JobId, reason: Option<&str>) -> QueryResult<()> {
-    update(job_data::table, job_data::job_id.eq(job.0), job_data::reason.eq(reason)).execute(connection).map(drop)
+    update(jobs::table, jobs::id.eq(job.0), jobs::reason.eq(reason)).execute(connection).map(drop)
 }
 
 /// Jobs about to be stored, their JSON already written out.
-pub(super) struct Batch(Vec<Sheet>);
+pub(super) struct Batch {
+    jobs: Vec<Sheet>,
+    now: Millis,
+}
 
 /// A job, its payload and its retry policy.
 type Sheet = (NewJob, String, Option<String>);
 
 impl Batch {
     /// Prepares jobs, outside of the writer's thread.
-    pub fn new(jobs: Vec<NewJob>) -> Result<Batch, serde_json::Error> {
+    pub fn new(jobs: Vec<NewJob>, now: Millis) -> Result<Batch, serde_json::Error> {
         let written = |job: NewJob| {
             let payload = serde_json::to_string(&job.payload)?;
             let retry = job.retry.as_ref().map(serde_json::to_string).transpose()?;
             Ok((job, payload, retry))
         };
-        Ok(Batch(jobs.into_iter().map(written).collect::<Result<_, _>>()?))
+        Ok(Batch { jobs: jobs.into_iter().map(written).collect::<Result<_, _>>()?, now })
     }
 
     /// Roughly what it will take.
     pub fn bytes(&self) -> usize {
-        self.0.iter().map(|(_, payload, _)| payload.len() + 200).sum()
+        self.jobs.iter().map(|(_, payload, _)| payload.len() + 200).sum()
     }
 }
 
-/// Stores the jobs whose unique keys are free, and says what became of each in the same order.
-pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, now: Millis) -> Outcome<Vec<Enqueued>> {
-    // Given out here rather than read back row by row: the write lock is ours.
-    let last: Option<i64> = sqlite_sequence::table
-        .filter(sqlite_sequence::name.eq("jobs"))
-        .select(sqlite_sequence::seq)
-        .first(tx.connection)
-        .optional()?;
-    let mut id = last.unwrap_or(0);
-    let mut taken = unique::Taken::default();
-    let mut enqueued = Vec::with_capacity(batch.0.len());
-    for (job, payload, retry) in &batch.0 {
-        if let Some(holder) = taken.take(tx.connection, job, JobId(id + 1), now)? {
-            enqueued.push(Enqueued { id: holder, existed: true });
-            continue;
+/// Storing jobs.
+pub(super) enum Enqueue {}
+
+impl Verb for Enqueue {
+    type Ask = Batch;
+    /// What became of each job, in their order.
+    type Answer = Vec<Enqueued>;
+
+    fn run(tx: &mut Transaction<'_>, batches: &[&Batch]) -> Outcome<Vec<Answer<Enqueue>>> {
+        // Given out here rather than read back row by row: the write lock is ours.
+        let last: Option<i64> = sqlite_sequence::table
+            .filter(sqlite_sequence::name.eq("jobs"))
+            .select(sqlite_sequence::seq)
+            .first(tx.connection)
+            .optional()?;
+        let mut next = last.unwrap_or(0) + 1;
+        let mut taken = unique::Taken::default();
+        let mut rows: Vec<NewRow<'_>> = Vec::new();
+        let mut answers = Vec::with_capacity(batches.len());
+        for batch in batches {
+            let mut enqueued = Vec::with_capacity(batch.jobs.len());
+            for sheet in &batch.jobs {
+                let holder = taken.take(tx.connection, &sheet.0, JobId(next), batch.now)?;
+                enqueued.push(Enqueued { id: holder.unwrap_or(JobId(next)), existed: holder.is_some() });
+                if holder.is_none() {
+                    rows.push((next, sheet, batch.now));
+                    next += 1;
+                }
+            }
+            answers.push(Ok(enqueued));
         }
-        id += 1;
+        // In blocks, because a statement costs as much as several rows. Each size is a statement.
+        let (blocks, rest) = rows.as_chunks::<32>();
+        blocks.iter().try_for_each(|block| insert(tx.connection, block))?;
+        let (blocks, rest) = rest.as_chunks::<4>();
+        blocks.iter().try_for_each(|block| insert(tx.connection, block))?;
+        rest.iter().try_for_each(|row| insert(tx.connection, &[*row]))?;
+        for (id, (job, ..), now) in rows {
+            if let Some(session) = job.payload.session {
+                sessions::join(tx.connection, session, id, &job.role, now)?;
+            }
+        }
+        tx.ring();
+        Ok(answers)
+    }
+}
+
+/// Stores the jobs whose unique keys are free as part of another command, and says what became of each in
+/// the same order.
+pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch) -> Outcome<Vec<Enqueued>> {
+    let answer = Enqueue::run(tx, &[batch])?.pop();
+    Ok(answer.unwrap_or_else(|| Ok(Vec::new()))?)
+}
+
+/// A job to be stored: its id, itself, and the time.
+type NewRow<'a> = (i64, &'a Sheet, Millis);
+
+/// Stores rows by one statement per table, which diesel keeps prepared only if its values are owned.
+fn insert<const N: usize>(connection: &mut SqliteConnection, rows: &[NewRow<'_>; N]) -> QueryResult<()> {
+    let new = rows.map(|(id, (job, ..), now)| {
         let run_at = job.run_at.unwrap_or(now);
         let state = if run_at > now { JobState::Scheduled } else { JobState::Available };
-        diesel::insert_into(jobs::table)
-            .values((
-                jobs::id.eq(id),
-                jobs::queue.eq(&job.queue),
-                jobs::role.eq(&job.role),
-                jobs::state.eq(state.as_str()),
-                jobs::priority.eq(i32::from(job.priority)),
-                jobs::run_at.eq(run_at),
-                jobs::attempt.eq(0),
-                jobs::max_attempts.eq(stored(job.max_attempts)),
-                jobs::crashes.eq(0),
-                jobs::lease_token.eq(0),
-                jobs::cancel_requested.eq(false),
-                jobs::created_at.eq(now),
-                jobs::priority_step_ms.eq(job.priority_step_ms),
-                jobs::concurrency_key.eq(job.concurrency_key.as_deref().unwrap_or_default()),
-                jobs::unique_key.eq(job.unique.as_ref().map(|unique| unique.key.as_str())),
-                jobs::unique_ms.eq(job.unique.as_ref().and_then(|unique| unique.for_ms)),
-            ))
-            .execute(tx.connection)?;
-        diesel::insert_into(job_data::table)
-            .values((job_data::job_id.eq(id), job_data::payload.eq(payload), job_data::retry.eq(retry.as_deref())))
-            .execute(tx.connection)?;
-        if let Some(session) = job.payload.session {
-            sessions::join(tx.connection, session, id, &job.role, now)?;
-        }
-        enqueued.push(Enqueued { id: JobId(id), existed: false });
-    }
-    tx.ring();
-    Ok(enqueued)
+        (
+            jobs::id.eq(id),
+            jobs::queue.eq(job.queue.clone()),
+            jobs::role.eq(job.role.clone()),
+            jobs::state.eq(state.as_str()),
+            jobs::priority.eq(i32::from(job.priority)),
+            jobs::run_at.eq(run_at),
+            jobs::attempt.eq(0),
+            jobs::max_attempts.eq(stored(job.max_attempts)),
+            jobs::crashes.eq(0),
+            jobs::lease_token.eq(0),
+            jobs::cancel_requested.eq(false),
+            jobs::created_at.eq(now),
+            jobs::priority_step_ms.eq(job.priority_step_ms),
+            jobs::concurrency_key.eq(job.concurrency_key.clone().unwrap_or_default()),
+            jobs::unique_key.eq(job.unique.as_ref().map(|unique| unique.key.clone())),
+            jobs::unique_ms.eq(job.unique.as_ref().and_then(|unique| unique.for_ms)),
+        )
+    });
+    diesel::insert_into(jobs::table).values(new).execute(connection)?;
+    let data = rows.map(|(id, (_, payload, retry), _)| {
+        (job_data::job_id.eq(id), job_data::payload.eq(payload.clone()), job_data::retry.eq(retry.clone()))
+    });
+    diesel::insert_into(job_data::table).values(data).execute(connection)?;
+    Ok(())
 }
 
 /// The error for a job that is not there.

@@ -154,6 +154,33 @@ where
     }
 }
 
+/// The condition that a job is one of these. The ids are one bind, whatever their number, so that the
+/// statement stays the same text.
+pub(super) fn in_ids(ids: &[i64]) -> InIds {
+    InIds(serde_json::json!(ids).to_string())
+}
+
+/// See [`in_ids`].
+#[derive(Debug, Clone, QueryId)]
+pub(super) struct InIds(String);
+
+impl Expression for InIds {
+    type SqlType = Bool;
+}
+impl<QS> AppearsOnTable<QS> for InIds {}
+impl<QS> SelectableExpression<QS> for InIds {}
+impl ValidGrouping<()> for InIds {
+    type IsAggregate = is_aggregate::Never;
+}
+impl QueryFragment<Sqlite> for InIds {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
+        out.push_sql("(jobs.id IN (SELECT value FROM json_each(");
+        out.push_bind_param::<Text, _>(&self.0)?;
+        out.push_sql(")))");
+        Ok(())
+    }
+}
+
 /// An UPDATE that is prepared once per connection. diesel prepares its own on every use, since one
 /// with optional assignments has many texts under one type; so none may be optional here.
 pub(super) fn update<T, W, S>(table: T, rows: W, set: S) -> Update<T, W, S, S::Changeset>

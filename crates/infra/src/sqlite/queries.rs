@@ -8,7 +8,7 @@ use posse_core::job::{Job, JobId, JobState};
 use posse_core::port::JobFilter;
 
 use super::fault::Outcome;
-use super::jobs::{DataRow, JobRow, state, to_job};
+use super::jobs::{JobRow, StoredJob, state, to_job};
 use super::literal::{IsRunning, IsToBeCancelled, IsWaiting};
 use super::rules;
 use super::schema::{job_data, jobs};
@@ -18,7 +18,7 @@ pub(super) fn job(connection: &mut SqliteConnection, id: JobId) -> Outcome<Optio
     jobs::table
         .inner_join(job_data::table)
         .filter(jobs::id.eq(id.0))
-        .select((JobRow::as_select(), DataRow::as_select()))
+        .select((JobRow::as_select(), job_data::payload, job_data::retry))
         .first(connection)
         .optional()?
         .map(to_job)
@@ -30,7 +30,7 @@ pub(super) fn list(connection: &mut SqliteConnection, filter: &JobFilter) -> Out
     let page = |states: &[JobState]| {
         let mut query = jobs::table
             .inner_join(job_data::table)
-            .select((JobRow::as_select(), DataRow::as_select()))
+            .select((JobRow::as_select(), job_data::payload, job_data::retry))
             .order(jobs::id.desc())
             .limit(i64::from(filter.limit))
             .into_boxed();
@@ -51,14 +51,14 @@ pub(super) fn list(connection: &mut SqliteConnection, filter: &JobFilter) -> Out
     };
     // One index walk per state asked for: a state that is rare among a million others is found
     // without looking at them.
-    let mut rows: Vec<(JobRow, DataRow)> = Vec::new();
+    let mut rows: Vec<StoredJob> = Vec::new();
     if filter.states.is_empty() {
         rows = page(&[]).load(connection)?;
     } else {
         for state in JobState::ALL.iter().filter(|state| filter.states.contains(state)) {
-            rows.extend(page(&[*state]).load::<(JobRow, DataRow)>(connection)?);
+            rows.extend(page(&[*state]).load::<StoredJob>(connection)?);
         }
-        rows.sort_by_key(|(row, _)| std::cmp::Reverse(row.id));
+        rows.sort_by_key(|(row, ..)| std::cmp::Reverse(row.id));
         rows.truncate(filter.limit as usize);
     }
     rows.into_iter().map(to_job).collect()

@@ -9,7 +9,7 @@ use posse_core::job::{Attempt, Job, JobId, JobState, NewJob};
 use posse_core::journal::{Entry, LedgerRow, Recorded};
 use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{
-    Cancelled, ClaimRequest, Claimed, Ending, Enqueued, ForkRepository, Heartbeat, JobFilter, JobQueries,
+    AttemptEnd, Cancelled, ClaimRequest, Claimed, Enqueued, ForkRepository, Heartbeat, JobFilter, JobQueries,
     JobRepository, MemoryRepository, QuestionFilter, QuestionRepository, RepositoryError, Rescued, SessionQueries,
     SessionRepository, WorkerRecord,
 };
@@ -20,8 +20,8 @@ use tokio::sync::watch;
 
 use super::journal::Sheet;
 use super::{
-    SqliteStore, annotations, attempts, claim, finish, forks, jobs, journal, leases, ledger, memory, people, queries,
-    questions, sessions, workers,
+    SqliteStore, annotations, attempts, claim, finish, forks, jobs, journal, leases, ledger, memory, people,
+    quarantine, queries, questions, sessions, workers,
 };
 
 /// Roughly what a change of a row takes, in bytes.
@@ -33,15 +33,25 @@ impl JobRepository for SqliteStore {
         if new.is_empty() {
             return Ok(Vec::new());
         }
-        let batch = jobs::Batch::new(new).map_err(unwritable)?;
-        self.writer()?.run(batch.bytes(), move |tx| jobs::enqueue(tx, &batch, now)).await
+        let batch = jobs::Batch::new(new, now).map_err(unwritable)?;
+        self.writer()?.enqueue(batch.bytes(), batch).await
     }
 
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>, RepositoryError> {
         if request.limit == 0 {
             return Ok(Vec::new());
         }
-        self.writer()?.run(ROW * request.limit as usize, move |tx| claim::claim(tx, &request)).await
+        let (bytes, asked) = (ROW * request.limit as usize, request.clone());
+        let taken = self.writer()?.run(bytes, move |tx| claim::claim(tx, &asked)).await?;
+        let (claimed, unreadable) = taken.read(&request);
+        if !unreadable.is_empty() {
+            let bytes = ROW * unreadable.len();
+            let given_up = self.writer()?.run(bytes, move |tx| quarantine::give_up(tx, &unreadable, request.now)).await;
+            // The others are claimed all the same.
+            let _ =
+                given_up.inspect_err(|error| tracing::warn!("unreadable jobs wait until their leases end: {error}"));
+        }
+        Ok(claimed)
     }
 
     async fn append(&self, lease: Lease, seq: u64, entries: Vec<Entry>, now: Millis) -> Result<(), RepositoryError> {
@@ -51,14 +61,15 @@ impl JobRepository for SqliteStore {
         self.writer()?.run(bytes, move |tx| finish::append(tx, &installation, lease, seq, &sheets, now)).await
     }
 
-    async fn finish(&self, lease: Lease, ending: Ending, now: Millis) -> Result<JobState, RepositoryError> {
-        let sheets = Sheet::all(&ending.entries).map_err(unwritable)?;
-        let output = ending.output.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?;
-        let bytes = ROW + output.as_ref().map_or(0, String::len) + sheets.iter().map(Sheet::bytes).sum::<usize>();
-        let installation = Arc::clone(&self.installation);
-        self.writer()?
-            .run(bytes, move |tx| finish::finish(tx, &installation, lease, &ending, output.as_deref(), &sheets, now))
-            .await
+    async fn finish_all(
+        &self,
+        ends: &[AttemptEnd],
+        now: Millis,
+    ) -> Result<Vec<Result<JobState, RepositoryError>>, RepositoryError> {
+        let written = ends.iter().map(|end| finish::End::new(end, &self.installation, now));
+        let ends = written.collect::<Result<Vec<_>, _>>().map_err(unwritable)?;
+        let bytes = ends.iter().map(finish::End::bytes).sum();
+        self.writer()?.finish(bytes, ends).await
     }
 
     async fn heartbeat(
@@ -144,7 +155,7 @@ impl SessionRepository for SqliteStore {
 #[async_trait]
 impl ForkRepository for SqliteStore {
     async fn fork(&self, fork: Fork, now: Millis) -> Result<JobId, RepositoryError> {
-        let prepared = forks::Prepared::new(fork).map_err(unwritable)?;
+        let prepared = forks::Prepared::new(fork, now).map_err(unwritable)?;
         let installation = Arc::clone(&self.installation);
         self.writer()?.run(prepared.bytes(), move |tx| forks::fork(tx, &installation, &prepared, now)).await
     }
