@@ -220,6 +220,10 @@ impl Events {
             }
             Entry::Note { text } => out.push(Event::Note { text: text.clone() }),
             Entry::Reopened => out.push(Event::Note { text: "re-run by hand; the run goes on from here".into() }),
+            Entry::Restarted => {
+                self.overtake(&mut out);
+                out.push(Event::Note { text: "the job was changed; the run begins anew".into() });
+            }
             Entry::Ended { .. } => self.overtake(&mut out),
             Entry::Compacted { .. } | Entry::Shortened { .. } | Entry::Summarised { .. } => {}
         }

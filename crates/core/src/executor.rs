@@ -1,11 +1,12 @@
 //! Who does the work of a job, and what it is given to do it with.
 
 use async_trait::async_trait;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Millis;
-use crate::job::{Job, JobId, Output};
+use crate::job::{Job, JobId, JobProgress, NewJob, Output};
 use crate::journal::{Entry, Recorded};
 use crate::lease::Lease;
 use crate::port::RepositoryError;
@@ -47,12 +48,15 @@ pub enum StepOutcome {
         /// How long it has to wait.
         wait: Duration,
     },
-    /// The job waits for people; it holds no slot and no lease meanwhile. The entries are committed
-    /// together with that.
+    /// The job waits for what the step asked for; it holds no slot meanwhile, and the attempt is
+    /// given back.
     Suspended {
-        /// What for, in words.
+        /// Why, in words.
         reason: String,
-        /// Last entries of the journal.
+        /// Jobs to be made beneath it. It is taken up again when the last of them has ended, however
+        /// they end; [`JobContext::children`] then gives their outputs.
+        children: Vec<NewJob>,
+        /// Last entries of the journal, committed together with it.
         entries: Vec<Entry>,
     },
     /// The step was asked to end, and did.
@@ -76,7 +80,13 @@ pub struct JobContext {
     pub run: Option<Run>,
     lease: Lease,
     fleet: Arc<Fleet>,
+    /// Progress that waits for the next commit.
+    unsaved: Mutex<Option<JobProgress>>,
+    progress_saved_at: AtomicI64,
 }
+
+/// A report of progress is a commit of its own at most so often, in milliseconds.
+const PROGRESS_EVERY: Millis = 1000;
 
 /// Why nothing more may be done for a job by this worker now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +114,8 @@ impl From<Halt> for StepOutcome {
 
 impl JobContext {
     pub(crate) fn new(job: Job, lease: Lease, stop: Stop, fleet: Arc<Fleet>) -> Self {
-        JobContext { job, stop, run: None, lease, fleet }
+        let (unsaved, progress_saved_at) = (Mutex::default(), Millis::MIN.into());
+        JobContext { job, stop, run: None, lease, fleet, unsaved, progress_saved_at }
     }
 
     /// Whether work may go on: to be asked before every model request and every tool. Compares the
@@ -130,7 +141,12 @@ impl JobContext {
             return Ok(());
         }
         let told = if self.fleet.is_watched() { entries.clone() } else { Vec::new() };
-        self.until_available(|| self.fleet.jobs.append(self.lease, seq, entries.clone(), self.now())).await?;
+        // Side by side, so that both are in one commit.
+        let (appended, ()) = futures::join!(
+            self.until_available(|| self.fleet.jobs.append(self.lease, seq, entries.clone(), self.now())),
+            self.save_progress(),
+        );
+        appended?;
         let at = self.now();
         for (i, entry) in told.into_iter().enumerate() {
             self.report(Progress::Recorded { job: self.job.id, recorded: Recorded { seq: seq + i as u64, at, entry } });
@@ -167,6 +183,39 @@ impl JobContext {
     /// Keeps a summary; gives the one that was kept first.
     pub async fn keep_summary(&self, of: Stretch, text: String) -> Result<String, Halt> {
         self.until_available(|| self.fleet.jobs.keep_summary(of, text.clone(), self.now())).await
+    }
+
+    /// Notes how far the work is: the part done, 0 to 1, and what is being done in a few words. It
+    /// is saved with the entries that are appended next.
+    pub fn note_progress(&self, share: f64, text: &str) {
+        *self.unsaved() = Some(JobProgress::new(share, text, self.now()));
+    }
+
+    /// The same, for work that appends nothing for long: saved now, unless that was done within the
+    /// last second; then it waits for the next report or entries. Progress is worth no trouble: what
+    /// cannot be saved is left out.
+    pub async fn report_progress(&self, share: f64, text: &str) {
+        self.note_progress(share, text);
+        if self.now().saturating_sub(self.progress_saved_at.load(Ordering::Relaxed)) >= PROGRESS_EVERY {
+            self.save_progress().await;
+        }
+    }
+
+    fn unsaved(&self) -> MutexGuard<'_, Option<JobProgress>> {
+        self.unsaved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn save_progress(&self) {
+        let Some(progress) = self.unsaved().take() else { return };
+        self.progress_saved_at.store(progress.at, Ordering::Relaxed);
+        if let Err(error) = self.fleet.jobs.report_progress(self.lease, progress).await {
+            tracing::debug!(job.id = self.job.id.0, "progress was not saved: {error}");
+        }
+    }
+
+    /// The jobs this one has made, oldest first, with their outputs.
+    pub async fn children(&self) -> Result<Vec<Job>, Halt> {
+        self.until_available(|| self.fleet.queries.children(self.job.id)).await
     }
 
     /// Tells whoever watches.

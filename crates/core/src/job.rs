@@ -8,8 +8,12 @@ use crate::clock::Millis;
 use crate::session::SessionId;
 use retry::RetryPolicy;
 
+pub mod change;
+pub mod dependency;
 pub mod retry;
 pub mod transition;
+
+use dependency::{After, OnFailed};
 
 /// A job's number in its database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -153,7 +157,20 @@ pub struct NewJob {
     pub concurrency_key: Option<String>,
     /// What is asked for.
     pub payload: Payload,
+    /// Jobs that must have completed before it runs; none for nearly all jobs.
+    pub after: Vec<After>,
+    /// What becomes of it when one of those is cancelled or discarded.
+    pub on_failed: OnFailed,
+    /// The group it is counted in.
+    pub group: Option<String>,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// What its owner wants to be kept with it; a small JSON object.
+    pub meta: Meta,
 }
+
+/// What an owner keeps with a job; see [`crate::usecase::enqueue`] for its limits.
+pub type Meta = serde_json::Map<String, serde_json::Value>;
 
 /// A key that one job at a time holds, whatever its queue and role.
 ///
@@ -189,6 +206,11 @@ impl Default for NewJob {
             unique: None,
             concurrency_key: None,
             payload: Payload::default(),
+            after: Vec::new(),
+            on_failed: OnFailed::default(),
+            group: None,
+            tags: Vec::new(),
+            meta: Meta::new(),
         }
     }
 }
@@ -264,6 +286,81 @@ pub struct Job {
     pub created_at: Millis,
     /// When it reached a final state, if it has.
     pub finalized_at: Option<Millis>,
+    /// The job that made it, and may be waiting for it.
+    pub parent: Option<JobId>,
+    /// The topmost job above it; absent when that is itself.
+    pub root: Option<JobId>,
+    /// The group it is counted in.
+    pub group: Option<String>,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// What its owner keeps with it.
+    pub meta: Meta,
+    /// How far its work is, while it runs and where its executor tells. A claim leaves it out.
+    pub progress: Option<JobProgress>,
+}
+
+/// How far a running job's work is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobProgress {
+    /// The part that is done, 0 to 1.
+    pub share: f64,
+    /// What is being done, in a few words.
+    pub text: String,
+    /// When that was reported.
+    pub at: Millis,
+}
+
+impl JobProgress {
+    /// Most bytes of the text; more is cut.
+    pub const MAX_TEXT: usize = 200;
+
+    /// A report, brought within its limits.
+    pub fn new(share: f64, text: &str, at: Millis) -> JobProgress {
+        let share = if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
+        let end = (0..=text.len().min(Self::MAX_TEXT)).rev().find(|at| text.is_char_boundary(*at));
+        let text = &text[..end.unwrap_or_default()];
+        JobProgress { share, text: text.replace('\0', " "), at }
+    }
+}
+
+/// How a group of jobs stands.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupStanding {
+    /// Its name.
+    pub group: String,
+    /// Jobs in each state, in the order of a job's life; states without jobs are left out.
+    pub states: Vec<(JobState, u64)>,
+}
+
+impl GroupStanding {
+    /// Jobs in it.
+    pub fn jobs(&self) -> u64 {
+        self.states.iter().map(|(_, jobs)| jobs).sum()
+    }
+
+    /// Jobs that have ended.
+    pub fn ended(&self) -> u64 {
+        self.states.iter().filter(|(state, _)| state.is_final()).map(|(_, jobs)| jobs).sum()
+    }
+
+    /// The part that has ended, 0 to 1.
+    pub fn share(&self) -> f64 {
+        if self.jobs() == 0 { 1.0 } else { self.ended() as f64 / self.jobs() as f64 }
+    }
+}
+
+/// What the jobs of a group have used, those that left an output.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupUse {
+    /// Model requests answered.
+    pub turns: u64,
+    /// Tokens sent to models.
+    pub input_tokens: u64,
+    /// Tokens that models wrote.
+    pub output_tokens: u64,
+    /// Price in millionths of a US dollar, of the jobs whose price is known.
+    pub cost_microusd: u64,
 }
 
 /// What a job leaves behind.

@@ -20,7 +20,7 @@ use crate::tool::{EffectClass, ToolErrorCategory, ToolSpec};
 pub mod audit;
 mod ledger;
 
-pub use ledger::{CallState, LedgerChange, LedgerRow, effect_key, ledger_changes};
+pub use ledger::{CallState, LedgerChange, LedgerRow, effect_key, ledger_changes, restart};
 
 /// What a run was begun with. Fixed for its life, so that the prompt's prefix is byte-identical in
 /// every request of the run, whatever becomes of the files it came from.
@@ -361,6 +361,9 @@ pub enum Entry {
     },
     /// A person re-ran an ended run: it goes on from where it was, with fresh limits.
     Reopened,
+    /// A person changed what is asked for: the run begins again after it, with fresh limits. What
+    /// came before stays to be read, and counts in totals.
+    Restarted,
 }
 
 impl Entry {
@@ -383,6 +386,7 @@ impl Entry {
             Entry::Note { .. } => "note",
             Entry::Ended { .. } => "ended",
             Entry::Reopened => "reopened",
+            Entry::Restarted => "restarted",
         }
     }
 }

@@ -19,6 +19,7 @@ pub mod clock;
 pub mod conversation;
 pub mod doctor;
 pub mod event;
+pub mod events;
 pub mod executor;
 pub mod hook;
 pub mod job;

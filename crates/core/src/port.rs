@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use crate::annotation::{Annotation, NewAnnotation};
 use crate::clock::Millis;
 use crate::job::transition::{Event, IllegalTransition};
-use crate::job::{Attempt, Job, JobId, JobState, NewJob, Output};
+use crate::job::{Attempt, Job, JobId, JobProgress, JobState, NewJob, Output};
 use crate::journal::{Entry, LedgerRow, Recorded};
 use crate::lease::{Lease, WorkerId};
 use crate::question::{Answered, Question, QuestionId};
@@ -17,6 +17,10 @@ use crate::usecase::fork::Fork;
 mod care;
 
 pub use care::{CareRepository, ClockJump, DueJobs, Firing, HeldJob, Pruned, Storage};
+
+mod relations;
+
+pub use relations::{BatchMark, BatchStanding, Chunk, JobRelations, JobSearch, Reach, StateRow};
 
 /// A repository call that did not do what was asked, by what the caller should do about it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -30,6 +34,10 @@ pub enum RepositoryError {
     /// The job's state does not allow it. Nothing was changed.
     #[error(transparent)]
     Illegal(#[from] IllegalTransition),
+    /// What was asked cannot be, for a reason the caller can mend; in words, with the way out.
+    /// Nothing was changed.
+    #[error("{0}")]
+    Refused(String),
     /// The job would need a unique key that another job holds. Nothing was changed.
     #[error(
         "job {job} cannot run again: its unique key '{key}' is held by job {holder}; wait until that one ends, or \
@@ -43,10 +51,6 @@ pub enum RepositoryError {
         /// The job that holds it.
         holder: JobId,
     },
-    /// What was asked cannot be, for a reason the caller can mend; in words, with the way out.
-    /// Nothing was changed.
-    #[error("{0}")]
-    Refused(String),
     /// The database cannot take writes now (full disk, read-only, locked for too long); trying
     /// later may help. In words for a person, with the way out.
     #[error("{0}")]
@@ -110,6 +114,9 @@ pub struct Ending {
     pub entries: Vec<Entry>,
     /// The place of the first of them.
     pub seq: u64,
+    /// Jobs made beneath this one in the same transaction, for which it then waits. Only with
+    /// [`Event::Suspend`]; none are made if the job is cancelled instead.
+    pub children: Vec<NewJob>,
 }
 
 /// The end of one attempt.
@@ -183,6 +190,10 @@ pub struct WorkerRecord {
     pub drain_requested_at: Option<Millis>,
 }
 
+/// Jobs whose texts are searched at most, newest first, among those that fit the rest of a filter.
+/// Older ones are not found by their texts.
+pub const SEARCHED_AT_MOST: u32 = 20_000;
+
 /// Which jobs to list: newest first.
 #[derive(Debug, Clone, Default)]
 pub struct JobFilter {
@@ -190,6 +201,23 @@ pub struct JobFilter {
     pub states: Vec<JobState>,
     /// Only of this role.
     pub role: Option<String>,
+    /// Only of this queue.
+    pub queue: Option<String>,
+    /// Only of this group.
+    pub group: Option<String>,
+    /// Only with this tag.
+    pub tag: Option<String>,
+    /// Only with this text in goal, reason or answer, in any case of A to Z; among the newest
+    /// [`SEARCHED_AT_MOST`].
+    pub text: Option<String>,
+    /// Only enqueued from this time on.
+    pub created_from: Option<Millis>,
+    /// Only enqueued before this time.
+    pub created_before: Option<Millis>,
+    /// Only ended from this time on.
+    pub ended_from: Option<Millis>,
+    /// Only ended before this time.
+    pub ended_before: Option<Millis>,
     /// Only with ids below this one: the way to the next page.
     pub before: Option<JobId>,
     /// At most so many.
@@ -278,7 +306,8 @@ pub trait JobRepository:
 {
     /// Stores jobs, all or none, and says what became of each, in the same order. A job whose unique
     /// key is held, by an earlier job of this call too, is not stored; see
-    /// [`Unique`](crate::job::Unique).
+    /// [`Unique`](crate::job::Unique). A job that waits for one that is not there is
+    /// [`RepositoryError::NoSuchJob`].
     async fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Result<Vec<Enqueued>, RepositoryError>;
 
     /// Takes due jobs in the order of [`rank`](crate::job::rank), as far as the rules let them start
@@ -304,6 +333,9 @@ pub trait JobRepository:
         states.pop().unwrap_or(Err(RepositoryError::LeaseLost(lease.job)))
     }
 
+    /// Keeps how far a running job's work is, in place of what was kept before.
+    async fn report_progress(&self, lease: Lease, progress: JobProgress) -> Result<(), RepositoryError>;
+
     /// Renews `leases` until `lease_until` and marks the worker alive.
     async fn heartbeat(
         &self,
@@ -317,7 +349,7 @@ pub trait JobRepository:
     /// those workers off the list.
     async fn rescue(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError>;
 
-    /// Asks for a job's end.
+    /// Asks for the end of a job and of those beneath it ([`Reach::Beneath`]); tells of the job.
     async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled, RepositoryError>;
 
     /// Makes a final job available again, by hand. Its journal stays; the run goes on from there
@@ -349,6 +381,9 @@ pub trait JobQueries: SessionQueries + Send + Sync {
 
     /// Jobs by filter, newest first.
     async fn jobs(&self, filter: JobFilter) -> Result<Vec<Job>, RepositoryError>;
+
+    /// The jobs a job has made, oldest first, with their outputs.
+    async fn children(&self, parent: JobId) -> Result<Vec<Job>, RepositoryError>;
 
     /// How many jobs of each role are in each state; rows without jobs are left out.
     async fn counts(&self) -> Result<Vec<(String, JobState, u64)>, RepositoryError>;

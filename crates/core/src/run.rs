@@ -156,6 +156,27 @@ impl Run {
                     ms: self.worked_ms,
                 };
             }
+            Entry::Restarted => {
+                let before = std::mem::take(self);
+                // Totals are of the whole job, and ids of calls never repeat in it.
+                *self = Run {
+                    next_seq: before.next_seq,
+                    calls_made: before.calls_made,
+                    turns: before.turns,
+                    tool_rounds: before.tool_rounds,
+                    spent_before: Spent {
+                        turns: before.turns,
+                        tool_rounds: before.tool_rounds,
+                        tokens: before.usage.total(),
+                        ms: before.worked_ms,
+                    },
+                    usage: before.usage,
+                    cost_microusd: before.cost_microusd,
+                    worked_ms: before.worked_ms,
+                    tools_used: before.tools_used,
+                    ..Run::default()
+                };
+            }
         }
     }
 
@@ -329,6 +350,12 @@ impl Run {
     /// Model replies so far.
     pub fn turns(&self) -> u32 {
         self.turns
+    }
+
+    /// Turns since it was begun or last re-run, and how many it may take.
+    pub fn turns_of_limit(&self) -> Option<(u32, u32)> {
+        let limit = self.opening.as_ref()?.persona.limits.max_turns;
+        Some((self.turns - self.spent_before.turns, limit))
     }
 
     /// What the job leaves behind as the state stands.

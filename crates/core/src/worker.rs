@@ -177,8 +177,15 @@ impl WorkerService {
     fn ending(&self, cx: &JobContext, outcome: StepOutcome) -> Ending {
         let now = self.fleet.clock.now();
         let seq = cx.run.as_ref().map_or(0, |run| run.next_seq());
-        let mut ending =
-            Ending { event: Event::Complete, due_at: now, reason: None, output: None, entries: Vec::new(), seq };
+        let mut ending = Ending {
+            event: Event::Complete,
+            due_at: now,
+            reason: None,
+            output: None,
+            entries: Vec::new(),
+            seq,
+            children: Vec::new(),
+        };
         match outcome {
             StepOutcome::Completed { output, entries } => {
                 ending.seq -= entries.len() as u64;
@@ -200,10 +207,10 @@ impl WorkerService {
                 ending.due_at = now.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX / 2));
                 ending.reason = Some(reason);
             }
-            StepOutcome::Suspended { reason, entries } => {
+            StepOutcome::Suspended { reason, children, entries } => {
                 ending.event = Event::Suspend;
                 ending.seq -= entries.len() as u64;
-                (ending.reason, ending.entries) = (Some(reason), entries);
+                (ending.reason, ending.entries, ending.children) = (Some(reason), entries, children);
             }
             StepOutcome::Stopped(StopReason::Shutdown) => {
                 ending.event = Event::Interrupt;

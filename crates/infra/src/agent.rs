@@ -94,8 +94,15 @@ impl GenericAgentExecutor {
             let Step { entries, effect } = next;
             match effect {
                 Effect::End => return Ok(end(run, entries)),
-                Effect::Suspend => return Ok(StepOutcome::Suspended { reason: waits_for(run), entries }),
+                Effect::Suspend => {
+                    return Ok(StepOutcome::Suspended { reason: waits_for(run), children: Vec::new(), entries });
+                }
                 _ => {}
+            }
+            if entries.iter().any(|entry| matches!(entry, Entry::Turn(_)))
+                && let Some((turns, most)) = run.turns_of_limit()
+            {
+                cx.note_progress(f64::from(turns) / f64::from(most.max(1)), &format!("turn {turns} of at most {most}"));
             }
             cx.append(seq, entries).await?;
             seq = run.next_seq();

@@ -44,6 +44,15 @@ proptest! {
     }
 
     #[test]
+    fn every_job_ends_or_is_explained((nodes, order) in behaviour::waiting::plans()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let door = door();
+            behaviour::waiting::every_job_ends_or_is_explained(door.fresh().await, nodes, order).await;
+        });
+    }
+
+    #[test]
     fn no_limit_is_ever_exceeded_and_no_place_is_lost(ops in behaviour::limited::ops()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {

@@ -337,7 +337,15 @@ async fn jobs_of_the_first_schema_keep_their_attempts_outputs_and_reasons() {
     assert_eq!(store.attempts(JobId(2)).await.expect("reads").len(), 1);
 
     let lease = Lease { job: JobId(1), token: 2 };
-    let ending = Ending { event: Event::Complete, due_at: 7, reason: None, output: None, entries: vec![], seq: 0 };
+    let ending = Ending {
+        event: Event::Complete,
+        due_at: 7,
+        reason: None,
+        output: None,
+        entries: vec![],
+        seq: 0,
+        children: vec![],
+    };
     store.finish(lease, ending, 7).await.expect("the lease stands");
     let last = store.attempts(JobId(1)).await.expect("reads").pop().expect("is there");
     assert_eq!((last.number, last.ended_at, last.outcome.as_deref()), (2, Some(7), Some("completed")));

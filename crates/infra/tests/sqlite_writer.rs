@@ -4,10 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use posse_core::job::{JobId, NewJob, Payload};
+use posse_core::events::{Followed, JobEvents};
+use posse_core::job::transition::Event;
+use posse_core::job::{JobId, JobState, NewJob, Payload};
 use posse_core::journal::Entry;
 use posse_core::lease::WorkerId;
-use posse_core::port::{ClaimRequest, JobFilter, JobQueries, JobRepository, RepositoryError};
+use posse_core::port::{ClaimRequest, Ending, JobFilter, JobQueries, JobRepository, RepositoryError};
 use posse_infra::sqlite::{Options, SqliteStore};
 
 fn job(goal: &str) -> NewJob {
@@ -232,4 +234,37 @@ async fn a_caller_who_gives_up_leaves_nothing_behind() {
     first.await.expect("ends").expect_err("is not there");
     let claimed = store.claim(request()).await.expect("works");
     assert_eq!(claimed.len(), 1, "the job was not claimed for nobody");
+}
+
+/// Several processes, and one that may only look, hear of what one of them does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_come_from_other_processes_too() {
+    let folder = folder();
+    let (store, other) = (open(&folder), open(&folder));
+    let id = store.enqueue(vec![job("g")], 1).await.expect("is stored")[0].id;
+    let looker = Arc::new(SqliteStore::open_read_only(store.path()).expect("can be read"));
+    let followed = Followed::Jobs(vec![id]);
+    let mut here = JobEvents::follow(Arc::clone(&store) as _, followed.clone()).await.expect("can be read");
+    let mut there = JobEvents::follow(looker as _, followed).await.expect("can be read");
+    let claimed = other.claim(request()).await.expect("works").remove(0);
+    let end = Ending {
+        event: Event::Complete,
+        due_at: 2,
+        reason: None,
+        output: None,
+        entries: vec![],
+        seq: 0,
+        children: vec![],
+    };
+    other.finish(claimed.lease, end, 2).await.expect("finishes");
+    for events in [&mut here, &mut there] {
+        let mut last = None;
+        let all = async {
+            while let Some(event) = events.next().await {
+                last = event.expect("can be read").to;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), all).await.expect("is told in time");
+        assert_eq!(last, Some(JobState::Completed));
+    }
 }

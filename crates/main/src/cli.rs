@@ -10,11 +10,15 @@ use crate::output::{ColorChoice, Out};
 use crate::settings::{self, Overrides, Settings};
 
 mod bench;
+mod change;
 mod chat;
 mod db;
 mod doctor;
 mod endpoint;
 mod enqueue;
+mod enqueue_many;
+mod filter;
+mod group;
 mod init;
 mod job;
 mod job_events;
@@ -67,8 +71,8 @@ pub struct Global {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Put a goal into the queue (short for `job enqueue`)
-    Enqueue(enqueue::EnqueueArgs),
+    /// Put a goal into the queue, or many (short for `job enqueue`)
+    Enqueue(Box<enqueue::EnqueueArgs>),
     /// Enqueue a goal and work it here and now, with a live view
     Run(work::RunArgs),
     /// Talk with an agent; what was said is kept, and a later chat goes on with it
@@ -84,12 +88,15 @@ enum Command {
     List(job::ListArgs),
     /// One job: state, steps, answer, cost (short for `job show`)
     Show(job_show::ShowArgs),
-    /// Jobs: enqueue, list, show, watch, events, replay, cancel, retry, fork, annotate
+    /// Jobs: enqueue, list, show, watch, events, replay, cancel, retry, fork, edit, move, delete, annotate
     #[command(subcommand)]
     Job(job::JobCommand),
     /// Questions that agents ask, and your answers
     #[command(subcommand)]
     Question(question::QuestionCommand),
+    /// Groups of jobs: how far they are, what they cost
+    #[command(subcommand)]
+    Group(group::GroupCommand),
     /// Queues: how many jobs are where
     #[command(subcommand)]
     Queue(queue::QueueCommand),
@@ -170,7 +177,7 @@ impl Cli {
     pub async fn run(self) -> Result<crate::exit::Exit> {
         let cx = Context { out: self.out(), global: self.global };
         match self.command {
-            Command::Enqueue(args) => enqueue::enqueue(&cx, args).await,
+            Command::Enqueue(args) => enqueue::enqueue(&cx, *args).await,
             Command::Run(args) => work::run(&cx, args).await,
             Command::Chat(args) => chat::chat(&cx, args).await,
             Command::Session(command) => session::dispatch(&cx, command).await,
@@ -180,6 +187,7 @@ impl Cli {
             Command::Show(args) => job_show::show(&cx, args).await,
             Command::Job(command) => job::dispatch(&cx, command).await,
             Command::Question(command) => question::dispatch(&cx, command).await,
+            Command::Group(command) => group::dispatch(&cx, command).await,
             Command::Queue(command) => queue::dispatch(&cx, command).await,
             Command::Limit(command) => rules::limit(&cx, command).await,
             Command::Pause(scope) => rules::pause(&cx, scope).await,

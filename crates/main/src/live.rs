@@ -83,7 +83,7 @@ fn say_what_is_waited_for(status: &mut Status, job: &Job, working: bool) {
         JobState::Available => status.waiting("waiting for a worker (posse work)"),
         JobState::Scheduled => status.waiting(format!("due {}", moment(job.run_at))),
         JobState::Retryable => status.waiting(format!("next attempt {}", moment(job.run_at))),
-        JobState::Suspended => status.waiting("waiting for a person"),
+        JobState::Suspended => status.waiting(job.reason.as_deref().unwrap_or("waiting for a person")),
         _ if job.cancel_requested => status.waiting("cancelling"),
         _ => {}
     }

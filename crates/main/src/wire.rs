@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use posse_core::clock::Clock;
 use posse_core::model::Models;
 use posse_core::persona::PersonaTemplate;
-use posse_core::port::{CareRepository, JobQueries, JobRepository, RepositoryError};
+use posse_core::port::{CareRepository, JobQueries, JobRepository, JobSearch, RepositoryError};
 use posse_core::rate::RateLimiter;
 use posse_core::rules::Rules;
 use posse_infra::agent::GenericAgentExecutor;
@@ -77,8 +77,8 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
 }
 
 /// What can be asked of a database.
-pub trait Reader: JobQueries + Rules + RateLimiter {}
-impl<T: JobQueries + Rules + RateLimiter> Reader for T {}
+pub trait Reader: JobQueries + JobSearch + Rules + RateLimiter {}
+impl<T: JobQueries + JobSearch + Rules + RateLimiter> Reader for T {}
 
 /// Opens the database to be looked at, without writing anything. None where there is none yet.
 pub fn open_reader(settings: &Settings) -> Result<Option<Arc<dyn Reader>>> {

@@ -43,10 +43,8 @@ fn a_job_has_one_shape_everywhere() {
     let keys =
         |value: &serde_json::Value| value.as_object().expect("an object").keys().cloned().collect::<BTreeSet<_>>();
     let shown = project.posse(&["show", "1", "--json"]).ok().json();
-    assert_eq!(
-        keys(&shown).into_iter().collect::<Vec<_>>(),
-        ["annotations", "attempts", "job", "journal", "ledger", "questions"]
-    );
+    let parts = ["annotations", "attempts", "children", "dependencies", "job", "journal", "ledger", "questions"];
+    assert_eq!(keys(&shown).into_iter().collect::<Vec<_>>(), parts);
     assert_eq!(keys(&shown["job"]), keys(&next["jobs"][0]));
     let filtered = project.posse(&["list", "--json", "--state", "available", "--role", "scribe"]).ok().json();
     assert_eq!(filtered["jobs"].as_array().map(Vec::len), Some(0));
@@ -242,7 +240,7 @@ fn help_tells_the_exit_codes_and_completions_complete() {
         let script = project.posse(&["completions", shell]).ok().out;
         assert!(script.contains("enqueue") && script.len() > 1000, "{shell}");
     }
-    for noun in ["job", "persona", "model", "tool", "worker", "db"] {
+    for noun in ["job", "group", "persona", "model", "tool", "worker", "db"] {
         assert!(project.posse(&[noun, "--help"]).ok().out.contains("--json"), "{noun}");
     }
     assert!(project.posse(&["tool", "list"]).ok().out.contains("read_file"));

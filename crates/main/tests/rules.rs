@@ -160,6 +160,13 @@ fn a_limit_holds_over_worker_processes_and_a_pause_ends_nothing() {
     let list = project.posse(&["queue", "list"]).ok();
     assert!(list.err.contains("everything is paused"), "{}", list.err);
     assert_eq!(running(), Some(2), "what runs goes on, and nothing starts");
+    let run = project.start(&["run", "--role", "scribe", "x"]);
+    wait("it is enqueued", || project.posse(&["show", "7"]).code == 0);
+    // Whoever waits for it is told why.
+    run.interrupt();
+    let ended = run.wait().expect(130);
+    assert!(ended.err.contains("job 7 is held: everything is paused"), "{}", ended.err);
+    project.posse(&["job", "cancel", "7"]).ok();
     project.posse(&["resume", "--all"]).ok();
     wait("all run", || running() == Some(6));
     for worker in workers {

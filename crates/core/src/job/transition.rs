@@ -120,7 +120,7 @@ pub struct IllegalTransition {
 /// running               interrupt      available    attempt given back
 /// running               suspend        suspended    attempt given back
 /// running               lease expired  available, crash + 1; discarded when crashes or attempts are spent
-/// suspended             decide         available
+/// suspended             decide         available, or scheduled when its time is yet to come
 /// not final             cancel         cancelled; a running job is flagged and its worker ends it
 /// final                 retry          available, with attempts and crashes afresh
 /// ```
@@ -156,7 +156,9 @@ pub fn transition(from: Standing, event: Event, at: Millis) -> Result<Transition
             let spent = to.crashes >= MAX_CRASHES || from.attempt >= from.max_attempts;
             to.state = if spent { Discarded } else { Available };
         }
-        Event::Decide if from.state == Suspended => to.state = Available,
+        Event::Decide if from.state == Suspended => {
+            to.state = if from.run_at > at { Scheduled } else { Available };
+        }
         Event::Cancel if running && !from.cancel_requested => to.cancel_requested = true,
         Event::Cancel if !from.state.is_final() => to.state = Cancelled,
         Event::Retry if from.state.is_final() => {
@@ -214,6 +216,13 @@ mod tests {
                 assert_eq!(got.ok(), want, "{state} + {event:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_decision_does_not_come_before_the_time() {
+        let from = Standing { run_at: 9, ..standing(JobState::Suspended) };
+        assert_eq!(transition(from, Event::Decide, 8).expect("legal").to.state, JobState::Scheduled);
+        assert_eq!(transition(from, Event::Decide, 9).expect("legal").to.state, JobState::Available);
     }
 
     #[test]

@@ -120,6 +120,21 @@ fn proposal(call: &Call) -> Option<LedgerChange> {
     Some(LedgerChange::Propose { call_id: call.request.id.clone(), tool, effect })
 }
 
+/// The entries with which a run begins again, given the ledger as it stands: calls that had not
+/// ended end, since nobody will go on with them.
+pub fn restart(ledger: &[LedgerRow]) -> Vec<Entry> {
+    let ended = |row: &LedgerRow| {
+        let outcome = match row.state {
+            CallState::Proposed => CallOutcome::Refused,
+            CallState::Started => CallOutcome::Unknown,
+            _ => return None,
+        };
+        let text = "The run was begun again before this call ended.".to_owned();
+        Some(Entry::CallEnded { call_id: row.call_id.clone(), outcome, text, annotations: Vec::new(), ms: 0 })
+    };
+    ledger.iter().filter_map(ended).chain([Entry::Restarted]).collect()
+}
+
 /// The key that tells the outside world that two requests are the same one: 32 hex digits, the same
 /// on every retry of a call, different for every other call of any job in any database.
 pub fn effect_key(installation: &str, job: JobId, call_id: &str) -> String {

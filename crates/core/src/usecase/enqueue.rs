@@ -1,8 +1,12 @@
 //! Accepting work: everything is checked here, once, before anything is stored.
 
 use crate::clock::Millis;
+use crate::job::change::Edit;
+use crate::job::dependency::{After, MAX_AFTER, OnFailed};
 use crate::job::retry::{MAX_ATTEMPTS, RetryPolicy, Strategy};
-use crate::job::{DEFAULT_MAX_ATTEMPTS, NewJob, Payload, Unique};
+use crate::job::{
+    DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_PRIORITY_STEP_MS, DEFAULT_QUEUE, Meta, NewJob, Payload, Unique,
+};
 use crate::persona::check_role;
 use crate::rules::check_key;
 
@@ -14,6 +18,15 @@ pub const MAX_UNIQUE_MS: Millis = 3650 * 24 * 60 * 60 * 1000;
 
 /// Most that a step of priority may be worth: a week.
 pub const MAX_PRIORITY_STEP_MS: Millis = 7 * 24 * 60 * 60 * 1000;
+
+/// Most bytes of a group's name, a batch's name or a tag.
+pub const MAX_LABEL_BYTES: usize = 128;
+
+/// Most tags of a job.
+pub const MAX_TAGS: usize = 20;
+
+/// Most bytes of a job's metadata as JSON.
+pub const MAX_META_BYTES: usize = 4096;
 
 /// Work as a person asks for it, unchecked.
 #[derive(Debug, Clone)]
@@ -42,6 +55,40 @@ pub struct Ask {
     pub workspace: String,
     /// The configured model to use instead of the persona's.
     pub model: Option<String>,
+    /// Jobs that must have completed before.
+    pub after: Vec<After>,
+    /// What becomes of it when one of those is cancelled or discarded.
+    pub on_failed: OnFailed,
+    /// The group it is counted in.
+    pub group: Option<String>,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// What its owner keeps with it.
+    pub meta: Meta,
+}
+
+impl Default for Ask {
+    fn default() -> Self {
+        Ask {
+            role: String::new(),
+            goal: String::new(),
+            queue: DEFAULT_QUEUE.into(),
+            priority: DEFAULT_PRIORITY,
+            run_at: None,
+            priority_step_ms: DEFAULT_PRIORITY_STEP_MS,
+            max_attempts: None,
+            retry: None,
+            unique: None,
+            concurrency_key: None,
+            workspace: String::new(),
+            model: None,
+            after: Vec::new(),
+            on_failed: OnFailed::default(),
+            group: None,
+            tags: Vec::new(),
+            meta: Meta::new(),
+        }
+    }
 }
 
 /// Work that is not accepted: which field, what is wrong, what would be right.
@@ -54,43 +101,17 @@ pub struct Refused {
     pub message: String,
 }
 
+fn refuse<T>(field: &'static str, message: impl Into<String>) -> Result<T, Refused> {
+    Err(Refused { field, message: message.into() })
+}
+
 /// Checks `ask` against `roles`, the roles that some persona plays.
 pub fn accept(ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
-    let refuse = |field, message: String| Err(Refused { field, message });
-    if let Err(message) = check_role(&ask.role) {
-        return refuse("role", message);
-    }
-    if !roles.contains(&ask.role) {
-        let known = roles.join(", ");
-        return refuse(
-            "role",
-            format!(
-                "'{}' has no persona; there are: {known}. Add config/personas/{}.json (posse persona new {})",
-                ask.role, ask.role, ask.role
-            ),
-        );
-    }
-    if ask.goal.trim().is_empty() {
-        return refuse("goal", "is empty; say what is to be done".into());
-    }
-    if ask.goal.len() > MAX_GOAL_BYTES {
-        let (size, max) = (ask.goal.len(), MAX_GOAL_BYTES);
-        return refuse(
-            "goal",
-            format!("has {size} bytes; at most {max} are allowed. Put the text in a file and name it"),
-        );
-    }
-    for (field, text) in [("goal", &ask.goal), ("workspace", &ask.workspace), ("queue", &ask.queue)] {
-        if let Some(at) = text.find('\0') {
-            return refuse(field, format!("contains a NUL character at byte {at}; remove it"));
-        }
-    }
-    if let Err(message) = check_role(&ask.queue) {
-        return refuse("queue", message);
-    }
-    if !(1..=9).contains(&ask.priority) {
-        return refuse("priority", format!("is {}; it must lie between 1 (first) and 9 (last)", ask.priority));
-    }
+    accept_role(&ask.role, roles)?;
+    accept_goal(&ask.goal)?;
+    without_nul("workspace", &ask.workspace)?;
+    accept_queue(&ask.queue)?;
+    accept_priority(ask.priority)?;
     if !(0..=MAX_PRIORITY_STEP_MS).contains(&ask.priority_step_ms) {
         let step = ask.priority_step_ms;
         return refuse("priority_step", format!("is {step} ms; it must lie between 0 and {MAX_PRIORITY_STEP_MS}"));
@@ -100,24 +121,28 @@ pub fn accept(ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
     }
     let by_policy = ask.retry.and_then(|retry| retry.attempts());
     let max_attempts = ask.max_attempts.or(by_policy).unwrap_or(DEFAULT_MAX_ATTEMPTS);
-    if !(1..=MAX_ATTEMPTS).contains(&max_attempts) {
-        return refuse("max_attempts", format!("is {max_attempts}; it must lie between 1 and {MAX_ATTEMPTS}"));
-    }
+    accept_attempts(max_attempts)?;
     if max_attempts > 1 && ask.retry.is_some_and(|retry| retry.strategy == Strategy::None) {
         let message = "allows other attempts, and the retry strategy none makes one; leave one of them out";
-        return refuse("max_attempts", message.into());
+        return refuse("max_attempts", message);
     }
-    let unique_key = ask.unique.as_ref().map(|unique| unique.key.as_str());
-    for (field, key) in [("unique", unique_key), ("concurrency_key", ask.concurrency_key.as_deref())] {
-        if let Some(Err(message)) = key.map(check_key) {
-            return refuse(field, message);
-        }
+    accept_keys(&ask)?;
+    if ask.after.len() > MAX_AFTER {
+        return refuse("after", format!("names {} jobs; at most {MAX_AFTER} are allowed", ask.after.len()));
     }
-    if let Some(for_ms) = ask.unique.as_ref().and_then(|unique| unique.for_ms)
-        && !(1..=MAX_UNIQUE_MS).contains(&for_ms)
-    {
-        return refuse("unique_for", format!("is {for_ms} ms; it must lie between 1 ms and ten years"));
+    if let Some(group) = &ask.group {
+        accept_label("group", group)?;
     }
+    if ask.tags.len() > MAX_TAGS {
+        return refuse("tags", format!("are {}; at most {MAX_TAGS} are allowed", ask.tags.len()));
+    }
+    for tag in &ask.tags {
+        accept_label("tags", tag)?;
+    }
+    let mut tags = ask.tags;
+    tags.sort();
+    tags.dedup();
+    accept_meta(&ask.meta)?;
     Ok(NewJob {
         queue: ask.queue,
         role: ask.role,
@@ -130,31 +155,144 @@ pub fn accept(ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
         unique: ask.unique,
         concurrency_key: ask.concurrency_key,
         payload: Payload { goal: ask.goal, workspace: ask.workspace, model: ask.model, ..Payload::default() },
+        after: ask.after,
+        on_failed: ask.on_failed,
+        group: ask.group,
+        tags,
+        meta: ask.meta,
     })
+}
+
+/// Checks what is to be asked for differently.
+pub fn accept_edit(edit: &Edit, roles: &[String]) -> Result<(), Refused> {
+    if edit.is_empty() {
+        return refuse("edit", "changes nothing; say what is to be different");
+    }
+    edit.role.as_deref().map_or(Ok(()), |role| accept_role(role, roles))?;
+    edit.goal.as_deref().map_or(Ok(()), accept_goal)?;
+    edit.queue.as_deref().map_or(Ok(()), accept_queue)?;
+    edit.priority.map_or(Ok(()), accept_priority)?;
+    edit.max_attempts.map_or(Ok(()), accept_attempts)
+}
+
+/// Checks a word that jobs are found or counted by; `field` is what it is.
+pub fn accept_label(field: &'static str, label: &str) -> Result<(), Refused> {
+    let fits = label.len() <= MAX_LABEL_BYTES && !label.trim().is_empty() && label.trim() == label;
+    if fits && !label.chars().any(char::is_control) {
+        return Ok(());
+    }
+    let shown = label.escape_debug();
+    let rule = "it must have 1 to {MAX} bytes, no control characters, and no space at its ends";
+    refuse(field, format!("'{shown}' cannot be used; {}", rule.replace("{MAX}", &MAX_LABEL_BYTES.to_string())))
+}
+
+fn accept_role(role: &str, roles: &[String]) -> Result<(), Refused> {
+    if let Err(message) = check_role(role) {
+        return refuse("role", message);
+    }
+    if !roles.iter().any(|known| known == role) {
+        let known = roles.join(", ");
+        return refuse(
+            "role",
+            format!(
+                "'{role}' has no persona; there are: {known}. Add config/personas/{role}.json (posse persona new {role})"
+            ),
+        );
+    }
+    Ok(())
+}
+
+fn accept_goal(goal: &str) -> Result<(), Refused> {
+    if goal.trim().is_empty() {
+        return refuse("goal", "is empty; say what is to be done");
+    }
+    if goal.len() > MAX_GOAL_BYTES {
+        let (size, max) = (goal.len(), MAX_GOAL_BYTES);
+        return refuse(
+            "goal",
+            format!("has {size} bytes; at most {max} are allowed. Put the text in a file and name it"),
+        );
+    }
+    without_nul("goal", goal)
+}
+
+fn accept_queue(queue: &str) -> Result<(), Refused> {
+    without_nul("queue", queue)?;
+    check_role(queue).or_else(|message| refuse("queue", message))
+}
+
+fn accept_priority(priority: u8) -> Result<(), Refused> {
+    if (1..=9).contains(&priority) {
+        return Ok(());
+    }
+    refuse("priority", format!("is {priority}; it must lie between 1 (first) and 9 (last)"))
+}
+
+fn accept_attempts(max_attempts: u32) -> Result<(), Refused> {
+    if (1..=MAX_ATTEMPTS).contains(&max_attempts) {
+        return Ok(());
+    }
+    refuse("max_attempts", format!("is {max_attempts}; it must lie between 1 and {MAX_ATTEMPTS}"))
+}
+
+fn accept_keys(ask: &Ask) -> Result<(), Refused> {
+    let unique_key = ask.unique.as_ref().map(|unique| unique.key.as_str());
+    for (field, key) in [("unique", unique_key), ("concurrency_key", ask.concurrency_key.as_deref())] {
+        if let Some(Err(message)) = key.map(check_key) {
+            return refuse(field, message);
+        }
+    }
+    match ask.unique.as_ref().and_then(|unique| unique.for_ms) {
+        Some(for_ms) if !(1..=MAX_UNIQUE_MS).contains(&for_ms) => {
+            refuse("unique_for", format!("is {for_ms} ms; it must lie between 1 ms and ten years"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn accept_meta(meta: &Meta) -> Result<(), Refused> {
+    for key in meta.keys() {
+        accept_label("meta", key)?;
+    }
+    let text = serde_json::Value::Object(meta.clone()).to_string();
+    if text.len() > MAX_META_BYTES {
+        return refuse("meta", format!("has {} bytes as JSON; at most {MAX_META_BYTES} are allowed", text.len()));
+    }
+    if text.contains("\\u0000") {
+        return refuse("meta", "contains a NUL character; remove it");
+    }
+    Ok(())
+}
+
+fn without_nul(field: &'static str, text: &str) -> Result<(), Refused> {
+    match text.find('\0') {
+        Some(at) => refuse(field, format!("contains a NUL character at byte {at}; remove it")),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{DEFAULT_PRIORITY, DEFAULT_PRIORITY_STEP_MS, DEFAULT_QUEUE};
+    use crate::job::JobId;
 
     fn ask(change: impl FnOnce(&mut Ask)) -> Result<NewJob, Refused> {
-        let mut ask = Ask {
-            role: "researcher".into(),
-            goal: "find it".into(),
-            queue: DEFAULT_QUEUE.into(),
-            priority: DEFAULT_PRIORITY,
-            run_at: None,
-            priority_step_ms: DEFAULT_PRIORITY_STEP_MS,
-            max_attempts: None,
-            retry: None,
-            unique: None,
-            concurrency_key: None,
-            workspace: String::new(),
-            model: None,
-        };
+        let mut ask = Ask { role: "researcher".into(), goal: "find it".into(), ..Ask::default() };
         change(&mut ask);
         accept(ask, &["researcher".into(), "scribe".into()])
+    }
+
+    #[test]
+    fn edits_follow_the_same_rules() {
+        let roles = ["scribe".to_owned()];
+        let field = |edit: Edit| accept_edit(&edit, &roles).map_err(|refused| refused.field);
+        assert_eq!(field(Edit::default()), Err("edit"));
+        assert_eq!(field(Edit { goal: Some("g".into()), role: Some("scribe".into()), ..Edit::default() }), Ok(()));
+        assert_eq!(field(Edit { goal: Some(" ".into()), ..Edit::default() }), Err("goal"));
+        assert_eq!(field(Edit { role: Some("plumber".into()), ..Edit::default() }), Err("role"));
+        assert_eq!(field(Edit { priority: Some(0), ..Edit::default() }), Err("priority"));
+        assert_eq!(field(Edit { max_attempts: Some(0), ..Edit::default() }), Err("max_attempts"));
+        assert_eq!(field(Edit { queue: Some("A B".into()), ..Edit::default() }), Err("queue"));
     }
 
     #[test]
@@ -177,6 +315,16 @@ mod tests {
         assert_eq!(field(ask(|a| a.unique = unique(&"k".repeat(257), None))), Err("unique"));
         assert_eq!(field(ask(|a| a.unique = unique("k", Some(0)))), Err("unique_for"));
         assert_eq!(field(ask(|a| a.queue = "Mail Out".into())), Err("queue"));
+        assert_eq!(field(ask(|a| a.group = Some(" g".into()))), Err("group"));
+        assert_eq!(field(ask(|a| a.tags = vec!["a\n".into()])), Err("tags"));
+        assert_eq!(field(ask(|a| a.tags = vec!["t".into(); MAX_TAGS + 1])), Err("tags"));
+        assert_eq!(field(ask(|a| a.after = vec![After::Job(JobId(1)); MAX_AFTER + 1])), Err("after"));
+        let meta = |key: &str, value: String| Meta::from_iter([(key.to_owned(), value.into())]);
+        assert_eq!(field(ask(|a| a.meta = meta("k", "x".repeat(MAX_META_BYTES)))), Err("meta"));
+        assert_eq!(field(ask(|a| a.meta = meta("k", "a\0b".into()))), Err("meta"));
+        assert_eq!(field(ask(|a| a.meta = meta("", "v".into()))), Err("meta"));
+        let kept = ask(|a| a.tags = vec!["b".into(), "a".into(), "b".into()]).expect("is fine");
+        assert_eq!(kept.tags, ["a", "b"]);
         let unknown = ask(|a| a.role = "plumber".into()).expect_err("no such persona").to_string();
         assert!(unknown.contains("there are: researcher, scribe"), "{unknown}");
         let odd = ask(|a| a.role = "Big Boss".into()).expect_err("not a role name").to_string();

@@ -10,7 +10,7 @@ use posse_core::job::{Attempt, JobId};
 
 use super::fault::Outcome;
 use super::jobs::count;
-use super::literal::in_ids;
+use super::literal::among;
 use super::schema::{attempts, jobs};
 
 /// Writes down how and why the attempts that these jobs' rows tell of ended. To be followed by a
@@ -22,7 +22,7 @@ pub(super) fn end(
     reason: Option<&str>,
     now: Millis,
 ) -> QueryResult<()> {
-    let ended = jobs::table.filter(in_ids(ids)).filter(jobs::leased_by.is_not_null()).select((
+    let ended = jobs::table.filter(among(ids)).filter(jobs::leased_by.is_not_null()).select((
         jobs::id,
         jobs::lease_token,
         jobs::attempt,

@@ -10,9 +10,9 @@ use posse_core::lease::Lease;
 use posse_core::port::{ClaimRequest, Claimed};
 
 use super::fault::{Outcome, not_ours};
-use super::jobs::{Content, content, count, stored};
+use super::jobs::{Content, DataRow, content, count, stored};
 use super::lines::{self, Choice};
-use super::literal::{IsAvailable, IsWaiting, in_ids, update};
+use super::literal::{IsAvailable, IsWaiting, among, update};
 use super::quarantine::Unreadable;
 use super::schema::{job_data, jobs};
 use super::writer::Transaction;
@@ -41,11 +41,8 @@ struct Row {
     reason: Option<String>,
 }
 
-/// The row, and `payload` and `retry` of `job_data`.
-type Stored = (Row, String, Option<String>);
-
 /// Jobs that were taken, still as they are stored, so that the writer's thread need not read them.
-pub(super) struct Taken(Vec<(Stored, Standing)>);
+pub(super) struct Taken(Vec<(Row, DataRow, Standing)>);
 
 /// Takes due jobs in the order of their rank, as far as the rules let them start.
 pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome<Taken> {
@@ -54,8 +51,7 @@ pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome
     // Jobs that come to stand alike are taken by one statement; nearly always that is all of them.
     let mut alike: Vec<(Standing, Vec<i64>)> = Vec::new();
     let mut taken = Vec::with_capacity(rows.len());
-    for stored in rows {
-        let row = &stored.0;
+    for (row, data) in rows {
         let from = Standing {
             state: JobState::Available,
             attempt: count(row.attempt),
@@ -69,7 +65,7 @@ pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome
             Some((_, ids)) => ids.push(row.id),
             None => alike.push((to, vec![row.id])),
         }
-        taken.push((stored, to));
+        taken.push((row, data, to));
     }
     for (to, ids) in alike {
         let taken = (
@@ -80,7 +76,7 @@ pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome
             jobs::leased_by.eq(&request.worker.0),
             jobs::claimed_at.eq(request.now),
         );
-        update(jobs::table, in_ids(&ids), taken).execute(tx.connection)?;
+        update(jobs::table, among(&ids), taken).execute(tx.connection)?;
     }
     Ok(Taken(taken))
 }
@@ -90,9 +86,9 @@ impl Taken {
     /// given up.
     pub fn read(self, request: &ClaimRequest) -> (Vec<Claimed>, Vec<Unreadable>) {
         let (mut claimed, mut unreadable) = (Vec::with_capacity(self.0.len()), Vec::new());
-        for ((row, payload, retry), to) in self.0 {
+        for (row, data, to) in self.0 {
             let lease = Lease { job: JobId(row.id), token: row.lease_token + 1 };
-            let Content { payload, output, retry } = match content(&payload, row.output.as_deref(), retry.as_deref()) {
+            let Content { payload, output, retry, tags, meta } = match content(&data, row.output.as_deref()) {
                 Ok(content) => content,
                 Err(error) => {
                     unreadable.push(Unreadable { lease, why: not_ours(&error) });
@@ -120,6 +116,12 @@ impl Taken {
                 reason: row.reason,
                 created_at: row.created_at,
                 finalized_at: None,
+                parent: data.parent_id.map(JobId),
+                root: data.root_id.map(JobId),
+                group: data.group_name,
+                tags,
+                meta,
+                progress: None,
             };
             claimed.push(Claimed { job, lease });
         }
@@ -140,15 +142,15 @@ fn promote(tx: &mut Transaction<'_>, now: Millis) -> Outcome<()> {
     if !due.is_empty() {
         // `Event::Due` changes nothing but the state, and is legal for exactly the rows of this index.
         let available = jobs::state.eq(JobState::Available.as_str());
-        update(jobs::table, in_ids(&due), available).execute(tx.connection)?;
+        update(jobs::table, among(&due), available).execute(tx.connection)?;
         // Whoever serves their roles is waiting for a time that nobody will tell them of again.
         tx.ring();
     }
     Ok(())
 }
 
-fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> Outcome<Vec<Stored>> {
-    let rows = jobs::table.inner_join(job_data::table).select((Row::as_select(), job_data::payload, job_data::retry));
+fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> Outcome<Vec<(Row, DataRow)>> {
+    let rows = jobs::table.inner_join(job_data::table).select((Row::as_select(), DataRow::as_select()));
     match lines::choose(connection, request)? {
         Choice::Line(queue, key) => Ok(rows
             .filter(IsAvailable)
@@ -159,7 +161,7 @@ fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> Outcome<
             .limit(i64::from(request.limit))
             .load(connection)?),
         Choice::Jobs(ids) => {
-            let mut found: Vec<Stored> = rows.filter(in_ids(&ids)).load(connection)?;
+            let mut found: Vec<(Row, DataRow)> = rows.filter(among(&ids)).load(connection)?;
             let places: HashMap<i64, usize> = ids.into_iter().zip(0..).collect();
             found.sort_by_key(|(row, ..)| places.get(&row.id).copied());
             Ok(found)

@@ -8,17 +8,17 @@ use std::sync::Arc;
 use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::JobState;
-use posse_core::job::transition::{Event, IllegalTransition, Standing, transition};
+use posse_core::job::transition::{Event, Standing, transition};
 use posse_core::lease::Lease;
 use posse_core::port::{AttemptEnd, RepositoryError};
 
 use super::fault::{Fault, Outcome};
-use super::jobs::{JobRow, count, find, stored};
+use super::jobs::{Batch, JobRow, count, find, stored};
 use super::journal::{self, Sheet};
-use super::literal::{IsRunning, in_ids, update};
+use super::literal::{IsRunning, among, update};
 use super::schema::jobs;
 use super::writer::{Answer, Transaction, Verb};
-use super::{attempts, questions, rules};
+use super::{attempts, questions, relations, rules};
 
 /// The job's row, if the lease still stands.
 pub(super) fn guarded(connection: &mut SqliteConnection, lease: Lease) -> Outcome<JobRow> {
@@ -49,6 +49,8 @@ pub(super) struct End {
     output: Option<String>,
     sheets: Vec<Sheet>,
     seq: u64,
+    /// The jobs for which it then waits.
+    children: Batch,
     installation: Arc<str>,
     now: Millis,
 }
@@ -65,6 +67,7 @@ impl End {
             output: ending.output.as_ref().map(serde_json::to_string).transpose()?,
             sheets: Sheet::all(&ending.entries)?,
             seq: ending.seq,
+            children: Batch::new(ending.children.clone(), now)?,
             installation: Arc::clone(installation),
             now,
         })
@@ -72,7 +75,8 @@ impl End {
 
     /// Roughly what it will take.
     pub fn bytes(&self) -> usize {
-        300 + self.output.as_ref().map_or(0, String::len) + self.sheets.iter().map(Sheet::bytes).sum::<usize>()
+        let written = self.output.as_ref().map_or(0, String::len) + self.sheets.iter().map(Sheet::bytes).sum::<usize>();
+        300 + written + self.children.bytes()
     }
 }
 
@@ -88,22 +92,30 @@ impl Verb for Finish {
         let ids: Vec<_> = ends.iter().map(|end| end.lease.job.0).collect();
         let mut rows: HashMap<i64, Running> = jobs::table
             .filter(IsRunning)
-            .filter(in_ids(&ids))
+            .filter(among(&ids))
             .select((jobs::id, Running::as_select()))
             .load(tx.connection)?
             .into_iter()
             .collect();
         // Jobs that come to stand alike are stored by one statement.
         let mut alike: Vec<(Left, Vec<i64>)> = Vec::new();
+        // What others have to do with the ends follows when those are stored.
+        let (mut awaited, mut parents) = (Vec::new(), Vec::new());
         let mut answers = Vec::with_capacity(ends.len());
         for end in ends {
             let job = end.lease.job;
             let left = match rows.entry(job.0) {
                 Entry::Occupied(row) if row.get().lease_token == end.lease.token => match change(row.get(), end) {
-                    // The row is used up: a second end of one attempt finds the lease gone.
-                    Ok(to) => left(row.remove(), to, end),
-                    Err(illegal) => {
-                        answers.push(Err(illegal.into()));
+                    Ok(to) => {
+                        // The row is used up: a second end of one attempt finds the lease gone.
+                        let row = row.remove();
+                        if row.awaited && to.state.is_final() {
+                            awaited.push((job, to.state, end.now));
+                        }
+                        left(row, to, end)
+                    }
+                    Err(refused) => {
+                        answers.push(Err(refused));
                         continue;
                     }
                 },
@@ -114,6 +126,9 @@ impl Verb for Finish {
             };
             if left.to.state == JobState::Suspended {
                 questions::reopen(tx.connection, job)?;
+                if !end.children.is_empty() {
+                    parents.push((answers.len(), end));
+                }
             }
             if !end.sheets.is_empty() {
                 journal::append(tx.connection, &end.installation, job, &left.role, end.seq, &end.sheets, end.now)?;
@@ -130,6 +145,13 @@ impl Verb for Finish {
         for (left, ids) in alike {
             left.store(tx, &ids)?;
         }
+        for (job, to, now) in awaited {
+            relations::tell(tx, job, to, now)?;
+        }
+        // Last: a child may be a job that is there already, by its unique key, and that ended just now.
+        for (place, end) in parents {
+            answers[place] = Ok(relations::wait_for_children(tx, end.lease.job, &end.children, end.now)?);
+        }
         Ok(answers)
     }
 }
@@ -145,6 +167,7 @@ struct Running {
     crashes: i32,
     lease_token: i64,
     cancel_requested: bool,
+    awaited: bool,
     output: Option<String>,
     reason: Option<String>,
 }
@@ -164,7 +187,11 @@ struct Left<'a> {
 }
 
 /// What becomes of the running job of this row by `end`.
-fn change(row: &Running, end: &End) -> Result<Standing, IllegalTransition> {
+fn change(row: &Running, end: &End) -> Result<Standing, RepositoryError> {
+    if !end.children.is_empty() && end.event != Event::Suspend {
+        let said = "an ending brings children but does not suspend the job; nothing was saved";
+        return Err(RepositoryError::Unusable(said.into()));
+    }
     let from = Standing {
         state: JobState::Running,
         attempt: count(row.attempt),
@@ -211,10 +238,10 @@ impl Left<'_> {
         );
         if to.state == JobState::Completed && self.why.is_none() {
             // The job's row goes on to tell of the attempt.
-            update(jobs::table, in_ids(ids), left).execute(tx.connection)?;
+            update(jobs::table, among(ids), left).execute(tx.connection)?;
         } else {
             attempts::end(tx.connection, ids, self.event, self.why, self.now)?;
-            update(jobs::table, in_ids(ids), (left, jobs::leased_by.eq(None::<String>))).execute(tx.connection)?;
+            update(jobs::table, among(ids), (left, jobs::leased_by.eq(None::<String>))).execute(tx.connection)?;
         }
         if matches!(to.state, JobState::Available | JobState::Retryable | JobState::Scheduled) {
             tx.ring();

@@ -41,7 +41,7 @@ impl Prepared {
 /// Stores a fork.
 pub(super) fn fork(tx: &mut Transaction<'_>, installation: &str, prepared: &Prepared, now: Millis) -> Outcome<JobId> {
     let Prepared { fork, batch, edited } = prepared;
-    let id = jobs::enqueue(tx, batch)?.pop().ok_or_else(|| unusable("a fork is one job"))?.id;
+    let id = jobs::enqueue(tx, batch, None)?.pop().ok_or_else(|| unusable("a fork is one job"))?.id;
     let copied = copy_steps(tx.connection, fork, id)?;
     if copied + edited.len() != fork.journal.len() {
         return Err(unusable(format!("the journal of job {} is not what it was; nothing was saved", fork.source)));

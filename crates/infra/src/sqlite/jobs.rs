@@ -4,16 +4,17 @@ use std::str::FromStr;
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
+use posse_core::job::dependency::{Beginning, beginning};
 use posse_core::job::retry::RetryPolicy;
 use posse_core::job::transition::{Standing, Transition};
-use posse_core::job::{Job, JobId, JobState, NewJob, Output, Payload};
+use posse_core::job::{Job, JobId, JobState, Meta, NewJob, Output, Payload};
 use posse_core::port::Enqueued;
 
 use super::fault::{Fault, Outcome, unusable};
 use super::literal::update;
-use super::schema::{job_data, jobs, sqlite_sequence};
+use super::schema::{job_data, job_tags, jobs, sqlite_sequence};
 use super::writer::{Answer, Transaction, Verb};
-use super::{sessions, unique};
+use super::{relations, sessions, unique};
 
 /// A row of `jobs`, with what a transition needs of it.
 #[derive(Debug, Queryable, Selectable)]
@@ -34,6 +35,7 @@ pub(super) struct JobRow {
     pub cancel_requested: bool,
     pub created_at: i64,
     pub finalized_at: Option<i64>,
+    pub awaited: bool,
     pub concurrency_key: String,
     pub unique_key: Option<String>,
     pub output: Option<String>,
@@ -59,12 +61,25 @@ impl JobRow {
     }
 }
 
-/// All that is stored of a job: its row, and `payload` and `retry` of `job_data`.
-pub(super) type StoredJob = (JobRow, String, Option<String>);
+/// A row of `job_data`.
+#[derive(Debug, Queryable, Selectable)]
+#[diesel(table_name = job_data, check_for_backend(diesel::sqlite::Sqlite))]
+pub(super) struct DataRow {
+    pub payload: String,
+    pub retry: Option<String>,
+    pub parent_id: Option<i64>,
+    pub root_id: Option<i64>,
+    pub group_name: Option<String>,
+    pub tags: Option<String>,
+    pub meta: Option<String>,
+}
+
+/// Both rows of a job.
+pub(super) type StoredJob = (JobRow, DataRow);
 
 /// A stored job as the core sees it.
-pub(super) fn to_job((row, payload, retry): StoredJob) -> Outcome<Job> {
-    let Content { payload, output, retry } = content(&payload, row.output.as_deref(), retry.as_deref())?;
+pub(super) fn to_job((row, data): StoredJob) -> Outcome<Job> {
+    let Content { payload, output, retry, tags, meta } = content(&data, row.output.as_deref())?;
     let standing = row.standing()?;
     let is_running = standing.state == JobState::Running;
     Ok(Job {
@@ -88,6 +103,12 @@ pub(super) fn to_job((row, payload, retry): StoredJob) -> Outcome<Job> {
         reason: row.reason,
         created_at: row.created_at,
         finalized_at: row.finalized_at,
+        parent: data.parent_id.map(JobId),
+        root: data.root_id.map(JobId),
+        group: data.group_name,
+        tags,
+        meta,
+        progress: None,
     })
 }
 
@@ -96,14 +117,18 @@ pub(super) struct Content {
     pub payload: Payload,
     pub output: Option<Output>,
     pub retry: Option<RetryPolicy>,
+    pub tags: Vec<String>,
+    pub meta: Meta,
 }
 
 /// Reads it.
-pub(super) fn content(payload: &str, output: Option<&str>, retry: Option<&str>) -> Result<Content, serde_json::Error> {
+pub(super) fn content(data: &DataRow, output: Option<&str>) -> Result<Content, serde_json::Error> {
     Ok(Content {
-        payload: serde_json::from_str(payload)?,
+        payload: serde_json::from_str(&data.payload)?,
         output: output.map(serde_json::from_str).transpose()?,
-        retry: retry.map(serde_json::from_str).transpose()?,
+        retry: data.retry.as_deref().map(serde_json::from_str).transpose()?,
+        tags: data.tags.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
+        meta: data.meta.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
     })
 }
 
@@ -159,30 +184,54 @@ pub(super) fn set_reason(connection: &mut SqliteConnection, job: JobId, reason: 
     update(jobs::table, jobs::id.eq(job.0), jobs::reason.eq(reason)).execute(connection).map(drop)
 }
 
-/// Jobs about to be stored, their JSON already written out.
+/// Jobs about to be stored, with what is JSON of them already written out.
+#[derive(Debug)]
 pub(super) struct Batch {
     jobs: Vec<Sheet>,
     now: Millis,
 }
 
-/// A job, its payload and its retry policy.
-type Sheet = (NewJob, String, Option<String>);
+#[derive(Debug)]
+struct Sheet {
+    job: NewJob,
+    payload: String,
+    retry: Option<String>,
+    tags: Option<String>,
+    meta: Option<String>,
+}
 
 impl Batch {
     /// Prepares jobs, outside of the writer's thread.
     pub fn new(jobs: Vec<NewJob>, now: Millis) -> Result<Batch, serde_json::Error> {
-        let written = |job: NewJob| {
+        let sheet = |job: NewJob| {
             let payload = serde_json::to_string(&job.payload)?;
             let retry = job.retry.as_ref().map(serde_json::to_string).transpose()?;
-            Ok((job, payload, retry))
+            let tags = (!job.tags.is_empty()).then(|| serde_json::to_string(&job.tags)).transpose()?;
+            let meta = (!job.meta.is_empty()).then(|| serde_json::to_string(&job.meta)).transpose()?;
+            Ok(Sheet { job, payload, retry, tags, meta })
         };
-        Ok(Batch { jobs: jobs.into_iter().map(written).collect::<Result<_, _>>()?, now })
+        Ok(Batch { jobs: jobs.into_iter().map(sheet).collect::<Result<_, _>>()?, now })
     }
 
     /// Roughly what it will take.
     pub fn bytes(&self) -> usize {
-        self.jobs.iter().map(|(_, payload, _)| payload.len() + 200).sum()
+        let of = |sheet: &Sheet| sheet.payload.len() + sheet.meta.as_ref().map_or(0, String::len) + 200;
+        self.jobs.iter().map(of).sum()
     }
+
+    /// Whether there is nothing to store.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+}
+
+/// Above the jobs of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ancestors {
+    /// Their parent.
+    pub parent: i64,
+    /// The topmost job above that, or itself.
+    pub root: i64,
 }
 
 /// Storing jobs.
@@ -194,72 +243,107 @@ impl Verb for Enqueue {
     type Answer = Vec<Enqueued>;
 
     fn run(tx: &mut Transaction<'_>, batches: &[&Batch]) -> Outcome<Vec<Answer<Enqueue>>> {
-        // Given out here rather than read back row by row: the write lock is ours.
-        let last: Option<i64> = sqlite_sequence::table
-            .filter(sqlite_sequence::name.eq("jobs"))
-            .select(sqlite_sequence::seq)
-            .first(tx.connection)
-            .optional()?;
-        let mut next = last.unwrap_or(0) + 1;
-        let mut taken = unique::Taken::default();
-        let mut rows: Vec<NewRow<'_>> = Vec::new();
-        let mut answers = Vec::with_capacity(batches.len());
-        for batch in batches {
-            let mut enqueued = Vec::with_capacity(batch.jobs.len());
-            for sheet in &batch.jobs {
-                let holder = taken.take(tx.connection, &sheet.0, JobId(next), batch.now)?;
-                enqueued.push(Enqueued { id: holder.unwrap_or(JobId(next)), existed: holder.is_some() });
-                if holder.is_none() {
-                    rows.push((next, sheet, batch.now));
-                    next += 1;
-                }
-            }
-            answers.push(Ok(enqueued));
-        }
-        // In blocks, because a statement costs as much as several rows. Each size is a statement.
-        let (blocks, rest) = rows.as_chunks::<32>();
-        blocks.iter().try_for_each(|block| insert(tx.connection, block))?;
-        let (blocks, rest) = rest.as_chunks::<4>();
-        blocks.iter().try_for_each(|block| insert(tx.connection, block))?;
-        rest.iter().try_for_each(|row| insert(tx.connection, &[*row]))?;
-        for (id, (job, ..), now) in rows {
-            if let Some(session) = job.payload.session {
-                sessions::join(tx.connection, session, id, &job.role, now)?;
-            }
-        }
-        tx.ring();
-        Ok(answers)
+        Ok(enqueue_all(tx, batches, None)?.into_iter().map(Ok).collect())
     }
 }
 
 /// Stores the jobs whose unique keys are free as part of another command, and says what became of each in
 /// the same order.
-pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch) -> Outcome<Vec<Enqueued>> {
-    let answer = Enqueue::run(tx, &[batch])?.pop();
-    Ok(answer.unwrap_or_else(|| Ok(Vec::new()))?)
+pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, above: Option<Ancestors>) -> Outcome<Vec<Enqueued>> {
+    Ok(enqueue_all(tx, &[batch], above)?.pop().unwrap_or_default())
 }
 
-/// A job to be stored: its id, itself, and the time.
-type NewRow<'a> = (i64, &'a Sheet, Millis);
+fn enqueue_all(tx: &mut Transaction<'_>, batches: &[&Batch], above: Option<Ancestors>) -> Outcome<Vec<Vec<Enqueued>>> {
+    // Given out here rather than read back row by row: the write lock is ours.
+    let last: Option<i64> = sqlite_sequence::table
+        .filter(sqlite_sequence::name.eq("jobs"))
+        .select(sqlite_sequence::seq)
+        .first(tx.connection)
+        .optional()?;
+    let mut next = last.unwrap_or(0) + 1;
+    let mut taken = unique::Taken::default();
+    let mut rows = Vec::new();
+    let mut answers = Vec::with_capacity(batches.len());
+    for batch in batches {
+        let mut enqueued = Vec::with_capacity(batch.jobs.len());
+        for sheet in &batch.jobs {
+            let (job, id, now) = (&sheet.job, JobId(next), batch.now);
+            if let Some(holder) = taken.take(tx.connection, job, id, now)? {
+                enqueued.push(Enqueued { id: holder, existed: true });
+                continue;
+            }
+            if !job.after.is_empty() {
+                // It may wait for one of those before it, so they have to be there.
+                insert_all(tx.connection, &rows)?;
+                rows.clear();
+            }
+            let others = relations::others(tx.connection, job, &enqueued)?;
+            let begins = beginning(job.run_at.unwrap_or(now), now, &others, job.on_failed);
+            if begins.state.is_final() {
+                taken.give_back(job);
+            }
+            rows.push(NewRow { id: next, sheet, above, now, begins, others });
+            enqueued.push(Enqueued { id, existed: false });
+            next += 1;
+        }
+        answers.push(enqueued);
+    }
+    insert_all(tx.connection, &rows)?;
+    tx.ring();
+    Ok(answers)
+}
+
+/// A job to be stored.
+struct NewRow<'a> {
+    id: i64,
+    sheet: &'a Sheet,
+    above: Option<Ancestors>,
+    now: Millis,
+    begins: Beginning,
+    /// The jobs it names to wait for, and where they are.
+    others: Vec<(JobId, JobState)>,
+}
+
+/// Stores rows and what belongs to them.
+fn insert_all(connection: &mut SqliteConnection, rows: &[NewRow<'_>]) -> Outcome<()> {
+    // In blocks, because a statement costs as much as several rows. Each size is a statement.
+    let (blocks, rest) = rows.as_chunks::<32>();
+    blocks.iter().try_for_each(|block| insert(connection, block))?;
+    let (blocks, rest) = rest.as_chunks::<4>();
+    blocks.iter().try_for_each(|block| insert(connection, block))?;
+    rest.iter().try_for_each(|row| insert(connection, std::array::from_ref(row)))?;
+    for NewRow { id, sheet: Sheet { job, .. }, now, begins, others, .. } in rows {
+        if let Some(session) = job.payload.session {
+            sessions::join(connection, session, *id, &job.role, *now)?;
+        }
+        relations::wait_for(connection, JobId(*id), others, begins.state, job.on_failed)?;
+        for tag in &job.tags {
+            diesel::insert_into(job_tags::table)
+                .values((job_tags::tag.eq(tag), job_tags::job_id.eq(id)))
+                .execute(connection)?;
+        }
+    }
+    Ok(())
+}
 
 /// Stores rows by one statement per table, which diesel keeps prepared only if its values are owned.
 fn insert<const N: usize>(connection: &mut SqliteConnection, rows: &[NewRow<'_>; N]) -> QueryResult<()> {
-    let new = rows.map(|(id, (job, ..), now)| {
-        let run_at = job.run_at.unwrap_or(now);
-        let state = if run_at > now { JobState::Scheduled } else { JobState::Available };
+    let new = rows.each_ref().map(|NewRow { id, sheet: Sheet { job, .. }, now, begins, .. }| {
         (
-            jobs::id.eq(id),
+            jobs::id.eq(*id),
             jobs::queue.eq(job.queue.clone()),
             jobs::role.eq(job.role.clone()),
-            jobs::state.eq(state.as_str()),
+            jobs::state.eq(begins.state.as_str()),
             jobs::priority.eq(i32::from(job.priority)),
-            jobs::run_at.eq(run_at),
+            jobs::run_at.eq(job.run_at.unwrap_or(*now)),
             jobs::attempt.eq(0),
             jobs::max_attempts.eq(stored(job.max_attempts)),
             jobs::crashes.eq(0),
             jobs::lease_token.eq(0),
             jobs::cancel_requested.eq(false),
-            jobs::created_at.eq(now),
+            jobs::created_at.eq(*now),
+            jobs::finalized_at.eq(begins.state.is_final().then_some(*now)),
+            jobs::reason.eq(begins.reason.clone()),
             jobs::priority_step_ms.eq(job.priority_step_ms),
             jobs::concurrency_key.eq(job.concurrency_key.clone().unwrap_or_default()),
             jobs::unique_key.eq(job.unique.as_ref().map(|unique| unique.key.clone())),
@@ -267,8 +351,17 @@ fn insert<const N: usize>(connection: &mut SqliteConnection, rows: &[NewRow<'_>;
         )
     });
     diesel::insert_into(jobs::table).values(new).execute(connection)?;
-    let data = rows.map(|(id, (_, payload, retry), _)| {
-        (job_data::job_id.eq(id), job_data::payload.eq(payload.clone()), job_data::retry.eq(retry.clone()))
+    let data = rows.each_ref().map(|NewRow { id, sheet, above, .. }| {
+        (
+            job_data::job_id.eq(*id),
+            job_data::payload.eq(sheet.payload.clone()),
+            job_data::retry.eq(sheet.retry.clone()),
+            job_data::parent_id.eq(above.map(|above| above.parent)),
+            job_data::root_id.eq(above.map(|above| above.root)),
+            job_data::group_name.eq(sheet.job.group.clone()),
+            job_data::tags.eq(sheet.tags.clone()),
+            job_data::meta.eq(sheet.meta.clone()),
+        )
     });
     diesel::insert_into(job_data::table).values(data).execute(connection)?;
     Ok(())

@@ -194,6 +194,20 @@ fn insert(connection: &mut SqliteConnection, job: JobId, seq: i64, sheet: &Sheet
         .map(drop)
 }
 
+/// Has a run that has begun begin again; whether it had.
+pub(super) fn restart(
+    connection: &mut SqliteConnection,
+    installation: &str,
+    job: JobId,
+    author: &str,
+    now: Millis,
+) -> Outcome<bool> {
+    let Some(last) = last_seq(connection, job)? else { return Ok(false) };
+    let sheets = Sheet::all(&posse_core::journal::restart(&ledger::read(connection, job)?))?;
+    append(connection, installation, job, author, last.unsigned_abs() + 1, &sheets, now)?;
+    Ok(true)
+}
+
 /// A job's entries from place `from` on, in order.
 pub(super) fn read(connection: &mut SqliteConnection, job: JobId, from: u64) -> Outcome<Vec<Recorded>> {
     use super::schema::blobs;

@@ -11,10 +11,10 @@ use posse_core::port::{Heartbeat, Rescued};
 
 use super::fault::Outcome;
 use super::jobs::{JobRow, set_reason, store};
-use super::literal::{IsRunning, in_ids, update};
+use super::literal::{IsRunning, among, update};
 use super::schema::{jobs, workers};
 use super::writer::Transaction;
-use super::{attempts, queries};
+use super::{attempts, queries, relations};
 
 /// Renews leases and marks the worker alive.
 pub(super) fn heartbeat(
@@ -28,7 +28,7 @@ pub(super) fn heartbeat(
     let mut heard = Heartbeat::default();
     let asked: Vec<_> = leases.iter().map(|lease| lease.job.0).collect();
     let tokens: HashMap<i64, i64> = jobs::table
-        .filter(in_ids(&asked))
+        .filter(among(&asked))
         .filter(IsRunning)
         .select((jobs::id, jobs::lease_token))
         .load_iter(tx.connection)?
@@ -42,7 +42,7 @@ pub(super) fn heartbeat(
         }
     }
     let kept: Vec<_> = held.iter().map(|job| job.0).collect();
-    update(jobs::table, in_ids(&kept), jobs::lease_until.eq(lease_until)).execute(tx.connection)?;
+    update(jobs::table, among(&kept), jobs::lease_until.eq(lease_until)).execute(tx.connection)?;
     heard.cancelled = queries::cancel_requested(tx.connection)?.into_iter().filter(|job| held.contains(job)).collect();
     Ok(heard)
 }
@@ -78,6 +78,7 @@ pub(super) fn rescue(tx: &mut Transaction<'_>, dead: &[WorkerId], now: Millis) -
             }
             _ => set_reason(tx.connection, job, Some(&lost))?,
         }
+        relations::ended(tx, &row, change.to.state, now)?;
         rescued.push(Rescued { job, worker, state: change.to.state });
     }
     for worker in dead {

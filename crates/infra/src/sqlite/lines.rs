@@ -15,7 +15,7 @@ use posse_core::port::ClaimRequest;
 use posse_core::rules::Gate;
 
 use super::fault::Outcome;
-use super::literal::{IsAvailable, after_line, after_rank};
+use super::literal::{IsAvailable, after_rank};
 use super::rules;
 use super::schema::jobs;
 
@@ -127,13 +127,17 @@ fn next_head(
         .filter(jobs::role.eq(&request.role))
         .order((jobs::queue, jobs::concurrency_key, jobs::rank, jobs::id))
         .select((jobs::queue, jobs::concurrency_key, jobs::rank, jobs::id));
+    let behind = |queue, key| of_role.filter(jobs::queue.eq(queue)).filter(jobs::concurrency_key.gt(key));
     if request.queues.is_empty() {
-        return match last {
-            Some(Place::Line(queue, key)) => of_role.filter(after_line(queue, key)).first(connection),
-            Some(Place::Queue(queue)) => of_role.filter(jobs::queue.gt(queue)).first(connection),
-            None => of_role.first(connection),
+        let (Some(Place::Line(queue, _)) | Some(Place::Queue(queue))) = last else {
+            return of_role.first(connection).optional();
+        };
+        if let Some(Place::Line(queue, key)) = last
+            && let Some(head) = behind(queue, key).first(connection).optional()?
+        {
+            return Ok(Some(head));
         }
-        .optional();
+        return of_role.filter(jobs::queue.gt(queue)).first(connection).optional();
     }
     let mut queues: Vec<_> = request.queues.iter().collect();
     queues.sort_unstable();
@@ -142,9 +146,7 @@ fn next_head(
         let head = match last {
             Some(Place::Line(queue, _)) if name < queue => continue,
             Some(Place::Queue(queue)) if name <= queue => continue,
-            Some(Place::Line(queue, key)) if name == queue => {
-                of_queue.filter(jobs::concurrency_key.gt(key)).first(connection)
-            }
+            Some(Place::Line(queue, key)) if name == queue => behind(queue, key).first(connection),
             _ => of_queue.first(connection),
         };
         if let Some(head) = head.optional()? {

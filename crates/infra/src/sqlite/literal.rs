@@ -9,8 +9,7 @@ use std::marker::PhantomData;
 use diesel::expression::{AppearsOnTable, Expression, SelectableExpression, ValidGrouping, is_aggregate};
 use diesel::prelude::*;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
-use diesel::serialize::ToSql;
-use diesel::sql_types::{BigInt, Bool, HasSqlType, Text};
+use diesel::sql_types::{BigInt, Bool};
 use diesel::sqlite::Sqlite;
 
 macro_rules! condition {
@@ -65,6 +64,10 @@ condition! {
     IsRunning = "(jobs.state = 'running')"
 }
 condition! {
+    /// Rows of the index of suspended jobs.
+    IsSuspended = "(jobs.state = 'suspended')"
+}
+condition! {
     /// Rows of the cancel index.
     IsToBeCancelled = "(jobs.state = 'running' AND jobs.cancel_requested = 1)"
 }
@@ -76,6 +79,10 @@ condition! {
 condition! {
     /// Rows of the index of schedules.
     IsNotPaused = "(schedules.paused_at IS NULL)"
+}
+condition! {
+    /// Rows of the index of what is waited for.
+    IsOpen = "(dependencies.open = 1)"
 }
 
 statement! {
@@ -104,75 +111,53 @@ statement! {
     RollbackTo = "ROLLBACK TO command"
 }
 
-/// A comparison of two columns of `jobs` at once, as an index orders them. Built by [`after_line`]
-/// and [`after_rank`].
-#[derive(Debug, Clone, Copy)]
-pub(super) struct After<A, AT, B, BT> {
-    columns: &'static str,
-    first: A,
-    second: B,
-    types: PhantomData<(AT, BT)>,
+/// See [`after_rank`].
+#[derive(Debug, Clone, Copy, QueryId)]
+pub(super) struct AfterRank(i64, i64);
+
+/// The condition that a job stands after that of this rank and id. SQLite seeks such a pair by "at
+/// least", and walks what is equal: here one row, but it would be a whole line for a pair that many
+/// rows share.
+pub(super) fn after_rank(rank: i64, id: i64) -> AfterRank {
+    AfterRank(rank, id)
 }
 
-/// The condition that a job stands in a line after that of this queue and concurrency key.
-pub(super) fn after_line<'a>(queue: &'a str, key: &'a str) -> After<&'a str, Text, &'a str, Text> {
-    After { columns: "(jobs.queue, jobs.concurrency_key)", first: queue, second: key, types: PhantomData }
-}
-
-/// The condition that a job stands after that of this rank and id.
-pub(super) fn after_rank(rank: i64, id: i64) -> After<i64, BigInt, i64, BigInt> {
-    After { columns: "(jobs.rank, jobs.id)", first: rank, second: id, types: PhantomData }
-}
-
-impl<A, AT, B, BT> Expression for After<A, AT, B, BT> {
+impl Expression for AfterRank {
     type SqlType = Bool;
 }
-impl<QS, A, AT, B, BT> AppearsOnTable<QS> for After<A, AT, B, BT> {}
-impl<A, AT, B, BT> ValidGrouping<()> for After<A, AT, B, BT> {
+impl<QS> AppearsOnTable<QS> for AfterRank {}
+impl ValidGrouping<()> for AfterRank {
     type IsAggregate = is_aggregate::Never;
 }
-// The columns follow from the types.
-impl<A, AT: 'static, B, BT: 'static> QueryId for After<A, AT, B, BT> {
-    type QueryId = After<(), AT, (), BT>;
-    const HAS_STATIC_QUERY_ID: bool = true;
-}
-impl<A, AT, B, BT> QueryFragment<Sqlite> for After<A, AT, B, BT>
-where
-    A: ToSql<AT, Sqlite>,
-    B: ToSql<BT, Sqlite>,
-    Sqlite: HasSqlType<AT> + HasSqlType<BT>,
-{
+impl QueryFragment<Sqlite> for AfterRank {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
-        out.push_sql("(");
-        out.push_sql(self.columns);
-        out.push_sql(" > (");
-        out.push_bind_param::<AT, _>(&self.first)?;
+        out.push_sql("((jobs.rank, jobs.id) > (");
+        out.push_bind_param::<BigInt, _>(&self.0)?;
         out.push_sql(", ");
-        out.push_bind_param::<BT, _>(&self.second)?;
+        out.push_bind_param::<BigInt, _>(&self.1)?;
         out.push_sql("))");
         Ok(())
     }
 }
 
-/// The condition that a job is one of these. The ids are one bind, whatever their number, so that the
-/// statement stays the same text.
-pub(super) fn in_ids(ids: &[i64]) -> InIds {
-    InIds(serde_json::json!(ids).to_string())
+/// Job ids as one bind, whatever their number. Matches `jobs.id`; built by [`among`].
+#[derive(Debug, Clone, QueryId)]
+pub(super) struct Among(String);
+
+/// The condition that a job is one of `jobs`. The statement stays the same text.
+pub(super) fn among(jobs: &[i64]) -> Among {
+    Among(serde_json::json!(jobs).to_string())
 }
 
-/// See [`in_ids`].
-#[derive(Debug, Clone, QueryId)]
-pub(super) struct InIds(String);
-
-impl Expression for InIds {
+impl Expression for Among {
     type SqlType = Bool;
 }
-impl<QS> AppearsOnTable<QS> for InIds {}
-impl<QS> SelectableExpression<QS> for InIds {}
-impl ValidGrouping<()> for InIds {
+impl<QS> AppearsOnTable<QS> for Among {}
+impl<QS> SelectableExpression<QS> for Among {}
+impl ValidGrouping<()> for Among {
     type IsAggregate = is_aggregate::Never;
 }
-impl QueryFragment<Sqlite> for InIds {
+impl QueryFragment<Sqlite> for Among {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
         out.push_sql("(jobs.id IN (SELECT value FROM json_each(");
         out.push_bind_param::<Text, _>(&self.0)?;

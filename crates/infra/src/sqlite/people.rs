@@ -8,9 +8,9 @@ use posse_core::port::Cancelled;
 use super::fault::Outcome;
 use super::jobs::{find, no_such, set_reason, store};
 use super::writer::Transaction;
-use super::{attempts, journal, questions, unique};
+use super::{attempts, journal, questions, relations, unique};
 
-/// Asks for a job's end.
+/// Asks for a job's end, and for that of nobody else but those who wait for it.
 pub(super) fn cancel(tx: &mut Transaction<'_>, job: JobId, reason: &str, now: Millis) -> Outcome<Cancelled> {
     let row = find(tx.connection, job)?.ok_or_else(|| no_such(job))?;
     let from = row.standing()?;
@@ -19,6 +19,7 @@ pub(super) fn cancel(tx: &mut Transaction<'_>, job: JobId, reason: &str, now: Mi
         state if state.is_final() => return Ok(Cancelled::TooLate(state)),
         // Asked before. Its worker still holds it; asking again must not take it away.
         JobState::Running if from.cancel_requested => return Ok(Cancelled::Requested),
+        JobState::Suspended => relations::wait_no_more(tx.connection, job)?,
         _ => {}
     }
     let change = transition(from, Event::Cancel, now)?;
@@ -31,6 +32,7 @@ pub(super) fn cancel(tx: &mut Transaction<'_>, job: JobId, reason: &str, now: Mi
         tx.ring();
         return Ok(Cancelled::Requested);
     }
+    relations::ended(tx, &row, change.to.state, now)?;
     Ok(Cancelled::Now)
 }
 

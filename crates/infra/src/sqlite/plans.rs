@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use diesel::connection::{Instrumentation, InstrumentationEvent, SimpleConnection};
 use diesel::prelude::*;
-use posse_core::job::NewJob;
+use posse_core::job::dependency::After;
 use posse_core::job::transition::Event;
+use posse_core::job::{JobProgress, NewJob};
 use posse_core::journal::Entry;
 use posse_core::lease::WorkerId;
 use posse_core::port::{AttemptEnd, ClaimRequest, Ending, JobFilter};
@@ -56,7 +57,7 @@ fn request(queues: Vec<String>) -> ClaimRequest {
 }
 
 fn ending(event: Event) -> Ending {
-    Ending { event, due_at: 99, reason: Some("why".into()), output: None, entries: vec![], seq: 0 }
+    Ending { event, due_at: 99, reason: Some("why".into()), output: None, entries: vec![], seq: 0, children: vec![] }
 }
 
 /// A call with a long result and a remark, from its turn to its end.
@@ -80,6 +81,7 @@ fn work(connection: &mut SqliteConnection) {
     let tx = &mut Transaction::new(connection, &mut rings);
     let new = NewJob { queue: "q".into(), role: "r".into(), ..NewJob::default() };
     let later = NewJob { run_at: Some(99), ..new.clone() };
+    let beneath = new.clone();
     let mut jobs = vec![new; 8];
     jobs.push(later);
     let batch = jobs::Batch::new(jobs, 1).expect("is JSON");
@@ -91,9 +93,15 @@ fn work(connection: &mut SqliteConnection) {
     leases::heartbeat(tx, &WorkerId("w".into()), &leases, 100, 10).expect("beats");
     let sheets = Sheet::all(&run()).expect("is JSON");
     finish::append(tx, "i", leases[0], 0, &sheets, 10).expect("appends");
-    let end = |lease, event| finish::End::new(&AttemptEnd { lease, ending: ending(event) }, &"i".into(), 10);
-    let ends = [end(leases[0], Event::Complete), end(leases[1], Event::Fail)].map(|end| end.expect("is JSON"));
+    let end = |lease, ending| finish::End::new(&AttemptEnd { lease, ending }, &"i".into(), 10).expect("is JSON");
+    let ends = [end(leases[0], ending(Event::Complete)), end(leases[1], ending(Event::Fail))];
     finish::Finish::run(tx, &ends.each_ref()).expect("finishes");
+    let told = JobProgress::new(0.5, "half", 10);
+    progress::report(tx, leases[3], &told).expect("is kept");
+    let child = NewJob { after: vec![After::Job(leases[3].job)], ..beneath };
+    let suspended = Ending { children: vec![child], ..ending(Event::Suspend) };
+    finish::Finish::run(tx, &[&end(leases[4], suspended)]).expect("finishes");
+    finish::Finish::run(tx, &[&end(leases[3], ending(Event::GiveUp))]).expect("finishes");
     people::cancel(tx, leases[2].job, "enough", 10).expect("cancels");
     people::retry(tx, leases[0].job, 10).expect("runs again");
     leases::rescue(tx, &[WorkerId("w".into())], 1000).expect("rescues");
@@ -116,8 +124,8 @@ fn ruled(tx: &mut Transaction<'_>) {
         ..NewJob::default()
     };
     let batch = |now| jobs::Batch::new((0..60).map(with_key).collect(), now).expect("is JSON");
-    jobs::enqueue(tx, &batch(2000)).expect("enqueues");
-    jobs::enqueue(tx, &batch(2000)).expect("they are there");
+    jobs::enqueue(tx, &batch(2000), None).expect("enqueues");
+    jobs::enqueue(tx, &batch(2000), None).expect("they are there");
     let many = ClaimRequest { role: "s".into(), limit: 40, now: 2000, lease_until: 3000, ..request(vec![]) };
     let (claimed, _) = claim::claim(tx, &many).expect("claims").read(&many);
     claim::claim(tx, &ClaimRequest { queues: vec!["q".into()], ..many }).expect("claims");
@@ -126,7 +134,7 @@ fn ruled(tx: &mut Transaction<'_>) {
     finish::Finish::run(tx, &[&end]).expect("finishes");
     let unreadable = quarantine::Unreadable { lease: claimed[1].lease, why: "why".into() };
     quarantine::give_up(tx, &[unreadable], 2000).expect("gives up");
-    jobs::enqueue(tx, &batch(9000)).expect("a key's time is over");
+    jobs::enqueue(tx, &batch(9000), None).expect("a key's time is over");
 }
 
 fn new_database(folder: &tempfile::TempDir) -> SqliteConnection {
@@ -161,6 +169,8 @@ fn no_statement_of_the_hot_paths_walks_a_table() {
             let is_bounded = !step.starts_with("SCAN") || of_wanted.iter().any(|name| step.contains(name));
             assert!(is_bounded, "{step}\n{sql}");
             assert!(!step.contains("TEMP B-TREE"), "{step}\n{sql}");
+            // Rows that are equal in both columns would all be walked; see `after_rank`.
+            assert!(!step.contains(")>(") || step.contains("(rank,id)>("), "{step}\n{sql}");
             // What runs is counted at every claim where there are rules, without a look at the rows.
             let counts_running = step.starts_with("SCAN jobs") && sql.contains("concurrency_key");
             assert!(!counts_running || step.contains("COVERING"), "{step}\n{sql}");
@@ -172,12 +182,12 @@ fn no_statement_of_the_hot_paths_walks_a_table() {
 fn lists_and_counts_read_the_index_of_their_state() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut connection = new_database(&folder);
-    for step in plan(&mut connection, queries::COUNTS) {
+    for step in [queries::COUNTS, search::LIVE].iter().flat_map(|sql| plan(&mut connection, sql)) {
         assert!(!step.starts_with("SCAN jobs") || step.contains("INDEX jobs_"), "{step}");
     }
     let asked = listen(&mut connection);
     let discarded = vec![posse_core::job::JobState::Discarded];
-    queries::list(&mut connection, &JobFilter { states: discarded, limit: 5, ..JobFilter::default() }).expect("lists");
+    search::list(&mut connection, &JobFilter { states: discarded, limit: 5, ..JobFilter::default() }).expect("lists");
     connection.set_instrumentation(|_: InstrumentationEvent<'_>| {});
     let sql = asked.lock().expect("no panic").ran.remove(0);
     let steps = plan(&mut connection, &sql).join("\n");
@@ -212,7 +222,7 @@ fn turns_of_a_session_are_found_by_their_index() {
     let mut said = NewJob { role: "r".into(), ..NewJob::default() };
     said.payload.session = Some(session.id);
     let batch = jobs::Batch::new(vec![said], 1).expect("is JSON");
-    jobs::enqueue(tx, &batch).expect("enqueues");
+    jobs::enqueue(tx, &batch, None).expect("enqueues");
     sessions::turns(&mut connection, session.id, None).expect("reads");
     sessions::list(&mut connection, Some("r"), 5).expect("reads");
     sessions::list(&mut connection, None, 5).expect("reads");

@@ -8,10 +8,10 @@ use posse_core::clock::Millis;
 use posse_core::job::transition::{Event, transition};
 use posse_core::lease::Lease;
 
-use super::attempts;
 use super::fault::Outcome;
 use super::jobs::{find, set_reason, store};
 use super::writer::Transaction;
+use super::{attempts, relations};
 
 /// A job that was claimed and cannot be worked.
 pub(super) struct Unreadable {
@@ -31,6 +31,7 @@ pub(super) fn give_up(tx: &mut Transaction<'_>, unreadable: &[Unreadable], now: 
         attempts::end(tx.connection, &[job.0], Event::GiveUp, Some(&reason), now)?;
         store(tx.connection, job, &change, now)?;
         set_reason(tx.connection, job, Some(&reason))?;
+        relations::ended(tx, &row, change.to.state, now)?;
         tracing::warn!(job.id = job.0, "job {job} is discarded: {reason}");
     }
     // Whoever claims got fewer jobs than there may be.

@@ -5,63 +5,24 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use posse_core::clock::Millis;
 use posse_core::job::{Job, JobId, JobState};
-use posse_core::port::JobFilter;
 
 use super::fault::Outcome;
-use super::jobs::{JobRow, StoredJob, state, to_job};
+use super::jobs::{DataRow, JobRow, StoredJob, state, to_job};
 use super::literal::{IsRunning, IsToBeCancelled, IsWaiting};
-use super::rules;
 use super::schema::{job_data, jobs};
+use super::{progress, rules};
 
 /// One job.
 pub(super) fn job(connection: &mut SqliteConnection, id: JobId) -> Outcome<Option<Job>> {
-    jobs::table
+    let row: Option<StoredJob> = jobs::table
         .inner_join(job_data::table)
         .filter(jobs::id.eq(id.0))
-        .select((JobRow::as_select(), job_data::payload, job_data::retry))
+        .select((JobRow::as_select(), DataRow::as_select()))
         .first(connection)
-        .optional()?
-        .map(to_job)
-        .transpose()
-}
-
-/// Jobs by filter, newest first.
-pub(super) fn list(connection: &mut SqliteConnection, filter: &JobFilter) -> Outcome<Vec<Job>> {
-    let page = |states: &[JobState]| {
-        let mut query = jobs::table
-            .inner_join(job_data::table)
-            .select((JobRow::as_select(), job_data::payload, job_data::retry))
-            .order(jobs::id.desc())
-            .limit(i64::from(filter.limit))
-            .into_boxed();
-        if let [state] = states {
-            query = query.filter(jobs::state.eq(state.as_str()));
-            if state.is_final() {
-                // Spells the condition of the index that has these in order.
-                query = query.filter(jobs::finalized_at.is_not_null());
-            }
-        }
-        if let Some(role) = &filter.role {
-            query = query.filter(jobs::role.eq(role.clone()));
-        }
-        if let Some(before) = filter.before {
-            query = query.filter(jobs::id.lt(before.0));
-        }
-        query
-    };
-    // One index walk per state asked for: a state that is rare among a million others is found
-    // without looking at them.
-    let mut rows: Vec<StoredJob> = Vec::new();
-    if filter.states.is_empty() {
-        rows = page(&[]).load(connection)?;
-    } else {
-        for state in JobState::ALL.iter().filter(|state| filter.states.contains(state)) {
-            rows.extend(page(&[*state]).load::<StoredJob>(connection)?);
-        }
-        rows.sort_by_key(|(row, ..)| std::cmp::Reverse(row.id));
-        rows.truncate(filter.limit as usize);
-    }
-    rows.into_iter().map(to_job).collect()
+        .optional()?;
+    let mut job = row.map(to_job).transpose()?;
+    progress::fill_in(connection, job.as_mut_slice())?;
+    Ok(job)
 }
 
 /// How many jobs of each role are in each state, in the order of a job's life.

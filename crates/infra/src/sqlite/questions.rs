@@ -12,6 +12,7 @@ use posse_core::question::{Answered, Question, QuestionId, QuestionState};
 use super::fault::{Outcome, unusable};
 use super::jobs::{find, set_reason, store};
 use super::journal;
+use super::literal::update;
 use super::schema::{asks, jobs};
 use super::writer::Transaction;
 
@@ -179,12 +180,21 @@ pub(super) fn close(connection: &mut SqliteConnection, job: JobId, now: Millis) 
         .map(drop)
 }
 
-/// Opens again what was closed: the job was run again, and waits as before.
-pub(super) fn reopen(connection: &mut SqliteConnection, job: JobId) -> QueryResult<()> {
+/// Settles for good what is open or closed: the run that asked was begun again, and asks anew if it
+/// still wants to know.
+pub(super) fn drop_all(connection: &mut SqliteConnection, job: JobId, now: Millis) -> QueryResult<()> {
+    let waiting = [QuestionState::Open.as_str(), QuestionState::Closed.as_str()];
     diesel::update(asks::table)
         .filter(asks::job_id.eq(job.0))
-        .filter(asks::state.eq(QuestionState::Closed.as_str()))
-        .set((asks::state.eq(QuestionState::Open.as_str()), asks::settled_at.eq(None::<i64>)))
+        .filter(asks::state.eq_any(waiting))
+        .set((asks::state.eq(QuestionState::Expired.as_str()), asks::settled_at.eq(now)))
         .execute(connection)
         .map(drop)
+}
+
+/// Opens again what was closed: the job was run again, and waits as before.
+pub(super) fn reopen(connection: &mut SqliteConnection, job: JobId) -> QueryResult<()> {
+    let closed = asks::job_id.eq(job.0).and(asks::state.eq(QuestionState::Closed.as_str()));
+    let open = (asks::state.eq(QuestionState::Open.as_str()), asks::settled_at.eq(None::<i64>));
+    update(asks::table, closed, open).execute(connection).map(drop)
 }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use posse_core::annotation::{Annotation, NewAnnotation};
 use posse_core::clock::Millis;
-use posse_core::job::{Attempt, Job, JobId, JobState, NewJob};
+use posse_core::job::change::{Change, Changed};
+use posse_core::job::dependency::Dependency;
+use posse_core::job::{Attempt, GroupStanding, GroupUse, Job, JobId, JobProgress, JobState, NewJob};
 use posse_core::journal::{Entry, LedgerRow, Recorded};
 use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{
-    AttemptEnd, Cancelled, ClaimRequest, Claimed, Enqueued, ForkRepository, Heartbeat, JobFilter, JobQueries,
-    JobRepository, MemoryRepository, QuestionFilter, QuestionRepository, RepositoryError, Rescued, SessionQueries,
-    SessionRepository, WorkerRecord,
+    AttemptEnd, BatchStanding, Cancelled, Chunk, ClaimRequest, Claimed, Enqueued, ForkRepository, Heartbeat, JobFilter,
+    JobQueries, JobRelations, JobRepository, JobSearch, MemoryRepository, QuestionFilter, QuestionRepository, Reach,
+    RepositoryError, Rescued, SessionQueries, SessionRepository, StateRow, WorkerRecord,
 };
 use posse_core::question::{Answered, Question, QuestionId};
 use posse_core::session::{NewSession, Session, SessionId, SessionTurn, Stretch};
@@ -20,8 +22,8 @@ use tokio::sync::watch;
 
 use super::journal::Sheet;
 use super::{
-    SqliteStore, annotations, attempts, claim, finish, forks, jobs, journal, leases, ledger, memory, people,
-    quarantine, queries, questions, sessions, workers,
+    SqliteStore, annotations, attempts, batches, change, claim, finish, forks, groups, jobs, journal, leases, ledger,
+    memory, people, progress, quarantine, queries, questions, relations, search, sessions, workers,
 };
 
 /// Roughly what a change of a row takes, in bytes.
@@ -72,6 +74,10 @@ impl JobRepository for SqliteStore {
         self.writer()?.finish(bytes, ends).await
     }
 
+    async fn report_progress(&self, lease: Lease, progress: JobProgress) -> Result<(), RepositoryError> {
+        self.writer()?.run(ROW, move |tx| progress::report(tx, lease, &progress)).await
+    }
+
     async fn heartbeat(
         &self,
         worker: WorkerId,
@@ -89,7 +95,8 @@ impl JobRepository for SqliteStore {
     }
 
     async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled, RepositoryError> {
-        self.writer()?.run(ROW, move |tx| people::cancel(tx, job, &reason, now)).await
+        let told = self.cancel_within(job, Reach::Beneath, reason, now).await?;
+        told.first().map(|(_, became)| *became).ok_or(RepositoryError::NoSuchJob(job))
     }
 
     async fn retry(&self, job: JobId, now: Millis) -> Result<(), RepositoryError> {
@@ -191,7 +198,11 @@ impl JobQueries for SqliteStore {
     }
 
     async fn jobs(&self, filter: JobFilter) -> Result<Vec<Job>, RepositoryError> {
-        self.readers.run(move |connection| queries::list(connection, &filter)).await
+        self.readers.run(move |connection| search::list(connection, &filter)).await
+    }
+
+    async fn children(&self, parent: JobId) -> Result<Vec<Job>, RepositoryError> {
+        self.readers.run(move |connection| relations::children(connection, parent)).await
     }
 
     async fn counts(&self) -> Result<Vec<(String, JobState, u64)>, RepositoryError> {
@@ -252,6 +263,76 @@ impl JobQueries for SqliteStore {
 
     fn wakes(&self) -> watch::Receiver<u64> {
         self.bell.listen()
+    }
+}
+
+#[async_trait]
+impl JobRelations for SqliteStore {
+    async fn cancel_within(
+        &self,
+        job: JobId,
+        reach: Reach,
+        reason: String,
+        now: Millis,
+    ) -> Result<Vec<(JobId, Cancelled)>, RepositoryError> {
+        self.writer()?.run(ROW, move |tx| relations::cancel_within(tx, job, reach, &reason, now)).await
+    }
+
+    async fn change(&self, jobs: Vec<JobId>, change: Change, now: Millis) -> Result<Vec<Changed>, RepositoryError> {
+        let installation = Arc::clone(&self.installation);
+        let bytes = ROW * jobs.len();
+        self.writer()?.run(bytes, move |tx| change::change(tx, &installation, &jobs, &change, now)).await
+    }
+
+    async fn enqueue_chunk(&self, chunk: Chunk, now: Millis) -> Result<Vec<Enqueued>, RepositoryError> {
+        let mut chunk = chunk;
+        let batch = jobs::Batch::new(std::mem::take(&mut chunk.jobs), now).map_err(unwritable)?;
+        self.writer()?.run(batch.bytes(), move |tx| batches::enqueue(tx, &chunk, &batch, now)).await
+    }
+}
+
+#[async_trait]
+impl JobSearch for SqliteStore {
+    async fn dependencies(&self, job: JobId) -> Result<Vec<Dependency>, RepositoryError> {
+        self.readers.run(move |connection| relations::of(connection, job)).await
+    }
+
+    async fn ids(&self, filter: JobFilter) -> Result<Vec<JobId>, RepositoryError> {
+        let ids = self.readers.run(move |connection| search::numbers(connection, &filter)).await?;
+        Ok(ids.into_iter().map(JobId).collect())
+    }
+
+    async fn groups(&self) -> Result<Vec<GroupStanding>, RepositoryError> {
+        self.readers.run(groups::all).await
+    }
+
+    async fn group(&self, name: String) -> Result<Option<(GroupStanding, GroupUse)>, RepositoryError> {
+        self.readers.run(move |connection| groups::one(connection, &name)).await
+    }
+
+    async fn batch(&self, name: String) -> Result<BatchStanding, RepositoryError> {
+        self.readers.run(move |connection| batches::standing(connection, &name)).await
+    }
+
+    async fn states(&self, jobs: Vec<JobId>) -> Result<Vec<StateRow>, RepositoryError> {
+        self.readers.run(move |connection| search::states(connection, &jobs)).await
+    }
+
+    async fn states_after(
+        &self,
+        after: JobId,
+        group: Option<String>,
+        limit: u32,
+    ) -> Result<Vec<StateRow>, RepositoryError> {
+        self.readers.run(move |connection| search::states_after(connection, after, group.as_deref(), limit)).await
+    }
+
+    async fn live(&self, group: Option<String>) -> Result<(JobId, Vec<StateRow>), RepositoryError> {
+        self.readers.run(move |connection| search::live(connection, group.as_deref())).await
+    }
+
+    fn committed(&self) -> watch::Receiver<u64> {
+        self.bell.listen_to_commits()
     }
 }
 

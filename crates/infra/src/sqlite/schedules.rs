@@ -71,7 +71,7 @@ pub(super) fn fire(tx: &mut Transaction<'_>, firing: &Firing, batch: &Batch) -> 
     if firing.jobs.is_empty() {
         return Ok(Some(Vec::new()));
     }
-    let enqueued = jobs::enqueue(tx, batch)?;
+    let enqueued = jobs::enqueue(tx, batch, None)?;
     let mut ids = Vec::with_capacity(enqueued.len());
     // A run whose unique key is held has no job of its own.
     for ((due_at, _), made) in firing.jobs.iter().zip(&enqueued).filter(|(_, made)| !made.existed) {

@@ -24,6 +24,7 @@ diesel::table! {
         cancel_requested -> Bool,
         created_at -> BigInt,
         finalized_at -> Nullable<BigInt>,
+        awaited -> Bool,
         priority_step_ms -> BigInt,
         // Made by the database: run_at + priority * priority_step_ms.
         rank -> BigInt,
@@ -41,6 +42,55 @@ diesel::table! {
         job_id -> BigInt,
         payload -> Text,
         retry -> Nullable<Text>,
+        parent_id -> Nullable<BigInt>,
+        root_id -> Nullable<BigInt>,
+        group_name -> Nullable<Text>,
+        tags -> Nullable<Text>,
+        meta -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    job_tags (tag, job_id) {
+        tag -> Text,
+        job_id -> BigInt,
+    }
+}
+
+diesel::table! {
+    dependencies (job_id, on_job_id) {
+        job_id -> BigInt,
+        on_job_id -> BigInt,
+        on_failed -> Text,
+        open -> Bool,
+    }
+}
+
+diesel::table! {
+    progress (job_id) {
+        job_id -> BigInt,
+        share -> Double,
+        text -> Text,
+        at -> BigInt,
+    }
+}
+
+diesel::table! {
+    batches (name) {
+        name -> Text,
+        lines -> BigInt,
+        digest -> Binary,
+        jobs -> BigInt,
+        created_at -> BigInt,
+        changed_at -> BigInt,
+    }
+}
+
+diesel::table! {
+    batch_names (batch, name) {
+        batch -> Text,
+        name -> Text,
+        job_id -> BigInt,
     }
 }
 
@@ -255,8 +305,9 @@ diesel::table! {
 diesel::joinable!(job_data -> jobs (job_id));
 diesel::joinable!(schedule_jobs -> jobs (job_id));
 diesel::allow_tables_to_appear_in_same_query!(jobs, schedule_jobs);
+diesel::joinable!(progress -> jobs (job_id));
+diesel::allow_tables_to_appear_in_same_query!(jobs, job_data, job_tags, dependencies, progress, session_jobs);
 diesel::allow_tables_to_appear_in_same_query!(steps, blobs);
 diesel::joinable!(asks -> jobs (job_id));
 diesel::allow_tables_to_appear_in_same_query!(asks, jobs);
 diesel::joinable!(session_jobs -> jobs (job_id));
-diesel::allow_tables_to_appear_in_same_query!(session_jobs, jobs, job_data);

@@ -18,6 +18,8 @@ use tokio::sync::watch;
 /// Rung when something of interest was committed.
 pub(super) struct Bell {
     changes: watch::Sender<u64>,
+    /// Rung by every commit of this store.
+    commits: watch::Sender<u64>,
     /// Absent where the file cannot be written; then others find out by their slow poll.
     file: Option<File>,
     /// Tells this store's writes from those of others.
@@ -28,12 +30,26 @@ impl Bell {
     /// A bell whose file is at `path`.
     pub fn new(path: &Path) -> Bell {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-        Bell { changes: watch::Sender::new(0), file: file.ok(), mark: rand::random() }
+        Bell { file: file.ok(), ..Bell::silent_without_file() }
     }
 
     /// A bell that is heard here only.
     pub fn silent(path: &Path) -> Bell {
-        Bell { changes: watch::Sender::new(0), file: File::open(path).ok(), mark: rand::random() }
+        Bell { file: File::open(path).ok(), ..Bell::silent_without_file() }
+    }
+
+    fn silent_without_file() -> Bell {
+        Bell { changes: watch::Sender::new(0), commits: watch::Sender::new(0), file: None, mark: rand::random() }
+    }
+
+    /// For whoever looks at what this store committed.
+    pub fn committed(&self) {
+        self.commits.send_modify(|commits| *commits = commits.wrapping_add(1));
+    }
+
+    /// Changes with every commit of this store, and with every ring that another process made.
+    pub fn listen_to_commits(&self) -> watch::Receiver<u64> {
+        self.commits.subscribe()
     }
 
     /// Keeps other processes from starting until it is dropped: they wait, and find the database
@@ -56,6 +72,7 @@ impl Bell {
     /// For this process.
     pub fn ring_here(&self) {
         self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
+        self.committed();
     }
 
     /// Changes with every ring.

@@ -383,6 +383,8 @@ impl Thread {
                     // Before the answers: who is answered may ask at once who was woken.
                     if rings {
                         self.bell.ring();
+                    } else {
+                        self.bell.committed();
                     }
                     batch.answer();
                 }

@@ -6,6 +6,7 @@ use posse_core::model::{CallRequest, Finish, Message, ModelErrorKind, ModelProfi
 use posse_core::persona::Limits;
 use posse_core::tool::EffectClass;
 use posse_infra::model::scripted::{ScriptedModel, calls_reply, text_reply};
+use posse_testing::TestFleet;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -105,17 +106,15 @@ async fn b05_a_cut_call_is_not_run() {
 
 #[tokio::test]
 async fn b17_a_refusal_ends_the_job_after_one_request() {
-    let home = Home::new();
     let mut refused = text_reply("");
     refused.refusal = Some("I can't help with that request.".into());
-    let model = Arc::new(ScriptedModel::new().reply(refused));
-    let mut worker = Worker::start(&home, model.clone()).await;
-    let id = home.enqueue("something").await;
-    worker.until_ended(id).await;
-    let job = home.job(id).await;
+    let fleet = TestFleet::start(ScriptedModel::new().reply(refused)).await;
+    let id = fleet.enqueue("something").await;
+    fleet.drain().await;
+    let job = fleet.job(id).await;
     assert_eq!(job.state, JobState::Discarded);
     assert_eq!(job.reason.as_deref(), Some("the model refused: I can't help with that request."));
-    assert_eq!(model.asked(), 1);
+    assert_eq!(fleet.model().asked(), 1);
 }
 
 #[tokio::test]

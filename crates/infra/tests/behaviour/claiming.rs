@@ -40,6 +40,10 @@ pub async fn what_is_enqueued_is_what_is_claimed(store: Arc<dyn Store>) {
         unique: Some(Unique { key: "u".into(), for_ms: Some(9) }),
         concurrency_key: Some("k".into()),
         payload: Payload { goal: "g".into(), workspace: "/w".into(), model: Some("m".into()), ..Payload::default() },
+        group: Some("g".into()),
+        tags: vec!["a".into(), "b".into()],
+        meta: Meta::from_iter([("k".to_owned(), 1.into())]),
+        ..NewJob::default()
     };
     let id = enqueue_all(&*store, vec![new.clone()], T0).await[0];
     let claimed = claim(&*store, "r", 1, T0 + 1).await.remove(0);
@@ -64,6 +68,12 @@ pub async fn what_is_enqueued_is_what_is_claimed(store: Arc<dyn Store>) {
         reason: None,
         created_at: T0,
         finalized_at: None,
+        parent: None,
+        root: None,
+        group: new.group,
+        tags: new.tags,
+        meta: new.meta,
+        progress: None,
     };
     assert_eq!(claimed.job, want);
     assert_eq!(claimed.lease.job, id);

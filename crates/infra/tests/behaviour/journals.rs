@@ -96,6 +96,7 @@ fn whole_run() -> Vec<Entry> {
         turn(vec![call("f", Some(EffectClass::Pure))]),
         Entry::Ended { status: EndStatus::LimitReached, text: "so far".into(), reason: Some("turns".into()) },
         Entry::Reopened,
+        Entry::Restarted,
     ]
 }
 
@@ -112,7 +113,7 @@ async fn read(store: &dyn Store, id: JobId) -> Vec<Entry> {
 pub async fn every_kind_of_entry_comes_back(store: Arc<dyn Store>) {
     let entries = whole_run();
     let kinds: HashSet<_> = entries.iter().map(Entry::kind).collect();
-    assert_eq!(kinds.len(), 8, "the test knows every kind");
+    assert_eq!(kinds.len(), 9, "the test knows every kind");
 
     let one_by_one = running(&*store, "r", T0).await;
     save(&*store, one_by_one, &entries).await;

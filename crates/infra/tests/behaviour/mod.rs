@@ -11,20 +11,24 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use posse_core::clock::Millis;
 use posse_core::job::transition::Event;
-use posse_core::job::{Job, JobId, JobState, NewJob, Output, Payload};
+use posse_core::job::{Job, JobId, JobState, Meta, NewJob, Output, Payload};
 use posse_core::journal::Entry;
 use posse_core::lease::{Lease, WorkerId};
-use posse_core::port::{CareRepository, ClaimRequest, Claimed, Ending, JobQueries, JobRepository, RepositoryError};
+use posse_core::port::{
+    CareRepository, ClaimRequest, Claimed, Ending, JobQueries, JobRelations, JobRepository, JobSearch, RepositoryError,
+};
 use posse_core::rate::RateLimiter;
 use posse_core::rules::Rules;
 
 pub mod asking;
 pub mod care;
 pub mod claiming;
+pub mod events;
 pub mod fencing;
 pub mod forking;
 pub mod journals;
 pub mod limited;
+pub mod many;
 pub mod model;
 pub mod people;
 pub mod ranking;
@@ -33,10 +37,11 @@ pub mod schedules;
 pub mod sessions;
 pub mod sharing;
 pub mod unique;
+pub mod waiting;
 
 /// A repository with all its ports.
-pub trait Store: JobRepository + JobQueries + Rules + RateLimiter + CareRepository {}
-impl<T: JobRepository + JobQueries + Rules + RateLimiter + CareRepository> Store for T {}
+pub trait Store: JobRepository + JobQueries + JobRelations + JobSearch + Rules + RateLimiter + CareRepository {}
+impl<T: JobRepository + JobQueries + JobRelations + JobSearch + Rules + RateLimiter + CareRepository> Store for T {}
 
 /// Gives empty repositories.
 #[async_trait]
@@ -120,6 +125,37 @@ macro_rules! suite {
                 a_retry_begins_afresh_and_reopens_the_journal,
                 cancel_and_finish_race_to_one_outcome,
                 there_is_no_such_job;
+            waiting:
+                a_job_runs_after_all_it_waits_for,
+                a_job_that_waits_for_what_is_done_is_available,
+                a_job_waits_for_its_time_too,
+                what_is_unknown_cannot_be_waited_for,
+                a_failure_is_passed_on_by_the_rule,
+                every_way_to_end_is_told,
+                a_long_chain_is_cancelled_in_one_go,
+                a_cancelled_job_waits_for_nothing,
+                a_parent_goes_on_when_its_last_child_ends,
+                children_are_made_with_the_suspension_or_not_at_all,
+                ends_stored_together_know_of_each_other,
+                a_job_that_ends_as_it_begins_holds_no_key,
+                a_cancel_reaches_as_far_as_it_is_told;
+            many:
+                jobs_are_found_by_what_they_are,
+                a_group_tells_how_it_stands,
+                a_batch_remembers_how_far_it_is,
+                a_held_unique_key_refuses_a_retry_among_many,
+                only_one_of_two_processes_gets_a_chunk_in,
+                many_jobs_are_changed_where_their_state_allows_it,
+                what_somebody_waits_for_is_not_deleted,
+                an_edited_job_is_worked_as_it_is_then,
+                a_run_begins_again_when_its_goal_is_edited,
+                a_job_that_asked_goes_on_when_its_goal_is_edited,
+                progress_is_kept_while_a_job_runs;
+            events:
+                named_jobs_are_followed_to_their_ends,
+                all_jobs_are_followed_from_now_on,
+                a_group_is_followed_with_those_that_join_it,
+                no_end_is_lost_on_a_slow_reader;
             journals:
                 every_kind_of_entry_comes_back,
                 entries_are_read_from_a_place_on,
@@ -246,7 +282,7 @@ pub async fn running(store: &dyn Store, role: &str, now: Millis) -> Lease {
 
 /// An ending with `event` and nothing more.
 pub fn ending(event: Event, due_at: Millis) -> Ending {
-    Ending { event, due_at, reason: None, output: None, entries: Vec::new(), seq: 0 }
+    Ending { event, due_at, reason: None, output: None, entries: Vec::new(), seq: 0, children: Vec::new() }
 }
 
 /// Ends the attempt with `event`.

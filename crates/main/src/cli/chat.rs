@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use posse_core::job::DEFAULT_PRIORITY;
 use posse_core::model::Models as _;
 use posse_core::session::{NewSession, Session, SessionId, check_name};
 use posse_core::usecase::enqueue::{Ask, accept};
@@ -57,15 +56,10 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
         role: role.clone(),
         goal: "hello".into(),
         queue: queue.clone(),
-        priority: DEFAULT_PRIORITY,
         priority_step_ms: settings.priority_step.as_millis() as i64,
-        run_at: None,
-        max_attempts: None,
         retry: persona.persona.retry,
-        unique: None,
-        concurrency_key: None,
-        workspace: String::new(),
         model,
+        ..Ask::default()
     };
     // Everything but the goal is checked here, before the first prompt.
     accept(ask.clone(), &kit.personas.roles())?;

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use posse_core::clock::Millis;
+use posse_core::job::dependency::{After, OnFailed};
 use posse_core::job::retry::{RetryPolicy, Strategy};
-use posse_core::job::{DEFAULT_PRIORITY, DEFAULT_QUEUE, JobId, NewJob, Unique};
+use posse_core::job::{DEFAULT_PRIORITY, DEFAULT_QUEUE, JobId, Meta, NewJob, Unique};
 use posse_core::port::{Enqueued, JobRepository as _};
 use posse_core::usecase::enqueue::{Ask, MAX_GOAL_BYTES, accept};
 use posse_infra::persona::Loaded;
@@ -19,12 +20,9 @@ use crate::output::text::moment;
 use crate::settings::Settings;
 use crate::{times, wire};
 
-/// What is asked for, and of whom.
+/// How it is to be worked.
 #[derive(Args)]
-pub struct GoalArgs {
-    /// The role that shall work it (posse persona list)
-    #[arg(long, short, value_name = "ROLE")]
-    pub role: String,
+pub struct TermsArgs {
     /// The folder its tools are confined to; the project's workspace when absent
     #[arg(long, short, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
@@ -39,9 +37,6 @@ pub struct GoalArgs {
     /// The model to use instead of the persona's (posse model list)
     #[arg(long, short, value_name = "NAME")]
     pub model: Option<String>,
-    /// What is to be done, in your words; `-` reads it from standard input
-    #[arg(required = true, value_name = "GOAL")]
-    pub goal: Vec<String>,
 }
 
 /// When it is tried again after a failure; as its persona says when absent
@@ -94,27 +89,15 @@ impl RetryArgs {
     }
 }
 
-/// Where a job waits, and what for.
-#[derive(Debug, Default)]
-pub struct Placing {
-    queue: String,
-    run_at: Option<Millis>,
-    unique: Option<Unique>,
-    concurrency_key: Option<String>,
-}
-
-impl Placing {
-    /// In `queue`, due at once.
-    pub fn in_queue(queue: String) -> Placing {
-        Placing { queue, ..Placing::default() }
-    }
-}
-
-/// Put a goal into the queue
+/// Put a goal into the queue, or many
 #[derive(Args)]
+#[command(after_long_help = MANY_HELP)]
 pub struct EnqueueArgs {
+    /// The role that shall work it (posse persona list)
+    #[arg(long, short, value_name = "ROLE", required_unless_present = "jsonl")]
+    role: Option<String>,
     #[command(flatten)]
-    goal: GoalArgs,
+    terms: TermsArgs,
     /// Not before this time: 2026-05-01T09:00:00Z, or without a zone in this machine's
     #[arg(long, value_name = "TIME", conflicts_with = "delay", value_parser = times::moment)]
     at: Option<Millis>,
@@ -125,7 +108,7 @@ pub struct EnqueueArgs {
     #[arg(long, default_value = DEFAULT_QUEUE, value_name = "NAME")]
     queue: String,
     /// Only if no job with this key is waiting or running; else that job is named and nothing is stored
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", conflicts_with = "jsonl")]
     unique: Option<String>,
     /// Nor if one has completed within so long: 10m, 2h, 1d
     #[arg(long, value_name = "TIME", requires = "unique", value_parser = times::span)]
@@ -133,7 +116,43 @@ pub struct EnqueueArgs {
     /// Limits per key count it with the jobs of the same key (posse limit)
     #[arg(long, value_name = "KEY")]
     concurrency_key: Option<String>,
+    /// Not before these jobs have completed; they must be there already, so no cycle can be made
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    after: Vec<i64>,
+    /// When one of those is cancelled or discarded: `cancel` this job too, `run` it all the same, or
+    /// have it `wait` until that one is re-run and completes
+    #[arg(long, value_name = "RULE", default_value_t)]
+    on_failed_dependency: OnFailed,
+    /// The group it is counted in (posse group show NAME)
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
+    /// A word to find it by; may be given more than once
+    #[arg(long, value_name = "TAG")]
+    tag: Vec<String>,
+    /// What you want to be kept with it; may be given more than once
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_meta)]
+    meta: Vec<(String, String)>,
+    /// Many jobs: a file with one JSON object in each line; `-` is standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["goal", "after"])]
+    jsonl: Option<PathBuf>,
+    /// Remember under this name how far the file is, so that the same command again goes on after
+    /// the last line that was stored and stores nothing twice
+    #[arg(long, value_name = "NAME", requires = "jsonl")]
+    batch: Option<String>,
+    /// What is to be done, in your words; `-` reads it from standard input
+    #[arg(required_unless_present = "jsonl", value_name = "GOAL")]
+    goal: Vec<String>,
 }
+
+const MANY_HELP: &str = "\
+Many jobs at once:
+  posse enqueue --jsonl jobs.jsonl --batch monday
+A line has \"goal\", and may have role, queue, priority, max_attempts, workspace, model, at, delay, unique,
+unique_for, concurrency_key, group, tags, meta, after, on_failed_dependency, as the flags of this command,
+which stand in where it has not; and name, by which later lines can name it in after:
+  {\"name\": \"fetch\", \"role\": \"researcher\", \"goal\": \"...\", \"tags\": [\"a\"], \"meta\": {\"k\": 1}}
+  {\"role\": \"scribe\", \"goal\": \"...\", \"after\": [\"fetch\", 41]}
+A file is checked whole before anything is stored. Lines are stored 1,000 at a time, all or none of them.";
 
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -150,6 +169,10 @@ struct Shown<'a> {
     unique: Option<&'a Unique>,
     concurrency_key: Option<&'a str>,
     goal: &'a str,
+    after: &'a [i64],
+    group: Option<&'a str>,
+    tags: &'a [String],
+    meta: &'a Meta,
 }
 
 /// Enqueues, and answers after it is durable.
@@ -157,18 +180,73 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let personas = wire::personas(&settings, &wire::Offer::gather(&settings))?;
     let now = wire::now();
-    let run_at = args.at.or(args.delay.map(|delay| now + delay));
-    let unique = args.unique.map(|key| Unique { key, for_ms: args.unique_for });
-    let placing = Placing { queue: args.queue, run_at, unique, concurrency_key: args.concurrency_key };
-    let job = new_job(&settings, &personas, args.goal, placing)?;
+    let EnqueueArgs {
+        role,
+        terms,
+        at,
+        delay,
+        queue,
+        unique,
+        unique_for,
+        concurrency_key,
+        after,
+        on_failed_dependency,
+        group,
+        tag,
+        meta,
+        jsonl,
+        batch,
+        goal,
+    } = args;
+    let mut ask = Ask {
+        role: role.unwrap_or_default(),
+        queue,
+        unique: unique.map(|key| Unique { key, for_ms: unique_for }),
+        concurrency_key,
+        run_at: at.or(delay.map(|delay| now + delay)),
+        after: after.iter().map(|id| After::Job(JobId(*id))).collect(),
+        on_failed: on_failed_dependency,
+        group,
+        tags: tag,
+        meta: meta.into_iter().map(|(key, value)| (key, value.into())).collect(),
+        ..terms.ask()?
+    };
+    if let Some(file) = jsonl {
+        return super::enqueue_many::enqueue_many(
+            cx,
+            &settings,
+            &personas,
+            &file,
+            batch,
+            super::enqueue_many::Defaults { ask, retry: terms.retry },
+        )
+        .await;
+    }
+    ask.goal = read_goal(goal)?;
+    let job = accepted(&settings, &personas, ask, &terms.retry)?;
     let store = wire::open_store(&settings)?;
     let Enqueued { id, existed: existing } = store.enqueue(vec![job.clone()], now).await?[0];
     if cx.out.json {
         let NewJob { role, queue, priority, max_attempts, run_at, unique, concurrency_key, payload, .. } = &job;
         let (priority, max_attempts, run_at, goal) = (*priority, *max_attempts, *run_at, payload.goal.as_str());
         let (unique, concurrency_key) = (unique.as_ref(), concurrency_key.as_deref());
-        let shown = Shown { id, existing, role, queue, priority, max_attempts, run_at, unique, concurrency_key, goal };
-        cx.out.document(&shown)?;
+        let (after, group, tags, meta) = (after.as_slice(), job.group.as_deref(), job.tags.as_slice(), &job.meta);
+        cx.out.document(&Shown {
+            id,
+            existing,
+            role,
+            queue,
+            priority,
+            max_attempts,
+            run_at,
+            unique,
+            concurrency_key,
+            goal,
+            after,
+            group,
+            tags,
+            meta,
+        })?;
         return Ok(Exit::Ok);
     }
     if existing {
@@ -177,47 +255,61 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
             .note(cx.out.note_paint.dim(format!("it holds that key; nothing was enqueued · posse show {id} shows it")));
         return Ok(Exit::Ok);
     }
-    let due = run_at.filter(|at| *at > now).map(|at| format!(", due {}", moment(at))).unwrap_or_default();
-    cx.out.line(format!("{}  {}{due}", cx.out.paint.bold(format!("job {id}")), cx.out.paint.cyan(&job.role)))?;
+    let due = run_at_in_words(job.run_at, now);
+    let ids: Vec<_> = after.iter().map(ToString::to_string).collect();
+    let waits = if ids.is_empty() { String::new() } else { format!(", after {}", ids.join(", ")) };
+    cx.out.line(format!("{}  {}{due}{waits}", cx.out.paint.bold(format!("job {id}")), cx.out.paint.cyan(&job.role)))?;
     cx.out
         .note(cx.out.note_paint.dim(format!("posse work runs it · posse job watch {id} follows it · posse show {id}")));
     Ok(Exit::Ok)
 }
 
+fn run_at_in_words(run_at: Option<Millis>, now: Millis) -> String {
+    run_at.filter(|at| *at > now).map(|at| format!(", due {}", moment(at))).unwrap_or_default()
+}
+
+impl TermsArgs {
+    /// An ask on these terms, for nobody and for nothing yet.
+    pub fn ask(&self) -> Result<Ask> {
+        Ok(Ask {
+            priority: self.priority,
+            max_attempts: self.max_attempts,
+            workspace: self.workspace.as_deref().map(workspace).transpose()?.unwrap_or_default(),
+            model: self.model.clone(),
+            ..Ask::default()
+        })
+    }
+}
+
 /// The job that is asked for, checked.
-pub fn new_job(settings: &Settings, personas: &Loaded, args: GoalArgs, placing: Placing) -> Result<NewJob> {
-    if personas.get(&args.role).is_none() && !personas.errors_of(&args.role).is_empty() {
+pub fn accepted(settings: &Settings, personas: &Loaded, ask: Ask, retry: &RetryArgs) -> Result<NewJob> {
+    if personas.get(&ask.role).is_none() && !personas.errors_of(&ask.role).is_empty() {
         // A broken file is a better answer than that there is none.
-        wire::persona(personas, &args.role)?;
+        wire::persona(personas, &ask.role)?;
     }
     if let Some(model) =
-        args.model.as_deref().filter(|m| !settings.models.is_empty() && !settings.models.contains_key(*m))
+        ask.model.as_deref().filter(|m| !settings.models.is_empty() && !settings.models.contains_key(*m))
     {
         let names = settings.models.keys().cloned().collect::<Vec<_>>().join(", ");
         if model != crate::local::NAME {
             return Err(usage(format!("model '{model}' is not in the settings; there are {names} (posse model list)")));
         }
     }
-    let Placing { queue, run_at, unique, concurrency_key } = placing;
-    let retry = args.retry.over(personas.get(&args.role).and_then(|file| file.persona.retry));
     let ask = Ask {
-        role: args.role,
-        goal: read_goal(args.goal)?,
-        queue,
-        priority: args.priority,
         priority_step_ms: settings.priority_step.as_millis() as Millis,
-        run_at,
-        max_attempts: args.max_attempts,
-        retry,
-        unique,
-        concurrency_key,
-        workspace: args.workspace.as_deref().map(workspace).transpose()?.unwrap_or_default(),
-        model: args.model,
+        retry: retry.over(personas.get(&ask.role).and_then(|file| file.persona.retry)),
+        ..ask
     };
     Ok(accept(ask, &personas.roles())?)
 }
 
-fn read_goal(words: Vec<String>) -> Result<String> {
+fn parse_meta(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write it as key=value")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// A goal as it is written on the command line.
+pub fn read_goal(words: Vec<String>) -> Result<String> {
     if words != ["-"] {
         return Ok(words.join(" "));
     }
@@ -240,7 +332,8 @@ fn read_goal(words: Vec<String>) -> Result<String> {
     })
 }
 
-fn workspace(folder: &Path) -> Result<String> {
+/// The folder that tools are confined to, as it is kept.
+pub fn workspace(folder: &Path) -> Result<String> {
     let shown = folder.display();
     let real = std::fs::canonicalize(folder)
         .map_err(|e| usage(format!("workspace {shown} cannot be used: {e}; name a folder that exists")))?;

@@ -6,24 +6,25 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use posse_core::annotation::NewAnnotation;
 use posse_core::job::{Job, JobId, JobState};
-use posse_core::port::{Cancelled, JobFilter, JobRepository as _, RepositoryError};
+use posse_core::port::{JobFilter, JobRepository as _, SEARCHED_AT_MOST};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Context, enqueue, job_events, job_fork, job_show};
-use crate::exit::{Exit, fail, not_found, usage};
+use super::filter::FilterArgs;
+use super::{Context, change, enqueue, job_events, job_fork, job_show};
+use crate::exit::{Exit, not_found, usage};
 use crate::fleet::Signals;
 use crate::live::{Follower, Renderer, follow};
 use crate::output::table::{Cell, painted, plain, render};
-use crate::output::text::{ago, one_line};
+use crate::output::text::{ago, count, one_line};
 use crate::settings::Settings;
 use crate::wire::{self, Reader};
 
 /// Jobs
 #[derive(Subcommand)]
 pub enum JobCommand {
-    /// Put a goal into the queue
-    Enqueue(enqueue::EnqueueArgs),
+    /// Put a goal into the queue, or many
+    Enqueue(Box<enqueue::EnqueueArgs>),
     /// Jobs, newest first
     List(ListArgs),
     /// One job: state, steps, answer, cost
@@ -34,12 +35,20 @@ pub enum JobCommand {
     Events(job_events::EventsArgs),
     /// Show a run again from its journal, asking no model and running no tool
     Replay(job_events::ReplayArgs),
-    /// Ask for a job's end; a running one ends at its next boundary
-    Cancel(CancelArgs),
-    /// Make a job that ended available again; its run goes on from where it was
-    Retry(RetryArgs),
     /// Make a new job that goes on from the middle of another one's run
     Fork(job_fork::ForkArgs),
+    /// Ask for a job's end, and that of the jobs it made; a running one ends at its next boundary
+    Cancel(change::CancelArgs),
+    /// Make a job that ended available again; its run goes on from where it was
+    Retry(change::RetryArgs),
+    /// Ask for something else in a job that is neither running nor completed
+    Edit(change::EditArgs),
+    /// Say how urgent a job is
+    SetPriority(change::SetPriorityArgs),
+    /// Put a job into another queue
+    Move(change::MoveArgs),
+    /// Delete a job that ended, with everything that is known of it
+    Delete(change::DeleteArgs),
     /// Attach a remark to a job
     Annotate(AnnotateArgs),
 }
@@ -47,12 +56,8 @@ pub enum JobCommand {
 /// Which jobs to list
 #[derive(Args)]
 pub struct ListArgs {
-    /// Only in this state; may be given more than once
-    #[arg(long, value_name = "STATE")]
-    state: Vec<JobState>,
-    /// Only of this role
-    #[arg(long, short, value_name = "ROLE")]
-    role: Option<String>,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// At most so many
     #[arg(long, short = 'n', default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
@@ -71,23 +76,6 @@ pub struct WatchArgs {
     full: bool,
 }
 
-/// Which job to end
-#[derive(Args)]
-pub struct CancelArgs {
-    /// The job's number
-    id: i64,
-    /// Why; kept with the job
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
-}
-
-/// Which job to re-run
-#[derive(Args)]
-pub struct RetryArgs {
-    /// The job's number
-    id: i64,
-}
-
 /// What to remark on which job
 #[derive(Args)]
 pub struct AnnotateArgs {
@@ -104,15 +92,19 @@ pub struct AnnotateArgs {
 /// Does what was asked.
 pub async fn dispatch(cx: &Context, command: JobCommand) -> Result<Exit> {
     match command {
-        JobCommand::Enqueue(args) => enqueue::enqueue(cx, args).await,
+        JobCommand::Enqueue(args) => enqueue::enqueue(cx, *args).await,
         JobCommand::List(args) => list(cx, args).await,
         JobCommand::Show(args) => job_show::show(cx, args).await,
         JobCommand::Watch(args) => watch(cx, args).await,
         JobCommand::Events(args) => job_events::events(cx, args).await,
         JobCommand::Replay(args) => job_events::replay(cx, args).await,
-        JobCommand::Cancel(args) => cancel(cx, args).await,
-        JobCommand::Retry(args) => retry(cx, args).await,
         JobCommand::Fork(args) => job_fork::fork(cx, args).await,
+        JobCommand::Cancel(args) => change::cancel(cx, args).await,
+        JobCommand::Retry(args) => change::retry(cx, args).await,
+        JobCommand::Edit(args) => change::edit(cx, args).await,
+        JobCommand::SetPriority(args) => change::set_priority(cx, args).await,
+        JobCommand::Move(args) => change::move_to(cx, args).await,
+        JobCommand::Delete(args) => change::delete(cx, args).await,
         JobCommand::Annotate(args) => annotate(cx, args).await,
     }
 }
@@ -128,12 +120,13 @@ struct Listed {
 pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let filter = JobFilter {
-        states: args.state,
-        role: args.role,
         before: args.before.map(JobId),
         // One more than is shown tells whether there is a next page.
         limit: args.limit + 1,
+        ..args.filter.filter()
     };
+    let searched = filter.text.is_some();
+    let is_filtered = args.filter.is_given();
     let mut jobs = match wire::open_reader(&settings)? {
         Some(queries) => queries.jobs(filter).await?,
         None => Vec::new(),
@@ -145,25 +138,41 @@ pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
         cx.out.document(&Listed { jobs, next })?;
         return Ok(Exit::Ok);
     }
+    if searched {
+        let most = count(u64::from(SEARCHED_AT_MOST));
+        cx.out.note(cx.out.note_paint.dim(format!("texts of the newest {most} that fit otherwise were searched")));
+    }
     if jobs.is_empty() {
-        cx.out.note("no jobs; posse enqueue --role researcher \"<goal>\" makes one");
+        let hint =
+            if is_filtered { "no such jobs" } else { "no jobs; posse enqueue --role researcher \"<goal>\" makes one" };
+        cx.out.note(hint);
         return Ok(Exit::Ok);
     }
-    let now = wire::now();
-    let rows = jobs.iter().map(|job| row(cx, job, now)).collect();
-    let titles = ["ID", "STATE", "ROLE", "TRY", "AGE", "GOAL"];
-    for line in render(&titles, rows, cx.out.width, |title| cx.out.paint.dim(title)) {
-        cx.out.line(line)?;
-    }
+    table(cx, &jobs)?;
     if let Some(next) = next {
         cx.out.note(cx.out.note_paint.dim(format!("more: --before {next}")));
     }
     Ok(Exit::Ok)
 }
 
+/// Jobs, one in each line.
+pub fn table(cx: &Context, jobs: &[Job]) -> Result<()> {
+    let now = wire::now();
+    let rows = jobs.iter().map(|job| row(cx, job, now)).collect();
+    let titles = ["ID", "STATE", "ROLE", "TRY", "AGE", "GOAL"];
+    for line in render(&titles, rows, cx.out.width, |title| cx.out.paint.dim(title)) {
+        cx.out.line(line)?;
+    }
+    Ok(())
+}
+
 fn row(cx: &Context, job: &Job, now: i64) -> Vec<Cell> {
     let (paint, state) = (cx.out.paint, job.state);
-    let stopping = if job.cancel_requested && !state.is_final() { " (cancelling)" } else { "" };
+    let stopping = match &job.progress {
+        _ if job.cancel_requested && !state.is_final() => " (cancelling)".to_owned(),
+        Some(progress) => format!(" {:.0} %", progress.share * 100.0),
+        None => String::new(),
+    };
     vec![
         plain(job.id.to_string()),
         painted(format!("{state}{stopping}"), move |text| paint.state(state, text)),
@@ -199,63 +208,6 @@ async fn watch(cx: &Context, args: WatchArgs) -> Result<Exit> {
             Ok(Exit::Interrupted)
         }
     }
-}
-
-async fn cancel(cx: &Context, args: CancelArgs) -> Result<Exit> {
-    let settings = cx.plain_settings()?;
-    let id = JobId(args.id);
-    reader_for(&settings, args.id)?;
-    let reason = args.reason.unwrap_or_else(|| "cancelled by a person".into());
-    if reason.contains('\0') || reason.len() > 4096 {
-        return Err(usage("--reason must be text of at most 4096 bytes, without NUL"));
-    }
-    let store = wire::open_store(&settings)?;
-    let became = store.cancel(id, reason, wire::now()).await?;
-    let (what, exit) = match became {
-        Cancelled::Now => (format!("job {id} is cancelled"), Exit::Ok),
-        Cancelled::Requested => (format!("job {id} is running; its worker ends it at the next boundary"), Exit::Ok),
-        Cancelled::Already => (format!("job {id} was cancelled before"), Exit::Ok),
-        Cancelled::TooLate(state) => (format!("too late: job {id} is {state} already"), Exit::Conflict),
-    };
-    if cx.out.json {
-        let (word, state) = match became {
-            Cancelled::Now => ("now", JobState::Cancelled),
-            Cancelled::Requested => ("requested", JobState::Running),
-            Cancelled::Already => ("already", JobState::Cancelled),
-            Cancelled::TooLate(state) => ("too_late", state),
-        };
-        cx.out.document(&json!({"id": id, "cancelled": word, "state": state}))?;
-        return Ok(exit);
-    }
-    match exit {
-        Exit::Conflict => return Err(fail(Exit::Conflict, what)),
-        _ => cx.out.line(what)?,
-    }
-    Ok(exit)
-}
-
-async fn retry(cx: &Context, args: RetryArgs) -> Result<Exit> {
-    let settings = cx.plain_settings()?;
-    let id = JobId(args.id);
-    reader_for(&settings, args.id)?;
-    let store = wire::open_store(&settings)?;
-    match store.retry(id, wire::now()).await {
-        Ok(()) => {}
-        Err(RepositoryError::Illegal(illegal)) => {
-            let way_out = "only a job that ended can be re-run";
-            return Err(fail(
-                Exit::Conflict,
-                format!("job {id} is {}; {way_out} (posse job cancel {id} ends it)", illegal.state),
-            ));
-        }
-        Err(error) => return Err(error.into()),
-    }
-    if cx.out.json {
-        cx.out.document(&json!({"id": id, "state": JobState::Available}))?;
-    } else {
-        cx.out.line(format!("job {id} is available again; posse work runs it"))?;
-    }
-    Ok(Exit::Ok)
 }
 
 async fn annotate(cx: &Context, args: AnnotateArgs) -> Result<Exit> {

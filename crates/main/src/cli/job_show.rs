@@ -4,7 +4,8 @@ use anyhow::Result;
 use clap::Args;
 use posse_core::annotation::Annotation;
 use posse_core::clock::Millis;
-use posse_core::job::{Attempt, Job, JobId, JobState};
+use posse_core::job::dependency::Dependency;
+use posse_core::job::{Attempt, Job, JobId, JobState, Output};
 use posse_core::journal::{LedgerRow, Recorded};
 use posse_core::port::QuestionFilter;
 use posse_core::question::Question;
@@ -37,6 +38,17 @@ struct Shown {
     ledger: Vec<LedgerRow>,
     annotations: Vec<Annotation>,
     questions: Vec<Question>,
+    dependencies: Vec<Dependency>,
+    children: Vec<Child>,
+}
+
+/// A job that this one made.
+#[derive(Serialize)]
+struct Child {
+    id: JobId,
+    role: String,
+    state: JobState,
+    output: Option<Output>,
 }
 
 /// One job: state with its reason, attempts, every step, the answer, remarks, cost.
@@ -48,19 +60,23 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
         .job(id)
         .await?
         .ok_or_else(|| not_found(format!("there is no job {id} in {}", settings.database.display())))?;
-    let annotations = queries.annotations(id).await?;
+    let (annotations, dependencies) = (queries.annotations(id).await?, queries.dependencies(id).await?);
+    let child = |job: Job| Child { id: job.id, role: job.role, state: job.state, output: job.output };
+    let children: Vec<_> = queries.children(id).await?.into_iter().map(child).collect();
     let open = QuestionFilter { settled: cx.out.json, job: Some(id), limit: 1000 };
     let questions = queries.questions(open).await?;
     if cx.out.json {
         let (attempts, journal, ledger) =
             (queries.attempts(id).await?, queries.journal(id, 0).await?, queries.ledger(id).await?);
-        cx.out.document(&Shown { job, attempts, journal, ledger, annotations, questions })?;
+        let shown = Shown { job, attempts, journal, ledger, annotations, questions, dependencies, children };
+        cx.out.document(&shown)?;
         return Ok(Exit::Ok);
     }
     let held = queries.held(id, wire::now()).await?;
     let mut renderer = Renderer::new(cx.out.paint, cx.out.width, args.full, wire::free_models(&settings));
     let mut follower = Follower::new(queries, id);
     head(&cx.out, &job, held.as_ref(), wire::now())?;
+    relations(&cx.out, &job, &dependencies, &children)?;
     let happenings = follower.poll().await?;
     if !happenings.is_empty() {
         cx.out.line("")?;
@@ -129,6 +145,42 @@ fn head(out: &Out, job: &Job, held: Option<&Held>, now: Millis) -> Result<()> {
         field("model", visible(model))?;
     }
     Ok(())
+}
+
+/// What it belongs to, and with.
+fn relations(out: &Out, job: &Job, dependencies: &[Dependency], children: &[Child]) -> Result<()> {
+    let field = |name: &str, value: String| out.line(format!("  {} {value}", out.paint.dim(format!("{name:<10}"))));
+    if let Some(progress) = &job.progress {
+        field("progress", format!("{:.0} %, {}", progress.share * 100.0, visible(&progress.text)))?;
+    }
+    if let Some(parent) = job.parent {
+        let root = job.root.filter(|root| *root != parent).map(|root| format!(", beneath job {root}"));
+        field("made by", format!("job {parent}{}", root.unwrap_or_default()))?;
+    }
+    // A parent waits for its children in the same way; they have a line of their own.
+    let others = dependencies.iter().filter(|on| children.iter().all(|child| child.id != on.on));
+    let others: Vec<_> = others.map(|on| in_words(on.on, on.state)).collect();
+    if !others.is_empty() {
+        field("after", others.join(", "))?;
+    }
+    let made: Vec<_> = children.iter().map(|child| in_words(child.id, Some(child.state))).collect();
+    if !made.is_empty() {
+        field("made", made.join(", "))?;
+    }
+    if let Some(group) = &job.group {
+        field("group", visible(group))?;
+    }
+    if !job.tags.is_empty() {
+        field("tags", visible(&job.tags.join(", ")))?;
+    }
+    if !job.meta.is_empty() {
+        field("meta", visible(&serde_json::Value::Object(job.meta.clone()).to_string()))?;
+    }
+    Ok(())
+}
+
+fn in_words(job: JobId, state: Option<JobState>) -> String {
+    format!("{job} ({})", state.map_or("deleted", JobState::as_str))
 }
 
 /// The state, and what it means for whoever waits.

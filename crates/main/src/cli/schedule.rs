@@ -8,11 +8,12 @@ use posse_core::clock::Millis;
 use posse_core::job::DEFAULT_QUEUE;
 use posse_core::port::{CareRepository as _, JobQueries as _};
 use posse_core::schedule::{Missed, Overlap, Schedule, Timetable};
+use posse_core::usecase::enqueue::Ask;
 use serde::Serialize;
 use serde_json::json;
 
 use super::Context;
-use super::enqueue::{GoalArgs, Placing, new_job};
+use super::enqueue::{TermsArgs, accepted, read_goal};
 use crate::exit::{Exit, fail, not_found, usage};
 use crate::output::table::{plain, render};
 use crate::output::text::{ago, moment, one_line};
@@ -72,8 +73,14 @@ pub struct AddArgs {
     /// The queue its jobs wait in
     #[arg(long, default_value = DEFAULT_QUEUE, value_name = "NAME")]
     queue: String,
+    /// The role that shall work its jobs (posse persona list)
+    #[arg(long, short, value_name = "ROLE")]
+    role: String,
     #[command(flatten)]
-    goal: GoalArgs,
+    terms: TermsArgs,
+    /// What is to be done, in your words; `-` reads it from standard input
+    #[arg(required = true, value_name = "GOAL")]
+    goal: Vec<String>,
 }
 
 /// Which schedule
@@ -135,10 +142,11 @@ fn zone_of(name: &str) -> Result<TimeZone> {
 }
 
 async fn add(cx: &Context, args: AddArgs) -> Result<Exit> {
-    let AddArgs { name, rule, missed, overlap, queue, goal } = args;
+    let AddArgs { name, rule, missed, overlap, queue, role, terms, goal } = args;
     let settings = cx.plain_settings()?;
     let personas = wire::personas(&settings, &wire::Offer::gather(&settings))?;
-    let job = new_job(&settings, &personas, goal, Placing::in_queue(queue))?;
+    let ask = Ask { role, goal: read_goal(goal)?, queue, ..terms.ask()? };
+    let job = accepted(&settings, &personas, ask, &terms.retry)?;
     let now = wire::now();
     let schedule = Schedule::new(&name, (&rule.cron, &rule.tz), job, (missed, overlap), now)?;
     let store = wire::open_store(&settings)?;

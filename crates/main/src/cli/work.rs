@@ -6,11 +6,12 @@ use anyhow::Result;
 use clap::Args;
 use posse_core::job::JobState;
 use posse_core::model::Models as _;
+use posse_core::usecase::enqueue::Ask;
 use posse_infra::persona::PersonaFile;
 
 use super::Context;
 use super::endpoint::EndpointArgs;
-use super::enqueue::{GoalArgs, Placing, new_job};
+use super::enqueue::{TermsArgs, accepted, read_goal};
 use super::job::exit_of;
 use crate::exit::{Exit, usage};
 use crate::fleet::{Crew, Plan, Post, Signals, random};
@@ -59,35 +60,41 @@ pub struct UpArgs {
 /// What to run
 #[derive(Args)]
 pub struct RunArgs {
+    /// The role that shall work it (posse persona list)
+    #[arg(long, short, value_name = "ROLE")]
+    role: String,
     #[command(flatten)]
-    goal: GoalArgs,
+    terms: TermsArgs,
     #[command(flatten)]
     endpoint: EndpointArgs,
     /// Show arguments and results whole
     #[arg(long)]
     full: bool,
+    /// What is to be done, in your words; `-` reads it from standard input
+    #[arg(required = true, value_name = "GOAL")]
+    goal: Vec<String>,
 }
 
 /// Enqueues a goal and works it in this process until it ends; the exit code tells how.
 pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
-    let RunArgs { mut goal, endpoint, full } = args;
+    let RunArgs { role, terms, endpoint, full, goal } = args;
     let endpoint = endpoint.checked()?;
     // In one process the model of the job is the model of the worker.
-    let model = goal.model.take();
+    let model = terms.model.clone();
     let settings = cx.settings(Overrides { model: model.clone(), endpoint, ..Overrides::default() })?;
     let mut signals = Signals::listen()?;
     let kit = Kit::gather(&settings).await?;
-    let persona = wire::persona(&kit.personas, &goal.role)?.clone();
+    let persona = wire::persona(&kit.personas, &role)?.clone();
     let executor = kit.executor(&settings, &persona)?;
     // Better to hear of a missing key before there is a job.
     kit.models.get(model.as_deref().or(persona.persona.model.as_deref()))?;
-    goal.model = model;
     // A queue of its own, so that this process works this job and no other; any posse work takes it
     // over should this process end before it.
     let queue = format!("run-{:08x}", random() & 0xffff_ffff);
     let job = {
         let known = Settings { models: Default::default(), ..settings.clone() };
-        new_job(&known, &kit.personas, goal, Placing::in_queue(queue.clone()))?
+        let ask = Ask { role, goal: read_goal(goal)?, queue: queue.clone(), ..terms.ask()? };
+        accepted(&known, &kit.personas, ask, &terms.retry)?
     };
     let shop = Workshop::open(&settings, &kit)?;
     let id = shop.jobs.enqueue(vec![job], wire::now()).await?[0].id;

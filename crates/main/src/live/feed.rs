@@ -118,7 +118,8 @@ impl Feed {
             | Entry::SkillBegan { .. }
             | Entry::Shortened { .. }
             | Entry::Summarised { .. }
-            | Entry::Reopened => None,
+            | Entry::Reopened
+            | Entry::Restarted => None,
         }
     }
 

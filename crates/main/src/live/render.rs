@@ -137,6 +137,9 @@ impl Renderer {
             },
             Entry::Note { text } => self.marked("!", &format!("told the model: {text}"), Paint::yellow),
             Entry::Ended { status, text, reason } => self.run_ended(*status, text, reason.as_deref()),
+            Entry::Restarted => {
+                self.marked("↻", "what is asked for was changed by hand; the run begins again", Paint::yellow)
+            }
             Entry::Reopened => self.marked("↻", "re-run by hand; the run goes on from here", Paint::yellow),
         }
     }

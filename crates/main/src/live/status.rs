@@ -67,7 +67,8 @@ impl Status {
                 | Entry::Compacted { .. }
                 | Entry::Shortened { .. }
                 | Entry::Summarised { .. }
-                | Entry::Reopened => self.become_(thinking()),
+                | Entry::Reopened
+                | Entry::Restarted => self.become_(thinking()),
                 Entry::Asked { .. } => self.become_(Doing::Waiting("waiting for an answer".into())),
                 Entry::Turn(turn) => {
                     let calls = turn.calls.iter().map(|c| (c.request.id.clone(), c.request.name.clone())).collect();

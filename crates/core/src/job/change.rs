@@ -1,0 +1,134 @@
+//! What people change about jobs that are there, and which states allow it.
+
+use super::JobState;
+use super::transition::Standing;
+
+/// Something done to one job or to many.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// Its end is asked for, and that of everything beneath it.
+    Cancel {
+        /// Why, in words.
+        reason: String,
+    },
+    /// It runs again.
+    Retry,
+    /// It is deleted, with everything that is known of it.
+    Delete,
+    /// It is asked for differently.
+    Edit(Edit),
+}
+
+/// What is asked for differently. Absent fields stay as they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Edit {
+    /// The goal. A run that has begun begins again, with its journal kept; questions it has asked are
+    /// dropped.
+    pub goal: Option<String>,
+    /// The role that must work it. A run that has begun begins again, with its journal kept.
+    pub role: Option<String>,
+    /// 1 (first) to 9 (last).
+    pub priority: Option<u8>,
+    /// Attempts it gets.
+    pub max_attempts: Option<u32>,
+    /// The queue it waits in.
+    pub queue: Option<String>,
+}
+
+impl Edit {
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Edit::default()
+    }
+
+    /// Whether a run that has begun must begin again for it to have an effect: goal and persona are
+    /// fixed for a run's life.
+    pub fn restarts(&self) -> bool {
+        self.goal.is_some() || self.role.is_some()
+    }
+}
+
+/// What became of a change of one job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    /// The job.
+    pub job: super::JobId,
+    /// Why nothing was changed, in words.
+    pub refused: Option<String>,
+}
+
+impl Change {
+    /// The states in which a job allows it.
+    ///
+    /// | change | states |
+    /// |---|---|
+    /// | cancel | all that are not final |
+    /// | retry, delete | the final ones |
+    /// | edit | all but running (its worker works with what it was given) and completed |
+    pub fn states(&self) -> Vec<JobState> {
+        let allows = |state: &JobState| match self {
+            Change::Cancel { .. } => !state.is_final(),
+            Change::Retry | Change::Delete => state.is_final(),
+            Change::Edit(_) => !matches!(state, JobState::Running | JobState::Completed),
+        };
+        JobState::ALL.into_iter().filter(allows).collect()
+    }
+
+    /// Why a job in this standing does not allow it, with the way out.
+    pub fn refusal(&self, standing: &Standing) -> Option<String> {
+        let state = standing.state;
+        if !self.states().contains(&state) {
+            return Some(match self {
+                Change::Cancel { .. } => format!("it is {state} already"),
+                Change::Retry => format!("it is {state}; only a job that ended can be re-run"),
+                Change::Delete => format!("it is {state}; only a job that ended can be deleted, cancel it first"),
+                Change::Edit(_) if state == JobState::Running => {
+                    "it is running; cancel it first, edit it then, and retry it".into()
+                }
+                Change::Edit(_) => format!("it is {state}; enqueue another job"),
+            });
+        }
+        match self {
+            Change::Edit(Edit { max_attempts: Some(max), .. }) if *max < standing.attempt => {
+                Some(format!("it has begun attempt {}; max_attempts cannot be {max}", standing.attempt))
+            }
+            _ => None,
+        }
+    }
+
+    /// The verb for people, as in "job 7 was cancelled".
+    pub fn done(&self) -> &'static str {
+        match self {
+            Change::Cancel { .. } => "cancelled",
+            Change::Retry => "re-run",
+            Change::Delete => "deleted",
+            Change::Edit(_) => "changed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_allow_what_they_allow() {
+        let standing =
+            |state| Standing { state, attempt: 2, max_attempts: 5, crashes: 0, cancel_requested: false, run_at: 0 };
+        let allowed = |change: &Change| {
+            let states: Vec<_> =
+                JobState::ALL.into_iter().filter(|state| change.refusal(&standing(*state)).is_none()).collect();
+            assert_eq!(states, change.states());
+            states
+        };
+        use JobState::*;
+        let cancel = Change::Cancel { reason: "enough".into() };
+        assert_eq!(allowed(&cancel), [Scheduled, Available, Running, Retryable, Suspended]);
+        assert_eq!(allowed(&Change::Retry), [Completed, Cancelled, Discarded]);
+        assert_eq!(allowed(&Change::Delete), [Completed, Cancelled, Discarded]);
+        let edit = Edit { priority: Some(1), ..Edit::default() };
+        assert_eq!(allowed(&Change::Edit(edit)), [Scheduled, Available, Retryable, Suspended, Cancelled, Discarded]);
+        let fewer = Change::Edit(Edit { max_attempts: Some(1), ..Edit::default() });
+        assert!(fewer.refusal(&standing(Retryable)).expect("is refused").contains("attempt 2"));
+    }
+}

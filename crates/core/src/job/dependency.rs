@@ -1,0 +1,197 @@
+//! Jobs that wait for others: where such a job begins, and what the end of another means for it.
+//!
+//! A job can only wait for jobs that are there already, or that stand before it in the same batch.
+//! So there are no cycles, and none need to be looked for. A parent that waits for its children is
+//! the same thing: it waits for jobs that were made after it, but it was running when it made them,
+//! and nothing can be made to wait for it by them.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+use super::{JobId, JobState};
+use crate::clock::Millis;
+
+/// Most jobs that one job may wait for.
+pub const MAX_AFTER: usize = 1000;
+
+/// A job that another one waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum After {
+    /// A job that is there.
+    Job(JobId),
+    /// The job at this place, from 0, in the same batch; it must stand before this one.
+    Earlier(usize),
+}
+
+/// What becomes of a waiting job when one that it waits for is cancelled or discarded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailed {
+    /// It is cancelled too.
+    #[default]
+    Cancel,
+    /// It runs all the same, as if the other had completed.
+    Run,
+    /// It goes on waiting, until somebody re-runs the other and that completes.
+    Wait,
+}
+
+impl OnFailed {
+    /// Every rule.
+    pub const ALL: [OnFailed; 3] = [OnFailed::Cancel, OnFailed::Run, OnFailed::Wait];
+
+    /// The name kept in databases and given by people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OnFailed::Cancel => "cancel",
+            OnFailed::Run => "run",
+            OnFailed::Wait => "wait",
+        }
+    }
+}
+
+impl fmt::Display for OnFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for OnFailed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = OnFailed::ALL.into_iter().find(|rule| rule.as_str() == text);
+        found.ok_or_else(|| format!("'{text}' is no rule; rules are cancel, run, wait"))
+    }
+}
+
+/// What the state of a job means for one that waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meaning {
+    /// It need not be waited for any more.
+    Met,
+    /// It must still be waited for.
+    Waits,
+    /// What waits for it is cancelled.
+    Cancels,
+}
+
+/// What `state` of a job means for one that waits for it by the rule `on_failed`.
+pub fn meaning(state: JobState, on_failed: OnFailed) -> Meaning {
+    match (state, on_failed) {
+        (JobState::Completed, _) => Meaning::Met,
+        (state, _) if !state.is_final() => Meaning::Waits,
+        (_, OnFailed::Run) => Meaning::Met,
+        (_, OnFailed::Wait) => Meaning::Waits,
+        (_, OnFailed::Cancel) => Meaning::Cancels,
+    }
+}
+
+/// Where a new job begins, and why, where that needs saying.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beginning {
+    /// Its first state.
+    pub state: JobState,
+    /// Why, in words.
+    pub reason: Option<String>,
+}
+
+/// Where a job begins that is due from `run_at` on and waits for `others` by the rule `on_failed`.
+pub fn beginning(run_at: Millis, now: Millis, others: &[(JobId, JobState)], on_failed: OnFailed) -> Beginning {
+    let mut waits = Vec::new();
+    for &(job, state) in others {
+        match meaning(state, on_failed) {
+            Meaning::Met => {}
+            Meaning::Waits => waits.push(job),
+            Meaning::Cancels => {
+                return Beginning { state: JobState::Cancelled, reason: Some(cancelled_with(job, state)) };
+            }
+        }
+    }
+    if !waits.is_empty() {
+        return Beginning { state: JobState::Suspended, reason: Some(waits_for(&waits)) };
+    }
+    Beginning { state: if run_at > now { JobState::Scheduled } else { JobState::Available }, reason: None }
+}
+
+/// Why a job is suspended.
+pub fn waits_for(jobs: &[JobId]) -> String {
+    const NAMED: usize = 5;
+    let named: Vec<_> = jobs.iter().take(NAMED).map(ToString::to_string).collect();
+    match jobs.len() {
+        0 | 1 => format!("waits for job {}", named.concat()),
+        n if n <= NAMED => format!("waits for jobs {}", named.join(", ")),
+        n => format!("waits for jobs {} and {} more", named.join(", "), n - NAMED),
+    }
+}
+
+/// Why a job was cancelled that waited for `job`, which ended in `state`.
+pub fn cancelled_with(job: JobId, state: JobState) -> String {
+    format!("job {job}, which it waited for, was {state}")
+}
+
+/// Why a job goes on waiting for `job`, which ended in `state`.
+pub fn still_waits_for(job: JobId, state: JobState) -> String {
+    format!("waits for job {job}, which was {state}; posse job retry {job} runs that again")
+}
+
+/// A job that is or was waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dependency {
+    /// The job that is waited for.
+    pub on: JobId,
+    /// Where that is; absent when it was deleted.
+    pub state: Option<JobState>,
+    /// Whether it is still waited for.
+    pub open: bool,
+    /// What happens if it does not complete.
+    pub on_failed: OnFailed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_means_something_by_every_rule() {
+        for state in JobState::ALL {
+            for rule in OnFailed::ALL {
+                let want = match (state, rule) {
+                    (JobState::Completed, _) => Meaning::Met,
+                    (JobState::Cancelled | JobState::Discarded, OnFailed::Cancel) => Meaning::Cancels,
+                    (JobState::Cancelled | JobState::Discarded, OnFailed::Run) => Meaning::Met,
+                    _ => Meaning::Waits,
+                };
+                assert_eq!(meaning(state, rule), want, "{state} {rule}");
+                assert_eq!(rule.as_str().parse(), Ok(rule));
+            }
+        }
+        assert!("never".parse::<OnFailed>().is_err());
+    }
+
+    #[test]
+    fn a_job_begins_where_those_it_waits_for_put_it() {
+        let begins = |others: &[(i64, JobState)], rule| {
+            let others: Vec<_> = others.iter().map(|(id, state)| (JobId(*id), *state)).collect();
+            let Beginning { state, reason } = beginning(7, 7, &others, rule);
+            (state, reason.unwrap_or_default())
+        };
+        use JobState::*;
+        assert_eq!(begins(&[], OnFailed::Cancel), (Available, String::new()));
+        assert_eq!(begins(&[(1, Completed)], OnFailed::Cancel), (Available, String::new()));
+        assert_eq!(begins(&[(1, Running)], OnFailed::Cancel), (Suspended, "waits for job 1".into()));
+        assert_eq!(
+            begins(&[(1, Running), (2, Completed), (3, Retryable)], OnFailed::Run),
+            (Suspended, "waits for jobs 1, 3".into())
+        );
+        assert_eq!(
+            begins(&[(1, Running), (2, Discarded)], OnFailed::Cancel),
+            (Cancelled, "job 2, which it waited for, was discarded".into())
+        );
+        let many: Vec<_> = (1..=8).map(JobId).collect();
+        assert_eq!(waits_for(&many), "waits for jobs 1, 2, 3, 4, 5 and 3 more");
+        assert_eq!(beginning(8, 7, &[], OnFailed::Cancel).state, Scheduled);
+    }
+}

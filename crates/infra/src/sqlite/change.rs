@@ -1,0 +1,103 @@
+//! What people change about jobs, one or many.
+
+use diesel::prelude::*;
+use posse_core::clock::Millis;
+use posse_core::job::change::{Change, Changed, Edit};
+use posse_core::job::{JobId, Payload};
+use posse_core::port::{Reach, RepositoryError};
+
+use super::fault::{Fault, Outcome};
+use super::jobs::{JobRow, find, stored};
+use super::schema::{dependencies, job_data, jobs};
+use super::writer::Transaction;
+use super::{journal, people, questions, relations};
+
+/// Changes each job whose state allows it, and tells of each that is there.
+pub(super) fn change(
+    tx: &mut Transaction<'_>,
+    installation: &str,
+    ids: &[JobId],
+    change: &Change,
+    now: Millis,
+) -> Outcome<Vec<Changed>> {
+    let mut told = Vec::with_capacity(ids.len());
+    for &job in ids {
+        let Some(row) = find(tx.connection, job)? else { continue };
+        let refused = match change.refusal(&row.standing()?) {
+            Some(why) => Some(why),
+            None => apply(tx, installation, job, &row, change, now)?,
+        };
+        told.push(Changed { job, refused });
+    }
+    Ok(told)
+}
+
+/// Changes one job whose state allows it; gives why not, where something else is in the way.
+fn apply(
+    tx: &mut Transaction<'_>,
+    installation: &str,
+    job: JobId,
+    row: &JobRow,
+    change: &Change,
+    now: Millis,
+) -> Outcome<Option<String>> {
+    match change {
+        Change::Cancel { reason } => {
+            relations::cancel_within(tx, job, Reach::Beneath, reason, now)?;
+        }
+        Change::Retry => match people::retry(tx, job, now) {
+            // Nothing was changed yet, and the others are not to suffer from it.
+            Err(Fault::Refused(held @ RepositoryError::KeyHeld { .. })) => return Ok(Some(held.to_string())),
+            outcome => outcome?,
+        },
+        Change::Delete => {
+            if let Some(waiting) = somebody_waiting(tx.connection, row)? {
+                return Ok(Some(format!("job {waiting} waits for it; cancel that first")));
+            }
+            diesel::delete(jobs::table.find(job.0)).execute(tx.connection)?;
+        }
+        Change::Edit(edit) => edit_one(tx, installation, job, row, edit, now)?,
+    }
+    Ok(None)
+}
+
+/// A job that would wait for ever if this one were not there any more.
+fn somebody_waiting(connection: &mut SqliteConnection, row: &JobRow) -> Outcome<Option<i64>> {
+    if !row.awaited {
+        return Ok(None);
+    }
+    let open = dependencies::table.filter(dependencies::on_job_id.eq(row.id)).filter(dependencies::open.eq(true));
+    Ok(open.select(dependencies::job_id).first(connection).optional()?)
+}
+
+fn edit_one(
+    tx: &mut Transaction<'_>,
+    installation: &str,
+    job: JobId,
+    row: &JobRow,
+    edit: &Edit,
+    now: Millis,
+) -> Outcome<()> {
+    if edit.restarts() && journal::restart(tx.connection, installation, job, &row.role, now)? {
+        questions::drop_all(tx.connection, job, now)?;
+        relations::decide_unless_waiting(tx, job, now)?;
+    }
+    if let Some(goal) = &edit.goal {
+        let payload: String = job_data::table.find(job.0).select(job_data::payload).first(tx.connection)?;
+        let mut payload: Payload = serde_json::from_str(&payload)?;
+        payload.goal.clone_from(goal);
+        diesel::update(job_data::table.find(job.0))
+            .set(job_data::payload.eq(serde_json::to_string(&payload)?))
+            .execute(tx.connection)?;
+    }
+    let whole = (
+        jobs::role.eq(edit.role.as_deref().unwrap_or(&row.role)),
+        jobs::queue.eq(edit.queue.as_deref().unwrap_or(&row.queue)),
+        jobs::priority.eq(edit.priority.map_or(row.priority, i32::from)),
+        jobs::max_attempts.eq(edit.max_attempts.map_or(row.max_attempts, stored)),
+    );
+    diesel::update(jobs::table.find(job.0)).set(whole).execute(tx.connection)?;
+    // Another role's or queue's workers may take it now.
+    tx.ring();
+    Ok(())
+}

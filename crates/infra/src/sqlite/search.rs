@@ -1,0 +1,210 @@
+//! Finding jobs by filter, and counting them.
+
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Text};
+use diesel::sqlite::Sqlite;
+use posse_core::job::{Job, JobId, JobState};
+use posse_core::port::{JobFilter, SEARCHED_AT_MOST, StateRow};
+
+use super::fault::Outcome;
+use super::jobs::{DataRow, JobRow, state, to_job};
+use super::literal::{IsAvailable, IsRunning, IsSuspended, IsWaiting, among};
+use super::progress;
+use super::schema::{job_data, job_tags, jobs};
+
+/// Texts looked at in one query.
+const TEXTS_AT_ONCE: usize = 500;
+
+/// Jobs by filter, newest first.
+pub(super) fn list(connection: &mut SqliteConnection, filter: &JobFilter) -> Outcome<Vec<Job>> {
+    let ids = numbers(connection, filter)?;
+    let rows: Vec<(JobRow, DataRow)> = jobs::table
+        .inner_join(job_data::table)
+        .filter(among(&ids))
+        .order(jobs::id.desc())
+        .select((JobRow::as_select(), DataRow::as_select()))
+        .load(connection)?;
+    let mut found = rows.into_iter().map(to_job).collect::<Outcome<Vec<_>>>()?;
+    progress::fill_in(connection, &mut found)?;
+    Ok(found)
+}
+
+/// The numbers of jobs by filter, newest first.
+pub(super) fn numbers(connection: &mut SqliteConnection, filter: &JobFilter) -> Outcome<Vec<i64>> {
+    match &filter.text {
+        None => ids(connection, filter, filter.limit),
+        Some(text) => with_text(connection, filter, text, filter.limit as usize),
+    }
+}
+
+/// One walk for each state asked for: a state that is rare among a million others is found without
+/// looking at them.
+fn parts(filter: &JobFilter) -> Vec<Option<JobState>> {
+    match filter.states.is_empty() {
+        true => vec![None],
+        false => JobState::ALL.into_iter().filter(|state| filter.states.contains(state)).map(Some).collect(),
+    }
+}
+
+/// The newest jobs that fit, whatever their texts.
+fn ids(connection: &mut SqliteConnection, filter: &JobFilter, limit: u32) -> Outcome<Vec<i64>> {
+    let mut found: Vec<i64> = Vec::new();
+    for state in parts(filter) {
+        let page = fitting(filter, state).select(jobs::id).order(jobs::id.desc()).limit(i64::from(limit));
+        found.extend(page.load::<i64>(connection)?);
+    }
+    found.sort_by_key(|id| std::cmp::Reverse(*id));
+    found.truncate(limit as usize);
+    Ok(found)
+}
+
+/// The jobs that fit, whatever their texts, of one state or of all.
+fn fitting(filter: &JobFilter, state: Option<JobState>) -> jobs::BoxedQuery<'_, Sqlite> {
+    let mut query = jobs::table.into_boxed();
+    if let Some(state) = state {
+        query = query.filter(jobs::state.eq(state.as_str()));
+        // Spells the condition of the index that has these.
+        query = match state {
+            JobState::Available => query.filter(IsAvailable),
+            JobState::Scheduled | JobState::Retryable => query.filter(IsWaiting),
+            JobState::Running => query.filter(IsRunning),
+            JobState::Suspended => query.filter(IsSuspended),
+            JobState::Completed | JobState::Cancelled | JobState::Discarded => {
+                query.filter(jobs::finalized_at.is_not_null())
+            }
+        };
+    }
+    if let Some(role) = &filter.role {
+        query = query.filter(jobs::role.eq(role));
+    }
+    if let Some(queue) = &filter.queue {
+        query = query.filter(jobs::queue.eq(queue));
+    }
+    if let Some(group) = &filter.group {
+        let members = job_data::table.filter(job_data::group_name.eq(group)).select(job_data::job_id);
+        query = query.filter(jobs::id.eq_any(members));
+    }
+    if let Some(tag) = &filter.tag {
+        let tagged = job_tags::table.filter(job_tags::tag.eq(tag)).select(job_tags::job_id);
+        query = query.filter(jobs::id.eq_any(tagged));
+    }
+    if let Some(from) = filter.created_from {
+        query = query.filter(jobs::created_at.ge(from));
+    }
+    if let Some(before) = filter.created_before {
+        query = query.filter(jobs::created_at.lt(before));
+    }
+    if let Some(from) = filter.ended_from {
+        query = query.filter(jobs::finalized_at.ge(from));
+    }
+    if let Some(before) = filter.ended_before {
+        query = query.filter(jobs::finalized_at.lt(before));
+    }
+    if let Some(before) = filter.before {
+        query = query.filter(jobs::id.lt(before.0));
+    }
+    query
+}
+
+/// The newest jobs that fit and have `text` in goal, reason or answer.
+fn with_text(connection: &mut SqliteConnection, filter: &JobFilter, text: &str, limit: usize) -> Outcome<Vec<i64>> {
+    #[derive(QueryableByName)]
+    struct Found {
+        #[diesel(sql_type = BigInt)]
+        job_id: i64,
+    }
+    let pattern = format!("%{}%", text.replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_"));
+    let mut found = Vec::new();
+    for page in ids(connection, filter, SEARCHED_AT_MOST)?.chunks(TEXTS_AT_ONCE) {
+        let rows: Vec<Found> = diesel::sql_query(
+            r"SELECT job_id FROM job_data JOIN jobs ON id = job_id WHERE job_id IN (SELECT value FROM json_each(?1))
+                AND (payload ->> '$.goal' LIKE ?2 ESCAPE '\' OR reason LIKE ?2 ESCAPE '\'
+                     OR output ->> '$.text' LIKE ?2 ESCAPE '\')
+                ORDER BY job_id DESC",
+        )
+        .bind::<Text, _>(serde_json::json!(page).to_string())
+        .bind::<Text, _>(&pattern)
+        .load(connection)?;
+        found.extend(rows.into_iter().map(|row| row.job_id));
+        if found.len() >= limit {
+            break;
+        }
+    }
+    found.truncate(limit);
+    Ok(found)
+}
+
+#[derive(QueryableByName)]
+struct Stated {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Text)]
+    state: String,
+    #[diesel(sql_type = BigInt)]
+    attempt: i64,
+}
+
+fn stated((id, name, attempt): (i64, String, i32)) -> Outcome<StateRow> {
+    Ok(StateRow { job: JobId(id), state: state(&name)?, attempt: attempt.unsigned_abs() })
+}
+
+/// The states of some jobs, by id.
+pub(super) fn states(connection: &mut SqliteConnection, ids: &[JobId]) -> Outcome<Vec<StateRow>> {
+    let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    let rows: Vec<(i64, String, i32)> = jobs::table
+        .filter(among(&ids))
+        .order(jobs::id)
+        .select((jobs::id, jobs::state, jobs::attempt))
+        .load(connection)?;
+    rows.into_iter().map(stated).collect()
+}
+
+/// The states of jobs with numbers above `after`, by id.
+pub(super) fn states_after(
+    connection: &mut SqliteConnection,
+    after: JobId,
+    group: Option<&str>,
+    limit: u32,
+) -> Outcome<Vec<StateRow>> {
+    let mut query = jobs::table
+        .filter(jobs::id.gt(after.0))
+        .order(jobs::id)
+        .limit(i64::from(limit))
+        .select((jobs::id, jobs::state, jobs::attempt))
+        .into_boxed();
+    if let Some(group) = group {
+        let members = job_data::table
+            .filter(job_data::group_name.eq(group))
+            .filter(job_data::job_id.gt(after.0))
+            .select(job_data::job_id);
+        query = query.filter(jobs::id.eq_any(members));
+    }
+    query.load(connection)?.into_iter().map(stated).collect()
+}
+
+/// The statement of [`live`]. Each part reads one partial index.
+pub(super) const LIVE: &str = "
+    SELECT id, state, CAST(attempt AS INTEGER) AS attempt FROM jobs WHERE state = 'available'
+    UNION ALL SELECT id, state, attempt FROM jobs WHERE state IN ('scheduled', 'retryable')
+    UNION ALL SELECT id, state, attempt FROM jobs WHERE state = 'running'
+    UNION ALL SELECT id, state, attempt FROM jobs WHERE state = 'suspended'";
+
+/// The jobs that have not ended, by id, and the highest number there is.
+pub(super) fn live(connection: &mut SqliteConnection, group: Option<&str>) -> Outcome<(JobId, Vec<StateRow>)> {
+    connection.transaction(|connection| {
+        let newest: Option<i64> = jobs::table.select(diesel::dsl::max(jobs::id)).first(connection)?;
+        let rows: Vec<Stated> = match group {
+            None => diesel::sql_query(format!("{LIVE} ORDER BY id")).load(connection)?,
+            Some(group) => diesel::sql_query(format!(
+                "SELECT live.* FROM ({LIVE}) AS live JOIN job_data ON job_id = id WHERE group_name = ? ORDER BY id"
+            ))
+            .bind::<Text, _>(group)
+            .load(connection)?,
+        };
+        let row = |row: Stated| {
+            let attempt = u32::try_from(row.attempt).unwrap_or(0);
+            Ok(StateRow { job: JobId(row.id), state: state(&row.state)?, attempt })
+        };
+        Ok((JobId(newest.unwrap_or(0)), rows.into_iter().map(row).collect::<Outcome<_>>()?))
+    })
+}

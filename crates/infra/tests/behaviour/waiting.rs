@@ -1,0 +1,480 @@
+//! Jobs that wait for others, and jobs beneath others.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::*;
+use posse_core::job::Unique;
+use posse_core::job::dependency::{After, Meaning, OnFailed, meaning};
+use posse_core::port::{AttemptEnd, Cancelled, Reach};
+use proptest::prelude::*;
+
+/// A job that waits for `others` by the rule `on_failed`.
+fn after(others: &[JobId], on_failed: OnFailed) -> NewJob {
+    NewJob { after: others.iter().copied().map(After::Job).collect(), on_failed, ..job("r") }
+}
+
+async fn one(store: &dyn Store, new: NewJob) -> JobId {
+    enqueue_all(store, vec![new], T0).await[0]
+}
+
+/// Claims the job, which must be the only one to be had.
+async fn take(store: &dyn Store, id: JobId, now: Millis) -> Lease {
+    let mut claimed = claim(store, "r", 9, now).await;
+    assert_eq!(claimed.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), [id]);
+    claimed.remove(0).lease
+}
+
+async fn state_of(store: &dyn Store, id: JobId) -> (JobState, String) {
+    let job = get(store, id).await;
+    (job.state, job.reason.unwrap_or_default())
+}
+
+pub async fn a_job_runs_after_all_it_waits_for(store: Arc<dyn Store>) {
+    let first = one(&*store, job("r")).await;
+    let second = one(&*store, NewJob { priority: 6, ..job("r") }).await;
+    // Twice the same is once.
+    let last = one(&*store, after(&[first, second, first], OnFailed::Cancel)).await;
+    assert_eq!(state_of(&*store, last).await, (JobState::Suspended, format!("waits for jobs {first}, {second}")));
+    let claimed = claim(&*store, "r", 9, T0).await;
+    assert_eq!(claimed.len(), 2, "and the third is not to be had");
+    finish(&*store, claimed[0].lease, Event::Complete, T0).await;
+    assert_eq!(get(&*store, last).await.state, JobState::Suspended);
+    let open: Vec<_> = store.dependencies(last).await.expect("can be read").iter().map(|d| (d.on, d.open)).collect();
+    assert_eq!(open, [(first, false), (second, true)]);
+    let mut wakes = store.wakes();
+    wakes.mark_unchanged();
+    finish(&*store, claimed[1].lease, Event::Complete, T0 + 5).await;
+    assert!(wakes.has_changed().expect("the store is open"), "its workers are told");
+    assert_eq!(state_of(&*store, last).await, (JobState::Available, String::new()));
+    take(&*store, last, T0 + 5).await;
+}
+
+pub async fn a_job_that_waits_for_what_is_done_is_available(store: Arc<dyn Store>) {
+    let done = in_state(&*store, JobState::Completed, "done").await;
+    assert_eq!(get(&*store, one(&*store, after(&[done], OnFailed::Cancel)).await).await.state, JobState::Available);
+    let lost = in_state(&*store, JobState::Discarded, "lost").await;
+    let with = |rule| {
+        let store = Arc::clone(&store);
+        async move { state_of(&*store, one(&*store, after(&[done, lost], rule)).await).await }
+    };
+    let was = format!("job {lost}, which it waited for, was discarded");
+    assert_eq!(with(OnFailed::Cancel).await, (JobState::Cancelled, was));
+    assert_eq!(with(OnFailed::Run).await.0, JobState::Available);
+    assert_eq!(with(OnFailed::Wait).await.0, JobState::Suspended);
+}
+
+pub async fn a_job_waits_for_its_time_too(store: Arc<dyn Store>) {
+    let first = one(&*store, job("r")).await;
+    let later = NewJob { run_at: Some(T0 + 1000), ..after(&[first], OnFailed::Cancel) };
+    let later = one(&*store, later).await;
+    let lease = take(&*store, first, T0).await;
+    finish(&*store, lease, Event::Complete, T0).await;
+    assert_eq!(get(&*store, later).await.state, JobState::Scheduled);
+    assert!(claim(&*store, "r", 1, T0 + 999).await.is_empty());
+    take(&*store, later, T0 + 1000).await;
+}
+
+pub async fn what_is_unknown_cannot_be_waited_for(store: Arc<dyn Store>) {
+    let first = one(&*store, job("r")).await;
+    let unknown = store.enqueue(vec![job("r"), after(&[first, JobId(77)], OnFailed::Run)], T0).await;
+    assert!(matches!(unknown, Err(RepositoryError::NoSuchJob(JobId(77)))), "{unknown:?}");
+    // A job cannot wait for itself or a later one: no cycle can be made.
+    for place in [1, 2] {
+        let new = NewJob { after: vec![After::Earlier(place)], ..job("r") };
+        let refused = store.enqueue(vec![job("r"), new, job("r")], T0).await;
+        assert!(refused.is_err(), "{refused:?}");
+    }
+    assert_eq!(claim(&*store, "r", 9, T0).await.len(), 1, "nothing else was stored");
+    let chain = vec![
+        job("c"),
+        NewJob { after: vec![After::Earlier(0)], ..job("c") },
+        NewJob { after: vec![After::Earlier(1)], ..job("c") },
+    ];
+    let ids = enqueue_all(&*store, chain, T0).await;
+    for id in ids {
+        let claimed = claim(&*store, "c", 9, T0).await;
+        assert_eq!((claimed.len(), claimed[0].job.id), (1, id));
+        finish(&*store, claimed[0].lease, Event::Complete, T0).await;
+    }
+}
+
+pub async fn a_failure_is_passed_on_by_the_rule(store: Arc<dyn Store>) {
+    let first = one(&*store, job("r")).await;
+    let cancelled = one(&*store, after(&[first], OnFailed::Cancel)).await;
+    let further = one(&*store, after(&[cancelled], OnFailed::Cancel)).await;
+    let runs = one(&*store, after(&[first, cancelled], OnFailed::Run)).await;
+    let waits = one(&*store, after(&[first], OnFailed::Wait)).await;
+    let lease = take(&*store, first, T0).await;
+    finish(&*store, lease, Event::GiveUp, T0).await;
+    let was = |id, state| format!("job {id}, which it waited for, was {state}");
+    assert_eq!(state_of(&*store, cancelled).await, (JobState::Cancelled, was(first, "discarded")));
+    assert_eq!(state_of(&*store, further).await, (JobState::Cancelled, was(cancelled, "cancelled")));
+    assert_eq!(state_of(&*store, runs).await.0, JobState::Available);
+    let (state, reason) = state_of(&*store, waits).await;
+    assert_eq!(state, JobState::Suspended);
+    assert!(reason.contains(&format!("posse job retry {first}")), "{reason}");
+    // The way out that the reason names.
+    take(&*store, runs, T0).await;
+    store.retry(first, T0).await.expect("runs again");
+    let lease = take(&*store, first, T0).await;
+    finish(&*store, lease, Event::Complete, T0).await;
+    take(&*store, waits, T0).await;
+    assert_eq!(get(&*store, cancelled).await.state, JobState::Cancelled, "what ended stays ended");
+}
+
+pub async fn every_way_to_end_is_told(store: Arc<dyn Store>) {
+    for way in 0..4 {
+        let first = one(&*store, NewJob { max_attempts: 1, ..job("r") }).await;
+        let second = one(&*store, after(&[first], OnFailed::Run)).await;
+        match way {
+            0 => drop(store.cancel(first, "enough".into(), T0).await.expect("works")),
+            1 => {
+                take(&*store, first, T0).await;
+                store.rescue(vec![WorkerId("w1".into())], T0).await.expect("works");
+            }
+            2 => {
+                let lease = take(&*store, first, T0).await;
+                store.cancel(first, "enough".into(), T0).await.expect("works");
+                assert_eq!(get(&*store, second).await.state, JobState::Suspended, "its worker has it still");
+                finish(&*store, lease, Event::Interrupt, T0).await;
+            }
+            _ => {
+                let lease = take(&*store, first, T0).await;
+                finish(&*store, lease, Event::Fail, T0).await;
+            }
+        }
+        let lease = take(&*store, second, T0).await;
+        finish(&*store, lease, Event::Complete, T0).await;
+    }
+}
+
+pub async fn a_long_chain_is_cancelled_in_one_go(store: Arc<dyn Store>) {
+    let link = |n: usize| match n {
+        0 => job("r"),
+        _ => NewJob { after: vec![After::Earlier(n - 1)], ..job("r") },
+    };
+    let ids = enqueue_all(&*store, (0..5000).map(link).collect(), T0).await;
+    store.cancel(ids[0], "enough".into(), T0).await.expect("works");
+    assert_eq!(get(&*store, ids[4999]).await.state, JobState::Cancelled);
+}
+
+pub async fn a_cancelled_job_waits_for_nothing(store: Arc<dyn Store>) {
+    let first = one(&*store, job("r")).await;
+    let second = one(&*store, after(&[first], OnFailed::Cancel)).await;
+    store.cancel(second, "enough".into(), T0).await.expect("works");
+    store.retry(second, T0).await.expect("runs again");
+    // By hand is by hand: it runs although what it waited for has not ended, and is not moved by that.
+    let claimed = claim(&*store, "r", 9, T0).await;
+    assert_eq!(claimed.len(), 2);
+    let lease = |id| claimed.iter().find(|claimed| claimed.job.id == id).expect("is claimed").lease;
+    finish(&*store, lease(second), Event::Suspend, T0).await;
+    finish(&*store, lease(first), Event::GiveUp, T0).await;
+    assert_eq!(get(&*store, second).await.state, JobState::Suspended);
+}
+
+/// An ending that suspends and brings children.
+fn with_children(children: Vec<NewJob>) -> Ending {
+    Ending { children, entries: vec![note("asks others")], ..ending(Event::Suspend, T0) }
+}
+
+pub async fn a_parent_goes_on_when_its_last_child_ends(store: Arc<dyn Store>) {
+    let lease = running(&*store, "p", T0).await;
+    let children = vec![job("r"), job("r"), NewJob { after: vec![After::Earlier(0)], ..job("r") }];
+    let became = store.finish(lease, with_children(children), T0).await.expect("finishes");
+    assert_eq!(became, JobState::Suspended);
+    let parent = get(&*store, lease.job).await;
+    let ids: Vec<_> = store.children(lease.job).await.expect("can be read").iter().map(|child| child.id).collect();
+    assert_eq!(parent.reason, Some(format!("waits for jobs {}, {}, {}", ids[0], ids[1], ids[2])));
+    assert_eq!((parent.attempt, store.journal(lease.job, 0).await.expect("can be read").len()), (0, 1));
+
+    // A grandchild has the same root.
+    let claimed = claim(&*store, "r", 9, T0).await;
+    assert_eq!(claimed.len(), 2);
+    store.finish(claimed[0].lease, with_children(vec![job("g")]), T0).await.expect("finishes");
+    let grandchild = store.children(ids[0]).await.expect("can be read").remove(0);
+    assert_eq!((grandchild.parent, grandchild.root), (Some(ids[0]), Some(lease.job)));
+
+    // However they end, and the parent is told with the last.
+    finish(&*store, claimed[1].lease, Event::GiveUp, T0).await;
+    let deep = claim(&*store, "g", 1, T0).await.remove(0).lease;
+    let done = Ending { output: Some(output("found it")), ..ending(Event::Complete, T0) };
+    store.finish(deep, done.clone(), T0).await.expect("finishes");
+    for id in [ids[0], ids[2]] {
+        assert_eq!(get(&*store, lease.job).await.state, JobState::Suspended);
+        let lease = take(&*store, id, T0).await;
+        store.finish(lease, done.clone(), T0).await.expect("finishes");
+    }
+    let again = claim(&*store, "p", 1, T0).await.remove(0);
+    assert_eq!((again.job.id, again.job.attempt, again.job.reason), (lease.job, 1, None));
+    let told: Vec<_> = store.children(lease.job).await.expect("can be read");
+    let texts: Vec<_> = told.iter().map(|child| child.output.as_ref().map(|output| output.text.as_str())).collect();
+    assert_eq!(texts, [Some("found it"), None, Some("found it")]);
+}
+
+pub async fn children_are_made_with_the_suspension_or_not_at_all(store: Arc<dyn Store>) {
+    let lease = running(&*store, "p", T0).await;
+    let stale = Lease { token: lease.token - 1, ..lease };
+    assert!(is_lost(store.finish(stale, with_children(vec![job("r")]), T0).await, lease.job));
+    let other = Ending { event: Event::Complete, ..with_children(vec![job("r")]) };
+    store.finish(lease, other, T0).await.expect_err("only a job that waits has children");
+    let impossible = with_children(vec![job("r"), NewJob { priority: 99, ..job("r") }]);
+    store.finish(lease, impossible, T0).await.expect_err("no such priority");
+    assert_eq!(get(&*store, lease.job).await.state, JobState::Running, "nothing was changed");
+    store.cancel(lease.job, "enough".into(), T0).await.expect("is asked for");
+    let became = store.finish(lease, with_children(vec![job("r")]), T0).await.expect("finishes");
+    assert_eq!(became, JobState::Cancelled);
+    assert!(store.children(lease.job).await.expect("can be read").is_empty(), "nobody would read their answers");
+
+    // Children that have ended before they began are nothing to wait for.
+    let lost = in_state(&*store, JobState::Discarded, "lost").await;
+    let lease = running(&*store, "p", T0).await;
+    let became = store.finish(lease, with_children(vec![after(&[lost], OnFailed::Cancel)]), T0).await;
+    assert_eq!(became.expect("finishes"), JobState::Available);
+}
+
+pub async fn ends_stored_together_know_of_each_other(store: Arc<dyn Store>) {
+    let shared = || NewJob { unique: Some(Unique { key: "k".into(), for_ms: None }), ..job("r") };
+    for is_parent_first in [true, false] {
+        // The child is a job that is there already, and it ends with its parent's suspension.
+        let child = one(&*store, shared()).await;
+        let child = take(&*store, child, T0).await;
+        let parent = running(&*store, "p", T0).await;
+        let mut ends = vec![
+            AttemptEnd { lease: parent, ending: with_children(vec![shared()]) },
+            AttemptEnd { lease: child, ending: ending(Event::Complete, T0) },
+        ];
+        if !is_parent_first {
+            ends.reverse();
+        }
+        for end in store.finish_all(&ends, T0).await.expect("can be asked") {
+            end.expect("is stored");
+        }
+        // The parent waits for nothing that is over.
+        for claimed in claim(&*store, "r", 9, T0).await {
+            finish(&*store, claimed.lease, Event::Complete, T0).await;
+        }
+        let again = claim(&*store, "p", 9, T0).await;
+        assert_eq!(again.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), [parent.job]);
+        finish(&*store, again[0].lease, Event::Complete, T0).await;
+    }
+    let both = [running(&*store, "r", T0).await, running(&*store, "r", T0).await];
+    let last = one(&*store, after(&both.map(|lease| lease.job), OnFailed::Cancel)).await;
+    let ends = both.map(|lease| AttemptEnd { lease, ending: ending(Event::Complete, T0) });
+    store.finish_all(&ends, T0).await.expect("can be asked");
+    assert_eq!(state_of(&*store, last).await, (JobState::Available, String::new()));
+}
+
+pub async fn a_job_that_ends_as_it_begins_holds_no_key(store: Arc<dyn Store>) {
+    let lost = in_state(&*store, JobState::Discarded, "lost").await;
+    let unique = Some(Unique { key: "k".into(), for_ms: None });
+    let hopeless = NewJob { unique: unique.clone(), ..after(&[lost], OnFailed::Cancel) };
+    let made = enqueue_all(&*store, vec![hopeless.clone(), NewJob { unique, ..job("r") }], T0).await;
+    assert_eq!(get(&*store, made[0]).await.state, JobState::Cancelled);
+    take(&*store, made[1], T0).await;
+    let again = store.enqueue(vec![hopeless], T0).await.expect("is stored");
+    assert_eq!((again[0].id, again[0].existed), (made[1], true));
+}
+
+/// A parent with a child that has a child and one that runs; all of them, top down.
+async fn family(store: &dyn Store) -> [JobId; 4] {
+    let top = running(store, "p", T0).await;
+    store.finish(top, with_children(vec![job("c"), job("c")]), T0).await.expect("finishes");
+    let claimed = claim(store, "c", 2, T0).await;
+    store.finish(claimed[0].lease, with_children(vec![job("g")]), T0).await.expect("finishes");
+    let grandchild = store.children(claimed[0].job.id).await.expect("can be read")[0].id;
+    [top.job, claimed[0].job.id, claimed[1].job.id, grandchild]
+}
+
+pub async fn a_cancel_reaches_as_far_as_it_is_told(store: Arc<dyn Store>) {
+    let all = |ids: [JobId; 4]| {
+        let store = Arc::clone(&store);
+        async move {
+            let mut states = Vec::new();
+            for id in ids {
+                let job = get(&*store, id).await;
+                states.push(if job.cancel_requested { "asked" } else { job.state.as_str() });
+            }
+            states
+        }
+    };
+    let within = |id, reach| store.cancel_within(id, reach, "enough".into(), T0);
+
+    // By default with everything beneath: their work has no reader.
+    let ids = family(&*store).await;
+    store.cancel(ids[0], "enough".into(), T0).await.expect("works");
+    assert_eq!(all(ids).await, ["cancelled", "cancelled", "asked", "cancelled"]);
+    let reason = get(&*store, ids[3]).await.reason;
+    assert_eq!(reason, Some(format!("cancelled with job {}: enough", ids[0])));
+
+    let ids = family(&*store).await;
+    assert_eq!(within(ids[0], Reach::Alone).await.expect("works"), [(ids[0], Cancelled::Now)]);
+    assert_eq!(all(ids).await, ["cancelled", "suspended", "running", "available"]);
+
+    let ids = family(&*store).await;
+    let told = within(ids[1], Reach::Beneath).await.expect("works");
+    assert_eq!(told, [(ids[1], Cancelled::Now), (ids[3], Cancelled::Now)]);
+    assert_eq!(all(ids).await, ["suspended", "cancelled", "running", "cancelled"]);
+
+    let ids = family(&*store).await;
+    let told = within(ids[3], Reach::Tree).await.expect("works");
+    assert_eq!((told[0], told.len()), ((ids[3], Cancelled::Now), 4));
+    assert_eq!(all(ids).await, ["cancelled", "cancelled", "asked", "cancelled"]);
+}
+
+/// What a job of the property test is made of, and how its attempts end.
+#[derive(Debug, Clone)]
+pub struct Node {
+    after: Vec<usize>,
+    rule: OnFailed,
+    delay: Millis,
+    ends: Vec<Event>,
+    children: usize,
+}
+
+/// Random jobs that wait for earlier ones, and orders in which things happen to them.
+pub fn plans() -> impl Strategy<Value = (Vec<Node>, Vec<(u8, usize)>)> {
+    let end = prop::sample::select(vec![
+        Event::Complete,
+        Event::Complete,
+        Event::GiveUp,
+        Event::Fail,
+        Event::Interrupt,
+        Event::Snooze,
+        Event::LeaseExpired,
+    ]);
+    let node = (
+        prop::collection::vec(any::<usize>(), 0..4),
+        prop::sample::select(&OnFailed::ALL[..]),
+        prop_oneof![3 => Just(0), 1 => 1..5_000_i64],
+        prop::collection::vec(end, 1..4),
+        prop_oneof![4 => Just(0_usize), 1 => 1..3_usize],
+    )
+        .prop_map(|(after, rule, delay, ends, children)| Node { after, rule, delay, ends, children });
+    (prop::collection::vec(node, 1..14), prop::collection::vec((0..8_u8, any::<usize>()), 0..60))
+}
+
+/// Whatever jobs wait for each other and however they end: none runs too early, and in the end each
+/// has ended, or waits by its own rule for one that failed, and says so.
+pub async fn every_job_ends_or_is_explained(store: Arc<dyn Store>, nodes: Vec<Node>, order: Vec<(u8, usize)>) {
+    let mut fleet = Driven { store: &*store, now: T0, held: Vec::new(), ends: HashMap::new(), by_hand: Vec::new() };
+    let mut ids: Vec<JobId> = Vec::new();
+    for node in &nodes {
+        let mut others: Vec<_> = node.after.iter().filter_map(|n| ids.get(n % ids.len().max(1)).copied()).collect();
+        others.dedup();
+        let new = NewJob { run_at: Some(T0 + node.delay), max_attempts: 2, ..after(&others, node.rule) };
+        let id = one(&*store, new).await;
+        fleet.ends.insert(id, (node.ends.clone(), node.children));
+        ids.push(id);
+        if let Some((what, which)) = order.get(ids.len()) {
+            fleet.happen(*what, ids[which % ids.len()]).await;
+        }
+    }
+    for (what, which) in order {
+        fleet.happen(what, ids[which % ids.len()]).await;
+    }
+    fleet.drain().await;
+    for id in &ids {
+        let is = get(&*store, *id).await;
+        if is.state.is_final() {
+            continue;
+        }
+        assert_eq!(is.state, JobState::Suspended, "job {id} is stuck: {is:?}");
+        let dependencies = store.dependencies(*id).await.expect("can be read");
+        let open: Vec<_> = dependencies.iter().filter(|dependency| dependency.open).collect();
+        assert!(!open.is_empty(), "job {id} is stuck");
+        for dependency in open {
+            let on = dependency.state.expect("nothing was deleted");
+            let waits_itself = on == JobState::Suspended;
+            assert!(waits_itself || (on.is_final() && dependency.on_failed == OnFailed::Wait), "{dependency:?}");
+        }
+        assert!(is.reason.is_some_and(|reason| reason.starts_with("waits for job")));
+    }
+    // The way out: what failed runs again, and now it works.
+    fleet.ends.clear();
+    for _ in 0..ids.len() {
+        for id in &ids {
+            if matches!(get(&*store, *id).await.state, JobState::Cancelled | JobState::Discarded) {
+                store.retry(*id, fleet.now).await.expect("runs again");
+                fleet.by_hand.push(*id);
+            }
+        }
+        fleet.drain().await;
+    }
+    for id in ids {
+        assert_eq!(get(&*store, id).await.state, JobState::Completed, "job {id} ends at last");
+    }
+}
+
+struct Driven<'a> {
+    store: &'a dyn Store,
+    now: Millis,
+    held: Vec<Claimed>,
+    ends: HashMap<JobId, (Vec<Event>, usize)>,
+    /// Jobs that a person re-ran: they wait for nothing.
+    by_hand: Vec<JobId>,
+}
+
+impl Driven<'_> {
+    async fn happen(&mut self, what: u8, which: JobId) {
+        match what {
+            0..=2 => self.claim(1).await,
+            3..=5 => self.end(which.0 as usize).await,
+            6 => drop(self.store.cancel(which, "enough".into(), self.now).await.expect("works")),
+            _ => {
+                if self.store.retry(which, self.now).await.is_ok() {
+                    self.by_hand.push(which);
+                }
+            }
+        }
+    }
+
+    async fn claim(&mut self, limit: u32) {
+        for claimed in claim(self.store, "r", limit, self.now).await {
+            for dependency in self.store.dependencies(claimed.job.id).await.expect("can be read") {
+                let state = dependency.state.expect("is there");
+                // It may have been re-run since it ended.
+                let may = !dependency.open
+                    && (meaning(state, dependency.on_failed) == Meaning::Met
+                        || self.by_hand.contains(&claimed.job.id)
+                        || self.by_hand.contains(&dependency.on));
+                assert!(may, "job {} runs too early: {dependency:?}", claimed.job.id);
+            }
+            self.held.push(claimed);
+        }
+    }
+
+    async fn end(&mut self, which: usize) {
+        if self.held.is_empty() {
+            return;
+        }
+        let Claimed { job: held, lease } = self.held.swap_remove(which % self.held.len());
+        let (ends, children) = self.ends.entry(held.id).or_default();
+        let children = std::mem::take(children);
+        let event = if children > 0 { Event::Suspend } else { ends.pop().unwrap_or(Event::Complete) };
+        if event == Event::LeaseExpired {
+            self.now += LEASE + 1;
+            self.store.rescue(Vec::new(), self.now).await.expect("works");
+            self.held.clear();
+            return;
+        }
+        let made = vec![NewJob { max_attempts: 1, ..job("r") }; children];
+        let end = Ending { children: made, ..ending(event, self.now + 10) };
+        self.store.finish(lease, end, self.now).await.expect("the lease stands");
+    }
+
+    async fn drain(&mut self) {
+        loop {
+            while !self.held.is_empty() {
+                self.end(0).await;
+            }
+            self.claim(50).await;
+            if self.held.is_empty() {
+                match self.store.next_deadline(self.now).await.expect("can be read") {
+                    Some(at) if at > self.now => self.now = at,
+                    _ => return,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Jobs that belong together, and many at once, by the command line.
+
+mod support;
+
+use serde_json::{Value, json};
+use support::Project;
+
+fn state(project: &Project, id: i64) -> String {
+    let shown = project.posse(&["show", &id.to_string(), "--json"]).ok().json();
+    shown["job"]["state"].as_str().expect("a state").to_owned()
+}
+
+fn ids(listed: &Value) -> Vec<i64> {
+    listed["jobs"].as_array().expect("jobs").iter().map(|job| job["id"].as_i64().expect("a number")).collect()
+}
+
+#[test]
+fn a_job_waits_for_others_and_says_so() {
+    let project = Project::begun();
+    project.posse(&["enqueue", "-r", "scribe", "first"]).ok();
+    let told = project.posse(&["enqueue", "-r", "scribe", "--after", "1", "second"]).ok();
+    assert!(told.out.contains("after 1"), "{}", told.out);
+    project.posse(&["enqueue", "-r", "scribe", "--after", "1,2", "--on-failed-dependency", "wait", "third"]).ok();
+    let shown = project.posse(&["show", "3"]).ok().out;
+    assert!(shown.contains("waits for jobs 1, 2") && shown.contains("1 (available), 2 (suspended)"), "{shown}");
+    project.posse(&["job", "cancel", "1"]).ok();
+    assert_eq!((state(&project, 2), state(&project, 3)), ("cancelled".into(), "suspended".into()));
+    let shown = project.posse(&["show", "2"]).ok().out;
+    assert!(shown.contains("job 1, which it waited for, was cancelled"), "{shown}");
+
+    let unknown = project.posse(&["enqueue", "-r", "scribe", "--after", "77", "x"]).expect(3);
+    assert!(unknown.err.contains("there is no job 77"), "{}", unknown.err);
+    let rule = project.posse(&["enqueue", "-r", "scribe", "--after", "1", "--on-failed-dependency", "hope", "x"]);
+    assert!(rule.expect(2).err.contains("rules are cancel, run, wait"));
+    let help = project.posse(&["enqueue", "--help"]).ok().out;
+    for words in ["no cycle can be made", "`cancel` this job too", "--jsonl", "\"after\": [\"fetch\", 41]"] {
+        assert!(help.contains(words), "{words}: {help}");
+    }
+}
+
+#[test]
+fn groups_tags_and_texts_find_jobs() {
+    let project = Project::begun();
+    let group =
+        ["enqueue", "-r", "scribe", "--group", "night", "--tag", "mail", "--meta", "ticket=A-7", "sort the mail"];
+    let enqueued = project.posse(&[&group[..], &["--json"]].concat()).ok().json();
+    assert_eq!((&enqueued["group"], &enqueued["meta"]), (&json!("night"), &json!({"ticket": "A-7"})));
+    project.posse(&["enqueue", "-r", "researcher", "--group", "night", "water the plants"]).ok();
+    project.posse(&["enqueue", "-r", "scribe", "read the mail"]).ok();
+    let list = |args: &[&str]| ids(&project.posse(&[&["list", "--json"], args].concat()).ok().json());
+    assert_eq!(list(&["--group", "night"]), [2, 1]);
+    assert_eq!(list(&["--group", "night", "--role", "scribe"]), [1]);
+    assert_eq!(list(&["--tag", "mail"]), [1]);
+    assert_eq!(list(&["--search", "MAIL"]), [3, 1]);
+    assert_eq!(list(&["--search", "mail", "--before", "3"]), [1]);
+    assert_eq!(list(&["--since", "1h"]), [3, 2, 1]);
+    assert!(list(&["--until", "1h"]).is_empty());
+    assert!(list(&["--ended-since", "1h"]).is_empty());
+
+    project.posse(&["job", "cancel", "2"]).ok();
+    let shown = project.posse(&["group", "show", "night", "--json"]).ok().json();
+    assert_eq!(shown["states"], json!({"available": 1, "cancelled": 1}));
+    assert_eq!((&shown["jobs"], &shown["ended"], &shown["share"]), (&json!(2), &json!(1), &json!(0.5)));
+    assert!(project.posse(&["group", "show", "night"]).ok().out.contains("50 % (1 of 2)"));
+    assert!(project.posse(&["group", "list"]).ok().out.contains("night"));
+    assert!(project.posse(&["group", "show", "day"]).expect(3).err.contains("there is no group 'day'"));
+    let tags = project.posse(&["show", "1"]).ok().out;
+    assert!(tags.contains("mail") && tags.contains("ticket"), "{tags}");
+    assert!(project.posse(&["enqueue", "-r", "scribe", "--meta", "x", "a"]).expect(2).err.contains("key=value"));
+}
+
+#[test]
+fn many_are_shown_before_they_are_changed() {
+    let project = Project::begun();
+    for n in 0..7 {
+        project.posse(&["enqueue", "-r", "scribe", "--group", "g", &format!("job {n}")]).ok();
+    }
+    project.posse(&["enqueue", "-r", "researcher", "another"]).ok();
+    let preview = project.posse(&["job", "cancel", "--where", "group=g"]).ok();
+    assert!(preview.out.contains("job 6") && !preview.out.contains("another"), "{}", preview.out);
+    assert!(preview.err.contains("7 jobs (and 2 more) would be cancelled; nothing was done yet"), "{}", preview.err);
+    assert_eq!(state(&project, 1), "available");
+
+    let moved =
+        project.posse(&["job", "set-priority", "--to", "2", "--where", "group=g", "--yes", "--json"]).ok().json();
+    assert_eq!((&moved["jobs"], &moved["changed"], &moved["done"]), (&json!(7), &json!(7), &json!(true)));
+    project.posse(&["job", "move", "--to", "slow", "--where", "group=g", "--where", "search=job 3", "--yes"]).ok();
+    assert_eq!(ids(&project.posse(&["list", "--json", "--queue", "slow"]).ok().json()), [4]);
+
+    let cancelled = project.posse(&["job", "cancel", "--where", "role=scribe", "--yes", "--reason", "enough"]).ok();
+    assert!(cancelled.out.contains("7 jobs cancelled"), "{}", cancelled.out);
+    assert_eq!((state(&project, 7), state(&project, 8)), ("cancelled".into(), "available".into()));
+    // Only those whose state allows it are meant.
+    let retry = project.posse(&["job", "retry", "--where", "since=1d", "--json"]).ok().json();
+    assert_eq!((&retry["jobs"], &retry["done"]), (&json!(7), &json!(false)));
+    let none = project.posse(&["job", "retry", "--where", "state=available"]).ok();
+    assert!(none.err.contains("no job that can be re-run fits"), "{}", none.err);
+    project.posse(&["job", "delete", "--where", "state=cancelled", "--yes"]).ok();
+    assert_eq!(ids(&project.posse(&["list", "--json"]).ok().json()), [8]);
+
+    for (args, words) in [
+        (&["job", "cancel"][..], "--where"),
+        (&["job", "cancel", "8", "--where", "role=scribe"], "cannot be used with"),
+        (&["job", "cancel", "8", "--yes"], "cannot be used with"),
+        (&["job", "delete", "--where", "colour=red"], "'colour' is no key; keys are state, role"),
+        (&["job", "move", "8", "--to", "A B"], "queue 'A B'"),
+        (&["job", "set-priority", "8", "--to", "0"], "between 1 (first) and 9 (last)"),
+        (&["job", "edit", "8"], "edit changes nothing"),
+        (&["job", "edit", "8", "--role", "plumber"], "'plumber' has no persona"),
+    ] {
+        let refused = project.posse(args).expect(2);
+        assert!(refused.err.contains(words), "{args:?}: {}", refused.err);
+    }
+}
+
+#[test]
+fn a_discarded_or_cancelled_job_is_edited_and_runs_again() {
+    let project = Project::begun();
+    project.posse(&["enqueue", "-r", "scribe", "wrong"]).ok();
+    let early = project.posse(&["job", "delete", "1"]).expect(4);
+    assert!(early.err.contains("it is available; only a job that ended can be deleted"), "{}", early.err);
+    project.posse(&["job", "cancel", "1"]).ok();
+    let edit =
+        ["job", "edit", "1", "--goal", "right", "--role", "researcher", "--priority", "1", "--max-attempts", "2"];
+    project.posse(&edit).ok();
+    project.posse(&["job", "retry", "1"]).ok();
+    let job = project.posse(&["show", "1", "--json"]).ok().json()["job"].clone();
+    assert_eq!(
+        (&job["payload"]["goal"], &job["role"], &job["state"]),
+        (&json!("right"), &json!("researcher"), &json!("available"))
+    );
+    assert_eq!((&job["priority"], &job["max_attempts"]), (&json!(1), &json!(2)));
+    assert!(project.posse(&["job", "edit", "9", "--priority", "1"]).expect(3).err.contains("there is no job 9"));
+    project.posse(&["job", "cancel", "1"]).ok();
+    assert!(project.posse(&["job", "delete", "1"]).ok().out.contains("job 1 was deleted"));
+    assert!(project.posse(&["job", "delete", "1"]).expect(3).err.contains("there is no job 1"));
+}
+
+fn file(project: &Project, lines: &[String]) {
+    project.write("jobs.jsonl", lines.join("\n"));
+}
+
+fn plain(count: usize) -> Vec<String> {
+    (0..count).map(|n| json!({"goal": format!("goal {n}")}).to_string()).collect()
+}
+
+#[test]
+fn a_file_of_jobs_is_stored_with_its_relations() {
+    let project = Project::begun();
+    let mut lines = plain(1500);
+    lines[0] = json!({"goal": "a", "name": "first", "tags": ["t"], "priority": 1, "role": "researcher"}).to_string();
+    lines[1] = String::new();
+    // Within one chunk, over two, and to a job that is there.
+    lines[2] = json!({"goal": "b", "after": ["first"]}).to_string();
+    lines[1400] = json!({"goal": "c", "after": ["first"], "delay": "1h", "on_failed_dependency": "run"}).to_string();
+    file(&project, &lines);
+    let args = ["enqueue", "--jsonl", "jobs.jsonl", "--role", "scribe", "--group", "all", "--json"];
+    let told = project.posse(&args).ok();
+    let summary = told.json();
+    assert_eq!((&summary["jobs"], &summary["first"], &summary["last"]), (&json!(1499), &json!(1), &json!(1499)));
+    assert_eq!((&summary["lines"], &summary["batch"]), (&json!(1500), &Value::Null));
+    let job = |id: i64| project.posse(&["show", &id.to_string(), "--json"]).ok().json();
+    assert_eq!((job(1)["job"]["role"].as_str(), job(1)["job"]["tags"][0].as_str()), (Some("researcher"), Some("t")));
+    assert_eq!((job(2)["job"]["role"].as_str(), &job(2)["dependencies"][0]["on"]), (Some("scribe"), &json!(1)));
+    assert_eq!(
+        (state(&project, 1400), &job(1400)["dependencies"][0]["on_failed"]),
+        ("suspended".into(), &json!("run"))
+    );
+    assert_eq!(project.posse(&["group", "show", "all", "--json"]).ok().json()["jobs"], 1499);
+}
+
+#[test]
+fn a_mistake_is_named_with_its_line_and_nothing_is_stored() {
+    let project = Project::begun();
+    for (line, words) in [
+        ("{\"goal\": ", "jobs.jsonl:1202: EOF while parsing"),
+        (
+            "{\"goal\": \"x\", \"rolle\": \"scribe\"}",
+            "jobs.jsonl:1202: unknown field `rolle`, expected one of `goal`, `role`",
+        ),
+        ("{\"goal\": \" \"}", "jobs.jsonl:1202: goal is empty"),
+        ("{\"goal\": \"x\", \"role\": \"plumber\"}", "jobs.jsonl:1202: role 'plumber' has no persona"),
+        ("{\"goal\": \"x\", \"priority\": 12}", "jobs.jsonl:1202: priority is 12"),
+        ("{\"goal\": \"x\", \"after\": [\"later\"]}", "jobs.jsonl:1202: after names 'later', and no line before"),
+        ("{\"goal\": \"x\", \"name\": \"n\"}", "jobs.jsonl:1202: name 'n' is taken"),
+        ("{\"goal\": \"x\", \"at\": \"noon\"}", "jobs.jsonl:1202: at: write it as"),
+        ("{\"goal\": \"x\", \"at\": \"2026-05-01T09:00\", \"delay\": \"1h\"}", "has both at and delay"),
+        ("[1]", "jobs.jsonl:1202: invalid"),
+    ] {
+        let mut lines = plain(1300);
+        lines[0] = json!({"goal": "a", "name": "n"}).to_string();
+        lines[1201] = line.into();
+        file(&project, &lines);
+        let refused = project.posse(&["enqueue", "--jsonl", "jobs.jsonl", "--role", "scribe"]).expect(2);
+        assert!(refused.err.contains(words), "{line}: {}", refused.err);
+    }
+    assert!(!project.path().join(".posse/posse.db").exists(), "nothing was made");
+    file(&project, &plain(1));
+    assert!(project.posse(&["enqueue", "--jsonl", "jobs.jsonl"]).expect(2).err.contains("jobs.jsonl:1: has no role"));
+    assert!(project.posse(&["enqueue", "--jsonl", "gone.jsonl"]).expect(2).err.contains("gone.jsonl cannot be read"));
+
+    // What only the database knows: the chunk is not stored, and its line is named.
+    let mut lines = plain(1300);
+    lines[1201] = json!({"goal": "x", "after": [99_999]}).to_string();
+    file(&project, &lines);
+    let args = ["enqueue", "--jsonl", "jobs.jsonl", "--role", "scribe", "--batch", "b"];
+    let refused = project.posse(&args).expect(2);
+    assert!(refused.err.contains("jobs.jsonl:1202: after names job 99999"), "{}", refused.err);
+    assert!(refused.err.contains("1,000 jobs before it are stored; mend it and run this again"), "{}", refused.err);
+    lines[1201] = json!({"goal": "x", "after": [1]}).to_string();
+    file(&project, &lines);
+    let mended = project.posse(&[&args[..], &["--json"]].concat()).ok().json();
+    assert_eq!((&mended["jobs"], &mended["jobs_before"], &mended["last"]), (&json!(300), &json!(1000), &json!(1300)));
+}
+
+#[test]
+fn a_batch_goes_on_where_it_was_and_doubles_nothing() {
+    let project = Project::begun();
+    let mut lines = plain(2500);
+    lines[3] = json!({"goal": "a", "name": "early"}).to_string();
+    lines[2400] = json!({"goal": "b", "after": ["early"]}).to_string();
+    let args = ["enqueue", "--jsonl", "-", "--role", "scribe", "--batch", "monday", "--json"];
+    // Killed in the middle: as much as came in whole chunks is there. Standard input ends early here.
+    let part = lines[..2000].join("\n");
+    let first = project.posse_with(&args, part.as_bytes()).ok().json();
+    assert_eq!(first["jobs"], 2000);
+    let whole = lines.join("\n");
+    let second = project.posse_with(&args, whole.as_bytes()).ok().json();
+    assert_eq!((&second["jobs"], &second["resumed_after_line"]), (&json!(500), &json!(2000)));
+    let third = project.posse_with(&args, whole.as_bytes()).ok().json();
+    assert_eq!((&third["jobs"], &third["jobs_before"]), (&json!(0), &json!(2500)));
+    let waits = project.posse(&["show", "2401", "--json"]).ok().json();
+    assert_eq!(waits["dependencies"][0]["on"], 4, "a name outlives the process");
+
+    let other = whole.replacen("goal 0", "goal X", 1);
+    let refused = project.posse_with(&args, other.as_bytes()).expect(2);
+    assert!(refused.err.contains("are not those that batch 'monday' has stored"), "{}", refused.err);
+    assert_eq!(
+        project.posse(&["db", "check", "--json"]).ok().json()["jobs"],
+        json!({"available": 2499, "suspended": 1})
+    );
+}
+
+#[test]
+fn a_batch_survives_being_killed() {
+    let project = Project::begun();
+    let lines = plain(30_000);
+    file(&project, &lines);
+    let args = ["enqueue", "--jsonl", "jobs.jsonl", "--role", "scribe", "--batch", "b", "--json"];
+    let jobs = || {
+        let counted = project.posse(&["db", "check", "--json"]);
+        if counted.code == 0 { counted.json()["jobs"]["available"].as_i64().unwrap_or(0) } else { 0 }
+    };
+    // Killed without warning once something is stored.
+    let running = project.start(&args);
+    while jobs() == 0 {
+        std::thread::yield_now();
+    }
+    drop(running);
+    let stored = jobs();
+    assert_eq!(stored % 1000, 0, "whole chunks only");
+    let rest = project.posse(&args).ok().json();
+    assert_eq!(rest["jobs"].as_i64(), Some(30_000 - stored));
+    assert_eq!(jobs(), 30_000);
+}

@@ -1,0 +1,13 @@
+DROP TABLE batch_names;
+DROP TABLE batches;
+DROP TABLE progress;
+DROP TABLE dependencies;
+DROP TABLE job_tags;
+DROP INDEX job_data_group;
+DROP INDEX job_data_parent;
+ALTER TABLE job_data DROP COLUMN meta;
+ALTER TABLE job_data DROP COLUMN tags;
+ALTER TABLE job_data DROP COLUMN group_name;
+ALTER TABLE job_data DROP COLUMN root_id;
+ALTER TABLE job_data DROP COLUMN parent_id;
+ALTER TABLE jobs DROP COLUMN awaited;
