@@ -13,7 +13,7 @@ use crate::job::Output;
 use crate::journal::{
     Call, CallOutcome, EndStatus, Entry, OfferedSkill, OfferedTool, Opening, Overflow, Recorded, Turn,
 };
-use crate::model::{Message, ToolCalling, Usage};
+use crate::model::{CallRequest, Message, ToolCalling, Usage};
 use crate::persona::Style;
 use crate::skill::{READ_SKILL_FILE, SkillCallArgs};
 use crate::tokens::{self, Calibration};
@@ -48,6 +48,7 @@ pub struct Run {
     cycles: Vec<Cycle>,
     /// Working memory, where the style is phased.
     phased: Phased,
+    /// The number of the next call, which its id is made from.
     calls_made: u64,
     turns: u32,
     /// Replies of which something ran.
@@ -139,7 +140,10 @@ impl Run {
             Entry::Compacted { cut, summary } => self.top_mut().summarise(cut, summary),
             Entry::Shortened { shortenings } => self.top_mut().shorten(shortenings),
             Entry::Summarised { usage, cost_microusd, ms, .. } => self.spend(usage, *cost_microusd, *ms),
-            Entry::Note { text } => self.top_mut().note(text),
+            Entry::Note { text } => {
+                self.top_mut().close(NO_RESULT, calling);
+                self.top_mut().note(text);
+            }
             Entry::Ended { status, text, reason } => {
                 self.cycles.truncate(1);
                 self.top_mut().close(finish::RUN_ENDED, calling);
@@ -237,9 +241,7 @@ impl Run {
         }
         self.spend(&turn.usage, turn.cost_microusd, turn.ms);
         turn.failed_tries.iter().for_each(|failed| self.usage.add(&failed.usage));
-        let skills = self.opening.as_ref().map_or(&[][..], |opening| &opening.skills);
-        let is_skill = |call: &Call| skills.iter().any(|skill| skill.spec.name == call.runs().name);
-        if turn.calls.iter().any(|call| call.effect.is_some() || is_skill(call)) {
+        if turn.calls.iter().any(|call| call.effect.is_some() || self.begins_skill(&call.runs())) {
             self.tool_rounds += 1;
         }
         if self.is_phased() {
@@ -258,6 +260,12 @@ impl Run {
         if let Some(number) = machine::number_of(id) {
             self.calls_made = self.calls_made.max(number + 1);
         }
+    }
+
+    /// Whether a call is one that a skill begins with.
+    fn begins_skill(&self, call: &CallRequest) -> bool {
+        let arguments = || serde_json::from_str(&call.arguments).unwrap_or_default();
+        self.skills().any(|skill| skill.spec.name == call.name) && SkillCallArgs::check(arguments()).is_ok()
     }
 
     fn spend(&mut self, usage: &Usage, cost_microusd: Option<u64>, ms: u64) {

@@ -186,7 +186,7 @@ fn a_skill_tells_its_depth_and_what_it_was_given() {
 fn a_cancelled_run_ends_what_it_had_begun() {
     let mut driver = Driver::begin();
     driver.say(&["helper"]);
-    driver.say(&["write"]);
+    driver.say(&["look"]);
     let told = events(&driver.journal, &ended(&driver.run, JobState::Cancelled));
     let [.., Event::ToolEnd { outcome, name, .. }, Event::ToolEnd { name: outer, .. }, Event::Done { status, .. }] =
         &told[..]
@@ -195,7 +195,7 @@ fn a_cancelled_run_ends_what_it_had_begun() {
     };
     assert_eq!(
         (*outcome, name.as_str(), outer.as_str(), status.as_str()),
-        (Outcome::Overtaken, "write", "helper", "cancelled")
+        (Outcome::Overtaken, "look", "helper", "cancelled")
     );
 }
 

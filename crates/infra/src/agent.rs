@@ -11,7 +11,7 @@ use posse_core::executor::{AgentExecutor, Halt, JobContext, StepOutcome};
 use posse_core::hook::{RunHook, compose};
 use posse_core::job::{Job, Output};
 use posse_core::journal::{Entry, OfferedTool, Opening, effect_key};
-use posse_core::model::{CallRequest, Delta, FailedTry, Model, ModelError, ModelErrorKind, Models, Usage};
+use posse_core::model::{CallRequest, Delta, FailedTry, Model, ModelError, ModelErrorKind, ModelReply, Models, Usage};
 use posse_core::persona::PersonaTemplate;
 use posse_core::run::machine::{Again, Effect, Input, Step, Verdict, step};
 use posse_core::run::{OpenCall, Run, finish};
@@ -165,23 +165,11 @@ impl GenericAgentExecutor {
         self.models.get(began_with).or_else(|_| self.models.get(None))
     }
 
-    async fn complete(
-        &self,
-        cx: &JobContext,
-        run: &Run,
-        model: &dyn Model,
-    ) -> Result<posse_core::model::ModelReply, ModelError> {
+    async fn complete(&self, cx: &JobContext, run: &Run, model: &dyn Model) -> Result<ModelReply, ModelError> {
         let request = run.request();
         cx.report(Progress::AskingModel { job: cx.job.id });
         let deltas = |delta: Delta| cx.report(Progress::Delta { job: cx.job.id, delta });
-        let reply = model.complete(&request, &deltas, &cx.stop);
-        match run.time_left() {
-            None => reply.await,
-            Some(ms) => {
-                let limit = Duration::from_millis(ms.max(0) as u64);
-                tokio::time::timeout(limit, reply).await.unwrap_or_else(|_| Err(out_of_time(limit)))
-            }
-        }
+        in_time(time_left(run), model.complete(&request, &deltas, &cx.stop)).await
     }
 
     /// Whether a call of an offered tool may run, and if not, what would be right.
@@ -302,6 +290,19 @@ fn failed(reason: String, again: Again, output: Option<Output>) -> StepOutcome {
         Again::Later => StepOutcome::Failed { reason },
         Again::After(wait) => StepOutcome::Snoozed { reason, wait },
     }
+}
+
+fn time_left(run: &Run) -> Option<Duration> {
+    run.time_left().map(|ms| Duration::from_millis(ms.max(0) as u64))
+}
+
+/// A model's reply, if it comes before the time is used up that there is.
+async fn in_time(
+    time_left: Option<Duration>,
+    reply: impl Future<Output = Result<ModelReply, ModelError>>,
+) -> Result<ModelReply, ModelError> {
+    let Some(limit) = time_left else { return reply.await };
+    tokio::time::timeout(limit, reply).await.unwrap_or_else(|_| Err(out_of_time(limit)))
 }
 
 fn out_of_time(limit: Duration) -> ModelError {

@@ -7,6 +7,18 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use support::{ModelServer, Project, Say};
 
+/// From now on the project's model is `server`, which is asked for tools as `calling` says.
+fn use_model(project: &Project, server: &ModelServer, calling: &str) {
+    let model = format!("base_url = \"{}\"\nmodel = \"mock\"\ntool_calling = \"{calling}\"\n", server.base_url);
+    project.write("config/posse.toml", format!("grace_seconds = 0\n[models.mock]\n{model}"));
+}
+
+fn project_with(server: &ModelServer) -> Project {
+    let project = Project::begun();
+    use_model(&project, server, "native");
+    project
+}
+
 fn wait_for_requests(server: &ModelServer, n: usize) {
     let until = Instant::now() + Duration::from_secs(30);
     while server.requests().len() < n {
@@ -27,7 +39,7 @@ fn look_and_answer() -> Vec<Say> {
 #[test]
 fn a_chat_goes_on_where_the_last_one_ended() {
     let server = ModelServer::start(look_and_answer());
-    let project = Project::with_model(&server);
+    let project = project_with(&server);
     let first =
         project.posse_with(&["chat", "researcher"], b"How many \\\nsuppliers are there?\n\nAre you sure?\n").ok();
     assert_eq!(first.out.matches("There are four.␛[2J\n").count(), 2, "{}", first.out);
@@ -70,7 +82,7 @@ fn a_chat_goes_on_where_the_last_one_ended() {
 #[test]
 fn a_chat_as_json_is_its_events() {
     let server = ModelServer::start(look_and_answer());
-    let project = Project::with_model(&server);
+    let project = project_with(&server);
     let chat = project.posse_with(&["chat", "researcher", "--session", "ada", "--json"], b"Hello\n").ok();
     let lines = chat.json_lines();
     assert_eq!((&lines[0]["type"], &lines[0]["session"]["name"]), (&json!("session"), &json!("ada")));
@@ -91,9 +103,9 @@ fn questions_are_answered_at_the_prompt() {
         Say::Call("finish", json!({"final_summary": "", "clarifying_questions": ["Which folder?", "How deep?"]})),
         Say::Words("Then three."),
     ]);
-    let project = Project::with_model(&server);
+    let project = project_with(&server);
     let chat = project.posse_with(&["chat", "researcher"], b"Count\nexamples\n2\n").ok();
-    assert_eq!(chat.out, "Then three.\n", "{}", chat.err);
+    assert_eq!(chat.out, "I look.\nThen three.\n", "{}", chat.err);
     assert!(chat.err.contains("? Which folder?") && chat.err.contains("? How deep?"), "{}", chat.err);
     let told = server.requests()[1].to_string();
     assert!(told.contains("Which folder?\\nAnswer: examples") && told.contains("How deep?\\nAnswer: 2"), "{told}");
@@ -108,7 +120,7 @@ fn questions_are_answered_at_the_prompt() {
 #[test]
 fn ctrl_c_drops_what_is_worked_on_and_the_chat_goes_on() {
     let server = ModelServer::start(vec![Say::Silence]);
-    let project = Project::with_model(&server);
+    let project = project_with(&server);
     let mut chat = project.start_to_talk(&["chat", "researcher", "--json"]);
     chat.write("something long\n");
     wait_for_requests(&server, 1);
@@ -129,8 +141,7 @@ fn ctrl_c_drops_what_is_worked_on_and_the_chat_goes_on() {
 #[test]
 fn a_chat_that_is_told_to_end_leaves_its_job_for_the_next_one() {
     let server = ModelServer::start(vec![Say::Silence]);
-    let mut project = Project::with_model(&server);
-    project.write("config/posse.toml", "grace_seconds = 0\n");
+    let project = project_with(&server);
     let mut chat = project.start_to_talk(&["chat", "researcher"]);
     chat.write("something long\n");
     wait_for_requests(&server, 1);
@@ -139,7 +150,7 @@ fn a_chat_that_is_told_to_end_leaves_its_job_for_the_next_one() {
     let job = project.posse(&["show", "1", "--json"]).ok().json()["job"].clone();
     assert_eq!((&job["state"], &job["payload"]["session"]), (&json!("available"), &json!(1)));
     let answers = ModelServer::start(vec![Say::Words("Here it is.")]);
-    project.use_model(&answers);
+    use_model(&project, &answers, "native");
     let resumed = project.posse_with(&["chat", "researcher"], b"").ok();
     assert_eq!(resumed.out, "Here it is.\n", "{}", resumed.err);
 }
@@ -151,9 +162,7 @@ fn a_structured_answer_streams_out_of_its_json() {
         Say::Call("finish", json!({"final_summary": "It is \"four\".\nReally."})),
     ]);
     let project = Project::begun();
-    let settings =
-        format!("[models.small]\nbase_url = \"{}\"\nmodel = \"m\"\ntool_calling = \"structured\"\n", server.base_url);
-    project.write("config/posse.toml", settings);
+    use_model(&project, &server, "structured");
     let chat = project.posse_with(&["chat", "researcher"], b"How many?\n").ok();
     assert_eq!(chat.out, "It is \"four\".\nReally.\n", "{}", chat.err);
 }
@@ -161,7 +170,7 @@ fn a_structured_answer_streams_out_of_its_json() {
 #[test]
 fn sessions_are_named_with_care() {
     let server = ModelServer::start(vec![Say::Words("Hello.")]);
-    let project = Project::with_model(&server);
+    let project = project_with(&server);
     project.posse_with(&["chat", "researcher", "--session", "ada"], b"Hi\n").ok();
     for (args, code, words) in [
         (&["chat", "researcher", "--session", "../ada"][..], 2, "ada would do"),
@@ -181,7 +190,7 @@ fn sessions_are_named_with_care() {
 #[test]
 fn a_run_is_forked_and_replayed() {
     let server = ModelServer::start(look_and_answer());
-    let project = Project::with_model(&server);
+    let project = project_with(&server);
     project.posse(&["run", "--role", "researcher", "How many?"]).ok();
     let replayed = project.posse(&["job", "replay", "1"]).ok().out;
     assert!(replayed.contains("→ list_files") && replayed.contains("There are four."), "{replayed}");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::compaction::{Cut, History, Part, Shortening};
-use super::structured;
+use super::{phased, structured};
 use crate::journal::{Call, CallOutcome, Turn};
 use crate::model::{CallRequest, Message, ToolCalling};
 use crate::tokens;
@@ -249,7 +249,7 @@ impl Cycle {
         self.recount();
     }
 
-    /// Gives every open call a result: the run ends.
+    /// Gives every open call a result: none of its own will come.
     pub fn close(&mut self, text: &str, calling: ToolCalling) {
         self.asked = None;
         for call in std::mem::take(&mut self.open) {
@@ -264,7 +264,11 @@ impl Cycle {
             ToolCalling::Native => {
                 Message::Tool { call_id: call.id.clone(), name: call.name.clone(), text: text.into() }
             }
-            ToolCalling::Structured => Message::User { text: structured::result(&call.name, text) },
+            // As the worked examples show it: an act is answered by its tool.
+            ToolCalling::Structured => {
+                let action = phased::action(call);
+                Message::User { text: structured::result(&action.as_ref().unwrap_or(call).name, text) }
+            }
         };
         self.push(message, part);
     }

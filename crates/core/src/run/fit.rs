@@ -56,7 +56,7 @@ impl Run {
 
     /// The model's window in tokens, as far as it is known.
     pub fn window(&self) -> Option<u32> {
-        self.room().window
+        self.reckoned(0).window
     }
 
     /// Most tokens of the next reply, where the window leaves less than would be asked for.
@@ -66,8 +66,7 @@ impl Run {
 
     /// What the next request is estimated to have, in tokens, before calibration.
     pub(super) fn request_estimate(&self) -> u64 {
-        let tail = self.tail().map_or(0, |text| tokens::text(&text));
-        self.top().tokens + self.tools_tokens + tail
+        self.top().tokens + self.tools_tokens + self.tail_tokens()
     }
 
     /// What the next request is counted to have, in tokens.
@@ -98,7 +97,13 @@ impl Run {
     }
 
     fn room(&self) -> Room {
-        let room = self.plain_room(self.beside());
+        // Without a window there is nothing to measure for.
+        let beside = if self.window().is_some() { self.beside() } else { 0 };
+        self.reckoned(beside)
+    }
+
+    fn reckoned(&self, beside: u64) -> Room {
+        let room = self.plain_room(beside);
         match self.overflow {
             Some(overflow) => room.after_overflow(overflow.window, overflow.counted),
             None => room,
@@ -113,8 +118,7 @@ impl Run {
 
     /// Tokens of what a request has beside its conversation.
     fn beside(&self) -> u64 {
-        let tail = self.tail().map_or(0, |text| self.count(&Message::User { text }));
-        self.calibrated(self.tools_tokens) + tail
+        self.calibrated(self.tools_tokens + self.tail_tokens())
     }
 
     /// Most bytes of the view of the working memory: it may take half of what the head leaves.

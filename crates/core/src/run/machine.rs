@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::compaction::{self, Cut, Purpose};
 use super::fit::Fit;
-use super::{OpenCall, Run};
+use super::{OpenCall, Run, finish, phased};
 use crate::breaker;
 use crate::journal::{Call, CallOutcome, EndStatus, Entry, Opening, Overflow};
 use crate::model::{CallRequest, Message, ModelError, ModelErrorKind, ModelReply, Usage};
@@ -311,7 +311,13 @@ impl Recorder<'_> {
             return None;
         }
         let fallbacks = &self.run.opening()?.persona.fallback_tools;
-        let name = fallbacks.get(&open.request.name)?.clone();
+        // Each tool once, so that two that are named for each other do not take turns for ever.
+        let first = phased::action(open.asked()).map_or_else(|| open.asked().name.clone(), |action| action.name);
+        let mut tried = vec![&first];
+        while tried[tried.len() - 1] != &open.request.name {
+            tried.push(fallbacks.get(tried[tried.len() - 1]).filter(|next| !tried.contains(next))?);
+        }
+        let name = fallbacks.get(&open.request.name).filter(|next| !tried.contains(next))?.clone();
         self.run.tools().find(|tool| tool.spec.name == name)?;
         let request = CallRequest { id: reply::call_id(self.run.calls_made), name, ..open.request.clone() };
         match check(&request) {
@@ -393,7 +399,7 @@ impl Recorder<'_> {
             }
             return Some(Effect::RunCalls(batch));
         }
-        if self.run.skills().any(|skill| skill.spec.name == first.request.name) {
+        if self.run.begins_skill(&first.request) {
             self.record(Entry::SkillBegan { call_id: id });
             return None;
         }
@@ -424,6 +430,7 @@ impl Recorder<'_> {
     /// Ends the conversation at work: the run, or the skill whose result its caller waits for.
     fn end(&mut self, status: EndStatus, text: String, reason: Option<String>) {
         let Some(call_id) = self.run.top().call_id.clone() else { return self.end_run(status, text, reason) };
+        self.leave_calls();
         let (outcome, text) = match status {
             EndStatus::Completed | EndStatus::Partial => (CallOutcome::Done, text),
             _ => {
@@ -436,8 +443,24 @@ impl Recorder<'_> {
         self.record(Entry::CallEnded { call_id, outcome, text, annotations: Vec::new(), ms: 0 });
     }
 
+    /// Ends the run, whatever skills are at work.
     fn end_run(&mut self, status: EndStatus, text: String, reason: Option<String>) {
+        self.leave_calls();
+        while let Some(call_id) = self.run.top().call_id.clone() {
+            let outcome = CallOutcome::Failed { category: ToolErrorCategory::Stopped };
+            let text = finish::RUN_ENDED.into();
+            self.record(Entry::CallEnded { call_id, outcome, text, annotations: Vec::new(), ms: 0 });
+            self.leave_calls();
+        }
         self.record(Entry::Ended { status, text, reason });
+    }
+
+    /// Tells of calls that were going to run that the end came first.
+    fn leave_calls(&mut self) {
+        let waits = |call: &&OpenCall| call.effect.is_some() && !call.started;
+        while let Some(call_id) = self.run.open_calls().iter().find(waits).map(|call| call.request.id.clone()) {
+            self.refuse(call_id, finish::RUN_ENDED.into());
+        }
     }
 }
 

@@ -115,6 +115,13 @@ pub struct WorkingMemory {
     key_facts: Vec<KeyFact>,
 }
 
+impl StepRecord {
+    /// What it is in a view that leaves nothing out.
+    pub(super) fn render(&self) -> String {
+        view::step(self)
+    }
+}
+
 impl WorkingMemory {
     /// The plan, once there is one.
     pub fn plan(&self) -> Option<&Plan> {
@@ -134,6 +141,11 @@ impl WorkingMemory {
     /// Every fact, oldest first.
     pub fn key_facts(&self) -> &[KeyFact] {
         &self.key_facts
+    }
+
+    /// The view without its steps, which alone grow with the length of a run.
+    pub(super) fn render_frame(&self, signals: &str) -> String {
+        view::frame(self, signals)
     }
 
     /// Takes in a step that calls no tool: everything that follows from it. An act is taken in by

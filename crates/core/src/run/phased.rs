@@ -3,11 +3,13 @@
 use serde_json::Value;
 
 use super::cycle::{OpenCall, fingerprint};
+use super::machine::MAX_CALLS;
 use super::memory::{CallRecord, WorkingMemory};
 use super::phase::{self, AGENT_STEP, AgentStep, Content, Phase};
 use super::signals::Signals;
 use crate::journal::{CallOutcome, Turn};
 use crate::model::CallRequest;
+use crate::tokens;
 
 /// The call inside a step of phase `act`, under the id of the step.
 pub(crate) fn action(request: &CallRequest) -> Option<CallRequest> {
@@ -24,12 +26,17 @@ pub(crate) fn action(request: &CallRequest) -> Option<CallRequest> {
 pub(super) struct Phased {
     pub memory: WorkingMemory,
     signals: Signals,
+    /// What the steps take in a view that leaves nothing out, so that a view can be measured without
+    /// being written out.
+    steps_bytes: usize,
+    steps_tokens: u64,
 }
 
 impl Phased {
     /// Takes in the steps of a reply that run nothing. `number` is the reply's.
     pub fn take_turn(&mut self, number: u32, turn: &Turn) {
-        for call in turn.calls.iter().filter(|call| call.request.name == AGENT_STEP) {
+        let taken = turn.calls.iter().take(MAX_CALLS);
+        for call in taken.filter(|call| call.request.name == AGENT_STEP) {
             let Ok(step) = phase::parse(&call.request.arguments) else { continue };
             let alone = turn.calls.len() == 1;
             match step.phase() {
@@ -39,6 +46,15 @@ impl Phased {
                 phase => self.signals.on_non_act(phase),
             }
             self.memory.take_step(number, &step);
+            self.measure_last();
+        }
+    }
+
+    fn measure_last(&mut self) {
+        if let Some(step) = self.memory.steps().last() {
+            let text = step.render();
+            self.steps_bytes += text.len();
+            self.steps_tokens += tokens::text(&text);
         }
     }
 
@@ -59,6 +75,7 @@ impl Phased {
         let record =
             CallRecord { tool: call.request.name.clone(), input, output: text.to_owned(), failed, ms: Some(ms) };
         self.memory.take_call(number, &thinking, &summary, record);
+        self.measure_last();
     }
 
     /// What the model is answered to a step that has been taken in.
@@ -71,10 +88,29 @@ impl Phased {
         self.signals.phase_history().last().map(|phase| phase.as_str())
     }
 
+    /// What [`Phased::view`] is estimated to have, in tokens; 0 where there is no view. Takes time in
+    /// proportion to plan, facts and errors, not to the steps.
+    pub fn view_tokens(&self, steps: u32, max_steps: u32, most: Option<usize>) -> u64 {
+        if self.is_blank() {
+            return 0;
+        }
+        let frame = self.memory.render_frame(&self.signals.render(steps, max_steps));
+        let room = most.map_or(usize::MAX, |most| most.saturating_sub(frame.len()));
+        let shown = match self.steps_bytes {
+            all if all > room => self.steps_tokens * room as u64 / all as u64,
+            _ => self.steps_tokens,
+        };
+        tokens::text(&frame) + shown
+    }
+
+    fn is_blank(&self) -> bool {
+        self.memory.steps().is_empty() && self.memory.plan().is_none()
+    }
+
     /// What stands at the end of every request once there is something to see: at most `most` bytes
     /// of it, where that is a limit.
     pub fn view(&self, steps: u32, max_steps: u32, most: Option<usize>) -> Option<String> {
-        if self.memory.steps().is_empty() && self.memory.plan().is_none() {
+        if self.is_blank() {
             return None;
         }
         let signals = self.signals.render(steps, max_steps);
@@ -82,5 +118,36 @@ impl Phased {
             Some(most) => self.memory.render_view_within(&signals, most),
             None => self.memory.render_view(&signals),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::cycle::OpenCall;
+    use crate::tool::EffectClass;
+
+    #[test]
+    fn a_view_is_measured_closely_without_being_written_out() {
+        let mut phased = Phased::default();
+        for n in 0..200_u32 {
+            let (name, arguments) = ("look".to_owned(), format!("{{\"n\":{n}}}"));
+            let request = CallRequest { id: String::new(), name, arguments, extra: None };
+            let call = OpenCall { request, answers: None, effect: Some(EffectClass::Pure), started: true };
+            let output = match n % 3 {
+                0 => "the ship sails on to the next port\n".repeat(20),
+                1 => "{\"ship\": \"Clio\", \"length_m\": 14.25}".repeat(9),
+                _ => String::new(),
+            };
+            phased.take_call(n, &call, CallOutcome::Done, &output, 3);
+            for most in [None, Some(2_000), Some(20_000)] {
+                let shown = phased.view(n, 500, most).expect("there is a step");
+                let (estimated, written) = (phased.view_tokens(n, 500, most), tokens::text(&shown));
+                // Outputs are cut whole, so a view that is cut may be an output shorter than there is room for.
+                let (below, above) = if most.is_some() { (written / 3, written / 2 + 250) } else { (written / 20, 30) };
+                let close = written.saturating_sub(below + 30)..=written + above + written / 20;
+                assert!(close.contains(&estimated), "{n}, {most:?}: {estimated} for {written}");
+            }
+        }
     }
 }

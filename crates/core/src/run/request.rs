@@ -1,7 +1,8 @@
 //! The next model request, made from the state.
 
 use super::{Run, finish, machine, phase, structured};
-use crate::model::{ModelRequest, ToolCalling};
+use crate::model::{Message, ModelRequest, ToolCalling};
+use crate::tokens;
 use crate::tool::ToolSpec;
 
 impl Run {
@@ -50,5 +51,14 @@ impl Run {
     pub(super) fn tail(&self) -> Option<String> {
         let opening = self.opening.as_ref().filter(|_| self.is_phased())?;
         self.phased.view(self.turns, opening.persona.limits.max_turns, self.view_bytes())
+    }
+
+    /// What the message with it is estimated to have, in tokens.
+    pub(super) fn tail_tokens(&self) -> u64 {
+        let Some(opening) = self.opening.as_ref().filter(|_| self.is_phased()) else { return 0 };
+        match self.phased.view_tokens(self.turns, opening.persona.limits.max_turns, self.view_bytes()) {
+            0 => 0,
+            view => tokens::message(&Message::User { text: String::new() }) + view,
+        }
     }
 }

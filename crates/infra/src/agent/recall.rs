@@ -105,7 +105,8 @@ impl GenericAgentExecutor {
         }
         let messages = session::record(&turns);
         let (purpose, count) = (Purpose::Session, |message: &Message| tokens::message(message));
-        let record = Record { task: TASK, messages: &messages, purpose, window: *window, count: &count };
+        let time_left = None;
+        let record = Record { task: TASK, messages: &messages, purpose, window: *window, time_left, count: &count };
         let model = match summary_model {
             Some(name) => self.models.get(Some(name)),
             None => Ok(Arc::clone(model)),

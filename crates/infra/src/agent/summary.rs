@@ -1,7 +1,7 @@
 //! Summaries: of what leaves the conversation, and of a try that failed.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use posse_core::executor::{Halt, JobContext};
 use posse_core::model::{Message, Model, ModelError, ModelReply};
@@ -10,7 +10,7 @@ use posse_core::run::compaction::{Purpose, Summariser, SummaryRoom, transcript};
 use posse_core::run::machine::{Input, Step, ToSummarise, Written, step};
 use posse_core::worker::Progress;
 
-use super::GenericAgentExecutor;
+use super::{GenericAgentExecutor, in_time, time_left};
 
 /// Most tokens of a summary.
 const SUMMARY_TOKENS: u32 = 1_000;
@@ -22,6 +22,8 @@ pub(super) struct Record<'a> {
     pub purpose: Purpose,
     /// The model's window, where the model itself does not know it.
     pub window: Option<u32>,
+    /// How long it may take, where that is limited.
+    pub time_left: Option<Duration>,
     pub count: &'a (dyn Fn(&Message) -> u64 + Sync),
 }
 
@@ -34,6 +36,7 @@ impl GenericAgentExecutor {
             messages: &what.messages,
             purpose: what.purpose.clone(),
             window: run.window(),
+            time_left: time_left(run),
             count: &count,
         };
         let (text, written) = self.write_summary(cx, self.summary_model(run), record).await?;
@@ -53,7 +56,7 @@ impl GenericAgentExecutor {
     ) -> Result<(Option<String>, Written), Halt> {
         let began = Instant::now();
         let mut written = Written::default();
-        let Record { task, messages, purpose, window, count } = record;
+        let Record { task, messages, purpose, window, time_left, count } = record;
         let model = match model {
             Ok(model) => model,
             Err(error) => return Ok((None, Written { failure: Some(error.message), ..written })),
@@ -64,7 +67,8 @@ impl GenericAgentExecutor {
         while let Some(request) = summariser.request() {
             cx.check()?;
             cx.report(Progress::AskingModel { job: cx.job.id });
-            match model.complete(&request, &|_| {}, &cx.stop).await {
+            let left = time_left.map(|left| left.saturating_sub(began.elapsed()));
+            match in_time(left, model.complete(&request, &|_| {}, &cx.stop)).await {
                 Ok(reply) => {
                     add(&mut written, &reply);
                     summariser.replied(&reply.text, &count);

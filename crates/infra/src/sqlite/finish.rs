@@ -133,6 +133,10 @@ impl Verb for Finish {
             if !end.sheets.is_empty() {
                 journal::append(tx.connection, &end.installation, job, &left.role, end.seq, &end.sheets, end.now)?;
             }
+            if end.event == Event::Suspend && left.to.state != JobState::Suspended {
+                // Its end was asked for while it was asking.
+                questions::close(tx.connection, job, end.now)?;
+            }
             answers.push(Ok(left.to.state));
             match alike.iter_mut().rev().find(|(other, _)| *other == left) {
                 Some((_, ids)) => ids.push(job.0),

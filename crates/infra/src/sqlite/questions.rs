@@ -3,14 +3,14 @@
 use diesel::dsl::{count_star, min};
 use diesel::prelude::*;
 use posse_core::clock::Millis;
-use posse_core::job::JobId;
 use posse_core::job::transition::{Event, transition};
+use posse_core::job::{JobId, JobState};
 use posse_core::journal::Entry;
 use posse_core::port::QuestionFilter;
 use posse_core::question::{Answered, Question, QuestionId, QuestionState};
 
 use super::fault::{Outcome, unusable};
-use super::jobs::{find, set_reason, store};
+use super::jobs::{JobRow, find, set_reason, store};
 use super::journal;
 use super::literal::update;
 use super::schema::{asks, jobs};
@@ -159,8 +159,10 @@ fn settle(
         .filter(asks::state.eq(QuestionState::Open.as_str()))
         .select(count_star())
         .first(tx.connection)?;
+    // A job that ended without its answers is left as it is.
+    let waits = |row: &JobRow| row.state == JobState::Suspended.as_str();
     if open == 0
-        && let Some(row) = find(tx.connection, job)?
+        && let Some(row) = find(tx.connection, job)?.filter(waits)
     {
         let change = transition(row.standing()?, Event::Decide, now)?;
         store(tx.connection, job, &change, now)?;

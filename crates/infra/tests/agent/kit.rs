@@ -60,6 +60,12 @@ impl Home {
         Home { folder, store: Arc::new(store) }
     }
 
+    /// The database, opened once more, as another process does.
+    pub fn another_store(&self) -> Arc<SqliteStore> {
+        let path = self.folder.path().join("posse.db");
+        Arc::new(SqliteStore::open(&path, Options::default()).expect("the database opens again"))
+    }
+
     pub fn workspace(&self) -> PathBuf {
         self.folder.path().join("ws")
     }
@@ -150,7 +156,9 @@ impl Worker {
         let WorkerOptions { mut persona, tools, hooks, skills, lease_ms, slots, clock } = options;
         let mut registry = ToolRegistry::builtin();
         for tool in tools {
-            persona.tools.push(tool.spec().name.clone());
+            if !persona.tools.contains(&tool.spec().name) {
+                persona.tools.push(tool.spec().name.clone());
+            }
             registry.register("test", tool).expect("a free name");
         }
         let (host, pid, pid_started) = this_process();

@@ -3,6 +3,7 @@
 
 mod cases;
 mod clock;
+mod compaction;
 mod forks;
 mod hooks;
 mod kit;
@@ -10,5 +11,8 @@ mod lease;
 #[path = "../support/model_server.rs"]
 mod model_server;
 mod providers;
+mod questions;
+mod seeds;
 mod sessions;
 mod skills;
+mod transcript;

@@ -31,6 +31,7 @@ pub mod limited;
 pub mod many;
 pub mod model;
 pub mod people;
+pub mod questions;
 pub mod ranking;
 pub mod ruling;
 pub mod schedules;
@@ -166,6 +167,17 @@ macro_rules! suite {
                 annotations_are_saved_with_their_entry,
                 annotations_by_hand_are_saved,
                 large_parts_are_read_back;
+            questions:
+                questions_are_saved_with_their_entry,
+                nothing_is_held_while_a_job_waits,
+                a_job_goes_on_once_all_its_questions_are_answered,
+                a_question_is_settled_once,
+                answers_race_to_one,
+                questions_expire_at_their_time,
+                a_cancelled_job_asks_nothing_and_a_retried_one_asks_again,
+                a_job_that_is_cancelled_while_it_asks_asks_nothing,
+                only_the_holder_of_the_lease_asks,
+                what_leaves_a_conversation_is_archived_once;
             unique:
                 a_key_is_held_until_its_job_is_final,
                 a_key_may_be_held_after_completion,

@@ -67,15 +67,9 @@ impl Project {
     /// A begun project whose model is `server`.
     pub fn with_model(server: &ModelServer) -> Project {
         let mut project = Project::begun();
-        project.use_model(server);
+        project.env.push(("OPENAI_BASE_URL".into(), server.base_url.clone()));
+        project.env.push(("OPENAI_MODEL".into(), "mock".into()));
         project
-    }
-
-    /// From now on its model is `server`.
-    pub fn use_model(&mut self, server: &ModelServer) {
-        self.env.retain(|(name, _)| !name.starts_with("OPENAI_"));
-        self.env.push(("OPENAI_BASE_URL".into(), server.base_url.clone()));
-        self.env.push(("OPENAI_MODEL".into(), "mock".into()));
     }
 
     pub fn path(&self) -> &Path {

@@ -85,13 +85,19 @@ impl History {
     }
 
     /// Puts one summary in the place of the messages of `cut`. A range that is empty, that reaches
-    /// into the head or past the end changes nothing.
+    /// into the head or past the end changes nothing; one that would part a call from its results,
+    /// as only that of a damaged journal does, begins and ends behind them.
     pub fn summarise(&mut self, cut: &Cut, summary: &str) {
-        if self.head <= cut.from && cut.from < cut.to && cut.to <= self.messages.len() {
+        let behind_results = |at: usize| {
+            let results = self.messages.iter().skip(at);
+            at + results.take_while(|message| matches!(message, Message::Tool { .. })).count()
+        };
+        let (from, to) = (behind_results(cut.from), behind_results(cut.to));
+        if self.head <= from && from < to && to <= self.messages.len() {
             let mut messages = self.messages.to_vec();
-            messages.splice(cut.from..cut.to, [super::summary_message(summary)]);
+            messages.splice(from..to, [super::summary_message(summary)]);
             self.messages = messages.into();
-            self.standings.splice(cut.from..cut.to, [Standing { part: Part::Summary, gap: None }]);
+            self.standings.splice(from..to, [Standing { part: Part::Summary, gap: None }]);
         }
     }
 

@@ -30,6 +30,18 @@ pub(super) fn render(memory: &WorkingMemory, signals: &str, max_bytes: usize) ->
     out
 }
 
+/// The view without its steps.
+pub(super) fn frame(memory: &WorkingMemory, signals: &str) -> String {
+    before_steps(memory) + &after_steps(memory, signals)
+}
+
+/// One step as a view shows it that leaves nothing out.
+pub(super) fn step(step: &StepRecord) -> String {
+    let mut out = String::new();
+    push_step(&mut out, step);
+    out
+}
+
 fn before_steps(memory: &WorkingMemory) -> String {
     let mut out = HEADER.to_owned();
     if let Some(plan) = &memory.plan {
