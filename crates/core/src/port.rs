@@ -119,6 +119,15 @@ pub struct Ending {
     pub children: Vec<NewJob>,
 }
 
+/// The end of one attempt.
+#[derive(Debug, Clone)]
+pub struct AttemptEnd {
+    /// The attempt's proof that it may end it.
+    pub lease: Lease,
+    /// How it ends.
+    pub ending: Ending,
+}
+
 /// What a heartbeat learned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Heartbeat {
@@ -310,8 +319,19 @@ pub trait JobRepository:
     /// they bring.
     async fn append(&self, lease: Lease, seq: u64, entries: Vec<Entry>, now: Millis) -> Result<(), RepositoryError>;
 
-    /// Ends the attempt and gives the lease back; tells where the job is then.
-    async fn finish(&self, lease: Lease, ending: Ending, now: Millis) -> Result<JobState, RepositoryError>;
+    /// Ends attempts and gives their leases back; tells in the same order where each job is then.
+    /// Each counts by itself: one that is refused changes nothing, and takes nothing from the others.
+    async fn finish_all(
+        &self,
+        ends: &[AttemptEnd],
+        now: Millis,
+    ) -> Result<Vec<Result<JobState, RepositoryError>>, RepositoryError>;
+
+    /// Ends one attempt and gives its lease back; tells where the job is then.
+    async fn finish(&self, lease: Lease, ending: Ending, now: Millis) -> Result<JobState, RepositoryError> {
+        let mut states = self.finish_all(&[AttemptEnd { lease, ending }], now).await?;
+        states.pop().unwrap_or(Err(RepositoryError::LeaseLost(lease.job)))
+    }
 
     /// Keeps how far a running job's work is, in place of what was kept before.
     async fn report_progress(&self, lease: Lease, progress: JobProgress) -> Result<(), RepositoryError>;

@@ -4,14 +4,14 @@ use futures::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tracing::{debug, info, warn};
 
 use crate::clock::Millis;
 use crate::executor::{AgentExecutor, JobContext, StepOutcome};
-use crate::job::JobState;
 use crate::job::transition::Event;
-use crate::port::{ClaimRequest, Claimed, Ending, RepositoryError};
+use crate::job::{JobId, JobState};
+use crate::port::{AttemptEnd, ClaimRequest, Claimed, Ending, RepositoryError};
 use crate::stop::{StopReason, stop_pair};
 
 mod fleet;
@@ -48,14 +48,30 @@ impl WorkerService {
         let mut wakes = self.fleet.queries.wakes();
         let mut phase = self.fleet.phase();
         let mut working = JoinSet::new();
+        let mut over = Vec::new();
+        let mut storing = Storing::default();
         let mut trouble = Duration::ZERO;
         loop {
-            while working.try_join_next().is_some() {}
+            if !over.is_empty() {
+                // Lets those end too that are about to: their ends are stored by one command, which
+                // is on its way before the next claim and can share its commit.
+                tokio::task::yield_now().await;
+                while let Some(end) = working.try_join_next() {
+                    over.extend(end);
+                }
+                storing.begin(&self, std::mem::take(&mut over));
+            }
+            storing.reap();
             if *phase.borrow_and_update() != Phase::Working {
                 break;
             }
             wakes.borrow_and_update();
-            let free = self.slots.saturating_sub(working.len()).min(CLAIM_AT_MOST);
+            // The database does not take what there is already.
+            let is_behind = storing.jobs > 2 * self.slots;
+            let free = match is_behind {
+                false => self.slots.saturating_sub(working.len()).min(CLAIM_AT_MOST),
+                true => 0,
+            };
             // Before the claim is sent: nobody else's idea of when the leases end is later than ours.
             let until = self.fleet.clock.elapsed() + self.fleet.lease_ms;
             let claimed = match self.claim(free).await {
@@ -80,17 +96,23 @@ impl WorkerService {
             let idle = match trouble.is_zero() {
                 false => trouble,
                 // Only a slot that comes free changes anything.
-                true if working.len() >= self.slots => IDLE_AT_MOST,
+                true if is_behind || working.len() >= self.slots => IDLE_AT_MOST,
                 true => self.until_next_deadline().await,
             };
             tokio::select! {
                 _ = wakes.changed(), if trouble.is_zero() => {}
                 _ = phase.changed() => {}
-                _ = working.join_next(), if !working.is_empty() => {}
+                Some(end) = working.join_next() => over.extend(end),
+                Some(stored) = storing.tasks.join_next(), if is_behind => storing.done(stored),
                 () = tokio::time::sleep(idle) => {}
             }
         }
-        while working.join_next().await.is_some() {}
+        while let Some(end) = working.join_next().await {
+            storing.begin(&self, end.into_iter().collect());
+        }
+        while let Some(stored) = storing.tasks.join_next().await {
+            storing.done(stored);
+        }
     }
 
     async fn claim(&self, free: usize) -> Result<Vec<Claimed>, RepositoryError> {
@@ -118,20 +140,20 @@ impl WorkerService {
         }
     }
 
-    /// Works one claimed job until its attempt ends. `until` is the end of its lease, in the terms of
+    /// Works one claimed job until its attempt is over. `until` is the end of its lease, in the terms of
     /// [`Clock::elapsed`](crate::clock::Clock::elapsed).
-    async fn work(&self, claimed: Claimed, until: Millis) {
+    async fn work(&self, claimed: Claimed, until: Millis) -> AttemptEnd {
         let Claimed { job, lease } = claimed;
         let (id, attempt) = (job.id, job.attempt);
         debug!(job.id = id.0, attempt, role = %self.handles_role, "claimed job {id}");
-        self.fleet.report(Progress::Claimed { job: Box::new(job.clone()) });
+        if self.fleet.is_watched() {
+            self.fleet.report(Progress::Claimed { job: Box::new(job.clone()) });
+        }
         let (stopper, stop) = stop_pair();
         self.fleet.keep(lease, until, stopper);
         let mut cx = JobContext::new(job, lease, stop, Arc::clone(&self.fleet));
         let outcome = self.steps(&mut cx).await;
-        let ending = self.ending(&cx, outcome);
-        self.finish(&cx, lease, ending).await;
-        self.fleet.release(lease);
+        AttemptEnd { lease, ending: self.ending(&cx, outcome) }
     }
 
     async fn steps(&self, cx: &mut JobContext) -> StepOutcome {
@@ -210,27 +232,31 @@ impl WorkerService {
         ending
     }
 
-    /// Stores the end. A database that cannot take it now is waited for; if the job is somebody
-    /// else's by then, its token says so and nothing is changed.
-    async fn finish(&self, cx: &JobContext, lease: crate::lease::Lease, ending: Ending) {
+    /// Stores the ends of attempts. A database that cannot take them now is waited for; if a job is
+    /// somebody else's by then, its token says so and nothing is changed.
+    async fn store(&self, mut ends: Vec<AttemptEnd>) {
         let mut wait = Duration::from_millis(500);
         let mut phase = self.fleet.phase();
         loop {
-            let now = self.fleet.clock.now();
-            match self.fleet.jobs.finish(lease, ending.clone(), now).await {
-                Ok(state) => return self.report_end(cx, state, ending),
-                Err(RepositoryError::LeaseLost(job)) => {
-                    info!(job.id = job.0, "lost the lease on job {job}; its result is dropped");
-                    return self.fleet.report(Progress::LeaseLost { job });
-                }
-                Err(RepositoryError::Unavailable(why)) if *phase.borrow_and_update() < Phase::Stopping => {
-                    self.fleet.warn_unavailable(&why);
-                }
-                Err(error) => {
-                    warn!(job.id = cx.job.id.0, "the end of job {} was not stored: {error}", cx.job.id);
-                    return;
+            let results = match self.fleet.jobs.finish_all(&ends, self.fleet.clock.now()).await {
+                Ok(results) => results,
+                Err(error) => vec![Err(error); ends.len()],
+            };
+            let may_wait = *phase.borrow_and_update() < Phase::Stopping;
+            let mut unstored = Vec::new();
+            for (end, result) in ends.into_iter().zip(results) {
+                match result {
+                    Err(RepositoryError::Unavailable(why)) if may_wait => {
+                        self.fleet.warn_unavailable(&why);
+                        unstored.push(end);
+                    }
+                    result => self.let_go(end, result),
                 }
             }
+            if unstored.is_empty() {
+                return;
+            }
+            ends = unstored;
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 _ = phase.changed() => {}
@@ -239,12 +265,26 @@ impl WorkerService {
         }
     }
 
-    fn report_end(&self, cx: &JobContext, state: JobState, ending: Ending) {
-        debug!(job.id = cx.job.id.0, %state, "job {} is {state}", cx.job.id);
+    /// Gives the lease up and tells what became of the attempt's end.
+    fn let_go(&self, end: AttemptEnd, result: Result<JobState, RepositoryError>) {
+        let job = end.lease.job;
+        self.fleet.release(end.lease);
+        match result {
+            Ok(state) => self.report_end(job, state, end.ending),
+            Err(RepositoryError::LeaseLost(_)) => {
+                info!(job.id = job.0, "lost the lease on job {job}; its result is dropped");
+                self.fleet.report(Progress::LeaseLost { job });
+            }
+            Err(error) => warn!(job.id = job.0, "the end of job {job} was not stored: {error}"),
+        }
+    }
+
+    fn report_end(&self, job: JobId, state: JobState, ending: Ending) {
+        debug!(job.id = job.0, %state, "job {job} is {state}");
         if !self.fleet.is_watched() {
             return;
         }
-        let (job, now) = (cx.job.id, self.fleet.clock.now());
+        let now = self.fleet.clock.now();
         for (i, entry) in ending.entries.into_iter().enumerate() {
             let recorded = crate::journal::Recorded { seq: ending.seq + i as u64, at: now, entry };
             self.fleet.report(Progress::Recorded { job, recorded: Box::new(recorded) });
@@ -255,4 +295,33 @@ impl WorkerService {
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
     format!("a bug in Posse: the step panicked: {}", crate::panic::message(panic))
+}
+
+/// The ends of attempts that are being stored, by groups.
+#[derive(Default)]
+struct Storing {
+    /// Each gives the number of its ends.
+    tasks: JoinSet<usize>,
+    jobs: usize,
+}
+
+impl Storing {
+    fn begin(&mut self, service: &Arc<WorkerService>, ends: Vec<AttemptEnd>) {
+        let (service, count) = (Arc::clone(service), ends.len());
+        self.jobs += count;
+        self.tasks.spawn(async move {
+            service.store(ends).await;
+            count
+        });
+    }
+
+    fn done(&mut self, stored: Result<usize, JoinError>) {
+        self.jobs -= stored.unwrap_or(0);
+    }
+
+    fn reap(&mut self) {
+        while let Some(stored) = self.tasks.try_join_next() {
+            self.done(stored);
+        }
+    }
 }

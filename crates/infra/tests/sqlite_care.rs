@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use posse_core::job::dependency::After;
 use posse_core::job::{JobState, NewJob, Payload};
 use posse_core::lease::WorkerId;
 use posse_core::port::{CareRepository, ClaimRequest, Firing, JobFilter, JobQueries, JobRepository, RepositoryError};
@@ -38,6 +39,8 @@ async fn a_row_that_cannot_be_read_is_given_up_and_stands_in_nobodys_way() {
     let store = open(&path);
     let enqueued = store.enqueue(vec![job("a"), job("b"), job("c")], 1).await.expect("is stored");
     let ids: Vec<_> = enqueued.iter().map(|enqueued| enqueued.id).collect();
+    let waiting = NewJob { after: vec![After::Job(ids[0])], ..job("d") };
+    let waiting = store.enqueue(vec![waiting], 1).await.expect("is stored")[0].id;
     let other = rusqlite::Connection::open(&path).expect("opens");
     other.execute("UPDATE job_data SET payload = '{\"goal\": 7}' WHERE job_id = ?", [ids[0].0]).expect("works");
     let mut wakes = store.wakes();
@@ -56,6 +59,8 @@ async fn a_row_that_cannot_be_read_is_given_up_and_stands_in_nobodys_way() {
     assert!(reason.contains("cannot be worked") && reason.contains("invalid type"), "{reason}");
     let attempts = store.attempts(ids[0]).await.expect("can be read");
     assert_eq!((attempts.len(), attempts[0].outcome.as_deref()), (1, Some("gave_up")));
+    let waiting = store.job(waiting).await.expect("can be read").expect("is there");
+    assert_eq!(waiting.state, JobState::Cancelled, "who waited for it is told");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use posse_core::job::NewJob;
-use posse_core::port::{JobFilter, JobQueries, JobRepository, RepositoryError};
+use posse_core::job::transition::Event;
+use posse_core::job::{JobId, NewJob};
+use posse_core::lease::Lease;
+use posse_core::port::{Ending, JobFilter, JobQueries, JobRepository, RepositoryError};
 use posse_infra::sqlite::{Options, SqliteStore};
 use sha2::{Digest, Sha256};
 
@@ -297,4 +299,54 @@ fn a_read_only_database_can_be_read_and_says_why_not_written() {
     }
     assert!(in_another_process(test, &folder.file()).success(), "while it is open");
     drop(owner);
+}
+
+#[tokio::test]
+async fn jobs_of_the_first_schema_keep_their_attempts_outputs_and_reasons() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("jobs.db");
+    let old = rusqlite::Connection::open(&path).expect("opens");
+    old.execute_batch(include_str!("../../../migrations/sqlite/0001_jobs/up.sql")).expect("makes the first schema");
+    old.execute_batch(
+        "CREATE TABLE __diesel_schema_migrations (
+             version VARCHAR(50) PRIMARY KEY NOT NULL, run_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP);
+         INSERT INTO __diesel_schema_migrations (version) VALUES ('0001');
+         INSERT INTO jobs VALUES
+             (1, 'q', 'r', 'running', 5, 1, 2, 3, 0, 2, 90, 'w2', 0, 1, NULL),
+             (2, 'q', 'r', 'completed', 5, 1, 1, 3, 0, 1, NULL, NULL, 0, 1, 9);
+         INSERT INTO job_data VALUES
+             (1, '{\"goal\":\"a\"}', NULL, 'it failed'),
+             (2, '{\"goal\":\"b\"}', '{\"text\":\"t\",\"status\":\"completed\",\"tools_used\":[],\"turns\":1,
+                  \"usage\":{\"input\":1,\"output\":1},\"cost_microusd\":null}', NULL);
+         INSERT INTO attempts VALUES
+             (1, 1, 1, 'w1', 2, 3, 'failed', 'it failed'),
+             (1, 2, 2, 'w2', 4, NULL, NULL, NULL),
+             (2, 1, 1, 'w1', 5, 9, 'completed', NULL);",
+    )
+    .expect("fills it");
+    drop(old);
+
+    let store = SqliteStore::open(&path, Options::default()).expect("is brought up");
+    let running = store.job(JobId(1)).await.expect("reads").expect("is there");
+    assert_eq!((running.leased_by.as_deref(), running.reason.as_deref()), (Some("w2"), Some("it failed")));
+    let attempts = store.attempts(JobId(1)).await.expect("reads");
+    let seen: Vec<_> = attempts.iter().map(|a| (a.number, a.worker.as_str(), a.started_at, a.ended_at)).collect();
+    assert_eq!(seen, [(1, "w1", 2, Some(3)), (2, "w2", 4, None)]);
+    let completed = store.job(JobId(2)).await.expect("reads").expect("is there");
+    assert_eq!(completed.output.map(|output| output.text).as_deref(), Some("t"));
+    assert_eq!(store.attempts(JobId(2)).await.expect("reads").len(), 1);
+
+    let lease = Lease { job: JobId(1), token: 2 };
+    let ending = Ending {
+        event: Event::Complete,
+        due_at: 7,
+        reason: None,
+        output: None,
+        entries: vec![],
+        seq: 0,
+        children: vec![],
+    };
+    store.finish(lease, ending, 7).await.expect("the lease stands");
+    let last = store.attempts(JobId(1)).await.expect("reads").pop().expect("is there");
+    assert_eq!((last.number, last.ended_at, last.outcome.as_deref()), (2, Some(7), Some("completed")));
 }

@@ -9,6 +9,7 @@ use crate::exit::EXIT_CODES;
 use crate::output::{ColorChoice, Out};
 use crate::settings::{self, Overrides, Settings};
 
+mod bench;
 mod change;
 mod chat;
 mod db;
@@ -129,6 +130,9 @@ enum Command {
     Db(db::DbCommand),
     /// Look at everything, and say what is wrong and what to do
     Doctor(doctor::DoctorArgs),
+    /// How fast this machine is
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
     /// Begin a project: settings, personas, files to try it on
     Init(init::InitArgs),
     /// Completion script for a shell
@@ -196,6 +200,7 @@ impl Cli {
             Command::Worker(command) => worker::dispatch(&cx, command).await,
             Command::Db(command) => db::dispatch(&cx, command).await,
             Command::Doctor(args) => doctor::doctor(&cx, args).await,
+            Command::Bench(command) => bench::dispatch(&cx, command).await,
             Command::Init(args) => init::init(&cx, args),
             Command::Completions { shell } => completions(&cx, shell),
         }

@@ -1,55 +1,42 @@
-//! Attempts: one row per claim, written before anything is done.
+//! Attempts. A claim writes its attempt into the job's own row, before anything is done. There it stays
+//! while it is under way, and after it completed the job, which is how nearly all attempts end. One
+//! that ends in any other way is written into a row of its own.
 
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Nullable, Text};
 use posse_core::clock::Millis;
 use posse_core::job::transition::Event;
 use posse_core::job::{Attempt, JobId};
-use posse_core::lease::Lease;
 
 use super::fault::Outcome;
-use super::literal::update;
-use super::schema::attempts;
+use super::jobs::count;
+use super::literal::among;
+use super::schema::{attempts, jobs};
 
-/// Writes down that an attempt begins.
-pub(super) fn begin(
-    connection: &mut SqliteConnection,
-    lease: Lease,
-    number: i32,
-    worker: &str,
-    now: Millis,
-) -> QueryResult<()> {
-    diesel::insert_into(attempts::table)
-        .values((
-            attempts::job_id.eq(lease.job.0),
-            attempts::token.eq(lease.token),
-            attempts::number.eq(number),
-            attempts::worker.eq(worker),
-            attempts::started_at.eq(now),
-        ))
-        .execute(connection)
-        .map(drop)
-}
-
-/// Writes down that it ended, how and why.
+/// Writes down how and why the attempts that these jobs' rows tell of ended. To be followed by a
+/// change of the rows that takes the attempts out of them.
 pub(super) fn end(
     connection: &mut SqliteConnection,
-    lease: Lease,
+    ids: &[i64],
     event: Event,
     reason: Option<&str>,
     now: Millis,
 ) -> QueryResult<()> {
-    let ending = (attempts::ended_at.eq(now), attempts::outcome.eq(event.name()), attempts::reason.eq(reason));
-    let this = attempts::job_id.eq(lease.job.0).and(attempts::token.eq(lease.token));
-    update(attempts::table, this, ending).execute(connection).map(drop)
-}
-
-/// A job's attempts, oldest first.
-pub(super) fn of(connection: &mut SqliteConnection, job: JobId) -> Outcome<Vec<Attempt>> {
-    type Row = (i32, String, i64, Option<i64>, Option<String>, Option<String>);
-    let rows: Vec<Row> = attempts::table
-        .filter(attempts::job_id.eq(job.0))
-        .order(attempts::token)
-        .select((
+    let ended = jobs::table.filter(among(ids)).filter(jobs::leased_by.is_not_null()).select((
+        jobs::id,
+        jobs::lease_token,
+        jobs::attempt,
+        jobs::leased_by.assume_not_null(),
+        jobs::claimed_at.assume_not_null(),
+        now.into_sql::<Nullable<BigInt>>(),
+        event.name().into_sql::<Nullable<Text>>(),
+        reason.into_sql::<Nullable<Text>>(),
+    ));
+    diesel::insert_into(attempts::table)
+        .values(ended)
+        .into_columns((
+            attempts::job_id,
+            attempts::token,
             attempts::number,
             attempts::worker,
             attempts::started_at,
@@ -57,9 +44,39 @@ pub(super) fn of(connection: &mut SqliteConnection, job: JobId) -> Outcome<Vec<A
             attempts::outcome,
             attempts::reason,
         ))
-        .load(connection)?;
+        .execute(connection)
+        .map(drop)
+}
+
+/// A job's attempts, oldest first.
+pub(super) fn of(connection: &mut SqliteConnection, job: JobId) -> Outcome<Vec<Attempt>> {
+    type Row = (i32, String, i64, Option<i64>, Option<String>, Option<String>);
+    let in_own_rows = attempts::table.filter(attempts::job_id.eq(job.0)).order(attempts::token).select((
+        attempts::number,
+        attempts::worker,
+        attempts::started_at,
+        attempts::ended_at,
+        attempts::outcome,
+        attempts::reason,
+    ));
+    let in_the_jobs_row = jobs::table.filter(jobs::id.eq(job.0)).filter(jobs::leased_by.is_not_null()).select((
+        jobs::attempt,
+        jobs::leased_by.assume_not_null(),
+        jobs::claimed_at.assume_not_null(),
+        jobs::finalized_at,
+    ));
+    // One look at both: an attempt that ends in between would be seen twice, or not at all.
+    let rows = connection.transaction(|connection| {
+        let mut rows: Vec<Row> = in_own_rows.load(connection)?;
+        let last: Option<(i32, String, i64, Option<i64>)> = in_the_jobs_row.first(connection).optional()?;
+        rows.extend(last.map(|(number, worker, started_at, ended_at)| {
+            let outcome = ended_at.map(|_| Event::Complete.name().to_owned());
+            (number, worker, started_at, ended_at, outcome, None)
+        }));
+        QueryResult::Ok(rows)
+    })?;
     let attempt = |(number, worker, started_at, ended_at, outcome, reason): Row| Attempt {
-        number: u32::try_from(number).unwrap_or(0),
+        number: count(number),
         worker,
         started_at,
         ended_at,

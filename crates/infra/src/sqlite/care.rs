@@ -10,7 +10,7 @@ use posse_core::port::{ClockJump, DueJobs, HeldJob};
 
 use super::fault::Outcome;
 use super::literal::{IsAvailable, IsRunning, IsWaiting, update};
-use super::schema::{attempts, clock_jumps, duties, jobs, steps, workers};
+use super::schema::{clock_jumps, duties, jobs, steps, workers};
 use super::writer::Transaction;
 
 /// How many times at which the clock was set are kept.
@@ -83,15 +83,13 @@ pub(super) fn drain_requested(connection: &mut SqliteConnection, worker: &Worker
 
 /// Jobs in workers' hands, by worker and job.
 pub(super) fn held(connection: &mut SqliteConnection) -> Outcome<Vec<HeldJob>> {
-    type Row = (i64, String, Option<String>, Option<i64>, i64);
+    type Row = (i64, String, Option<String>, Option<i64>, Option<i64>);
     let rows: Vec<Row> = jobs::table
         .filter(IsRunning)
         .order((jobs::leased_by, jobs::id))
-        .select((jobs::id, jobs::role, jobs::leased_by, jobs::lease_until, jobs::lease_token))
+        .select((jobs::id, jobs::role, jobs::leased_by, jobs::lease_until, jobs::claimed_at))
         .load(connection)?;
-    let held = |(id, role, worker, lease_until, token): Row| {
-        let since: Option<i64> =
-            attempts::table.find((id, token)).select(attempts::started_at).first(connection).optional()?;
+    let held = |(id, role, worker, lease_until, since): Row| {
         let last: Option<(i64, String, i64)> = steps::table
             .filter(steps::job_id.eq(id))
             .order(steps::seq.desc())

@@ -33,8 +33,8 @@ impl CareRepository for SqliteStore {
 
     async fn fire(&self, firing: Firing, now: Millis) -> Result<Option<Vec<JobId>>, RepositoryError> {
         let new = firing.jobs.iter().map(|(_, job)| job.clone()).collect();
-        let batch = jobs::Batch::new(new).map_err(unwritable)?;
-        self.writer()?.run(ROW + batch.bytes(), move |tx| schedules::fire(tx, &firing, &batch, now)).await
+        let batch = jobs::Batch::new(new, now).map_err(unwritable)?;
+        self.writer()?.run(ROW + batch.bytes(), move |tx| schedules::fire(tx, &firing, &batch)).await
     }
 
     async fn schedules(&self) -> Result<Vec<Schedule>, RepositoryError> {

@@ -1,54 +1,132 @@
 //! Claiming: due jobs become available, available jobs become somebody's.
 
+use std::collections::HashMap;
+
 use diesel::prelude::*;
 use posse_core::clock::Millis;
-use posse_core::job::transition::{Event, transition};
-use posse_core::job::{JobId, JobState};
+use posse_core::job::transition::{Event, Standing, transition};
+use posse_core::job::{Job, JobId, JobState};
 use posse_core::lease::Lease;
 use posse_core::port::{ClaimRequest, Claimed};
 
-use super::fault::Outcome;
-use super::jobs::{DataRow, JobRow, stored, to_job};
+use super::fault::{Outcome, not_ours};
+use super::jobs::{Content, DataRow, content, count, stored};
 use super::lines::{self, Choice};
-use super::literal::{IsAvailable, IsWaiting, update};
+use super::literal::{IsAvailable, IsWaiting, among, update};
+use super::quarantine::Unreadable;
 use super::schema::{job_data, jobs};
 use super::writer::Transaction;
-use super::{attempts, quarantine};
 
 /// Most jobs whose time has come that one claim makes available, so that a great many due at one
 /// instant do not hold the write lock for seconds. The next claim goes on.
 const PROMOTED_AT_ONCE: i64 = 5_000;
 
+/// What a claim reads of a job's row: what it does not know already.
+#[derive(Debug, Queryable, Selectable)]
+#[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
+struct Row {
+    id: i64,
+    queue: String,
+    priority: i32,
+    run_at: i64,
+    attempt: i32,
+    max_attempts: i32,
+    crashes: i32,
+    lease_token: i64,
+    cancel_requested: bool,
+    created_at: i64,
+    concurrency_key: String,
+    unique_key: Option<String>,
+    output: Option<String>,
+    reason: Option<String>,
+}
+
+/// Jobs that were taken, still as they are stored, so that the writer's thread need not read them.
+pub(super) struct Taken(Vec<(Row, DataRow, Standing)>);
+
 /// Takes due jobs in the order of their rank, as far as the rules let them start.
-pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome<Vec<Claimed>> {
+pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome<Taken> {
     promote(tx, request.now)?;
-    let worker = &request.worker.0;
-    select(tx.connection, request)?
-        .into_iter()
-        .map(|(mut row, data)| {
-            let to = transition(row.standing()?, Event::Claim, request.now)?.to;
-            row.state = to.state.as_str().to_owned();
-            row.attempt = stored(to.attempt);
-            row.lease_token += 1;
-            row.lease_until = Some(request.lease_until);
-            row.leased_by = Some(worker.clone());
-            let taken = (
-                jobs::state.eq(&row.state),
-                jobs::attempt.eq(row.attempt),
-                jobs::lease_token.eq(row.lease_token),
-                jobs::lease_until.eq(row.lease_until),
-                jobs::leased_by.eq(worker),
-            );
-            update(jobs::table, jobs::id.eq(row.id), taken).execute(tx.connection)?;
-            let lease = Lease { job: JobId(row.id), token: row.lease_token };
-            attempts::begin(tx.connection, lease, row.attempt, worker, request.now)?;
-            match to_job((row, data)) {
-                Ok(job) => Ok(Some(Claimed { job, lease })),
-                Err(fault) => quarantine::give_up(tx, lease, to, fault, request.now).map(|()| None),
-            }
-        })
-        .filter_map(Result::transpose)
-        .collect()
+    let rows = select(tx.connection, request)?;
+    // Jobs that come to stand alike are taken by one statement; nearly always that is all of them.
+    let mut alike: Vec<(Standing, Vec<i64>)> = Vec::new();
+    let mut taken = Vec::with_capacity(rows.len());
+    for (row, data) in rows {
+        let from = Standing {
+            state: JobState::Available,
+            attempt: count(row.attempt),
+            max_attempts: count(row.max_attempts),
+            crashes: count(row.crashes),
+            cancel_requested: row.cancel_requested,
+            run_at: row.run_at,
+        };
+        let to = transition(from, Event::Claim, request.now)?.to;
+        match alike.iter_mut().find(|(other, _)| (other.state, other.attempt) == (to.state, to.attempt)) {
+            Some((_, ids)) => ids.push(row.id),
+            None => alike.push((to, vec![row.id])),
+        }
+        taken.push((row, data, to));
+    }
+    for (to, ids) in alike {
+        let taken = (
+            jobs::state.eq(to.state.as_str()),
+            jobs::attempt.eq(stored(to.attempt)),
+            jobs::lease_token.eq(jobs::lease_token + 1),
+            jobs::lease_until.eq(request.lease_until),
+            jobs::leased_by.eq(&request.worker.0),
+            jobs::claimed_at.eq(request.now),
+        );
+        update(jobs::table, among(&ids), taken).execute(tx.connection)?;
+    }
+    Ok(Taken(taken))
+}
+
+impl Taken {
+    /// The jobs as the core sees them, with their leases; and those that cannot be read, which are to be
+    /// given up.
+    pub fn read(self, request: &ClaimRequest) -> (Vec<Claimed>, Vec<Unreadable>) {
+        let (mut claimed, mut unreadable) = (Vec::with_capacity(self.0.len()), Vec::new());
+        for (row, data, to) in self.0 {
+            let lease = Lease { job: JobId(row.id), token: row.lease_token + 1 };
+            let Content { payload, output, retry, tags, meta } = match content(&data, row.output.as_deref()) {
+                Ok(content) => content,
+                Err(error) => {
+                    unreadable.push(Unreadable { lease, why: not_ours(&error) });
+                    continue;
+                }
+            };
+            let job = Job {
+                id: lease.job,
+                queue: row.queue,
+                role: request.role.clone(),
+                state: to.state,
+                priority: u8::try_from(row.priority).unwrap_or(u8::MAX),
+                run_at: to.run_at,
+                attempt: to.attempt,
+                max_attempts: to.max_attempts,
+                crashes: to.crashes,
+                retry,
+                unique_key: row.unique_key,
+                concurrency_key: Some(row.concurrency_key).filter(|key| !key.is_empty()),
+                leased_by: Some(request.worker.0.clone()),
+                lease_until: Some(request.lease_until),
+                cancel_requested: to.cancel_requested,
+                payload,
+                output,
+                reason: row.reason,
+                created_at: row.created_at,
+                finalized_at: None,
+                parent: data.parent_id.map(JobId),
+                root: data.root_id.map(JobId),
+                group: data.group_name,
+                tags,
+                meta,
+                progress: None,
+            };
+            claimed.push(Claimed { job, lease });
+        }
+        (claimed, unreadable)
+    }
 }
 
 /// Makes waiting jobs whose time has come available: those of every role, since a job that is due
@@ -61,20 +139,18 @@ fn promote(tx: &mut Transaction<'_>, now: Millis) -> Outcome<()> {
         .limit(PROMOTED_AT_ONCE)
         .select(jobs::id)
         .load(tx.connection)?;
-    // `Event::Due` changes nothing but the state, and is legal for exactly the rows of this index.
-    for id in &due {
-        let available = jobs::state.eq(JobState::Available.as_str());
-        update(jobs::table, jobs::id.eq(id), available).execute(tx.connection)?;
-    }
     if !due.is_empty() {
+        // `Event::Due` changes nothing but the state, and is legal for exactly the rows of this index.
+        let available = jobs::state.eq(JobState::Available.as_str());
+        update(jobs::table, among(&due), available).execute(tx.connection)?;
         // Whoever serves their roles is waiting for a time that nobody will tell them of again.
         tx.ring();
     }
     Ok(())
 }
 
-fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> Outcome<Vec<(JobRow, DataRow)>> {
-    let rows = jobs::table.inner_join(job_data::table).select((JobRow::as_select(), DataRow::as_select()));
+fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> Outcome<Vec<(Row, DataRow)>> {
+    let rows = jobs::table.inner_join(job_data::table).select((Row::as_select(), DataRow::as_select()));
     match lines::choose(connection, request)? {
         Choice::Line(queue, key) => Ok(rows
             .filter(IsAvailable)
@@ -84,6 +160,11 @@ fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> Outcome<
             .order((jobs::rank, jobs::id))
             .limit(i64::from(request.limit))
             .load(connection)?),
-        Choice::Jobs(ids) => ids.into_iter().map(|id| Ok(rows.filter(jobs::id.eq(id)).first(connection)?)).collect(),
+        Choice::Jobs(ids) => {
+            let mut found: Vec<(Row, DataRow)> = rows.filter(among(&ids)).load(connection)?;
+            let places: HashMap<i64, usize> = ids.into_iter().zip(0..).collect();
+            found.sort_by_key(|(row, ..)| places.get(&row.id).copied());
+            Ok(found)
+        }
     }
 }

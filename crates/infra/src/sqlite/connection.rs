@@ -45,8 +45,9 @@ pub(super) fn open(path: &Path, access: Access) -> Result<SqliteConnection, Repo
 fn settings(access: Access) -> String {
     let own = match access {
         // SQLite's own waiting for others is for the start; then the writer waits in smaller steps.
+        // A commit that split a page walks the whole cache, so that is kept small.
         Access::Write(synchronous) => format!(
-            "PRAGMA busy_timeout = 30000; PRAGMA synchronous = {}; PRAGMA cache_size = -32768;
+            "PRAGMA busy_timeout = 30000; PRAGMA synchronous = {}; PRAGMA cache_size = -8192;
              PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 2000;",
             synchronous.as_str()
         ),

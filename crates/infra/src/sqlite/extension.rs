@@ -1,7 +1,7 @@
 //! What every connection of this process is born with: sqlite-vec, the one built in or the one in
-//! the folder for extensions, and plans that stay. The only `unsafe` of the database code.
+//! the folder for extensions, settings of SQLite's own, and plans that stay. The only `unsafe` of the database code.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -30,6 +30,7 @@ pub enum Source {
 pub fn register_from(folder: &Path) -> Result<Source, RepositoryError> {
     let file = folder.join(format!("vec0{}", std::env::consts::DLL_SUFFIX));
     let chosen = REGISTERED.get_or_init(|| {
+        set_up();
         keep_plans()?;
         if file.exists() { load(&file) } else { built_in() }
     });
@@ -39,7 +40,23 @@ pub fn register_from(folder: &Path) -> Result<Source, RepositoryError> {
 /// The same, with the built-in one where nothing was chosen before. A failure was told to whoever
 /// chose.
 pub(super) fn register() {
-    let _ = REGISTERED.get_or_init(|| keep_plans().and_then(|()| built_in()));
+    let _ = REGISTERED.get_or_init(|| {
+        set_up();
+        keep_plans().and_then(|()| built_in())
+    });
+}
+
+/// Has SQLite leave out what this process does not need: locks around connections, none of which is
+/// used by two threads at once; statistics of memory, for which every allocation takes a lock; and
+/// twenty pages of memory ahead for every table that a statement makes for its own use.
+fn set_up() {
+    // SAFETY: SQLite is not in use yet; where something else in the process was faster it refuses,
+    // and stays as it is. Each setting has these arguments.
+    unsafe {
+        ffi::sqlite3_config(ffi::SQLITE_CONFIG_MULTITHREAD);
+        ffi::sqlite3_config(ffi::SQLITE_CONFIG_MEMSTATUS, 0 as c_int);
+        ffi::sqlite3_config(ffi::SQLITE_CONFIG_PAGECACHE, std::ptr::null_mut::<c_void>(), 0 as c_int, 0 as c_int);
+    }
 }
 
 /// Has every connection keep the plan a statement was prepared with. Otherwise SQLite plans a

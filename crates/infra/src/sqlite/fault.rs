@@ -38,8 +38,13 @@ impl From<IllegalTransition> for Fault {
 
 impl From<serde_json::Error> for Fault {
     fn from(error: serde_json::Error) -> Self {
-        unusable(format!("a value in the database is not what this version of posse writes: {error}"))
+        unusable(not_ours(&error))
     }
+}
+
+/// What it means that a stored value cannot be read, in words.
+pub(super) fn not_ours(error: &serde_json::Error) -> String {
+    format!("a value in the database is not what this version of posse writes: {error}")
 }
 
 /// A fault for the caller, in words.

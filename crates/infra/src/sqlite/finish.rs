@@ -1,18 +1,23 @@
 //! What the holder of a lease writes: entries while it works, and how its attempt ends.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
 use diesel::prelude::*;
 use posse_core::clock::Millis;
-use posse_core::job::transition::{Event, transition};
-use posse_core::job::{JobId, JobState};
+use posse_core::job::JobState;
+use posse_core::job::transition::{Event, Standing, transition};
 use posse_core::lease::Lease;
-use posse_core::port::{Ending, RepositoryError};
+use posse_core::port::{AttemptEnd, RepositoryError};
 
-use super::fault::{Fault, Outcome, unusable};
-use super::jobs::{Batch, JobRow, find, set_reason, store};
+use super::fault::{Fault, Outcome};
+use super::jobs::{Batch, JobRow, count, find, stored};
 use super::journal::{self, Sheet};
-use super::literal::update;
-use super::schema::job_data;
-use super::writer::Transaction;
+use super::literal::{IsRunning, among, update};
+use super::schema::jobs;
+use super::writer::{Answer, Transaction, Verb};
 use super::{attempts, questions, relations, rules};
 
 /// The job's row, if the lease still stands.
@@ -35,79 +40,216 @@ pub(super) fn append(
     journal::append(tx.connection, installation, lease.job, &row.role, seq, sheets, now)
 }
 
-/// Ends the attempt, and tells where the job is then. `sheets` are the ending's entries, `children`
-/// the jobs for which it then waits.
-#[allow(clippy::too_many_arguments, reason = "an ending in parts, each prepared outside of the writer")]
-pub(super) fn finish(
-    tx: &mut Transaction<'_>,
-    installation: &str,
+/// The end of an attempt, with its values written out. Made outside of the writer's thread.
+pub(super) struct End {
     lease: Lease,
-    ending: &Ending,
-    output: Option<&str>,
-    sheets: &[Sheet],
-    children: &Batch,
+    event: Event,
+    due_at: Millis,
+    reason: Option<String>,
+    output: Option<String>,
+    sheets: Vec<Sheet>,
+    seq: u64,
+    /// The jobs for which it then waits.
+    children: Batch,
+    installation: Arc<str>,
     now: Millis,
-) -> Outcome<JobState> {
-    let row = guarded(tx.connection, lease)?;
-    if !children.is_empty() && ending.event != Event::Suspend {
-        return Err(unusable("an ending brings children but does not suspend the job; nothing was saved"));
-    }
-    let from = row.standing()?;
-    let at = match ending.event {
-        Event::Fail | Event::Snooze => ending.due_at,
-        _ => now,
-    };
-    let mut change = transition(from, ending.event, at)?;
-    if !change.frees_lease {
-        // The first cancel of a running job only asks its worker, and here the worker is answering.
-        change = transition(change.to, ending.event, at)?;
-    }
-    let to = change.to.state;
-    if to == JobState::Suspended {
-        questions::reopen(tx.connection, lease.job)?;
-    }
-    if !sheets.is_empty() {
-        journal::append(tx.connection, installation, lease.job, &row.role, ending.seq, sheets, now)?;
-    }
-    if ending.event == Event::Suspend && to != JobState::Suspended {
-        // Its end was asked for while it was asking.
-        questions::close(tx.connection, lease.job, now)?;
-    }
-    store(tx.connection, lease.job, &change, now)?;
-    attempts::end(tx.connection, lease, ending.event, ending.reason.as_deref(), now)?;
-    // A job that ends because somebody asked for it keeps what they said as its reason.
-    let is_asked_for = to == JobState::Cancelled && from.cancel_requested;
-    let reason = (!is_asked_for).then_some(ending.reason.as_deref());
-    leave(tx.connection, lease.job, output, reason)?;
-    let may_be_claimed = matches!(to, JobState::Available | JobState::Retryable | JobState::Scheduled);
-    if may_be_claimed || rules::any_counts_running(tx.connection)? {
-        tx.ring();
-    }
-    relations::ended(tx, &row, to, now)?;
-    if !children.is_empty() && to == JobState::Suspended {
-        return relations::wait_for_children(tx, lease.job, children, now);
-    }
-    Ok(to)
 }
 
-/// Stores what an attempt leaves behind. What is `None` stays as it was.
-fn leave(
-    connection: &mut SqliteConnection,
-    job: JobId,
-    output: Option<&str>,
-    reason: Option<Option<&str>>,
-) -> QueryResult<()> {
-    let row = job_data::job_id.eq(job.0);
-    match (output, reason) {
-        (Some(output), Some(reason)) => {
-            let both = (job_data::output.eq(output), job_data::reason.eq(reason));
-            update(job_data::table, row, both).execute(connection)?;
-        }
-        (Some(output), None) => {
-            update(job_data::table, row, job_data::output.eq(output)).execute(connection)?;
-        }
-        (None, Some(reason)) => set_reason(connection, job, reason)?,
-        (None, None) => {}
+impl End {
+    /// Writes the values of an ending out.
+    pub fn new(end: &AttemptEnd, installation: &Arc<str>, now: Millis) -> Result<End, serde_json::Error> {
+        let AttemptEnd { lease, ending } = end;
+        Ok(End {
+            lease: *lease,
+            event: ending.event,
+            due_at: ending.due_at,
+            reason: ending.reason.clone(),
+            output: ending.output.as_ref().map(serde_json::to_string).transpose()?,
+            sheets: Sheet::all(&ending.entries)?,
+            seq: ending.seq,
+            children: Batch::new(ending.children.clone(), now)?,
+            installation: Arc::clone(installation),
+            now,
+        })
     }
-    Ok(())
+
+    /// Roughly what it will take.
+    pub fn bytes(&self) -> usize {
+        let written = self.output.as_ref().map_or(0, String::len) + self.sheets.iter().map(Sheet::bytes).sum::<usize>();
+        300 + written + self.children.bytes()
+    }
+}
+
+/// Ending attempts.
+pub(super) enum Finish {}
+
+impl Verb for Finish {
+    type Ask = End;
+    /// Where the job is then.
+    type Answer = JobState;
+
+    fn run(tx: &mut Transaction<'_>, ends: &[&End]) -> Outcome<Vec<Answer<Finish>>> {
+        let ids: Vec<_> = ends.iter().map(|end| end.lease.job.0).collect();
+        let mut rows: HashMap<i64, Running> = jobs::table
+            .filter(IsRunning)
+            .filter(among(&ids))
+            .select((jobs::id, Running::as_select()))
+            .load(tx.connection)?
+            .into_iter()
+            .collect();
+        // Jobs that come to stand alike are stored by one statement.
+        let mut alike: Vec<(Left, Vec<i64>)> = Vec::new();
+        // What others have to do with the ends follows when those are stored.
+        let (mut awaited, mut parents) = (Vec::new(), Vec::new());
+        let mut answers = Vec::with_capacity(ends.len());
+        for end in ends {
+            let job = end.lease.job;
+            let left = match rows.entry(job.0) {
+                Entry::Occupied(row) if row.get().lease_token == end.lease.token => match change(row.get(), end) {
+                    Ok(to) => {
+                        // The row is used up: a second end of one attempt finds the lease gone.
+                        let row = row.remove();
+                        if row.awaited && to.state.is_final() {
+                            awaited.push((job, to.state, end.now));
+                        }
+                        left(row, to, end)
+                    }
+                    Err(refused) => {
+                        answers.push(Err(refused));
+                        continue;
+                    }
+                },
+                _ => {
+                    answers.push(Err(RepositoryError::LeaseLost(job)));
+                    continue;
+                }
+            };
+            if left.to.state == JobState::Suspended {
+                questions::reopen(tx.connection, job)?;
+                if !end.children.is_empty() {
+                    parents.push((answers.len(), end));
+                }
+            }
+            if !end.sheets.is_empty() {
+                journal::append(tx.connection, &end.installation, job, &left.role, end.seq, &end.sheets, end.now)?;
+            }
+            if end.event == Event::Suspend && left.to.state != JobState::Suspended {
+                // Its end was asked for while it was asking.
+                questions::close(tx.connection, job, end.now)?;
+            }
+            answers.push(Ok(left.to.state));
+            match alike.iter_mut().rev().find(|(other, _)| *other == left) {
+                Some((_, ids)) => ids.push(job.0),
+                None => alike.push((left, vec![job.0])),
+            }
+        }
+        if !alike.is_empty() && rules::any_counts_running(tx.connection)? {
+            tx.ring();
+        }
+        for (left, ids) in alike {
+            left.store(tx, &ids)?;
+        }
+        for (job, to, now) in awaited {
+            relations::tell(tx, job, to, now)?;
+        }
+        // Last: a child may be a job that is there already, by its unique key, and that ended just now.
+        for (place, end) in parents {
+            answers[place] = Ok(relations::wait_for_children(tx, end.lease.job, &end.children, end.now)?);
+        }
+        Ok(answers)
+    }
+}
+
+/// What an ending needs of a running job's row.
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
+struct Running {
+    role: String,
+    run_at: i64,
+    attempt: i32,
+    max_attempts: i32,
+    crashes: i32,
+    lease_token: i64,
+    cancel_requested: bool,
+    awaited: bool,
+    output: Option<String>,
+    reason: Option<String>,
+}
+
+/// What an attempt leaves behind.
+#[derive(PartialEq)]
+struct Left<'a> {
+    event: Event,
+    to: Standing,
+    /// Why the attempt ended.
+    why: Option<&'a str>,
+    /// Why the job is where it is.
+    reason: Option<Cow<'a, str>>,
+    output: Option<Cow<'a, str>>,
+    role: String,
+    now: Millis,
+}
+
+/// What becomes of the running job of this row by `end`.
+fn change(row: &Running, end: &End) -> Result<Standing, RepositoryError> {
+    if !end.children.is_empty() && end.event != Event::Suspend {
+        let said = "an ending brings children but does not suspend the job; nothing was saved";
+        return Err(RepositoryError::Unusable(said.into()));
+    }
+    let from = Standing {
+        state: JobState::Running,
+        attempt: count(row.attempt),
+        max_attempts: count(row.max_attempts),
+        crashes: count(row.crashes),
+        cancel_requested: row.cancel_requested,
+        run_at: row.run_at,
+    };
+    let at = match end.event {
+        Event::Fail | Event::Snooze => end.due_at,
+        _ => end.now,
+    };
+    let mut change = transition(from, end.event, at)?;
+    if !change.frees_lease {
+        // The first cancel of a running job only asks its worker, and here the worker is answering.
+        change = transition(change.to, end.event, at)?;
+    }
+    Ok(change.to)
+}
+
+fn left(row: Running, to: Standing, end: &End) -> Left<'_> {
+    let why = end.reason.as_deref();
+    // A job that ends because somebody asked for it keeps what they said as its reason.
+    let is_asked_for = to.state == JobState::Cancelled && row.cancel_requested;
+    let reason = if is_asked_for { row.reason.map(Cow::Owned) } else { why.map(Cow::Borrowed) };
+    let output = end.output.as_deref().map(Cow::Borrowed).or(row.output.map(Cow::Owned));
+    Left { event: end.event, to, why, reason, output, role: row.role, now: end.now }
+}
+
+impl Left<'_> {
+    /// Stores it for running jobs that all leave it.
+    fn store(&self, tx: &mut Transaction<'_>, ids: &[i64]) -> QueryResult<()> {
+        let to = &self.to;
+        let left = (
+            jobs::state.eq(to.state.as_str()),
+            jobs::attempt.eq(stored(to.attempt)),
+            jobs::crashes.eq(stored(to.crashes)),
+            jobs::cancel_requested.eq(to.cancel_requested),
+            jobs::run_at.eq(to.run_at),
+            jobs::finalized_at.eq(to.state.is_final().then_some(self.now)),
+            jobs::lease_until.eq(None::<i64>),
+            jobs::output.eq(self.output.as_deref()),
+            jobs::reason.eq(self.reason.as_deref()),
+        );
+        if to.state == JobState::Completed && self.why.is_none() {
+            // The job's row goes on to tell of the attempt.
+            update(jobs::table, among(ids), left).execute(tx.connection)?;
+        } else {
+            attempts::end(tx.connection, ids, self.event, self.why, self.now)?;
+            update(jobs::table, among(ids), (left, jobs::leased_by.eq(None::<String>))).execute(tx.connection)?;
+        }
+        if matches!(to.state, JobState::Available | JobState::Retryable | JobState::Scheduled) {
+            tx.ring();
+        }
+        Ok(())
+    }
 }

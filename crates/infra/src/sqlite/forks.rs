@@ -22,8 +22,8 @@ pub(super) struct Prepared {
 
 impl Prepared {
     /// Writes out what differs from the source, outside of the writer's thread.
-    pub fn new(fork: Fork) -> Result<Prepared, serde_json::Error> {
-        let batch = jobs::Batch::new(vec![fork.job.clone()])?;
+    pub fn new(fork: Fork, now: Millis) -> Result<Prepared, serde_json::Error> {
+        let batch = jobs::Batch::new(vec![fork.job.clone()], now)?;
         let edited = fork.journal.iter().filter(|recorded| fork.edited.contains(&recorded.seq));
         let edited = edited.map(|recorded| Ok((recorded.seq, Sheet::new(&recorded.entry)?)));
         let edited = edited.collect::<Result<_, serde_json::Error>>()?;
@@ -41,7 +41,7 @@ impl Prepared {
 /// Stores a fork.
 pub(super) fn fork(tx: &mut Transaction<'_>, installation: &str, prepared: &Prepared, now: Millis) -> Outcome<JobId> {
     let Prepared { fork, batch, edited } = prepared;
-    let id = jobs::enqueue(tx, batch, None, now)?.pop().ok_or_else(|| unusable("a fork is one job"))?.id;
+    let id = jobs::enqueue(tx, batch, None)?.pop().ok_or_else(|| unusable("a fork is one job"))?.id;
     let copied = copy_steps(tx.connection, fork, id)?;
     if copied + edited.len() != fork.journal.len() {
         return Err(unusable(format!("the journal of job {} is not what it was; nothing was saved", fork.source)));

@@ -32,12 +32,12 @@ pub fn enqueue_in(
     new: Vec<NewJob>,
     now: Millis,
 ) -> Result<Vec<Enqueued>, RepositoryError> {
-    let batch = Batch::new(new)
+    let batch = Batch::new(new, now)
         .map_err(|error| RepositoryError::Unusable(format!("a value cannot be written as JSON: {error}")))?;
     let stored: Outcome<Vec<Enqueued>> = connection.transaction(|connection| {
         // The bell is for after the COMMIT, which is the caller's.
         let mut rings = false;
-        jobs::enqueue(&mut Transaction::new(connection, &mut rings), &batch, None, now)
+        jobs::enqueue(&mut Transaction::new(connection, &mut rings), &batch, None)
     });
     stored.map_err(|fault| match fault {
         Fault::Refused(error) => error,

@@ -5,14 +5,15 @@ use std::str::FromStr;
 use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::dependency::{Beginning, beginning};
+use posse_core::job::retry::RetryPolicy;
 use posse_core::job::transition::{Standing, Transition};
-use posse_core::job::{Job, JobId, JobState, NewJob, Output, Payload};
+use posse_core::job::{Job, JobId, JobState, Meta, NewJob, Output, Payload};
 use posse_core::port::Enqueued;
 
 use super::fault::{Fault, Outcome, unusable};
 use super::literal::update;
 use super::schema::{job_data, job_tags, jobs, sqlite_sequence};
-use super::writer::Transaction;
+use super::writer::{Answer, Transaction, Verb};
 use super::{relations, sessions, unique};
 
 /// A row of `jobs`, with what a transition needs of it.
@@ -37,6 +38,8 @@ pub(super) struct JobRow {
     pub awaited: bool,
     pub concurrency_key: String,
     pub unique_key: Option<String>,
+    pub output: Option<String>,
+    pub reason: Option<String>,
 }
 
 impl JobRow {
@@ -63,22 +66,22 @@ impl JobRow {
 #[diesel(table_name = job_data, check_for_backend(diesel::sqlite::Sqlite))]
 pub(super) struct DataRow {
     pub payload: String,
-    pub output: Option<String>,
-    pub reason: Option<String>,
+    pub retry: Option<String>,
     pub parent_id: Option<i64>,
     pub root_id: Option<i64>,
     pub group_name: Option<String>,
     pub tags: Option<String>,
     pub meta: Option<String>,
-    pub retry: Option<String>,
 }
 
+/// Both rows of a job.
+pub(super) type StoredJob = (JobRow, DataRow);
+
 /// A stored job as the core sees it.
-pub(super) fn to_job((row, data): (JobRow, DataRow)) -> Outcome<Job> {
-    let payload: Payload = serde_json::from_str(&data.payload)?;
-    let output: Option<Output> = data.output.as_deref().map(serde_json::from_str).transpose()?;
-    let retry = data.retry.as_deref().map(serde_json::from_str).transpose()?;
+pub(super) fn to_job((row, data): StoredJob) -> Outcome<Job> {
+    let Content { payload, output, retry, tags, meta } = content(&data, row.output.as_deref())?;
     let standing = row.standing()?;
+    let is_running = standing.state == JobState::Running;
     Ok(Job {
         id: JobId(row.id),
         queue: row.queue,
@@ -92,20 +95,40 @@ pub(super) fn to_job((row, data): (JobRow, DataRow)) -> Outcome<Job> {
         retry,
         unique_key: row.unique_key,
         concurrency_key: Some(row.concurrency_key).filter(|key| !key.is_empty()),
-        leased_by: row.leased_by,
+        leased_by: row.leased_by.filter(|_| is_running),
         lease_until: row.lease_until,
         cancel_requested: row.cancel_requested,
         payload,
         output,
-        reason: data.reason,
+        reason: row.reason,
         created_at: row.created_at,
         finalized_at: row.finalized_at,
         parent: data.parent_id.map(JobId),
         root: data.root_id.map(JobId),
         group: data.group_name,
+        tags,
+        meta,
+        progress: None,
+    })
+}
+
+/// What of a job is stored as JSON.
+pub(super) struct Content {
+    pub payload: Payload,
+    pub output: Option<Output>,
+    pub retry: Option<RetryPolicy>,
+    pub tags: Vec<String>,
+    pub meta: Meta,
+}
+
+/// Reads it.
+pub(super) fn content(data: &DataRow, output: Option<&str>) -> Result<Content, serde_json::Error> {
+    Ok(Content {
+        payload: serde_json::from_str(&data.payload)?,
+        output: output.map(serde_json::from_str).transpose()?,
+        retry: data.retry.as_deref().map(serde_json::from_str).transpose()?,
         tags: data.tags.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
         meta: data.meta.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
-        progress: None,
     })
 }
 
@@ -115,7 +138,7 @@ pub(super) fn state(name: &str) -> Outcome<JobState> {
 }
 
 /// A count as stored; the table keeps them from being negative.
-fn count(stored: i32) -> u32 {
+pub(super) fn count(stored: i32) -> u32 {
     u32::try_from(stored).unwrap_or(0)
 }
 
@@ -158,14 +181,17 @@ pub(super) fn store(
 
 /// Says why a job is where it is; nothing clears what was said before.
 pub(super) fn set_reason(connection: &mut SqliteConnection, job: JobId, reason: Option<&str>) -> QueryResult<()> {
-    update(job_data::table, job_data::job_id.eq(job.0), job_data::reason.eq(reason)).execute(connection).map(drop)
+    update(jobs::table, jobs::id.eq(job.0), jobs::reason.eq(reason)).execute(connection).map(drop)
 }
 
 /// Jobs about to be stored, with what is JSON of them already written out.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Batch(Vec<Sheet>);
+#[derive(Debug)]
+pub(super) struct Batch {
+    jobs: Vec<Sheet>,
+    now: Millis,
+}
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Sheet {
     job: NewJob,
     payload: String,
@@ -176,7 +202,7 @@ struct Sheet {
 
 impl Batch {
     /// Prepares jobs, outside of the writer's thread.
-    pub fn new(jobs: Vec<NewJob>) -> Result<Batch, serde_json::Error> {
+    pub fn new(jobs: Vec<NewJob>, now: Millis) -> Result<Batch, serde_json::Error> {
         let sheet = |job: NewJob| {
             let payload = serde_json::to_string(&job.payload)?;
             let retry = job.retry.as_ref().map(serde_json::to_string).transpose()?;
@@ -184,18 +210,18 @@ impl Batch {
             let meta = (!job.meta.is_empty()).then(|| serde_json::to_string(&job.meta)).transpose()?;
             Ok(Sheet { job, payload, retry, tags, meta })
         };
-        Ok(Batch(jobs.into_iter().map(sheet).collect::<Result<_, _>>()?))
+        Ok(Batch { jobs: jobs.into_iter().map(sheet).collect::<Result<_, _>>()?, now })
     }
 
     /// Roughly what it will take.
     pub fn bytes(&self) -> usize {
         let of = |sheet: &Sheet| sheet.payload.len() + sheet.meta.as_ref().map_or(0, String::len) + 200;
-        self.0.iter().map(of).sum()
+        self.jobs.iter().map(of).sum()
     }
 
     /// Whether there is nothing to store.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.jobs.is_empty()
     }
 }
 
@@ -208,78 +234,137 @@ pub(super) struct Ancestors {
     pub root: i64,
 }
 
-/// Stores the jobs whose unique keys are free, and says what became of each in the same order.
-pub(super) fn enqueue(
-    tx: &mut Transaction<'_>,
-    batch: &Batch,
-    above: Option<Ancestors>,
-    now: Millis,
-) -> Outcome<Vec<Enqueued>> {
+/// Storing jobs.
+pub(super) enum Enqueue {}
+
+impl Verb for Enqueue {
+    type Ask = Batch;
+    /// What became of each job, in their order.
+    type Answer = Vec<Enqueued>;
+
+    fn run(tx: &mut Transaction<'_>, batches: &[&Batch]) -> Outcome<Vec<Answer<Enqueue>>> {
+        Ok(enqueue_all(tx, batches, None)?.into_iter().map(Ok).collect())
+    }
+}
+
+/// Stores the jobs whose unique keys are free as part of another command, and says what became of each in
+/// the same order.
+pub(super) fn enqueue(tx: &mut Transaction<'_>, batch: &Batch, above: Option<Ancestors>) -> Outcome<Vec<Enqueued>> {
+    Ok(enqueue_all(tx, &[batch], above)?.pop().unwrap_or_default())
+}
+
+fn enqueue_all(tx: &mut Transaction<'_>, batches: &[&Batch], above: Option<Ancestors>) -> Outcome<Vec<Vec<Enqueued>>> {
     // Given out here rather than read back row by row: the write lock is ours.
     let last: Option<i64> = sqlite_sequence::table
         .filter(sqlite_sequence::name.eq("jobs"))
         .select(sqlite_sequence::seq)
         .first(tx.connection)
         .optional()?;
-    let mut id = last.unwrap_or(0);
+    let mut next = last.unwrap_or(0) + 1;
     let mut taken = unique::Taken::default();
-    let mut enqueued = Vec::with_capacity(batch.0.len());
-    for Sheet { job, payload, retry, tags, meta } in &batch.0 {
-        if let Some(holder) = taken.take(tx.connection, job, JobId(id + 1), now)? {
-            enqueued.push(Enqueued { id: holder, existed: true });
-            continue;
+    let mut rows = Vec::new();
+    let mut answers = Vec::with_capacity(batches.len());
+    for batch in batches {
+        let mut enqueued = Vec::with_capacity(batch.jobs.len());
+        for sheet in &batch.jobs {
+            let (job, id, now) = (&sheet.job, JobId(next), batch.now);
+            if let Some(holder) = taken.take(tx.connection, job, id, now)? {
+                enqueued.push(Enqueued { id: holder, existed: true });
+                continue;
+            }
+            if !job.after.is_empty() {
+                // It may wait for one of those before it, so they have to be there.
+                insert_all(tx.connection, &rows)?;
+                rows.clear();
+            }
+            let others = relations::others(tx.connection, job, &enqueued)?;
+            let begins = beginning(job.run_at.unwrap_or(now), now, &others, job.on_failed);
+            if begins.state.is_final() {
+                taken.give_back(job);
+            }
+            rows.push(NewRow { id: next, sheet, above, now, begins, others });
+            enqueued.push(Enqueued { id, existed: false });
+            next += 1;
         }
-        id += 1;
-        let run_at = job.run_at.unwrap_or(now);
-        let others = relations::others(tx.connection, job, &enqueued)?;
-        let Beginning { state, reason } = beginning(run_at, now, &others, job.on_failed);
-        diesel::insert_into(jobs::table)
-            .values((
-                jobs::id.eq(id),
-                jobs::queue.eq(&job.queue),
-                jobs::role.eq(&job.role),
-                jobs::state.eq(state.as_str()),
-                jobs::priority.eq(i32::from(job.priority)),
-                jobs::run_at.eq(run_at),
-                jobs::attempt.eq(0),
-                jobs::max_attempts.eq(stored(job.max_attempts)),
-                jobs::crashes.eq(0),
-                jobs::lease_token.eq(0),
-                jobs::cancel_requested.eq(false),
-                jobs::created_at.eq(now),
-                jobs::finalized_at.eq(state.is_final().then_some(now)),
-                jobs::priority_step_ms.eq(job.priority_step_ms),
-                jobs::concurrency_key.eq(job.concurrency_key.as_deref().unwrap_or_default()),
-                jobs::unique_key.eq(job.unique.as_ref().map(|unique| unique.key.as_str())),
-                jobs::unique_ms.eq(job.unique.as_ref().and_then(|unique| unique.for_ms)),
-            ))
-            .execute(tx.connection)?;
-        diesel::insert_into(job_data::table)
-            .values((
-                job_data::job_id.eq(id),
-                job_data::payload.eq(payload),
-                job_data::reason.eq(&reason),
-                job_data::retry.eq(retry.as_deref()),
-                job_data::parent_id.eq(above.map(|above| above.parent)),
-                job_data::root_id.eq(above.map(|above| above.root)),
-                job_data::group_name.eq(&job.group),
-                job_data::tags.eq(tags),
-                job_data::meta.eq(meta),
-            ))
-            .execute(tx.connection)?;
+        answers.push(enqueued);
+    }
+    insert_all(tx.connection, &rows)?;
+    tx.ring();
+    Ok(answers)
+}
+
+/// A job to be stored.
+struct NewRow<'a> {
+    id: i64,
+    sheet: &'a Sheet,
+    above: Option<Ancestors>,
+    now: Millis,
+    begins: Beginning,
+    /// The jobs it names to wait for, and where they are.
+    others: Vec<(JobId, JobState)>,
+}
+
+/// Stores rows and what belongs to them.
+fn insert_all(connection: &mut SqliteConnection, rows: &[NewRow<'_>]) -> Outcome<()> {
+    // In blocks, because a statement costs as much as several rows. Each size is a statement.
+    let (blocks, rest) = rows.as_chunks::<32>();
+    blocks.iter().try_for_each(|block| insert(connection, block))?;
+    let (blocks, rest) = rest.as_chunks::<4>();
+    blocks.iter().try_for_each(|block| insert(connection, block))?;
+    rest.iter().try_for_each(|row| insert(connection, std::array::from_ref(row)))?;
+    for NewRow { id, sheet: Sheet { job, .. }, now, begins, others, .. } in rows {
         if let Some(session) = job.payload.session {
-            sessions::join(tx.connection, session, id, &job.role, now)?;
+            sessions::join(connection, session, *id, &job.role, *now)?;
         }
-        relations::wait_for(tx.connection, JobId(id), &others, state, job.on_failed)?;
+        relations::wait_for(connection, JobId(*id), others, begins.state, job.on_failed)?;
         for tag in &job.tags {
             diesel::insert_into(job_tags::table)
                 .values((job_tags::tag.eq(tag), job_tags::job_id.eq(id)))
-                .execute(tx.connection)?;
+                .execute(connection)?;
         }
-        enqueued.push(Enqueued { id: JobId(id), existed: false });
     }
-    tx.ring();
-    Ok(enqueued)
+    Ok(())
+}
+
+/// Stores rows by one statement per table, which diesel keeps prepared only if its values are owned.
+fn insert<const N: usize>(connection: &mut SqliteConnection, rows: &[NewRow<'_>; N]) -> QueryResult<()> {
+    let new = rows.each_ref().map(|NewRow { id, sheet: Sheet { job, .. }, now, begins, .. }| {
+        (
+            jobs::id.eq(*id),
+            jobs::queue.eq(job.queue.clone()),
+            jobs::role.eq(job.role.clone()),
+            jobs::state.eq(begins.state.as_str()),
+            jobs::priority.eq(i32::from(job.priority)),
+            jobs::run_at.eq(job.run_at.unwrap_or(*now)),
+            jobs::attempt.eq(0),
+            jobs::max_attempts.eq(stored(job.max_attempts)),
+            jobs::crashes.eq(0),
+            jobs::lease_token.eq(0),
+            jobs::cancel_requested.eq(false),
+            jobs::created_at.eq(*now),
+            jobs::finalized_at.eq(begins.state.is_final().then_some(*now)),
+            jobs::reason.eq(begins.reason.clone()),
+            jobs::priority_step_ms.eq(job.priority_step_ms),
+            jobs::concurrency_key.eq(job.concurrency_key.clone().unwrap_or_default()),
+            jobs::unique_key.eq(job.unique.as_ref().map(|unique| unique.key.clone())),
+            jobs::unique_ms.eq(job.unique.as_ref().and_then(|unique| unique.for_ms)),
+        )
+    });
+    diesel::insert_into(jobs::table).values(new).execute(connection)?;
+    let data = rows.each_ref().map(|NewRow { id, sheet, above, .. }| {
+        (
+            job_data::job_id.eq(*id),
+            job_data::payload.eq(sheet.payload.clone()),
+            job_data::retry.eq(sheet.retry.clone()),
+            job_data::parent_id.eq(above.map(|above| above.parent)),
+            job_data::root_id.eq(above.map(|above| above.root)),
+            job_data::group_name.eq(sheet.job.group.clone()),
+            job_data::tags.eq(sheet.tags.clone()),
+            job_data::meta.eq(sheet.meta.clone()),
+        )
+    });
+    diesel::insert_into(job_data::table).values(data).execute(connection)?;
+    Ok(())
 }
 
 /// The error for a job that is not there.

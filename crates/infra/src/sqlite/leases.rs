@@ -1,5 +1,7 @@
 //! Keeping leases, and taking jobs back from those who no longer do.
 
+use std::collections::{HashMap, HashSet};
+
 use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::transition::{Event, transition};
@@ -9,7 +11,7 @@ use posse_core::port::{Heartbeat, Rescued};
 
 use super::fault::Outcome;
 use super::jobs::{JobRow, set_reason, store};
-use super::literal::{IsRunning, update};
+use super::literal::{IsRunning, among, update};
 use super::schema::{jobs, workers};
 use super::writer::Transaction;
 use super::{attempts, queries, relations};
@@ -24,16 +26,23 @@ pub(super) fn heartbeat(
 ) -> Outcome<Heartbeat> {
     update(workers::table, workers::id.eq(&worker.0), workers::heartbeat_at.eq(now)).execute(tx.connection)?;
     let mut heard = Heartbeat::default();
-    let mut held = std::collections::HashSet::with_capacity(leases.len());
+    let asked: Vec<_> = leases.iter().map(|lease| lease.job.0).collect();
+    let tokens: HashMap<i64, i64> = jobs::table
+        .filter(among(&asked))
+        .filter(IsRunning)
+        .select((jobs::id, jobs::lease_token))
+        .load_iter(tx.connection)?
+        .collect::<QueryResult<_>>()?;
+    let mut held = HashSet::with_capacity(leases.len());
     for lease in leases {
-        let row = jobs::id.eq(lease.job.0).and(jobs::lease_token.eq(lease.token)).and(IsRunning);
-        let stands = update(jobs::table, row, jobs::lease_until.eq(lease_until)).execute(tx.connection)?;
-        if stands == 1 {
+        if tokens.get(&lease.job.0) == Some(&lease.token) {
             held.insert(lease.job);
         } else {
             heard.lost.push(lease.job);
         }
     }
+    let kept: Vec<_> = held.iter().map(|job| job.0).collect();
+    update(jobs::table, among(&kept), jobs::lease_until.eq(lease_until)).execute(tx.connection)?;
     heard.cancelled = queries::cancel_requested(tx.connection)?.into_iter().filter(|job| held.contains(job)).collect();
     Ok(heard)
 }
@@ -53,10 +62,9 @@ pub(super) fn rescue(tx: &mut Transaction<'_>, dead: &[WorkerId], now: Millis) -
         let (job, worker) = (JobId(row.id), row.leased_by.clone().unwrap_or_default());
         let from = row.standing()?;
         let change = transition(from, Event::LeaseExpired, now)?;
-        store(tx.connection, job, &change, now)?;
         let lost = format!("worker {worker} was lost while working on it");
-        let lease = Lease { job, token: row.lease_token };
-        attempts::end(tx.connection, lease, Event::LeaseExpired, Some(&lost), now)?;
+        attempts::end(tx.connection, &[row.id], Event::LeaseExpired, Some(&lost), now)?;
+        store(tx.connection, job, &change, now)?;
         match change.to.state {
             // It keeps what was said when its end was asked for.
             JobState::Cancelled => {}

@@ -144,7 +144,7 @@ impl QueryFragment<Sqlite> for AfterRank {
 #[derive(Debug, Clone, QueryId)]
 pub(super) struct Among(String);
 
-/// The condition that a job is one of `jobs`.
+/// The condition that a job is one of `jobs`. The statement stays the same text.
 pub(super) fn among(jobs: &[i64]) -> Among {
     Among(serde_json::json!(jobs).to_string())
 }

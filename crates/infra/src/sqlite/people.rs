@@ -8,7 +8,7 @@ use posse_core::port::Cancelled;
 use super::fault::Outcome;
 use super::jobs::{find, no_such, set_reason, store};
 use super::writer::Transaction;
-use super::{journal, questions, relations, unique};
+use super::{attempts, journal, questions, relations, unique};
 
 /// Asks for a job's end, and for that of nobody else but those who wait for it.
 pub(super) fn cancel(tx: &mut Transaction<'_>, job: JobId, reason: &str, now: Millis) -> Outcome<Cancelled> {
@@ -41,6 +41,8 @@ pub(super) fn retry(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcom
     let row = find(tx.connection, job)?.ok_or_else(|| no_such(job))?;
     let change = transition(row.standing()?, Event::Retry, now)?;
     unique::check(tx.connection, &row, now)?;
+    // A completed job's row tells of the attempt that completed it.
+    attempts::end(tx.connection, &[job.0], Event::Complete, None, row.finalized_at.unwrap_or(now))?;
     store(tx.connection, job, &change, now)?;
     set_reason(tx.connection, job, None)?;
     journal::reopen(tx.connection, job, now)?;

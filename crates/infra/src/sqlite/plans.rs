@@ -10,11 +10,11 @@ use posse_core::job::transition::Event;
 use posse_core::job::{JobProgress, NewJob};
 use posse_core::journal::Entry;
 use posse_core::lease::WorkerId;
-use posse_core::port::{ClaimRequest, Ending, JobFilter};
+use posse_core::port::{AttemptEnd, ClaimRequest, Ending, JobFilter};
 
 use super::connection::{Access, open};
 use super::journal::Sheet;
-use super::writer::Transaction;
+use super::writer::{Transaction, Verb};
 use super::*;
 
 /// What a connection was asked.
@@ -84,23 +84,24 @@ fn work(connection: &mut SqliteConnection) {
     let beneath = new.clone();
     let mut jobs = vec![new; 8];
     jobs.push(later);
-    let batch = jobs::Batch::new(jobs).expect("is JSON");
-    jobs::enqueue(tx, &batch, None, 1).expect("enqueues");
-    let claimed = claim::claim(tx, &request(vec![])).expect("claims");
+    let batch = jobs::Batch::new(jobs, 1).expect("is JSON");
+    jobs::Enqueue::run(tx, &[&batch]).expect("enqueues");
+    let asked = request(vec![]);
+    let claimed = claim::claim(tx, &asked).expect("claims").read(&asked).0;
     claim::claim(tx, &request(vec!["q".into()])).expect("claims");
     let leases: Vec<_> = claimed.iter().map(|claimed| claimed.lease).collect();
     leases::heartbeat(tx, &WorkerId("w".into()), &leases, 100, 10).expect("beats");
     let sheets = Sheet::all(&run()).expect("is JSON");
     finish::append(tx, "i", leases[0], 0, &sheets, 10).expect("appends");
-    let none = jobs::Batch::default();
-    finish::finish(tx, "i", leases[0], &ending(Event::Complete), Some("{}"), &[], &none, 10).expect("finishes");
-    finish::finish(tx, "i", leases[1], &ending(Event::Fail), None, &[], &none, 10).expect("finishes");
+    let end = |lease, ending| finish::End::new(&AttemptEnd { lease, ending }, &"i".into(), 10).expect("is JSON");
+    let ends = [end(leases[0], ending(Event::Complete)), end(leases[1], ending(Event::Fail))];
+    finish::Finish::run(tx, &ends.each_ref()).expect("finishes");
     let told = JobProgress::new(0.5, "half", 10);
     progress::report(tx, leases[3], &told).expect("is kept");
     let child = NewJob { after: vec![After::Job(leases[3].job)], ..beneath };
-    let children = jobs::Batch::new(vec![child]).expect("is JSON");
-    finish::finish(tx, "i", leases[4], &ending(Event::Suspend), None, &[], &children, 10).expect("finishes");
-    finish::finish(tx, "i", leases[3], &ending(Event::GiveUp), None, &[], &none, 10).expect("finishes");
+    let suspended = Ending { children: vec![child], ..ending(Event::Suspend) };
+    finish::Finish::run(tx, &[&end(leases[4], suspended)]).expect("finishes");
+    finish::Finish::run(tx, &[&end(leases[3], ending(Event::GiveUp))]).expect("finishes");
     people::cancel(tx, leases[2].job, "enough", 10).expect("cancels");
     people::retry(tx, leases[0].job, 10).expect("runs again");
     leases::rescue(tx, &[WorkerId("w".into())], 1000).expect("rescues");
@@ -122,24 +123,18 @@ fn ruled(tx: &mut Transaction<'_>) {
         unique: Some(Unique { key: format!("u{n}"), for_ms: Some(1) }),
         ..NewJob::default()
     };
-    let batch = jobs::Batch::new((0..60).map(with_key).collect()).expect("is JSON");
-    jobs::enqueue(tx, &batch, None, 2000).expect("enqueues");
-    jobs::enqueue(tx, &batch, None, 2000).expect("they are there");
+    let batch = |now| jobs::Batch::new((0..60).map(with_key).collect(), now).expect("is JSON");
+    jobs::enqueue(tx, &batch(2000), None).expect("enqueues");
+    jobs::enqueue(tx, &batch(2000), None).expect("they are there");
     let many = ClaimRequest { role: "s".into(), limit: 40, now: 2000, lease_until: 3000, ..request(vec![]) };
-    let claimed = claim::claim(tx, &many).expect("claims");
+    let (claimed, _) = claim::claim(tx, &many).expect("claims").read(&many);
     claim::claim(tx, &ClaimRequest { queues: vec!["q".into()], ..many }).expect("claims");
-    finish::finish(
-        tx,
-        "i",
-        claimed[0].lease,
-        &ending(Event::Complete),
-        None,
-        &[],
-        &jobs::Batch::new(Vec::new()).expect("is JSON"),
-        2000,
-    )
-    .expect("finishes");
-    jobs::enqueue(tx, &batch, None, 9000).expect("a key's time is over");
+    let end = AttemptEnd { lease: claimed[0].lease, ending: ending(Event::Complete) };
+    let end = finish::End::new(&end, &"i".into(), 2000).expect("is JSON");
+    finish::Finish::run(tx, &[&end]).expect("finishes");
+    let unreadable = quarantine::Unreadable { lease: claimed[1].lease, why: "why".into() };
+    quarantine::give_up(tx, &[unreadable], 2000).expect("gives up");
+    jobs::enqueue(tx, &batch(9000), None).expect("a key's time is over");
 }
 
 fn new_database(folder: &tempfile::TempDir) -> SqliteConnection {
@@ -169,7 +164,8 @@ fn no_statement_of_the_hot_paths_walks_a_table() {
     for sql in ran {
         for step in plan(&mut connection, &sql) {
             // These hold no row that does not fit the condition; all of them are wanted.
-            let of_wanted = ["jobs_cancel", "jobs_lease", "json_each", "sqlite_sequence", "CONSTANT ROW", "rules"];
+            let of_wanted =
+                ["jobs_cancel", "jobs_lease", "json_each", "sqlite_sequence", "CONSTANT ROW", "VALUES CLAUSE", "rules"];
             let is_bounded = !step.starts_with("SCAN") || of_wanted.iter().any(|name| step.contains(name));
             assert!(is_bounded, "{step}\n{sql}");
             assert!(!step.contains("TEMP B-TREE"), "{step}\n{sql}");
@@ -225,8 +221,8 @@ fn turns_of_a_session_are_found_by_their_index() {
     let tx = &mut Transaction::new(&mut connection, &mut rings);
     let mut said = NewJob { role: "r".into(), ..NewJob::default() };
     said.payload.session = Some(session.id);
-    let batch = jobs::Batch::new(vec![said]).expect("is JSON");
-    jobs::enqueue(tx, &batch, None, 1).expect("enqueues");
+    let batch = jobs::Batch::new(vec![said], 1).expect("is JSON");
+    jobs::enqueue(tx, &batch, None).expect("enqueues");
     sessions::turns(&mut connection, session.id, None).expect("reads");
     sessions::list(&mut connection, Some("r"), 5).expect("reads");
     sessions::list(&mut connection, None, 5).expect("reads");

@@ -1,32 +1,39 @@
 //! Jobs whose stored content cannot be read: they are given up with a reason, so that they do not stand
 //! in the way of those behind them.
+//!
+//! They are found after the commit of their claim, outside of the writer's thread. If the process dies
+//! before they are given up, their leases run out, and the next claim finds them again.
 
 use posse_core::clock::Millis;
-use posse_core::job::transition::{Event, Standing, transition};
+use posse_core::job::transition::{Event, transition};
 use posse_core::lease::Lease;
-use posse_core::port::RepositoryError;
 
-use super::attempts;
-use super::fault::{Fault, Outcome};
-use super::jobs::{set_reason, store};
+use super::fault::Outcome;
+use super::jobs::{find, set_reason, store};
 use super::writer::Transaction;
+use super::{attempts, relations};
 
-/// Gives up a job that was just claimed in standing `from` and whose content gave `fault`. What is not
-/// about the content is handed on.
-pub(super) fn give_up(
-    tx: &mut Transaction<'_>,
-    lease: Lease,
-    from: Standing,
-    fault: Fault,
-    now: Millis,
-) -> Outcome<()> {
-    let Fault::Refused(RepositoryError::Unusable(why)) = fault else { return Err(fault) };
-    let reason = format!("it cannot be worked: {why}");
-    let change = transition(from, Event::GiveUp, now)?;
-    store(tx.connection, lease.job, &change, now)?;
-    attempts::end(tx.connection, lease, Event::GiveUp, Some(&reason), now)?;
-    set_reason(tx.connection, lease.job, Some(&reason))?;
-    tracing::warn!(job.id = lease.job.0, "job {} is discarded: {reason}", lease.job);
+/// A job that was claimed and cannot be worked.
+pub(super) struct Unreadable {
+    /// The claim's.
+    pub lease: Lease,
+    /// What is wrong with it, in words.
+    pub why: String,
+}
+
+/// Gives up those whose leases still stand.
+pub(super) fn give_up(tx: &mut Transaction<'_>, unreadable: &[Unreadable], now: Millis) -> Outcome<()> {
+    for Unreadable { lease, why } in unreadable {
+        let job = lease.job;
+        let Some(row) = find(tx.connection, job)?.filter(|row| row.is_leased_as(lease.token)) else { continue };
+        let reason = format!("it cannot be worked: {why}");
+        let change = transition(row.standing()?, Event::GiveUp, now)?;
+        attempts::end(tx.connection, &[job.0], Event::GiveUp, Some(&reason), now)?;
+        store(tx.connection, job, &change, now)?;
+        set_reason(tx.connection, job, Some(&reason))?;
+        relations::ended(tx, &row, change.to.state, now)?;
+        tracing::warn!(job.id = job.0, "job {job} is discarded: {reason}");
+    }
     // Whoever claims got fewer jobs than there may be.
     tx.ring();
     Ok(())

@@ -7,14 +7,14 @@ use posse_core::clock::Millis;
 use posse_core::job::{Job, JobId, JobState};
 
 use super::fault::Outcome;
-use super::jobs::{DataRow, JobRow, state, to_job};
+use super::jobs::{DataRow, JobRow, StoredJob, state, to_job};
 use super::literal::{IsRunning, IsToBeCancelled, IsWaiting};
 use super::schema::{job_data, jobs};
 use super::{progress, rules};
 
 /// One job.
 pub(super) fn job(connection: &mut SqliteConnection, id: JobId) -> Outcome<Option<Job>> {
-    let row: Option<(JobRow, DataRow)> = jobs::table
+    let row: Option<StoredJob> = jobs::table
         .inner_join(job_data::table)
         .filter(jobs::id.eq(id.0))
         .select((JobRow::as_select(), DataRow::as_select()))

@@ -84,7 +84,7 @@ pub(super) fn wait_for_children(
 ) -> Outcome<JobState> {
     let root: Option<i64> = job_data::table.find(parent.0).select(job_data::root_id).first(tx.connection)?;
     let above = Ancestors { parent: parent.0, root: root.unwrap_or(parent.0) };
-    let made = jobs::enqueue(tx, children, Some(above), now)?;
+    let made = jobs::enqueue(tx, children, Some(above))?;
     let mut ids: Vec<_> = made.into_iter().map(|made| made.id).collect();
     // Two with one unique key are one.
     ids.sort();
@@ -106,11 +106,16 @@ pub(super) fn wait_for_children(
 
 /// Tells those who wait for a job where its last transition put it, if that is its end.
 pub(super) fn ended(tx: &mut Transaction<'_>, row: &JobRow, to: JobState, now: Millis) -> Outcome<()> {
-    if !row.awaited || !to.is_final() {
-        return Ok(());
+    if row.awaited && to.is_final() {
+        tell(tx, JobId(row.id), to, now)?;
     }
+    Ok(())
+}
+
+/// Tells those who wait for a job how it ended.
+pub(super) fn tell(tx: &mut Transaction<'_>, job: JobId, to: JobState, now: Millis) -> Outcome<()> {
     // A list rather than recursion: a chain of jobs may be long.
-    let mut ended = vec![(JobId(row.id), to)];
+    let mut ended = vec![(job, to)];
     while let Some((on, to)) = ended.pop() {
         let mut is_awaited = false;
         for (waiting, rule) in waiting_for(tx.connection, on)? {

@@ -11,7 +11,7 @@ use posse_core::job::{Attempt, GroupStanding, GroupUse, Job, JobId, JobProgress,
 use posse_core::journal::{Entry, LedgerRow, Recorded};
 use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{
-    BatchStanding, Cancelled, Chunk, ClaimRequest, Claimed, Ending, Enqueued, ForkRepository, Heartbeat, JobFilter,
+    AttemptEnd, BatchStanding, Cancelled, Chunk, ClaimRequest, Claimed, Enqueued, ForkRepository, Heartbeat, JobFilter,
     JobQueries, JobRelations, JobRepository, JobSearch, MemoryRepository, QuestionFilter, QuestionRepository, Reach,
     RepositoryError, Rescued, SessionQueries, SessionRepository, StateRow, WorkerRecord,
 };
@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use super::journal::Sheet;
 use super::{
     SqliteStore, annotations, attempts, batches, change, claim, finish, forks, groups, jobs, journal, leases, ledger,
-    memory, people, progress, queries, questions, relations, search, sessions, workers,
+    memory, people, progress, quarantine, queries, questions, relations, search, sessions, workers,
 };
 
 /// Roughly what a change of a row takes, in bytes.
@@ -35,15 +35,25 @@ impl JobRepository for SqliteStore {
         if new.is_empty() {
             return Ok(Vec::new());
         }
-        let batch = jobs::Batch::new(new).map_err(unwritable)?;
-        self.writer()?.run(batch.bytes(), move |tx| jobs::enqueue(tx, &batch, None, now)).await
+        let batch = jobs::Batch::new(new, now).map_err(unwritable)?;
+        self.writer()?.enqueue(batch.bytes(), batch).await
     }
 
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>, RepositoryError> {
         if request.limit == 0 {
             return Ok(Vec::new());
         }
-        self.writer()?.run(ROW * request.limit as usize, move |tx| claim::claim(tx, &request)).await
+        let (bytes, asked) = (ROW * request.limit as usize, request.clone());
+        let taken = self.writer()?.run(bytes, move |tx| claim::claim(tx, &asked)).await?;
+        let (claimed, unreadable) = taken.read(&request);
+        if !unreadable.is_empty() {
+            let bytes = ROW * unreadable.len();
+            let given_up = self.writer()?.run(bytes, move |tx| quarantine::give_up(tx, &unreadable, request.now)).await;
+            // The others are claimed all the same.
+            let _ =
+                given_up.inspect_err(|error| tracing::warn!("unreadable jobs wait until their leases end: {error}"));
+        }
+        Ok(claimed)
     }
 
     async fn append(&self, lease: Lease, seq: u64, entries: Vec<Entry>, now: Millis) -> Result<(), RepositoryError> {
@@ -53,19 +63,15 @@ impl JobRepository for SqliteStore {
         self.writer()?.run(bytes, move |tx| finish::append(tx, &installation, lease, seq, &sheets, now)).await
     }
 
-    async fn finish(&self, lease: Lease, ending: Ending, now: Millis) -> Result<JobState, RepositoryError> {
-        let sheets = Sheet::all(&ending.entries).map_err(unwritable)?;
-        let output = ending.output.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?;
-        let mut ending = ending;
-        let children = jobs::Batch::new(std::mem::take(&mut ending.children)).map_err(unwritable)?;
-        let written = output.as_ref().map_or(0, String::len) + sheets.iter().map(Sheet::bytes).sum::<usize>();
-        let bytes = ROW + written + children.bytes();
-        let installation = Arc::clone(&self.installation);
-        self.writer()?
-            .run(bytes, move |tx| {
-                finish::finish(tx, &installation, lease, &ending, output.as_deref(), &sheets, &children, now)
-            })
-            .await
+    async fn finish_all(
+        &self,
+        ends: &[AttemptEnd],
+        now: Millis,
+    ) -> Result<Vec<Result<JobState, RepositoryError>>, RepositoryError> {
+        let written = ends.iter().map(|end| finish::End::new(end, &self.installation, now));
+        let ends = written.collect::<Result<Vec<_>, _>>().map_err(unwritable)?;
+        let bytes = ends.iter().map(finish::End::bytes).sum();
+        self.writer()?.finish(bytes, ends).await
     }
 
     async fn report_progress(&self, lease: Lease, progress: JobProgress) -> Result<(), RepositoryError> {
@@ -156,7 +162,7 @@ impl SessionRepository for SqliteStore {
 #[async_trait]
 impl ForkRepository for SqliteStore {
     async fn fork(&self, fork: Fork, now: Millis) -> Result<JobId, RepositoryError> {
-        let prepared = forks::Prepared::new(fork).map_err(unwritable)?;
+        let prepared = forks::Prepared::new(fork, now).map_err(unwritable)?;
         let installation = Arc::clone(&self.installation);
         self.writer()?.run(prepared.bytes(), move |tx| forks::fork(tx, &installation, &prepared, now)).await
     }
@@ -280,7 +286,7 @@ impl JobRelations for SqliteStore {
 
     async fn enqueue_chunk(&self, chunk: Chunk, now: Millis) -> Result<Vec<Enqueued>, RepositoryError> {
         let mut chunk = chunk;
-        let batch = jobs::Batch::new(std::mem::take(&mut chunk.jobs)).map_err(unwritable)?;
+        let batch = jobs::Batch::new(std::mem::take(&mut chunk.jobs), now).map_err(unwritable)?;
         self.writer()?.run(batch.bytes(), move |tx| batches::enqueue(tx, &chunk, &batch, now)).await
     }
 }

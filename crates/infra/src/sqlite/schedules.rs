@@ -60,12 +60,7 @@ pub(super) fn pause(tx: &mut Transaction<'_>, name: &str, resume_at: Option<Mill
 }
 
 /// Makes the jobs of a schedule that fell due, if its next run is still the one that was read.
-pub(super) fn fire(
-    tx: &mut Transaction<'_>,
-    firing: &Firing,
-    batch: &Batch,
-    now: Millis,
-) -> Outcome<Option<Vec<JobId>>> {
+pub(super) fn fire(tx: &mut Transaction<'_>, firing: &Firing, batch: &Batch) -> Outcome<Option<Vec<JobId>>> {
     let as_read = schedules::name
         .eq(&firing.schedule)
         .and(schedules::next_at.eq(firing.expected))
@@ -76,7 +71,7 @@ pub(super) fn fire(
     if firing.jobs.is_empty() {
         return Ok(Some(Vec::new()));
     }
-    let enqueued = jobs::enqueue(tx, batch, None, now)?;
+    let enqueued = jobs::enqueue(tx, batch, None)?;
     let mut ids = Vec::with_capacity(enqueued.len());
     // A run whose unique key is held has no job of its own.
     for ((due_at, _), made) in firing.jobs.iter().zip(&enqueued).filter(|(_, made)| !made.existed) {

@@ -31,6 +31,9 @@ diesel::table! {
         concurrency_key -> Text,
         unique_key -> Nullable<Text>,
         unique_ms -> Nullable<BigInt>,
+        claimed_at -> Nullable<BigInt>,
+        output -> Nullable<Text>,
+        reason -> Nullable<Text>,
     }
 }
 
@@ -38,8 +41,6 @@ diesel::table! {
     job_data (job_id) {
         job_id -> BigInt,
         payload -> Text,
-        output -> Nullable<Text>,
-        reason -> Nullable<Text>,
         retry -> Nullable<Text>,
         parent_id -> Nullable<BigInt>,
         root_id -> Nullable<BigInt>,

@@ -117,7 +117,7 @@ fn with_text(connection: &mut SqliteConnection, filter: &JobFilter, text: &str, 
     let mut found = Vec::new();
     for page in ids(connection, filter, SEARCHED_AT_MOST)?.chunks(TEXTS_AT_ONCE) {
         let rows: Vec<Found> = diesel::sql_query(
-            r"SELECT job_id FROM job_data WHERE job_id IN (SELECT value FROM json_each(?1))
+            r"SELECT job_id FROM job_data JOIN jobs ON id = job_id WHERE job_id IN (SELECT value FROM json_each(?1))
                 AND (payload ->> '$.goal' LIKE ?2 ESCAPE '\' OR reason LIKE ?2 ESCAPE '\'
                      OR output ->> '$.text' LIKE ?2 ESCAPE '\')
                 ORDER BY job_id DESC",

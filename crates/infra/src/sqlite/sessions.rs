@@ -118,8 +118,8 @@ pub(super) fn turns(
             jobs::created_at,
             jobs::finalized_at,
             job_data::payload,
-            job_data::output,
-            job_data::reason,
+            jobs::output,
+            jobs::reason,
         ))
         .load(connection)?;
     let turn = |(job, name, said_at, ended_at, payload, output, reason): TurnRow| {

@@ -40,6 +40,13 @@ impl<'a> Taken<'a> {
         }
         Ok(holder)
     }
+
+    /// Gives back what the job took: it ends as it begins.
+    pub fn give_back(&mut self, new: &NewJob) {
+        if let Some(Unique { key, .. }) = &new.unique {
+            self.0.remove(key.as_str());
+        }
+    }
 }
 
 /// The job that holds `key`. Without one the key is free to be taken in this transaction.

@@ -1,11 +1,11 @@
 //! The one thread that writes: group commit.
 //!
 //! It takes whatever commands wait, runs them in one transaction, commits once, and only then
-//! answers all of them. A command that fails changes nothing and does not harm its neighbours. When
-//! the commit fails, every command of the batch fails: nothing is reported done that is not on disk.
+//! answers all of them. What many callers ask for alike is done in a few statements for all of them
+//! ([`Verb`]). A command that fails changes nothing and does not harm its neighbours. When the commit
+//! fails, every command of the batch fails: nothing is reported done that is not on disk.
 
-use std::any::Any;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use posse_core::port::RepositoryError;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::fault::{Fault, Kind, Outcome, describe, kind};
 use super::literal::{Begin, Commit, Release, Rollback, RollbackTo, Savepoint};
 use super::log::Log;
 use super::wake::Bell;
+use super::{finish, jobs};
 
 /// Most commands in one transaction.
 const BATCH_COMMANDS: usize = 512;
@@ -54,9 +55,24 @@ impl<'a> Transaction<'a> {
     }
 }
 
+/// Work that many callers ask for, and that costs less when it is done for all of them at once.
+pub(super) trait Verb {
+    /// What one caller asks for. It is done whole or not at all.
+    type Ask: Send + 'static;
+    /// What comes of it.
+    type Answer: Send + 'static;
+
+    /// Does what is asked for and gives an answer for each, in order. An ask that is refused in its
+    /// answer has changed nothing. A fault is about all: then they are done one at a time.
+    fn run(tx: &mut Transaction<'_>, asks: &[&Self::Ask]) -> Outcome<Vec<Answer<Self>>>;
+}
+
+/// What comes of one ask.
+pub(super) type Answer<V> = Result<<V as Verb>::Answer, RepositoryError>;
+
 /// Takes commands; see the module's documentation.
 pub(super) struct Writer {
-    commands: Option<mpsc::Sender<Box<dyn Command>>>,
+    commands: Option<mpsc::Sender<Command>>,
     places: Arc<Semaphore>,
     thread: Option<JoinHandle<()>>,
     commits: Arc<AtomicU64>,
@@ -84,13 +100,35 @@ impl Writer {
         T: Send + 'static,
         F: FnMut(&mut Transaction<'_>) -> Outcome<T> + Send + 'static,
     {
-        let stopped = || RepositoryError::Unavailable("the database was closed".into());
+        let alone = |place, answer| {
+            Command::Alone(bytes, Box::new(Alone { work, result: None, answer, _place: place }) as Box<dyn Piece>)
+        };
+        self.ask(alone).await?
+    }
+
+    /// Stores jobs; the same holds as for [`Writer::run`].
+    pub async fn enqueue(&self, bytes: usize, batch: jobs::Batch) -> Answer<jobs::Enqueue> {
+        let call = |place, answer| Command::Enqueue(bytes, Call::new(vec![batch], place, answer));
+        self.ask(call).await?.pop().ok_or_else(stopped)?
+    }
+
+    /// Ends attempts; the same holds as for [`Writer::run`], for each of them.
+    pub async fn finish(
+        &self,
+        bytes: usize,
+        ends: Vec<finish::End>,
+    ) -> Result<Vec<Answer<finish::Finish>>, RepositoryError> {
+        self.ask(|place, answer| Command::Finish(bytes, Call::new(ends, place, answer))).await
+    }
+
+    /// Sends a command and waits for its answer.
+    async fn ask<T>(&self, command: impl FnOnce(Place, oneshot::Sender<T>) -> Command) -> Result<T, RepositoryError> {
         // Held by the command, so that a caller who stops waiting does not let more in than fit.
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| stopped())?;
         let (answer, answered) = oneshot::channel();
-        let command = Job { bytes, work, result: None, answer, _place: Box::new(place) };
-        self.commands.as_ref().and_then(|commands| commands.send(Box::new(command)).ok()).ok_or_else(stopped)?;
-        answered.await.map_err(|_| stopped())?
+        let sent = self.commands.as_ref().and_then(|commands| commands.send(command(place, answer)).ok());
+        sent.ok_or_else(stopped)?;
+        answered.await.map_err(|_| stopped())
     }
 
     /// Transactions committed so far.
@@ -111,54 +149,71 @@ impl Drop for Writer {
     }
 }
 
+fn stopped() -> RepositoryError {
+    RepositoryError::Unavailable("the database was closed".into())
+}
+
+/// A command's place among those that may wait.
+type Place = OwnedSemaphorePermit;
+
+/// What is sent to the thread, with roughly the bytes it writes.
+enum Command {
+    Enqueue(usize, Call<jobs::Enqueue>),
+    Finish(usize, Call<finish::Finish>),
+    Alone(usize, Box<dyn Piece>),
+}
+
+/// One caller's asks of a verb.
+struct Call<V: Verb> {
+    asks: Vec<V::Ask>,
+    answers: Vec<Answer<V>>,
+    answer: oneshot::Sender<Vec<Answer<V>>>,
+    _place: Place,
+}
+
+impl<V: Verb> Call<V> {
+    fn new(asks: Vec<V::Ask>, place: Place, answer: oneshot::Sender<Vec<Answer<V>>>) -> Call<V> {
+        Call { asks, answers: Vec::new(), answer, _place: place }
+    }
+
+    fn fail(&mut self, error: &RepositoryError) {
+        self.answers = self.asks.iter().map(|_| Err(error.clone())).collect();
+    }
+
+    fn answer(self) {
+        // A caller that is gone wants no answer.
+        let _ = self.answer.send(self.answers);
+    }
+}
+
 /// One piece of work and its caller, whatever its type.
-trait Command: Send {
-    fn bytes(&self) -> usize;
+trait Piece: Send {
     fn abandoned(&self) -> bool;
-    /// Runs the work and keeps its result. Only a database error is returned: whether it is this
-    /// command's alone is for the batch to say.
-    fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<Done, diesel::result::Error>;
+    fn run(&mut self, tx: &mut Transaction<'_>) -> Outcome<()>;
     /// Replaces the result.
     fn fail(&mut self, error: RepositoryError);
     fn answer(self: Box<Self>);
 }
 
-/// Whether a command's changes are to be kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Done {
-    Keep,
-    Undo,
-}
-
-struct Job<T, F> {
-    bytes: usize,
+struct Alone<T, F> {
     work: F,
     result: Option<Result<T, RepositoryError>>,
     answer: oneshot::Sender<Result<T, RepositoryError>>,
-    _place: Box<dyn Any + Send>,
+    _place: Place,
 }
 
-impl<T, F> Command for Job<T, F>
+impl<T, F> Piece for Alone<T, F>
 where
     T: Send,
     F: FnMut(&mut Transaction<'_>) -> Outcome<T> + Send,
 {
-    fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     fn abandoned(&self) -> bool {
         self.answer.is_closed()
     }
 
-    fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<Done, diesel::result::Error> {
-        let (result, done) = match (self.work)(transaction) {
-            Ok(value) => (Ok(value), Done::Keep),
-            Err(Fault::Refused(error)) => (Err(error), Done::Undo),
-            Err(Fault::Db(error)) => return Err(error),
-        };
-        self.result = Some(result);
-        Ok(done)
+    fn run(&mut self, tx: &mut Transaction<'_>) -> Outcome<()> {
+        self.result = Some(Ok((self.work)(tx)?));
+        Ok(())
     }
 
     fn fail(&mut self, error: RepositoryError) {
@@ -173,6 +228,137 @@ where
     }
 }
 
+/// Commands that are committed together. Their callers wait side by side, so any order is right.
+#[derive(Default)]
+struct Batch {
+    enqueues: Vec<Call<jobs::Enqueue>>,
+    finishes: Vec<Call<finish::Finish>>,
+    others: Vec<Box<dyn Piece>>,
+    bytes: usize,
+}
+
+impl Batch {
+    /// The command and those that wait behind it, within a batch's limits.
+    fn collect(first: Command, commands: &mpsc::Receiver<Command>) -> Batch {
+        let mut batch = Batch::default();
+        batch.add(first);
+        while batch.len() < BATCH_COMMANDS && batch.bytes < BATCH_BYTES {
+            let Ok(command) = commands.try_recv() else { break };
+            batch.add(command);
+        }
+        batch
+    }
+
+    fn add(&mut self, command: Command) {
+        self.bytes += match &command {
+            Command::Enqueue(bytes, _) | Command::Finish(bytes, _) | Command::Alone(bytes, _) => bytes,
+        };
+        match command {
+            Command::Enqueue(_, call) => self.enqueues.push(call),
+            Command::Finish(_, call) => self.finishes.push(call),
+            Command::Alone(_, piece) => self.others.push(piece),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.enqueues.len() + self.finishes.len() + self.others.len()
+    }
+
+    fn fail(&mut self, error: &RepositoryError) {
+        self.enqueues.iter_mut().for_each(|call| call.fail(error));
+        self.finishes.iter_mut().for_each(|call| call.fail(error));
+        self.others.iter_mut().for_each(|piece| piece.fail(error.clone()));
+    }
+
+    fn answer(self) {
+        self.enqueues.into_iter().for_each(Call::answer);
+        self.finishes.into_iter().for_each(Call::answer);
+        self.others.into_iter().for_each(Piece::answer);
+    }
+}
+
+/// One try at a batch, inside its transaction.
+struct Try<'a> {
+    connection: &'a mut SqliteConnection,
+    path: &'a Path,
+    /// Whether each piece is to be undone by itself when it fails.
+    apart: bool,
+    rings: bool,
+}
+
+impl Try<'_> {
+    /// Runs the batch. False when something failed and is not `apart`; then all is to be undone.
+    /// An error is about the whole batch.
+    fn run(&mut self, batch: &mut Batch) -> Result<bool, diesel::result::Error> {
+        if !self.all::<jobs::Enqueue>(&mut batch.enqueues)? || !self.all::<finish::Finish>(&mut batch.finishes)? {
+            return Ok(false);
+        }
+        for piece in batch.others.iter_mut().filter(|piece| !piece.abandoned()) {
+            match self.piece(|tx| piece.run(tx))? {
+                Some(Ok(())) => {}
+                Some(Err(error)) => piece.fail(error),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Runs a verb for all its callers.
+    fn all<V: Verb>(&mut self, calls: &mut [Call<V>]) -> Result<bool, diesel::result::Error> {
+        let mut calls: Vec<_> = calls.iter_mut().filter(|call| !call.answer.is_closed()).collect();
+        if self.apart {
+            for call in calls {
+                call.answers.clear();
+                for ask in &call.asks {
+                    match self.piece(|tx| V::run(tx, &[ask]))? {
+                        Some(Ok(answers)) => call.answers.extend(answers),
+                        Some(Err(error)) => call.answers.push(Err(error)),
+                        None => return Ok(false),
+                    }
+                }
+            }
+            return Ok(true);
+        }
+        let asks: Vec<_> = calls.iter().flat_map(|call| &call.asks).collect();
+        if asks.is_empty() {
+            return Ok(true);
+        }
+        let Some(Ok(answers)) = self.piece(|tx| V::run(tx, &asks))? else { return Ok(false) };
+        let mut answers = answers.into_iter();
+        for call in &mut calls {
+            call.answers = answers.by_ref().take(call.asks.len()).collect();
+        }
+        Ok(true)
+    }
+
+    /// Runs one piece of the batch. When it fails: `None`, or if it is `apart` its error, and then
+    /// nothing of it was kept.
+    fn piece<T>(
+        &mut self,
+        work: impl FnOnce(&mut Transaction<'_>) -> Outcome<T>,
+    ) -> Result<Option<Result<T, RepositoryError>>, diesel::result::Error> {
+        if self.apart {
+            Savepoint.execute(self.connection)?;
+        }
+        let mut rings = false;
+        let result = match work(&mut Transaction::new(self.connection, &mut rings)) {
+            Ok(value) => Ok(value),
+            Err(Fault::Db(error)) if kind(&error) != Kind::Statement => return Err(error),
+            Err(_) if !self.apart => return Ok(None),
+            Err(Fault::Db(error)) => Err(describe(&error, self.path)),
+            Err(Fault::Refused(error)) => Err(error),
+        };
+        match &result {
+            Ok(_) => self.rings |= rings,
+            Err(_) => drop(RollbackTo.execute(self.connection)?),
+        }
+        if self.apart {
+            Release.execute(self.connection)?;
+        }
+        Ok(Some(result))
+    }
+}
+
 struct Thread {
     connection: SqliteConnection,
     path: PathBuf,
@@ -184,7 +370,7 @@ struct Thread {
 }
 
 impl Thread {
-    fn run(&mut self, commands: &mpsc::Receiver<Box<dyn Command>>) {
+    fn run(&mut self, commands: &mpsc::Receiver<Command>) {
         let mut next_poll = Instant::now();
         loop {
             if Instant::now() >= next_poll {
@@ -194,7 +380,7 @@ impl Thread {
             }
             match commands.recv_timeout(next_poll.saturating_duration_since(Instant::now())) {
                 Ok(first) => {
-                    let mut batch = collect(first, commands);
+                    let mut batch = Batch::collect(first, commands);
                     let rings = self.commit(&mut batch);
                     // Before the answers: who is answered may ask at once who was woken.
                     if rings {
@@ -202,7 +388,7 @@ impl Thread {
                     } else {
                         self.bell.committed();
                     }
-                    batch.into_iter().for_each(Command::answer);
+                    batch.answer();
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -211,79 +397,42 @@ impl Thread {
     }
 
     /// Runs a batch and commits it, and tells whether the bell is to be rung.
-    fn commit(&mut self, batch: &mut [Box<dyn Command>]) -> bool {
-        let mut rings = false;
-        // Most batches have no failing command, and a savepoint for each would copy every page it
+    fn commit(&mut self, batch: &mut Batch) -> bool {
+        // Most batches have no failing piece, and a savepoint for each would copy every page it
         // touches. So they are tried without, and run again with savepoints when one fails.
-        let outcome = match self.attempt(batch, false, &mut rings) {
-            Ok(true) => Ok(()),
-            Ok(false) => self.attempt(batch, true, &mut rings).map(drop),
-            Err(error) => Err(error),
+        let outcome = match self.attempt(batch, false) {
+            Ok(None) => self.attempt(batch, true),
+            outcome => outcome,
         };
-        if let Err(error) = outcome {
-            rings = false;
-            let error = describe(&error, &self.path);
-            batch.iter_mut().for_each(|command| command.fail(error.clone()));
+        match outcome {
+            Ok(rings) => rings.unwrap_or(false),
+            Err(error) => {
+                batch.fail(&describe(&error, &self.path));
+                false
+            }
         }
-        rings
     }
 
-    /// One try at a batch. False when a command failed and `apart` was not asked for; then nothing
-    /// was kept. An error is about the whole batch; then nothing was kept either.
-    fn attempt(
-        &mut self,
-        batch: &mut [Box<dyn Command>],
-        apart: bool,
-        rings: &mut bool,
-    ) -> Result<bool, diesel::result::Error> {
-        *rings = false;
+    /// One try at a batch; tells whether it rings. None when a piece failed and `apart` was not
+    /// asked for; then nothing was kept. An error is about the whole batch; then nothing was kept
+    /// either.
+    fn attempt(&mut self, batch: &mut Batch, apart: bool) -> Result<Option<bool>, diesel::result::Error> {
         self.begin()?;
-        let outcome = self.run_all(batch, apart, rings).and_then(|complete| {
-            if complete {
-                Commit.execute(&mut self.connection)?;
-                self.commits.fetch_add(1, Ordering::Relaxed);
+        let mut this = Try { connection: &mut self.connection, path: &self.path, apart, rings: false };
+        let outcome = this.run(batch).and_then(|complete| {
+            if !complete {
+                return Ok(None);
             }
-            Ok(complete)
+            Commit.execute(this.connection)?;
+            self.commits.fetch_add(1, Ordering::Relaxed);
+            Ok(Some(this.rings))
         });
-        if !matches!(outcome, Ok(true)) {
+        if !matches!(outcome, Ok(Some(_))) {
             // SQLite has rolled back by itself after some errors and then refuses this; the error
             // worth telling is the first.
             let _ = Rollback.execute(&mut self.connection);
         }
         outcome
-    }
-
-    fn run_all(
-        &mut self,
-        batch: &mut [Box<dyn Command>],
-        apart: bool,
-        rings: &mut bool,
-    ) -> Result<bool, diesel::result::Error> {
-        for command in batch.iter_mut().filter(|command| !command.abandoned()) {
-            if apart {
-                Savepoint.execute(&mut self.connection)?;
-            }
-            let mut own_rings = false;
-            let mut transaction = Transaction::new(&mut self.connection, &mut own_rings);
-            let done = match command.run(&mut transaction) {
-                Err(error) if kind(&error) == Kind::Statement => {
-                    command.fail(describe(&error, &self.path));
-                    Done::Undo
-                }
-                done => done?,
-            };
-            match done {
-                Done::Keep => *rings |= own_rings,
-                Done::Undo if !apart => return Ok(false),
-                Done::Undo => {
-                    RollbackTo.execute(&mut self.connection)?;
-                }
-            }
-            if apart {
-                Release.execute(&mut self.connection)?;
-            }
-        }
-        Ok(true)
     }
 
     /// Begins a transaction, waiting for other processes in small random steps: SQLite's own
@@ -316,16 +465,4 @@ impl Thread {
             self.bell.ring_here();
         }
     }
-}
-
-/// The command and those that wait behind it, within a batch's limits.
-fn collect(first: Box<dyn Command>, commands: &mpsc::Receiver<Box<dyn Command>>) -> Vec<Box<dyn Command>> {
-    let mut bytes = first.bytes();
-    let mut batch = vec![first];
-    while batch.len() < BATCH_COMMANDS && bytes < BATCH_BYTES {
-        let Ok(command) = commands.try_recv() else { break };
-        bytes += command.bytes();
-        batch.push(command);
-    }
-    batch
 }

@@ -137,6 +137,8 @@ macro_rules! suite {
                 a_cancelled_job_waits_for_nothing,
                 a_parent_goes_on_when_its_last_child_ends,
                 children_are_made_with_the_suspension_or_not_at_all,
+                ends_stored_together_know_of_each_other,
+                a_job_that_ends_as_it_begins_holds_no_key,
                 a_cancel_reaches_as_far_as_it_is_told;
             many:
                 jobs_are_found_by_what_they_are,

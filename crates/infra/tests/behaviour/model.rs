@@ -1,39 +1,66 @@
-//! Any sequence of operations leaves the jobs where the core's transition function puts them.
+//! Any sequence of operations leaves behind what a simple model says: jobs where the core's transition
+//! function puts them, and their attempts, journals, reasons and outputs.
 
 use std::sync::Arc;
 
 use super::*;
+use posse_core::annotation::NewAnnotation;
 use posse_core::job::transition::{Standing, transition};
-use posse_core::job::{DEFAULT_PRIORITY_STEP_MS, rank};
-use posse_core::port::Cancelled;
+use posse_core::job::{Attempt, DEFAULT_PRIORITY_STEP_MS, MAX_CRASHES, rank};
+use posse_core::port::{AttemptEnd, Cancelled};
 use proptest::prelude::*;
 
 /// Something that is done to a repository. Numbers choose among what there is.
 #[derive(Debug, Clone)]
 pub enum Op {
-    Enqueue { priority: u8, delay: Millis, max_attempts: u32 },
+    Enqueue { count: usize, priority: u8, delay: Millis, max_attempts: u32 },
     Claim { limit: u32, worker: usize },
-    Finish { lease: usize, event: Event, delay: Millis },
+    Append { lease: usize, notes: usize, gap: bool },
+    Finish { ends: Vec<End> },
     Heartbeat { worker: usize },
     Rescue { dead: Option<usize> },
     Cancel { job: usize },
     Retry { job: usize },
+    Annotate { job: usize },
     Pass { ms: Millis },
+}
+
+/// How one attempt is to end.
+#[derive(Debug, Clone)]
+pub struct End {
+    lease: usize,
+    event: Event,
+    delay: Millis,
+    why: Option<String>,
+    output: Option<String>,
+    /// Whether the run ends with it, by an entry of the journal.
+    entry: bool,
+    /// Whether that entry is offered for the wrong place.
+    gap: bool,
 }
 
 /// Sequences of operations.
 pub fn ops() -> impl Strategy<Value = Vec<Op>> {
-    let endings = prop::sample::select(&Event::ALL[..]);
+    // Completing is what mostly happens.
+    let endings = prop_oneof![Just(Event::Complete), prop::sample::select(&Event::ALL[..])];
+    let words = || prop::option::of("[a-c]");
+    let rarely = || prop::bool::weighted(0.05);
+    let end = (any::<usize>(), endings, 1..60_000_i64, words(), words(), any::<bool>(), rarely()).prop_map(
+        |(lease, event, delay, why, output, entry, gap)| End { lease, event, delay, why, output, entry, gap },
+    );
     let op = prop_oneof![
-        3 => (1..=9_u8, prop_oneof![Just(0), 0..60_000_i64], 1..4_u32)
-            .prop_map(|(priority, delay, max_attempts)| Op::Enqueue { priority, delay, max_attempts }),
-        4 => (1..4_u32, 0..3_usize).prop_map(|(limit, worker)| Op::Claim { limit, worker }),
-        6 => (any::<usize>(), endings, 1..60_000_i64)
-            .prop_map(|(lease, event, delay)| Op::Finish { lease, event, delay }),
+        3 => (1..40_usize, 1..=9_u8, prop_oneof![Just(0), 0..60_000_i64], 1..4_u32)
+            .prop_map(|(count, priority, delay, max_attempts)| Op::Enqueue {
+                // Small batches mostly, so that there is something to contend for.
+                count: if count > 36 { count } else { 1 + count / 16 }, priority, delay, max_attempts }),
+        4 => (1..6_u32, 0..3_usize).prop_map(|(limit, worker)| Op::Claim { limit, worker }),
+        3 => (any::<usize>(), 1..3_usize, rarely()).prop_map(|(lease, notes, gap)| Op::Append { lease, notes, gap }),
+        6 => prop::collection::vec(end, 1..5).prop_map(|ends| Op::Finish { ends }),
         1 => (0..3_usize).prop_map(|worker| Op::Heartbeat { worker }),
         2 => prop::option::of(0..3_usize).prop_map(|dead| Op::Rescue { dead }),
         2 => any::<usize>().prop_map(|job| Op::Cancel { job }),
-        1 => any::<usize>().prop_map(|job| Op::Retry { job }),
+        2 => any::<usize>().prop_map(|job| Op::Retry { job }),
+        1 => any::<usize>().prop_map(|job| Op::Annotate { job }),
         3 => (0..40_000_i64).prop_map(|ms| Op::Pass { ms }),
     ];
     prop::collection::vec(op, 1..80)
@@ -46,6 +73,19 @@ struct Modelled {
     standing: Standing,
     token: i64,
     lease: Option<(String, Millis)>,
+    attempts: Vec<Attempt>,
+    /// The kinds of its entries.
+    journal: Vec<&'static str>,
+    reason: Option<String>,
+    output: Option<String>,
+    annotations: usize,
+}
+
+impl Modelled {
+    fn end_attempt(&mut self, event: Event, reason: Option<String>, now: Millis) {
+        let attempt = self.attempts.last_mut().expect("has begun");
+        (attempt.ended_at, attempt.outcome, attempt.reason) = (Some(now), Some(event.name().into()), reason);
+    }
 }
 
 /// Moves a job by the rules; whether it could.
@@ -77,6 +117,15 @@ pub async fn agrees(store: Arc<dyn Store>, ops: Vec<Op>) {
             };
             assert_eq!(standing, job.standing, "job {} after {op:?}", job.id);
             assert_eq!(stored.leased_by.zip(stored.lease_until), job.lease, "job {} after {op:?}", job.id);
+            assert_eq!(stored.finalized_at.is_some(), job.standing.state.is_final(), "job {} after {op:?}", job.id);
+            assert_eq!(stored.reason, job.reason, "job {} after {op:?}", job.id);
+            assert_eq!(stored.output.map(|output| output.text), job.output, "job {} after {op:?}", job.id);
+            assert_eq!(store.attempts(job.id).await.expect("reads"), job.attempts, "job {} after {op:?}", job.id);
+            let journal = store.journal(job.id, 0).await.expect("reads");
+            let kinds: Vec<_> = journal.iter().map(|recorded| recorded.entry.kind()).collect();
+            assert_eq!(kinds, job.journal, "job {} after {op:?}", job.id);
+            let annotations = store.annotations(job.id).await.expect("reads");
+            assert_eq!(annotations.len(), job.annotations, "job {} after {op:?}", job.id);
         }
     }
 }
@@ -89,17 +138,29 @@ async fn apply(store: &dyn Store, jobs: &mut Vec<Modelled>, leases: &mut Vec<Lea
         }
         _ => *now,
     };
-    match *op {
+    match op {
         Op::Pass { .. } => {}
-        Op::Enqueue { priority, delay, max_attempts } => {
+        &Op::Enqueue { count, priority, delay, max_attempts } => {
             let run_at = now + delay;
             let new = NewJob { priority, run_at: Some(run_at), max_attempts, ..job("r") };
-            let id = enqueue_all(store, vec![new], now).await[0];
+            let ids = enqueue_all(store, vec![new; count], now).await;
+            assert_eq!(ids.len(), count);
             let state = if delay > 0 { JobState::Scheduled } else { JobState::Available };
             let standing = Standing { state, attempt: 0, max_attempts, crashes: 0, cancel_requested: false, run_at };
-            jobs.push(Modelled { id, priority, standing, token: 0, lease: None });
+            jobs.extend(ids.into_iter().map(|id| Modelled {
+                id,
+                priority,
+                standing,
+                token: 0,
+                lease: None,
+                attempts: Vec::new(),
+                journal: Vec::new(),
+                reason: None,
+                output: None,
+                annotations: 0,
+            }));
         }
-        Op::Claim { limit, worker } => {
+        &Op::Claim { limit, worker } => {
             let worker = format!("w{worker}");
             let ask = ClaimRequest { worker: WorkerId(worker.clone()), ..request("r", limit, now) };
             let got = store.claim(ask).await.expect("a claim works");
@@ -116,29 +177,29 @@ async fn apply(store: &dyn Store, jobs: &mut Vec<Modelled>, leases: &mut Vec<Lea
                 assert!(claimed.lease.token > job.token, "tokens rise");
                 job.token = claimed.lease.token;
                 job.lease = Some((worker.clone(), now + LEASE));
+                let (number, worker) = (job.standing.attempt, worker.clone());
+                let begun = Attempt { number, worker, started_at: now, ended_at: None, outcome: None, reason: None };
+                job.attempts.push(begun);
+                assert_eq!(claimed.job, get(store, job.id).await, "what is claimed is what is stored");
                 leases.push(claimed.lease);
             }
         }
-        Op::Finish { lease, event, delay } => {
-            // Any lease there ever was: most are lost.
+        &Op::Append { lease, notes, gap } => {
             let Some(lease) = leases.get(lease % leases.len().max(1)).copied() else { return };
-            let got = store.finish(lease, ending(event, now + delay), now).await;
             let job = jobs.iter_mut().find(|job| job.id == lease.job).expect("is modelled");
+            let seq = job.journal.len() as u64 + u64::from(gap);
+            let got = store.append(lease, seq, vec![note("n"); notes], now).await;
             if job.lease.is_none() || job.token != lease.token {
                 assert!(is_lost(got, job.id));
-                return;
+            } else if gap {
+                assert!(matches!(got, Err(RepositoryError::Misused(_))), "{got:?}");
+            } else {
+                got.expect("is saved");
+                job.journal.extend(vec!["note"; notes]);
             }
-            let at = if matches!(event, Event::Fail | Event::Snooze) { now + delay } else { now };
-            if !step(job, event, at) {
-                assert!(matches!(got, Err(RepositoryError::Illegal(_))), "{got:?}");
-                return;
-            }
-            if job.standing.state == JobState::Running {
-                step(job, event, at);
-            }
-            assert_eq!(got.expect("is legal"), job.standing.state);
         }
-        Op::Heartbeat { worker } => {
+        Op::Finish { ends } => finish_all(store, jobs, leases, now, ends).await,
+        &Op::Heartbeat { worker } => {
             let name = format!("w{worker}");
             let heard = store.heartbeat(WorkerId(name), leases.clone(), now + LEASE, now).await.expect("works");
             let mut lost = Vec::new();
@@ -151,24 +212,40 @@ async fn apply(store: &dyn Store, jobs: &mut Vec<Modelled>, leases: &mut Vec<Lea
             }
             assert_eq!(heard.lost, lost);
         }
-        Op::Rescue { dead } => {
+        &Op::Rescue { dead } => {
             let dead = dead.map(|worker| format!("w{worker}"));
             let gone = dead.iter().map(|worker| WorkerId(worker.clone())).collect();
             let mut got: Vec<_> = store.rescue(gone, now).await.expect("works").into_iter().map(|r| r.job).collect();
             let mut want = Vec::new();
             for job in jobs.iter_mut() {
-                if job.lease.as_ref().is_some_and(|(worker, until)| *until <= now || Some(worker) == dead.as_ref()) {
-                    assert!(step(job, Event::LeaseExpired, now));
-                    want.push(job.id);
+                let Some((worker, until)) = job.lease.clone() else { continue };
+                if until > now && Some(&worker) != dead.as_ref() {
+                    continue;
+                }
+                assert!(step(job, Event::LeaseExpired, now));
+                want.push(job.id);
+                let lost = format!("worker {worker} was lost while working on it");
+                job.end_attempt(Event::LeaseExpired, Some(lost.clone()), now);
+                let Standing { state, crashes, max_attempts, .. } = job.standing;
+                match state {
+                    JobState::Cancelled => {}
+                    JobState::Discarded if crashes >= MAX_CRASHES => {
+                        job.reason = Some(format!("its worker died {crashes} times while working on it"));
+                    }
+                    JobState::Discarded => {
+                        job.reason = Some(format!("its worker died in the last of its {max_attempts} attempts"));
+                    }
+                    _ => job.reason = Some(lost),
                 }
             }
             got.sort();
             assert_eq!(got, want);
         }
-        Op::Cancel { job } => {
+        &Op::Cancel { job } => {
             let count = jobs.len();
             let Some(job) = jobs.get_mut(job % count.max(1)) else { return };
             let got = store.cancel(job.id, "enough".into(), now).await.expect("works");
+            let asked_before = job.standing.cancel_requested;
             let want = match job.standing.state {
                 JobState::Cancelled => Cancelled::Already,
                 state if state.is_final() => Cancelled::TooLate(state),
@@ -182,11 +259,92 @@ async fn apply(store: &dyn Store, jobs: &mut Vec<Modelled>, leases: &mut Vec<Lea
                 }
             };
             assert_eq!(got, want);
+            if matches!(want, Cancelled::Now) || (want == Cancelled::Requested && !asked_before) {
+                job.reason = Some("enough".into());
+            }
         }
-        Op::Retry { job } => {
+        &Op::Retry { job } => {
             let count = jobs.len();
             let Some(job) = jobs.get_mut(job % count.max(1)) else { return };
-            assert_eq!(store.retry(job.id, now).await.is_ok(), step(job, Event::Retry, now));
+            let could = step(job, Event::Retry, now);
+            assert_eq!(store.retry(job.id, now).await.is_ok(), could);
+            if could {
+                job.reason = None;
+                if job.journal.last() == Some(&"ended") {
+                    job.journal.push("reopened");
+                }
+            }
+        }
+        &Op::Annotate { job } => {
+            let count = jobs.len();
+            let Some(job) = jobs.get_mut(job % count.max(1)) else { return };
+            let remark = NewAnnotation { text: "t".into(), tags: Vec::new() };
+            store.annotate(job.id, "somebody".into(), remark, now).await.expect("is saved");
+            job.annotations += 1;
         }
     }
+}
+
+/// Ends attempts by one call. Any lease there ever was may be among them: most are lost.
+async fn finish_all(store: &dyn Store, jobs: &mut [Modelled], leases: &[Lease], now: Millis, ends: &[End]) {
+    if leases.is_empty() {
+        return;
+    }
+    let lease_of = |end: &End| leases[end.lease % leases.len()];
+    let asked: Vec<_> = ends
+        .iter()
+        .map(|end| {
+            let lease = lease_of(end);
+            let job = jobs.iter().find(|job| job.id == lease.job).expect("is modelled");
+            let ending = Ending {
+                reason: end.why.clone(),
+                output: end.output.as_deref().map(output),
+                entries: if end.entry { vec![ended()] } else { Vec::new() },
+                seq: job.journal.len() as u64 + u64::from(end.gap),
+                ..ending(end.event, now + end.delay)
+            };
+            AttemptEnd { lease, ending }
+        })
+        .collect();
+    let got = store.finish_all(&asked, now).await.expect("can be asked");
+    assert_eq!(got.len(), ends.len());
+    for (end, got) in ends.iter().zip(got) {
+        let lease = lease_of(end);
+        let job = jobs.iter_mut().find(|job| job.id == lease.job).expect("is modelled");
+        if job.lease.is_none() || job.token != lease.token {
+            assert!(is_lost(got, job.id));
+            continue;
+        }
+        let at = if matches!(end.event, Event::Fail | Event::Snooze) { now + end.delay } else { now };
+        let before = (job.standing, job.lease.clone());
+        if !step(job, end.event, at) {
+            assert!(matches!(got, Err(RepositoryError::Illegal(_))), "{got:?}");
+            continue;
+        }
+        if end.entry && end.gap {
+            (job.standing, job.lease) = before;
+            assert!(matches!(got, Err(RepositoryError::Misused(_))), "{got:?}");
+            continue;
+        }
+        if job.standing.state == JobState::Running {
+            step(job, end.event, at);
+        }
+        assert_eq!(got.expect("is legal"), job.standing.state);
+        job.end_attempt(end.event, end.why.clone(), now);
+        if end.entry {
+            job.journal.push("ended");
+        }
+        if job.standing.state != JobState::Cancelled || !before.0.cancel_requested {
+            job.reason = end.why.clone();
+        }
+        if end.output.is_some() {
+            job.output = end.output.clone();
+        }
+    }
+}
+
+/// The entry that ends a run.
+fn ended() -> Entry {
+    let entry = serde_json::json!({"kind": "ended", "status": "completed", "text": "t"});
+    serde_json::from_value(entry).expect("is an entry")
 }

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::*;
+use posse_core::job::Unique;
 use posse_core::job::dependency::{After, Meaning, OnFailed, meaning};
-use posse_core::port::{Cancelled, Reach};
+use posse_core::port::{AttemptEnd, Cancelled, Reach};
 use proptest::prelude::*;
 
 /// A job that waits for `others` by the rule `on_failed`.
@@ -230,6 +231,49 @@ pub async fn children_are_made_with_the_suspension_or_not_at_all(store: Arc<dyn 
     let lease = running(&*store, "p", T0).await;
     let became = store.finish(lease, with_children(vec![after(&[lost], OnFailed::Cancel)]), T0).await;
     assert_eq!(became.expect("finishes"), JobState::Available);
+}
+
+pub async fn ends_stored_together_know_of_each_other(store: Arc<dyn Store>) {
+    let shared = || NewJob { unique: Some(Unique { key: "k".into(), for_ms: None }), ..job("r") };
+    for is_parent_first in [true, false] {
+        // The child is a job that is there already, and it ends with its parent's suspension.
+        let child = one(&*store, shared()).await;
+        let child = take(&*store, child, T0).await;
+        let parent = running(&*store, "p", T0).await;
+        let mut ends = vec![
+            AttemptEnd { lease: parent, ending: with_children(vec![shared()]) },
+            AttemptEnd { lease: child, ending: ending(Event::Complete, T0) },
+        ];
+        if !is_parent_first {
+            ends.reverse();
+        }
+        for end in store.finish_all(&ends, T0).await.expect("can be asked") {
+            end.expect("is stored");
+        }
+        // The parent waits for nothing that is over.
+        for claimed in claim(&*store, "r", 9, T0).await {
+            finish(&*store, claimed.lease, Event::Complete, T0).await;
+        }
+        let again = claim(&*store, "p", 9, T0).await;
+        assert_eq!(again.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), [parent.job]);
+        finish(&*store, again[0].lease, Event::Complete, T0).await;
+    }
+    let both = [running(&*store, "r", T0).await, running(&*store, "r", T0).await];
+    let last = one(&*store, after(&both.map(|lease| lease.job), OnFailed::Cancel)).await;
+    let ends = both.map(|lease| AttemptEnd { lease, ending: ending(Event::Complete, T0) });
+    store.finish_all(&ends, T0).await.expect("can be asked");
+    assert_eq!(state_of(&*store, last).await, (JobState::Available, String::new()));
+}
+
+pub async fn a_job_that_ends_as_it_begins_holds_no_key(store: Arc<dyn Store>) {
+    let lost = in_state(&*store, JobState::Discarded, "lost").await;
+    let unique = Some(Unique { key: "k".into(), for_ms: None });
+    let hopeless = NewJob { unique: unique.clone(), ..after(&[lost], OnFailed::Cancel) };
+    let made = enqueue_all(&*store, vec![hopeless.clone(), NewJob { unique, ..job("r") }], T0).await;
+    assert_eq!(get(&*store, made[0]).await.state, JobState::Cancelled);
+    take(&*store, made[1], T0).await;
+    let again = store.enqueue(vec![hopeless], T0).await.expect("is stored");
+    assert_eq!((again[0].id, again[0].existed), (made[1], true));
 }
 
 /// A parent with a child that has a child and one that runs; all of them, top down.
