@@ -81,6 +81,8 @@ fn find(connection: &mut SqliteConnection, cutoffs: &[(JobState, Millis)], limit
             .filter(jobs::finalized_at.is_not_null())
             .filter(jobs::id.lt(end))
             .filter(jobs::finalized_at.lt(cutoff))
+            // Others still wait for it, and would for ever.
+            .filter(jobs::awaited.eq(false))
             .order(jobs::id)
             .limit(limit - found.len() as i64)
             .select(jobs::id)

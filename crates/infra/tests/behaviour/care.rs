@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::journals::began;
 use super::*;
 use posse_core::annotation::NewAnnotation;
+use posse_core::job::dependency::{After, OnFailed};
 use posse_core::port::{ClockJump, DueJobs, Pruned, WorkerRecord};
 
 const DAY: Millis = 86_400_000;
@@ -59,6 +60,18 @@ pub async fn jobs_go_when_they_were_kept_long_enough(store: Arc<dyn Store>) {
     assert_eq!(store.journal(young, 0).await.expect("can be read").len(), 1, "with its content");
     let next = enqueue(&*store, "r", T0).await;
     assert!(next > young, "the number of a deleted job is not given out again");
+}
+
+pub async fn what_others_wait_for_stays(store: Arc<dyn Store>) {
+    let first = enqueue(&*store, "r", T0).await;
+    let waits = NewJob { after: vec![After::Job(first)], on_failed: OnFailed::Wait, ..job("r") };
+    let waits = store.enqueue(vec![waits], T0).await.expect("is stored")[0].id;
+    store.cancel(first, "enough".into(), T0).await.expect("is cancelled");
+    assert_eq!(get(&*store, waits).await.state, JobState::Suspended);
+    assert_eq!(prune_all(&*store, &[(JobState::Cancelled, Millis::MAX)]).await.jobs, 0, "a re-run would let it go on");
+    store.cancel(waits, "enough".into(), T0).await.expect("is cancelled");
+    prune_all(&*store, &[(JobState::Cancelled, Millis::MAX)]).await;
+    assert_eq!(store.job(waits).await.expect("can be read"), None, "nobody waits for this one");
 }
 
 pub async fn each_final_state_is_kept_for_its_own_time(store: Arc<dyn Store>) {

@@ -216,6 +216,7 @@ macro_rules! suite {
                 what_a_removed_schedule_made_stays;
             care:
                 jobs_go_when_they_were_kept_long_enough,
+                what_others_wait_for_stays,
                 each_final_state_is_kept_for_its_own_time,
                 a_content_goes_with_the_last_who_refers_to_it,
                 gaps_and_long_lives_do_not_hide_old_jobs,
