@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::compaction::{Cut, History, Part, Shortening};
+use super::phase::AGENT_STEP;
 use super::{phased, structured};
 use crate::journal::{Call, CallOutcome, Turn};
 use crate::model::{CallRequest, Message, ToolCalling};
@@ -92,8 +93,9 @@ pub(super) struct Cycle {
     corrected_turn: bool,
     /// Reading calls since something last changed, by [`fingerprint`], with how often each was made.
     reads: BTreeMap<String, u32>,
-    /// The call that was last asked for.
-    last_call: Option<CallRequest>,
+    /// The calls asked for since the last that was new, that one included: more than one are
+    /// repetitions.
+    habit: Vec<CallRequest>,
     /// The last visible text of a reply without calls.
     pub last_text: String,
     /// Questions that wait for people.
@@ -127,7 +129,13 @@ impl Cycle {
     pub fn take_turn(&mut self, turn: &Turn, calls: Vec<OpenCall>, calling: ToolCalling) {
         self.corrected_turn = false;
         self.open.extend(calls);
-        self.last_call = turn.calls.last().map(Call::runs);
+        // A thought between two calls does not make the second a new one.
+        if let Some(call) = turn.calls.last().map(Call::runs).filter(|call| call.name != AGENT_STEP) {
+            if self.repeats(&call) == 0 {
+                self.habit.clear();
+            }
+            self.habit.push(call);
+        }
         let calls: Vec<_> = match calling {
             ToolCalling::Native => turn.calls.iter().map(|c| c.request.clone()).collect(),
             ToolCalling::Structured => Vec::new(),
@@ -226,7 +234,7 @@ impl Cycle {
         self.open.clear();
         self.held.clear();
         self.reads.clear();
-        self.last_call = None;
+        self.habit.clear();
         self.corrections = 0;
         self.replans += 1;
     }
@@ -279,9 +287,9 @@ impl Cycle {
         self.reads.get(&fingerprint(call)).copied().unwrap_or(0)
     }
 
-    /// The call asked for last, if it is one that was made at least `often`.
-    pub fn last_repeated(&self, often: u32) -> Option<&CallRequest> {
-        self.last_call.as_ref().filter(|call| self.repeats(call) >= often)
+    /// The calls lately asked for, last first, that were made at least `often` and brought nothing new.
+    pub fn habits(&self, often: u32) -> impl Iterator<Item = &CallRequest> {
+        self.habit.iter().rev().filter(move |call| self.repeats(call) >= often)
     }
 }
 

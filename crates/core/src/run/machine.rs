@@ -298,7 +298,7 @@ impl Recorder<'_> {
             && self.run.top().repeats(&call.request) > 1
         {
             text.push_str("\n\nYou had made this same call before, and nothing has changed since. ");
-            text.push_str(NEXT);
+            text.push_str(self.run.next_after_repeat());
         }
         self.record(Entry::CallEnded { call_id, outcome, text, annotations, ms });
     }
@@ -415,7 +415,7 @@ impl Recorder<'_> {
     fn out_of_patience(&self) -> String {
         let top = self.run.top();
         let tries = top.corrections;
-        match top.last_repeated(MAX_REPEATS) {
+        match top.habits(MAX_REPEATS).next() {
             Some(call) => {
                 format!("stuck: repeated call {} {}, refused {tries} times in a row", call.name, call.arguments)
             }
@@ -466,9 +466,6 @@ impl Recorder<'_> {
 
 const UNKNOWN: &str = "This call was in progress when its worker stopped. It may or may not have taken effect. \
                        Check before you repeat it.";
-
-const NEXT: &str =
-    "Do not make it again: its result is above. If you know the answer, call `finish`; if not, do something different.";
 
 const BAD_CALL: &str = "Your last reply could not be read as a tool call. Try again with valid JSON arguments. \
                         The provider said:";

@@ -83,9 +83,14 @@ impl Phased {
         phase::acknowledge(number, step, &self.memory).unwrap_or_default()
     }
 
+    /// The phase of every step, oldest first.
+    pub fn phases(&self) -> &[Phase] {
+        self.signals.phase_history()
+    }
+
     /// The phase of the last step.
     pub fn last_phase(&self) -> Option<&'static str> {
-        self.signals.phase_history().last().map(|phase| phase.as_str())
+        self.phases().last().map(|phase| phase.as_str())
     }
 
     /// What [`Phased::view`] is estimated to have, in tokens; 0 where there is no view. Takes time in

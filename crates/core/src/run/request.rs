@@ -36,14 +36,28 @@ impl Run {
             ToolCalling::Structured => {
                 // A small model that falls into a loop inside a string would never stop by itself.
                 request.max_tokens.get_or_insert(structured::MAX_STEP_TOKENS);
-                let habit = self.top().last_repeated(machine::MAX_REPEATS).map(|call| call.name.as_str());
+                let habits: Vec<_> = self.top().habits(machine::MAX_REPEATS).map(|call| call.name.as_str()).collect();
                 request.schema = Some(match phased {
-                    true => phase::step_schema(&tools, habit),
-                    false => structured::schema(&tools, habit),
+                    true => phase::step_schema(&tools, &habits, self.phased.phases()),
+                    false => structured::schema(&tools, &habits),
                 });
             }
         }
         request
+    }
+
+    /// What a model is told to do instead of a call that it has made before.
+    pub(super) fn next_after_repeat(&self) -> &'static str {
+        match self.is_phased() {
+            true => {
+                "Do not make it again: its result is above. If you know the answer, take a step of phase end; if not, do \
+                 something different."
+            }
+            false => {
+                "Do not make it again: its result is above. If you know the answer, call `finish`; if not, do something \
+                 different."
+            }
+        }
     }
 
     /// What changes with every request and therefore stands at its end: the view of the working

@@ -14,9 +14,9 @@ pub const MAX_STEP_TOKENS: u32 = 2048;
 /// The schema of one step: exactly one of the offered tools, with its arguments, or `finish`. The
 /// thought comes first so that the choice can follow from it.
 ///
-/// A tool named by `without` is left out this once: its last call was one too many of the same, and
-/// a model that cannot leave a habit by itself can be made to.
-pub fn schema(tools: &[ToolSpec], without: Option<&str>) -> Value {
+/// Tools named by `without` are left out this once: their last calls were one too many of the same,
+/// and a model that cannot leave a habit by itself can be made to.
+pub fn schema(tools: &[ToolSpec], without: &[&str]) -> Value {
     let finish = finish::spec();
     let step = |spec: &ToolSpec| {
         json!({
@@ -30,7 +30,7 @@ pub fn schema(tools: &[ToolSpec], without: Option<&str>) -> Value {
             "additionalProperties": false,
         })
     };
-    let offered = tools.iter().filter(|tool| without != Some(tool.name.as_str()));
+    let offered = tools.iter().filter(|tool| !without.contains(&tool.name.as_str()));
     let steps: Vec<_> = offered.map(step).chain([step(&finish)]).collect();
     json!({ "oneOf": steps })
 }

@@ -54,31 +54,43 @@ pub(super) fn tool() -> FnTool {
 
 fn search_files(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     let literal = !args.regex;
-    let regex = compile(&args.pattern, literal)?;
-    let limit = args.limit.unwrap_or(LIMIT).clamp(1, MAX_LIMIT);
-    let mut search = Search {
-        regex,
-        literal,
-        limit,
-        stop: &cx.stop,
-        text: String::new(),
-        matches: 0,
-        searched: 0,
-        files: 0,
-        skipped: Skipped::default(),
-    };
+    // A pattern without capitals means any case, as people who search expect; with them it is exact.
+    let exact = !literal || args.pattern.chars().any(char::is_uppercase);
     let workspace = Workspace::open(&cx.workspace)?;
-    let raw = args.path.as_deref().unwrap_or(".");
-    let ended = match workspace.find(raw)? {
-        Found::File(file, len) => search.file(file, len, Path::new(raw))?,
-        Found::Folder(folder) => search.folder(&folder, Path::new(if raw == "." { "" } else { raw }))?,
+    let search = |any_case: bool| {
+        let mut search = Search {
+            regex: compile(&args.pattern, literal, any_case)?,
+            literal,
+            limit: args.limit.unwrap_or(LIMIT).clamp(1, MAX_LIMIT),
+            stop: &cx.stop,
+            text: String::new(),
+            matches: 0,
+            searched: 0,
+            files: 0,
+            skipped: Skipped::default(),
+        };
+        let raw = args.path.as_deref().unwrap_or(".");
+        let ended = match workspace.find(raw)? {
+            Found::File(file, len) => search.file(file, len, Path::new(raw))?,
+            Found::Folder(folder) => search.folder(&folder, Path::new(if raw == "." { "" } else { raw }))?,
+        };
+        Ok((search, ended))
     };
-    Ok(search.report(ended).into())
+    let (found, ended) = search(!exact)?;
+    if literal && exact && found.matches == 0 {
+        // A model that writes NORWAY would take "no match" for the last word on Norway.
+        let (other_case, ended) = search(true)?;
+        if other_case.matches > 0 {
+            let text = other_case.report(ended);
+            return Ok(format!("[no match with these capitals; in any case:]\n{text}").into());
+        }
+    }
+    Ok(found.report(ended).into())
 }
 
 /// The matcher for one line. A regular expression here takes time linear in what it reads, so no
 /// pattern can hang the search; only its compiled size needs a limit.
-fn compile(pattern: &str, literal: bool) -> Result<Regex, ToolError> {
+fn compile(pattern: &str, literal: bool, any_case: bool) -> Result<Regex, ToolError> {
     if pattern.is_empty() || pattern.len() > MAX_PATTERN {
         return Err(invalid(format!("the pattern needs 1 to {MAX_PATTERN} bytes, but has {}", pattern.len())));
     }
@@ -88,8 +100,6 @@ fn compile(pattern: &str, literal: bool) -> Result<Regex, ToolError> {
         ));
     }
     let source = if literal { regex::escape(pattern) } else { pattern.to_owned() };
-    // A pattern without capitals means any case, as people who search expect; with them it is exact.
-    let any_case = literal && !pattern.chars().any(char::is_uppercase);
     RegexBuilder::new(&source).case_insensitive(any_case).size_limit(1 << 20).build().map_err(|error| {
         invalid(format!("the pattern is no regular expression: {error}. Without regex=true it is taken as plain text"))
     })

@@ -1,6 +1,6 @@
 //! What follows from a model's reply: which of its calls may run, and what ends with it.
 
-use super::{MAX_CALLS, MAX_REPEATS, MAX_REPLANS, NEXT, Recorder, Verdict};
+use super::{MAX_CALLS, MAX_REPEATS, MAX_REPLANS, Recorder, Verdict};
 use crate::journal::{Call, CallOutcome, EndStatus, Entry, Turn};
 use crate::model::{CallRequest, Finish, ModelReply, ToolCalling};
 use crate::run::finish::{self, Finishing};
@@ -214,7 +214,8 @@ impl Recorder<'_> {
         match check(request) {
             Verdict::Run(EffectClass::Pure) if self.run.top().repeats(request) >= MAX_REPEATS => {
                 Decision::Refuse(format!(
-                    "Not run: you have made this same call {MAX_REPEATS} times and nothing has changed since. {NEXT}"
+                    "Not run: you have made this same call {MAX_REPEATS} times and nothing has changed since. {}",
+                    self.run.next_after_repeat()
                 ))
             }
             Verdict::Run(effect) => Decision::Run(effect),

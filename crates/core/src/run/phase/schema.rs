@@ -45,9 +45,12 @@ pub(super) fn end_status(_: &mut SchemaGenerator) -> Schema {
 /// one for each offered tool with its arguments. The thought comes first so that the choice can
 /// follow from it.
 ///
-/// A tool named by `without` is left out this once, as in [`crate::run::structured::schema`].
-pub fn step_schema(tools: &[ToolSpec], without: Option<&str>) -> Value {
-    let offered = tools.iter().filter(|spec| without != Some(spec.name.as_str()));
+/// Tools named by `without` are left out this once, as in [`crate::run::structured::schema`], and so
+/// are phases that could only repeat what the steps taken so far, `history`, have done: a second
+/// thought with nothing new to think about, a second plan before the first was tried, a check of
+/// nothing. A small model that is told of it in words goes on all the same.
+pub fn step_schema(tools: &[ToolSpec], without: &[&str], history: &[Phase]) -> Value {
+    let offered = tools.iter().filter(|spec| !without.contains(&spec.name.as_str()));
     let acts = offered.map(|spec| {
         let action = object([("tool_name", json!({"const": spec.name})), ("tool_input", spec.parameters.clone())]);
         step(Phase::Act, true, [("action", action)])
@@ -56,15 +59,32 @@ pub fn step_schema(tools: &[ToolSpec], without: Option<&str>) -> Value {
     let facts = json!({"type": "array", "items": text(), "maxItems": MAX_FACTS});
     let outcome = json!({"enum": [SubTaskOutcome::Done, SubTaskOutcome::Failed, Value::Null]});
     let status = json!({"enum": [WorkStatus::Solved, WorkStatus::Partial, WorkStatus::Stuck]});
-    let mut steps = vec![step(Phase::Plan, true, [("plan", schema_of::<NewPlan>())]), step(Phase::Reason, true, [])];
+    let mut steps = Vec::new();
+    if !history.contains(&Phase::Plan) || since(history, Phase::Plan).contains(&Phase::Act) {
+        steps.push(step(Phase::Plan, true, [("plan", schema_of::<NewPlan>())]));
+    }
+    let thought = matches!(history.last(), Some(Phase::Reason | Phase::Reflect));
+    if !thought {
+        steps.push(step(Phase::Reason, true, []));
+    }
     steps.extend(acts);
+    if since(history, Phase::Verify).contains(&Phase::Act) {
+        steps.push(step(Phase::Verify, true, [("key_facts", facts), ("sub_task_outcome", outcome)]));
+    }
+    if !thought && history.contains(&Phase::Act) {
+        steps.push(step(Phase::Reflect, true, []));
+    }
     steps.extend([
-        step(Phase::Verify, true, [("key_facts", facts), ("sub_task_outcome", outcome)]),
-        step(Phase::Reflect, true, []),
         step(Phase::Feedback, false, [("feedback_message", text())]),
         step(Phase::End, false, [("end_status", status), ("end_message", text())]),
     ]);
     json!({ "oneOf": steps })
+}
+
+/// The steps after the last of this phase: all, if there was none.
+fn since(history: &[Phase], phase: Phase) -> &[Phase] {
+    let after = history.iter().rposition(|taken| *taken == phase).map_or(0, |at| at + 1);
+    &history[after..]
 }
 
 /// A step of one phase. Where a message says it all, there is no summary beside it.
