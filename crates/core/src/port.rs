@@ -16,7 +16,7 @@ use crate::usecase::fork::Fork;
 
 mod care;
 
-pub use care::{CareRepository, ClockJump, DueJobs, Firing, HeldJob, Pruned, Storage};
+pub use care::{Awaited, CareRepository, ClockJump, DueJobs, Firing, HeldJob, Pruned, Storage, Waiting};
 
 mod relations;
 
@@ -348,6 +348,10 @@ pub trait JobRepository:
     /// Takes back jobs whose lease has expired, and jobs leased by workers in `dead` at once; takes
     /// those workers off the list.
     async fn rescue(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError>;
+
+    /// The same for workers in `dead` alone: what time it is tells nothing of leases while the clock was
+    /// just set.
+    async fn rescue_from(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError>;
 
     /// Asks for the end of a job and of those beneath it ([`Reach::Beneath`]); tells of the job.
     async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled, RepositoryError>;

@@ -118,6 +118,11 @@ impl Crew {
         Ok(Crew { fleet, services, maintenance, queries: Arc::clone(&shop.queries), worker: id, heard })
     }
 
+    /// The name of this process as a worker.
+    pub fn worker(&self) -> &str {
+        &self.worker
+    }
+
     /// What happens in this process from its beginning, if it is watched; given once.
     pub fn heard(&mut self) -> Option<broadcast::Receiver<Progress>> {
         self.heard.take()

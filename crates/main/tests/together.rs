@@ -185,6 +185,13 @@ fn a_mistake_is_named_with_its_line_and_nothing_is_stored() {
         ("{\"goal\": \"x\", \"name\": \"n\"}", "jobs.jsonl:1202: name 'n' is taken"),
         ("{\"goal\": \"x\", \"at\": \"noon\"}", "jobs.jsonl:1202: at: write it as"),
         ("{\"goal\": \"x\", \"at\": \"2026-05-01T09:00\", \"delay\": \"1h\"}", "has both at and delay"),
+        (
+            "{\"goal\": \"x\", \"retry\": \"often\"}",
+            "jobs.jsonl:1202: unknown variant `often`, expected one of `exponential`",
+        ),
+        ("{\"goal\": \"x\", \"retry_wait\": \"soon\"}", "jobs.jsonl:1202: retry_wait: "),
+        ("{\"goal\": \"x\", \"retry_wait\": \"500ms\"}", "jobs.jsonl:1202: retry has base_seconds 0"),
+        ("{\"goal\": \"x\", \"retry\": \"none\", \"max_attempts\": 3}", "jobs.jsonl:1202: max_attempts allows other"),
         ("[1]", "jobs.jsonl:1202: invalid"),
     ] {
         let mut lines = plain(1300);
@@ -211,6 +218,32 @@ fn a_mistake_is_named_with_its_line_and_nothing_is_stored() {
     file(&project, &lines);
     let mended = project.posse(&[&args[..], &["--json"]].concat()).ok().json();
     assert_eq!((&mended["jobs"], &mended["jobs_before"], &mended["last"]), (&json!(300), &json!(1000), &json!(1300)));
+}
+
+#[test]
+fn lines_have_retry_policies_of_their_own() {
+    let project = Project::begun();
+    let lines = [
+        r#"{"goal": "a"}"#,
+        r#"{"goal": "b", "retry": "exponential", "max_attempts": 9}"#,
+        r#"{"goal": "c", "retry_wait": "20s", "retry_wait_most": "2m"}"#,
+        r#"{"goal": "d", "retry": "none"}"#,
+    ];
+    file(&project, &lines.map(str::to_owned));
+    let flags = ["--role", "scribe", "--retry", "fixed", "--retry-wait", "7s", "--max-attempts", "4"];
+    // The flags say four attempts, which the strategy none contradicts.
+    let refused = project.posse(&[&["enqueue", "--jsonl", "jobs.jsonl"], &flags[..]].concat()).expect(2);
+    assert!(refused.err.contains("jobs.jsonl:4: max_attempts allows other attempts"), "{}", refused.err);
+    project.posse(&[&["enqueue", "--jsonl", "jobs.jsonl"], &flags[..6]].concat()).ok();
+    let policy = |id: &str| {
+        let job = project.posse(&["show", id, "--json"]).ok().json()["job"].clone();
+        let retry = &job["retry"];
+        json!([retry["strategy"], retry["base_seconds"], retry["max_seconds"], job["max_attempts"]])
+    };
+    assert_eq!(policy("1"), json!(["fixed", 7, 900, 5]), "as the flags say");
+    assert_eq!(policy("2"), json!(["exponential", 7, 900, 9]));
+    assert_eq!(policy("3"), json!(["fixed", 20, 120, 5]));
+    assert_eq!(policy("4"), json!(["none", 7, 900, 1]));
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn apply(
             }
             diesel::delete(jobs::table.find(job.0)).execute(tx.connection)?;
         }
-        Change::Edit(edit) => edit_one(tx, installation, job, row, edit, now)?,
+        Change::Edit(edit) => return edit_one(tx, installation, job, row, edit, now),
     }
     Ok(None)
 }
@@ -77,15 +77,22 @@ fn edit_one(
     row: &JobRow,
     edit: &Edit,
     now: Millis,
-) -> Outcome<()> {
+) -> Outcome<Option<String>> {
+    let payload = match &edit.goal {
+        Some(goal) => {
+            let payload: String = job_data::table.find(job.0).select(job_data::payload).first(tx.connection)?;
+            match serde_json::from_str(&payload) {
+                Ok(payload) => Some(Payload { goal: goal.clone(), ..payload }),
+                Err(error) => return Ok(Some(format!("its payload cannot be read ({error}); enqueue another job"))),
+            }
+        }
+        None => None,
+    };
     if edit.restarts() && journal::restart(tx.connection, installation, job, &row.role, now)? {
         questions::drop_all(tx.connection, job, now)?;
         relations::decide_unless_waiting(tx, job, now)?;
     }
-    if let Some(goal) = &edit.goal {
-        let payload: String = job_data::table.find(job.0).select(job_data::payload).first(tx.connection)?;
-        let mut payload: Payload = serde_json::from_str(&payload)?;
-        payload.goal.clone_from(goal);
+    if let Some(payload) = payload {
         diesel::update(job_data::table.find(job.0))
             .set(job_data::payload.eq(serde_json::to_string(&payload)?))
             .execute(tx.connection)?;
@@ -99,5 +106,5 @@ fn edit_one(
     diesel::update(jobs::table.find(job.0)).set(whole).execute(tx.connection)?;
     // Another role's or queue's workers may take it now.
     tx.ring();
-    Ok(())
+    Ok(None)
 }

@@ -207,7 +207,7 @@ fn set_awaited(connection: &mut SqliteConnection, job: JobId, awaited: bool) -> 
     update(jobs_table::table, jobs_table::id.eq(job.0), jobs_table::awaited.eq(awaited)).execute(connection).map(drop)
 }
 
-fn on_failed(rule: &str) -> Outcome<OnFailed> {
+pub(super) fn on_failed(rule: &str) -> Outcome<OnFailed> {
     OnFailed::from_str(rule).map_err(unusable)
 }
 

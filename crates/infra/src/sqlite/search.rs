@@ -115,11 +115,13 @@ fn with_text(connection: &mut SqliteConnection, filter: &JobFilter, text: &str, 
     }
     let pattern = format!("%{}%", text.replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_"));
     let mut found = Vec::new();
+    // What is no JSON has no text, and hides nobody else's.
     for page in ids(connection, filter, SEARCHED_AT_MOST)?.chunks(TEXTS_AT_ONCE) {
         let rows: Vec<Found> = diesel::sql_query(
             r"SELECT job_id FROM job_data JOIN jobs ON id = job_id WHERE job_id IN (SELECT value FROM json_each(?1))
-                AND (payload ->> '$.goal' LIKE ?2 ESCAPE '\' OR reason LIKE ?2 ESCAPE '\'
-                     OR output ->> '$.text' LIKE ?2 ESCAPE '\')
+                AND (reason LIKE ?2 ESCAPE '\'
+                     OR CASE WHEN json_valid(payload) THEN payload ->> '$.goal' LIKE ?2 ESCAPE '\' END
+                     OR CASE WHEN json_valid(output) THEN output ->> '$.text' LIKE ?2 ESCAPE '\' END)
                 ORDER BY job_id DESC",
         )
         .bind::<Text, _>(serde_json::json!(page).to_string())

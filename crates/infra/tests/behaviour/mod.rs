@@ -217,13 +217,16 @@ macro_rules! suite {
             care:
                 jobs_go_when_they_were_kept_long_enough,
                 what_others_wait_for_stays,
+                a_key_outlives_the_time_its_job_is_kept_for,
                 each_final_state_is_kept_for_its_own_time,
                 a_content_goes_with_the_last_who_refers_to_it,
                 gaps_and_long_lives_do_not_hide_old_jobs,
                 a_duty_is_one_workers_at_a_time,
                 a_clock_set_back_leaves_no_lease_for_hours,
                 workers_are_asked_to_end,
-                what_is_in_hand_and_what_is_due_can_be_asked;
+                what_is_in_hand_and_what_is_due_can_be_asked,
+                who_holds_a_key_and_what_it_waits_for_can_be_asked,
+                a_dead_workers_jobs_are_taken_back_whatever_the_time;
             sessions:
                 a_job_becomes_a_turn_with_its_enqueue,
                 a_session_takes_only_jobs_of_its_role,

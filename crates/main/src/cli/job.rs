@@ -179,7 +179,10 @@ fn row(cx: &Context, job: &Job, now: i64) -> Vec<Cell> {
         plain(&job.role),
         plain(format!("{}/{}", job.attempt, job.max_attempts)),
         plain(ago(job.created_at, now).replace(" ago", "")),
-        plain(one_line(&job.payload.goal, 200)),
+        match &job.damage {
+            Some(why) => painted(one_line(why, 200), move |text| paint.red(text)),
+            None => plain(one_line(&job.payload.goal, 200)),
+        },
     ]
 }
 

@@ -158,6 +158,16 @@ impl Running {
         self.signal("-INT");
     }
 
+    /// Has it stand still, as a debugger does.
+    pub fn stop(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Has it go on after [`Running::stop`].
+    pub fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
     /// Writes to its standard input.
     pub fn write(&mut self, text: &str) {
         self.child.stdin.as_mut().expect("piped").write_all(text.as_bytes()).expect("written");
