@@ -89,7 +89,12 @@ fn find(
             // Others still wait for it, and would for ever.
             .filter(jobs::awaited.eq(false))
             // Its row is what holds its unique key; see [`posse_core::job::holds_key`].
-            .filter(jobs::unique_ms.is_null().or((jobs::finalized_at + jobs::unique_ms).le(now)))
+            .filter(
+                jobs::state
+                    .ne(JobState::Completed.as_str())
+                    .or(jobs::unique_ms.is_null())
+                    .or((jobs::finalized_at + jobs::unique_ms).le(now)),
+            )
             .order(jobs::id)
             .limit(limit - found.len() as i64)
             .select(jobs::id)

@@ -75,7 +75,9 @@ pub async fn what_others_wait_for_stays(store: Arc<dyn Store>) {
     assert_eq!(prune_all(&*store, &[(JobState::Cancelled, Millis::MAX)]).await.jobs, 0, "a re-run would let it go on");
     store.cancel(waits, "enough".into(), T0).await.expect("is cancelled");
     prune_all(&*store, &[(JobState::Cancelled, Millis::MAX)]).await;
-    assert_eq!(store.job(waits).await.expect("can be read"), None, "nobody waits for this one");
+    for id in [waits, first] {
+        assert_eq!(store.job(id).await.expect("can be read"), None, "nobody waits for job {id} any more");
+    }
 }
 
 pub async fn a_key_outlives_the_time_its_job_is_kept_for(store: Arc<dyn Store>) {
@@ -91,7 +93,11 @@ pub async fn a_key_outlives_the_time_its_job_is_kept_for(store: Arc<dyn Store>) 
     assert!(again.existed && again.id == first, "the key is held for as long as was asked");
     assert!(has_any(T0 + 3 * DAY).await.expect("can be read"));
     assert_eq!(prune_all_at(&*store, &cutoffs, T0 + 3 * DAY).await.jobs, 1);
-    assert!(!keyed(None).await.expect("works")[0].existed);
+    let next = keyed(Some(3 * DAY)).await.expect("works")[0];
+    assert!(!next.existed);
+    // One that was cancelled holds nothing.
+    store.cancel(next.id, "enough".into(), T0).await.expect("is cancelled");
+    assert_eq!(prune_all_at(&*store, &[(JobState::Cancelled, T0 + DAY)], T0 + DAY).await.jobs, 1);
 }
 
 pub async fn each_final_state_is_kept_for_its_own_time(store: Arc<dyn Store>) {

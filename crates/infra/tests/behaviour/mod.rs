@@ -39,6 +39,7 @@ pub mod sessions;
 pub mod sharing;
 pub mod unique;
 pub mod waiting;
+pub mod world;
 
 /// A repository with all its ports.
 pub trait Store: JobRepository + JobQueries + JobRelations + JobSearch + Rules + RateLimiter + CareRepository {}
@@ -136,6 +137,8 @@ macro_rules! suite {
                 a_long_chain_is_cancelled_in_one_go,
                 a_cancelled_job_waits_for_nothing,
                 a_parent_goes_on_when_its_last_child_ends,
+                a_parent_that_would_wait_for_itself_is_cancelled,
+                a_parent_may_wait_for_the_same_job_twice,
                 children_are_made_with_the_suspension_or_not_at_all,
                 ends_stored_together_know_of_each_other,
                 a_job_that_ends_as_it_begins_holds_no_key,
