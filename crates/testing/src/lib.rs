@@ -35,13 +35,11 @@ use posse_core::executor::AgentExecutor;
 use posse_core::job::Payload;
 use posse_core::model::{Model, ModelError, Models};
 use posse_core::persona::PersonaTemplate;
-use posse_core::port::{JobFilter, JobQueries, JobRepository, JobSearch, WorkerRecord};
-use posse_core::retention::Retention;
+use posse_core::port::{JobFilter, JobQueries, JobRepository, JobSearch};
 use posse_core::rules::Rules as _;
 use posse_core::tool::Tool;
-use posse_core::worker::{Fleet, FleetOptions, WorkerService, maintain};
+use posse_core::worker::{Fleet, WorkerService, maintain};
 use posse_infra::agent::GenericAgentExecutor;
-use posse_infra::process::{LinuxProcessProbe, this_process};
 use posse_infra::sqlite::{Options, SqliteStore, ring};
 use posse_infra::tool::ToolRegistry;
 use tokio::task::JoinHandle;
@@ -126,29 +124,10 @@ impl Builder {
         executors.push((role.clone(), Arc::new(agent.expect("the persona's tools are known"))));
 
         let clock = Arc::new(ManualClock::at(BEGINNING));
-        let (host, pid, pid_started) = this_process();
         let roles: Vec<String> = executors.iter().map(|(role, _)| role.clone()).collect();
-        let worker = WorkerRecord {
-            id: format!("test-{}", FLEETS.fetch_add(1, Ordering::Relaxed)),
-            host,
-            pid,
-            pid_started,
-            roles: roles.clone(),
-            slots: slots as u32,
-            started_at: BEGINNING,
-            heartbeat_at: BEGINNING,
-            lease_ms: posse_core::lease::DEFAULT_LEASE_MS,
-            drain_requested_at: None,
-        };
-        let options = FleetOptions {
-            jobs: Arc::clone(&store) as _,
-            queries: Arc::clone(&store) as _,
-            clock: Arc::clone(&clock) as _,
-            processes: Arc::new(LinuxProcessProbe),
-            worker,
-            care: Arc::clone(&store) as _,
-            retention: Retention::default(),
-        };
+        let id = format!("test-{}", FLEETS.fetch_add(1, Ordering::Relaxed));
+        let worker = posse_infra::fleet::record(id, roles.clone(), slots, &*clock);
+        let options = posse_infra::fleet::options(&store, worker, Arc::clone(&clock) as _);
         let fleet = Fleet::start(options).await.expect("a new database can be written");
         let mut tasks = vec![tokio::spawn(maintain(Arc::clone(&fleet)))];
         for (role, executor) in executors {
