@@ -205,18 +205,6 @@ fn a_database_is_checked_copied_and_migrated() {
     assert_eq!(told["problems"].as_array().map(Vec::len), Some(1));
 }
 
-impl Project {
-    /// Waits until there is such a job and it is in this state.
-    fn wait_for_state_of_new(&self, job: i64, state: &str) {
-        let until = Instant::now() + Duration::from_secs(30);
-        while self.posse(&["show", &job.to_string()]).code == 3 {
-            assert!(Instant::now() < until, "there never was a job {job}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        self.wait_for_state(job, state);
-    }
-}
-
 #[test]
 fn a_damaged_job_is_named_and_hides_no_other() {
     let project = Project::begun();
@@ -269,4 +257,16 @@ fn a_database_is_compacted_while_nobody_works() {
     assert!(done["after"].as_u64() > Some(0) && done["before"].as_u64() > Some(0), "{done}");
     assert!(!migrate().contains("compact"));
     assert_eq!(project.posse(&["show", "1", "--json"]).ok().json()["job"]["state"], "completed");
+}
+
+impl Project {
+    /// Waits until there is such a job and it is in this state.
+    fn wait_for_state_of_new(&self, job: i64, state: &str) {
+        let until = Instant::now() + Duration::from_secs(30);
+        while self.posse(&["show", &job.to_string()]).code == 3 {
+            assert!(Instant::now() < until, "there never was a job {job}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        self.wait_for_state(job, state);
+    }
 }
