@@ -332,9 +332,9 @@ impl Simple {
             let key = job.new.unique.as_ref().map(|unique| &unique.key);
             key.and_then(|key| self.holder(key, now)) == Some(job.id)
         };
-        let old = |job: &&Job| job.ended_at.is_some_and(|at| at < cutoff);
-        let gone: Vec<_> = self.there().filter(old).filter(|job| !self.is_awaited(job.id) && !holds(job)).collect();
-        let gone: Vec<_> = gone.into_iter().map(|job| job.id).collect();
+        let is_old = |job: &&Job| job.ended_at.is_some_and(|at| at < cutoff);
+        let goes = |job: &&Job| !self.is_awaited(job.id) && !holds(job);
+        let gone: Vec<_> = self.there().filter(is_old).filter(goes).map(|job| job.id).collect();
         gone.iter().for_each(|id| self.job_mut(*id).is_deleted = true);
         gone.len() as u64
     }
