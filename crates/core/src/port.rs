@@ -190,8 +190,8 @@ pub struct WorkerRecord {
     pub drain_requested_at: Option<Millis>,
 }
 
-/// Jobs whose texts are searched at most, newest first, among those that fit the rest of a filter.
-/// Older ones are not found by their texts.
+/// Jobs whose texts and metadata are searched at most, newest first, among those that fit the rest of a
+/// filter. Older ones are not found by them.
 pub const SEARCHED_AT_MOST: u32 = 20_000;
 
 /// Which jobs to list: newest first.
@@ -210,6 +210,9 @@ pub struct JobFilter {
     /// Only with this text in goal, reason or answer, in any case of A to Z; among the newest
     /// [`SEARCHED_AT_MOST`].
     pub text: Option<String>,
+    /// Only with this in their metadata: a key, and the value it has as text; among the newest
+    /// [`SEARCHED_AT_MOST`].
+    pub meta: Option<(String, String)>,
     /// Only enqueued from this time on.
     pub created_from: Option<Millis>,
     /// Only enqueued before this time.

@@ -51,6 +51,10 @@ fn groups_tags_and_texts_find_jobs() {
     assert_eq!(list(&["--group", "night"]), [2, 1]);
     assert_eq!(list(&["--group", "night", "--role", "scribe"]), [1]);
     assert_eq!(list(&["--tag", "mail"]), [1]);
+    assert_eq!(list(&["--meta", "ticket=A-7"]), [1]);
+    assert!(list(&["--meta", "ticket=A-8"]).is_empty());
+    let meant = project.posse(&["job", "cancel", "--where", "meta=ticket=A-7", "--json"]).ok().json();
+    assert_eq!(meant["jobs"], 1, "{meant}");
     assert_eq!(list(&["--search", "MAIL"]), [3, 1]);
     assert_eq!(list(&["--search", "mail", "--before", "3"]), [1]);
     assert_eq!(list(&["--since", "1h"]), [3, 2, 1]);

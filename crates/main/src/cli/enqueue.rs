@@ -317,7 +317,8 @@ pub fn accepted(settings: &Settings, personas: &Loaded, ask: Ask, retry: &RetryA
     Ok(accept(ask, &personas.roles())?)
 }
 
-fn parse_meta(text: &str) -> Result<(String, String), String> {
+/// A key and what it is to be, as it is written on the command line.
+pub fn parse_meta(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("write it as key=value")?;
     Ok((key.to_owned(), value.to_owned()))
 }

@@ -125,7 +125,7 @@ pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
         limit: args.limit + 1,
         ..args.filter.filter()
     };
-    let searched = filter.text.is_some();
+    let searched = filter.text.is_some() || filter.meta.is_some();
     let is_filtered = args.filter.is_given();
     let mut jobs = match wire::open_reader(&settings)? {
         Some(queries) => queries.jobs(filter).await?,
@@ -140,7 +140,7 @@ pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
     }
     if searched {
         let most = count(u64::from(SEARCHED_AT_MOST));
-        cx.out.note(cx.out.note_paint.dim(format!("texts of the newest {most} that fit otherwise were searched")));
+        cx.out.note(cx.out.note_paint.dim(format!("the newest {most} that fit otherwise were searched")));
     }
     if jobs.is_empty() {
         let hint =

@@ -1,11 +1,12 @@
-//! A repository as simple as it can be: jobs in a list, and every rule looked up in all of them.
+//! A repository as simple as it can be: jobs in a list, and every rule looked up in all of them. What it
+//! knows of jobs, keys, ranks and limits is written down here once more, but for the state machine.
 
 use std::collections::BTreeMap;
 
 use posse_core::clock::Millis;
-use posse_core::job::dependency::{After, Meaning, OnFailed, meaning};
+use posse_core::job::dependency::{After, OnFailed};
 use posse_core::job::transition::{Event, Standing, transition};
-use posse_core::job::{JobId, JobState, NewJob, Unique, holds_key, rank};
+use posse_core::job::{JobId, JobState, NewJob, Unique};
 use posse_core::port::{Cancelled, Enqueued, Reach};
 use posse_core::rate::Bucket;
 use posse_core::rules::{Limits, Scope};
@@ -33,6 +34,26 @@ pub struct Rule {
     pub paused: bool,
     pub limits: Limits,
     full_at_us: i64,
+}
+
+/// What a job's state means for one that waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    Met,
+    Waits,
+    Cancels,
+}
+
+fn meaning(state: JobState, rule: OnFailed) -> Meaning {
+    match state {
+        JobState::Completed => Meaning::Met,
+        JobState::Cancelled | JobState::Discarded => match rule {
+            OnFailed::Cancel => Meaning::Cancels,
+            OnFailed::Run => Meaning::Met,
+            OnFailed::Wait => Meaning::Waits,
+        },
+        _ => Meaning::Waits,
+    }
 }
 
 /// All there is.
@@ -79,8 +100,10 @@ impl Simple {
     pub fn holder(&self, key: &str, now: Millis) -> Option<JobId> {
         let holds = |job: &&Job| {
             let Some(unique) = job.new.unique.as_ref().filter(|unique| unique.key == key) else { return false };
-            let for_ms = unique.for_ms.filter(|_| !job.key_is_over);
-            holds_key(job.standing.state, job.ended_at, for_ms, now)
+            match (job.standing.state, job.ended_at, unique.for_ms) {
+                (JobState::Completed, Some(at), Some(for_ms)) => !job.key_is_over && now < at + for_ms,
+                (_, ended_at, _) => ended_at.is_none(),
+            }
         };
         self.there().find(holds).map(|job| job.id)
     }
@@ -108,8 +131,7 @@ impl Simple {
                 After::Earlier(place) => made[place].id,
             });
             let on: Vec<JobId> = on.collect();
-            let means = |rule| move |state| meaning(state, rule);
-            let all: Vec<_> = on.iter().map(|on| self.state(*on)).map(means(new.on_failed)).collect();
+            let all: Vec<_> = on.iter().map(|on| meaning(self.state(*on), new.on_failed)).collect();
             let run_at = new.run_at.unwrap_or(now);
             let state = if all.contains(&Meaning::Cancels) {
                 JobState::Cancelled
@@ -166,7 +188,8 @@ impl Simple {
             self.step(id, Event::Due, now, now);
         }
         let available = self.there().filter(|job| job.standing.state == JobState::Available && job.new.role == role);
-        let ranked = |job: &Job| (rank(job.standing.run_at, job.new.priority, job.new.priority_step_ms), job.id);
+        // Ten minutes of waiting are worth a step of priority.
+        let ranked = |job: &Job| (job.standing.run_at + i64::from(job.new.priority) * 600_000, job.id);
         let mut available: Vec<_> = available.map(ranked).collect();
         available.sort();
         let mut taken = Vec::new();
@@ -302,18 +325,19 @@ impl Simple {
         }
     }
 
-    /// Whether it could be run again: it is at its end, and nobody else holds its key.
-    pub fn retry(&mut self, id: JobId, now: Millis) -> bool {
+    /// Runs a job again that is at its end, unless somebody else holds its key: gives who does.
+    pub fn retry(&mut self, id: JobId, now: Millis) -> Result<(), Option<JobId>> {
         let job = self.job(id);
         let key = job.new.unique.as_ref().map(|unique| unique.key.clone());
-        let is_taken = key.as_ref().and_then(|key| self.holder(key, now)).is_some_and(|holder| holder != id);
-        if !job.standing.state.is_final() || is_taken {
-            return false;
+        let other = key.as_ref().and_then(|key| self.holder(key, now)).filter(|holder| *holder != id);
+        if !job.standing.state.is_final() || other.is_some() {
+            return Err(other.filter(|_| job.standing.state.is_final()));
         }
         if let Some(key) = key.filter(|key| self.holder(key, now).is_none()) {
             self.take_over(&key);
         }
-        self.step(id, Event::Retry, now, now)
+        assert!(self.step(id, Event::Retry, now, now));
+        Ok(())
     }
 
     fn is_awaited(&self, id: JobId) -> bool {
