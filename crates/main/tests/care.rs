@@ -141,6 +141,28 @@ fn a_worker_that_is_drained_finishes_what_it_has() {
 }
 
 #[test]
+fn a_second_signal_ends_the_step_and_costs_nothing_either() {
+    // A step that would go on for as long as it is let.
+    let server = ModelServer::start(vec![Say::Silence]);
+    let project = Project::with_model(&server);
+    project.posse(&["enqueue", "--role", "scribe", "x"]).ok();
+    let mut worker = project.start(&["work", "--quiet"]);
+    project.wait_for_state(1, "running");
+    worker.terminate();
+    worker.hear("shutting down: waiting up to");
+    assert_eq!(project.posse(&["show", "1", "--json"]).ok().json()["job"]["state"], "running");
+    let begun = Instant::now();
+    worker.terminate();
+    let ended = worker.wait().expect(0);
+    assert!(ended.err.contains("stopping the steps in progress"), "{}", ended.err);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let shown = project.posse(&["show", "1", "--json"]).ok().json();
+    assert_eq!((&shown["job"]["state"], &shown["job"]["attempt"]), (&json!("available"), &json!(0)), "{shown}");
+    assert_eq!(shown["attempts"][0]["outcome"], "interrupted");
+    assert_eq!(project.posse(&["worker", "list", "--json"]).ok().json(), json!([]), "it left the list");
+}
+
+#[test]
 fn the_doctor_says_what_is_wrong_and_what_to_do() {
     let server = finishing();
     let project = Project::with_model(&server);

@@ -196,6 +196,9 @@ fn a_mistake_is_named_with_its_line_and_nothing_is_stored() {
         ("{\"goal\": \"x\", \"retry_wait\": \"soon\"}", "jobs.jsonl:1202: retry_wait: "),
         ("{\"goal\": \"x\", \"retry_wait\": \"500ms\"}", "jobs.jsonl:1202: retry has base_seconds 0"),
         ("{\"goal\": \"x\", \"retry\": \"none\", \"max_attempts\": 3}", "jobs.jsonl:1202: max_attempts allows other"),
+        ("{\"goal\": \"a\\u0000b\"}", "jobs.jsonl:1202: goal contains a NUL character at byte 1"),
+        ("{\"goal\": \"x\", \"meta\": {\"k\\u0000ey\": 1}}", "jobs.jsonl:1202: meta 'k\\0ey' cannot be used"),
+        ("{\"goal\": \"\\ud800\"}", "jobs.jsonl:1202: unexpected end of hex escape"),
         ("[1]", "jobs.jsonl:1202: invalid"),
     ] {
         let mut lines = plain(1300);

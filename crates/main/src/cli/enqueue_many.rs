@@ -149,7 +149,8 @@ pub async fn enqueue_many(
     }
     let ids = first.zip(last).map(|(first, last)| format!(", {first} to {last}")).unwrap_or_default();
     let rate = count((jobs as f64 / seconds.max(0.001)) as u64);
-    cx.out.line(format!("{} jobs enqueued{ids}, in {seconds:.1} s ({rate}/s)", count(jobs)))?;
+    let noun = if jobs == 1 { "job" } else { "jobs" };
+    cx.out.line(format!("{} {noun} enqueued{ids}, in {seconds:.1} s ({rate}/s)", count(jobs)))?;
     if existing > 0 {
         cx.out.note(format!(
             "{} more hold unique keys that were held already; nothing was stored for them",

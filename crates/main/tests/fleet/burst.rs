@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use posse_core::clock::Millis;
 use posse_core::job::{JobId, JobState, NewJob};
 use posse_core::port::{JobQueries as _, JobRepository as _};
+use posse_core::rules::{Limits, Rules as _, Scope};
 
-use crate::worker::{SLEEPER, host_now};
+use crate::worker::{AT_ONCE, SLEEPER, host_now};
 use crate::{Host, until_all_ended};
 
 const DUE_AT_ONCE: usize = 5000;
@@ -73,4 +74,22 @@ async fn five_thousand_that_are_due_at_once_keep_no_urgent_one_waiting() {
     assert!(quantile(&mut took, 0.99) < 1000, "an enqueue waits for nobody");
     assert!(quantile(&mut waited, 0.99) < last / 2, "the urgent ones were not behind the many");
     assert!(host.log().lines().all(|line| !line.contains("locked")), "{}", host.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_are_at_work_than_may_be_whoever_works_them() {
+    let mut host = Host::new();
+    let limits = Limits { running: Some(AT_ONCE as u32), ..Limits::default() };
+    host.store.set_limits(Scope::Role(SLEEPER.into()), limits).await.expect("is set");
+    let job = NewJob { role: SLEEPER.into(), ..NewJob::default() };
+    host.store.enqueue(vec![job.clone(); 400], host_now(host.root())).await.expect("are stored");
+    (0..3).for_each(|_| host.start_worker());
+    until_all_ended(&host, "with a limit", Duration::from_secs(60)).await;
+    let crowded = host.root().join("crowded");
+    assert!(!crowded.exists(), "24 slots in three processes, and never more than {AT_ONCE} jobs");
+    // Without it there are more.
+    host.store.set_limits(Scope::Role(SLEEPER.into()), Limits::default()).await.expect("is taken off");
+    host.store.enqueue(vec![job; 400], host_now(host.root())).await.expect("are stored");
+    until_all_ended(&host, "without a limit", Duration::from_secs(60)).await;
+    assert!(crowded.exists());
 }

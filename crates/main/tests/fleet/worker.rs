@@ -53,13 +53,27 @@ impl Clock for HostClock {
     }
 }
 
-/// Takes ten milliseconds.
-struct Sleeper;
+/// Takes ten milliseconds, and leaves word if more than [`AT_ONCE`] did so at a time.
+struct Sleeper {
+    root: PathBuf,
+}
+
+/// How many sleepers there may be at a time, where somebody sets that limit.
+pub const AT_ONCE: usize = 8;
 
 #[async_trait]
 impl AgentExecutor for Sleeper {
-    async fn process_job(&self, _: &mut JobContext) -> StepOutcome {
+    async fn process_job(&self, cx: &mut JobContext) -> StepOutcome {
+        let busy = self.root.join("busy");
+        std::fs::create_dir_all(&busy).expect("a folder");
+        let own = busy.join(cx.job.id.to_string());
+        std::fs::write(&own, "").expect("is written");
+        // Whoever came later counts those before it.
+        if std::fs::read_dir(&busy).expect("can be listed").count() > AT_ONCE {
+            std::fs::write(self.root.join("crowded"), "").expect("is written");
+        }
         tokio::time::sleep(Duration::from_millis(10)).await;
+        std::fs::remove_file(own).expect("is there");
         StepOutcome::Completed { output: Output::default(), entries: Vec::new() }
     }
 }
@@ -155,7 +169,8 @@ async fn work(root: PathBuf) {
         let (handles_role, fleet) = (role.into(), Arc::clone(&fleet));
         tokio::spawn(Arc::new(WorkerService { handles_role, queues: Vec::new(), slots: 8, executor, fleet }).run())
     };
-    let services = [service(ROLE, Arc::new(Striker { root })), service(SLEEPER, Arc::new(Sleeper))];
+    let services =
+        [service(ROLE, Arc::new(Striker { root: root.clone() })), service(SLEEPER, Arc::new(Sleeper { root }))];
     terminate.recv().await;
     fleet.drain();
     for service in services {

@@ -1,12 +1,13 @@
 //! A repository as simple as it can be: jobs in a list, and every rule looked up in all of them. What it
-//! knows of jobs, keys, ranks and limits is written down here once more, but for the state machine.
+//! knows of jobs, keys, ranks and limits is written down here once more; the core's state machine has to
+//! agree with it at every step.
 
 use std::collections::BTreeMap;
 
 use posse_core::clock::Millis;
 use posse_core::job::dependency::{After, OnFailed};
 use posse_core::job::transition::{Event, Standing, transition};
-use posse_core::job::{JobId, JobState, NewJob, Unique};
+use posse_core::job::{JobId, JobState, MAX_CRASHES, NewJob, Unique};
 use posse_core::port::{Cancelled, Enqueued, Reach};
 use posse_core::rate::Bucket;
 use posse_core::rules::{Limits, Scope};
@@ -56,6 +57,52 @@ fn meaning(state: JobState, rule: OnFailed) -> Meaning {
     }
 }
 
+/// Where a job goes; nowhere if its state does not allow it.
+fn moved(from: Standing, event: Event, at: Millis) -> Option<Standing> {
+    use JobState::*;
+    let mut to = from;
+    if from.state != Running {
+        to.state = match (from.state, event) {
+            (Scheduled | Retryable, Event::Due) => Available,
+            (Available, Event::Claim) => Running,
+            (Suspended, Event::Decide) if from.run_at > at => Scheduled,
+            (Suspended, Event::Decide) => Available,
+            (Scheduled | Available | Retryable | Suspended, Event::Cancel) => Cancelled,
+            (Completed | Cancelled | Discarded, Event::Retry) => Available,
+            _ => return None,
+        };
+        match event {
+            Event::Claim => to.attempt += 1,
+            Event::Retry => (to.attempt, to.crashes, to.cancel_requested, to.run_at) = (0, 0, false, at),
+            _ => {}
+        }
+        return Some(to);
+    }
+    let is_spent = from.attempt >= from.max_attempts;
+    match event {
+        Event::Complete => to.state = Completed,
+        Event::GiveUp => to.state = Discarded,
+        Event::Fail if is_spent => to.state = Discarded,
+        Event::Fail => (to.state, to.run_at) = (Retryable, at),
+        // These give the attempt back.
+        Event::Snooze => (to.state, to.run_at, to.attempt) = (Scheduled, at, from.attempt - 1),
+        Event::Interrupt => (to.state, to.attempt) = (Available, from.attempt - 1),
+        Event::Suspend => (to.state, to.attempt) = (Suspended, from.attempt - 1),
+        Event::LeaseExpired => {
+            to.crashes += 1;
+            to.state = if is_spent || to.crashes == MAX_CRASHES { Discarded } else { Available };
+        }
+        Event::Cancel if from.cancel_requested => to.state = Cancelled,
+        Event::Cancel => to.cancel_requested = true,
+        _ => return None,
+    }
+    // Whatever ends an attempt whose end was asked for cancels, unless it had completed first.
+    if from.cancel_requested && event != Event::Complete {
+        to.state = Cancelled;
+    }
+    Some(to)
+}
+
 /// All there is.
 #[derive(Debug, Default)]
 pub struct Simple {
@@ -84,14 +131,18 @@ impl Simple {
     /// Moves a job by the state machine; whether it could be.
     fn step(&mut self, id: JobId, event: Event, at: Millis, now: Millis) -> bool {
         let job = self.job_mut(id);
-        let Ok(change) = transition(job.standing, event, at) else { return false };
-        job.standing = change.to;
-        job.ended_at = change.to.state.is_final().then_some(now);
-        if change.frees_lease {
+        let moved = moved(job.standing, event, at);
+        let by_core = transition(job.standing, event, at).ok();
+        assert_eq!(by_core.map(|change| change.to), moved, "job {id} by {event:?}");
+        let (Some(to), Some(change)) = (moved, by_core) else { return false };
+        assert_eq!(change.frees_lease, to.state != JobState::Running);
+        job.standing = to;
+        job.ended_at = to.state.is_final().then_some(now);
+        if to.state != JobState::Running {
             job.lease = None;
         }
-        if change.to.state.is_final() {
-            self.job_mut(id).waits.values_mut().for_each(|(_, open)| *open = false);
+        if to.state.is_final() {
+            job.waits.values_mut().for_each(|(_, open)| *open = false);
         }
         true
     }
