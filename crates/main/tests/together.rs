@@ -303,3 +303,29 @@ fn a_batch_survives_being_killed() {
     assert_eq!(rest["jobs"].as_i64(), Some(30_000 - stored));
     assert_eq!(jobs(), 30_000);
 }
+
+#[test]
+fn a_job_that_waits_is_put_off_and_brought_forward() {
+    let project = Project::begun();
+    project.posse(&["enqueue", "-r", "scribe", "x"]).ok();
+    let job = || project.posse(&["show", "1", "--json"]).ok().json()["job"].clone();
+    let before = job()["run_at"].as_i64().expect("a time");
+    project.posse(&["job", "edit", "1", "--in", "2h"]).ok();
+    assert_eq!(job()["state"], "scheduled");
+    let put_off = job()["run_at"].as_i64().expect("a time") - before;
+    assert!((7_200_000..7_260_000).contains(&put_off), "{put_off}");
+    project.posse(&["job", "edit", "1", "--at", "2099-05-01T09:00:00Z"]).ok();
+    assert_eq!(job()["run_at"], 4_081_309_200_000_i64);
+    assert!(
+        project
+            .posse(&["job", "edit", "1", "--at", "2099-05-01", "--in", "2h"])
+            .expect(2)
+            .err
+            .contains("cannot be used")
+    );
+    project.posse(&["job", "edit", "1", "--in", "0s"]).ok();
+    assert!(job()["run_at"].as_i64() < Some(before + 3_600_000));
+    project.posse(&["job", "cancel", "1"]).ok();
+    let refused = project.posse(&["job", "edit", "1", "--in", "2h"]).expect(4);
+    assert!(refused.err.contains("due at once when it is re-run; retry it first"), "{}", refused.err);
+}

@@ -3,11 +3,12 @@
 use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::change::{Change, Changed, Edit};
+use posse_core::job::transition::{Event, transition};
 use posse_core::job::{JobId, Payload};
 use posse_core::port::{Reach, RepositoryError};
 
 use super::fault::{Fault, Outcome};
-use super::jobs::{JobRow, find, stored};
+use super::jobs::{JobRow, find, no_such, store, stored};
 use super::schema::{dependencies, job_data, jobs};
 use super::writer::Transaction;
 use super::{journal, people, questions, relations};
@@ -96,6 +97,10 @@ fn edit_one(
         diesel::update(job_data::table.find(job.0))
             .set(job_data::payload.eq(serde_json::to_string(&payload)?))
             .execute(tx.connection)?;
+    }
+    if let Some(at) = edit.run_at {
+        let standing = find(tx.connection, job)?.ok_or_else(|| no_such(job))?.standing()?;
+        store(tx.connection, job, &transition(standing, Event::Postpone, at)?, now)?;
     }
     let whole = (
         jobs::role.eq(edit.role.as_deref().unwrap_or(&row.role)),

@@ -247,10 +247,12 @@ pub async fn an_edited_job_is_worked_as_it_is_then(store: Arc<dyn Store>) {
         priority: Some(1),
         max_attempts: Some(9),
         queue: Some("q".into()),
+        run_at: Some(T0 + 5),
     };
     assert_eq!(change(&*store, id, Change::Edit(edit)).await, None);
-    assert!(claim(&*store, "r", 1, T0).await.is_empty());
-    let job = claim(&*store, "s", 1, T0).await.remove(0).job;
+    assert!(claim(&*store, "r", 1, T0 + 4).await.is_empty());
+    assert!(claim(&*store, "s", 1, T0 + 4).await.is_empty());
+    let job = claim(&*store, "s", 1, T0 + 5).await.remove(0).job;
     assert_eq!((job.payload.goal.as_str(), job.priority, job.max_attempts), ("another goal", 1, 9));
     assert_eq!(job.queue, "q");
     assert!(store.journal(id, 0).await.expect("can be read").is_empty(), "no run had begun");

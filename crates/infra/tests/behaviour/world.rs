@@ -47,7 +47,7 @@ pub enum Op {
     Rescue { dead: Option<usize> },
     Cancel { job: usize, reach: Reach },
     Retry { job: usize },
-    Edit { job: usize, queue: usize, priority: u8 },
+    Edit { job: usize, queue: usize, priority: u8, delay: Option<Millis> },
     Delete { job: usize },
     Prune { keep: Millis },
     Limit { scope: usize, limits: Limits },
@@ -108,8 +108,8 @@ pub fn ops() -> impl Strategy<Value = Vec<Op>> {
         2 => prop::option::of(0..3_usize).prop_map(|dead| Op::Rescue { dead }),
         3 => (any::<usize>(), reach).prop_map(|(job, reach)| Op::Cancel { job, reach }),
         4 => any::<usize>().prop_map(|job| Op::Retry { job }),
-        1 => (any::<usize>(), 0..2_usize, 1..=9_u8)
-            .prop_map(|(job, queue, priority)| Op::Edit { job, queue, priority }),
+        2 => (any::<usize>(), 0..2_usize, 1..=9_u8, prop::option::of(-9..60_000_i64))
+            .prop_map(|(job, queue, priority, delay)| Op::Edit { job, queue, priority, delay }),
         1 => any::<usize>().prop_map(|job| Op::Delete { job }),
         1 => (0..90_000_i64).prop_map(|keep| Op::Prune { keep }),
         1 => (0..6_usize, limits).prop_map(|(scope, limits)| Op::Limit { scope, limits }),
@@ -262,10 +262,12 @@ impl Both<'_> {
                 (Err(RepositoryError::Illegal(_)), Err(None)) | (Ok(()), Ok(())) => {}
                 (got, want) => panic!("{got:?} rather than {want:?}: {op:?}"),
             },
-            Op::Edit { queue, priority, .. } => {
+            Op::Edit { queue, priority, delay, .. } => {
                 let (queue, priority) = (QUEUES[*queue], *priority);
-                let edit = Edit { queue: Some(queue.into()), priority: Some(priority), ..Edit::default() };
-                assert_eq!(change(Change::Edit(edit)).await, self.simple.edit(id, queue, priority), "{op:?}");
+                let run_at = delay.map(|delay| now + delay);
+                let edit = Edit { queue: Some(queue.into()), priority: Some(priority), run_at, ..Edit::default() };
+                let could = self.simple.edit(id, queue, priority, run_at, now);
+                assert_eq!(change(Change::Edit(edit)).await, could, "{op:?}");
             }
             Op::Delete { .. } => assert_eq!(change(Change::Delete).await, self.simple.delete(id), "{op:?}"),
             _ => unreachable!("is not done by hand"),

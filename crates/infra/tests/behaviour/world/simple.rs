@@ -62,6 +62,11 @@ fn moved(from: Standing, event: Event, at: Millis) -> Option<Standing> {
     use JobState::*;
     let mut to = from;
     if from.state != Running {
+        if event == Event::Postpone && !from.state.is_final() {
+            to.state = if from.state == Available { Scheduled } else { from.state };
+            to.run_at = at;
+            return Some(to);
+        }
         to.state = match (from.state, event) {
             (Scheduled | Retryable, Event::Due) => Available,
             (Available, Event::Claim) => Running,
@@ -415,9 +420,14 @@ impl Simple {
     }
 
     /// Whether it could be changed.
-    pub fn edit(&mut self, id: JobId, queue: &str, priority: u8) -> bool {
-        let may = !matches!(self.state(id), JobState::Running | JobState::Completed);
+    pub fn edit(&mut self, id: JobId, queue: &str, priority: u8, run_at: Option<Millis>, now: Millis) -> bool {
+        let state = self.state(id);
+        let is_due_anew = run_at.is_some() && state.is_final();
+        let may = !matches!(state, JobState::Running | JobState::Completed) && !is_due_anew;
         if may {
+            if let Some(at) = run_at {
+                assert!(self.step(id, Event::Postpone, at, now));
+            }
             let new = &mut self.job_mut(id).new;
             (new.queue, new.priority) = (queue.into(), priority);
         }
