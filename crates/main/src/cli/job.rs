@@ -47,7 +47,7 @@ pub enum JobCommand {
     SetPriority(change::SetPriorityArgs),
     /// Put a job into another queue
     Move(change::MoveArgs),
-    /// Delete a job that ended, with everything that is known of it
+    /// Delete a job that ended, with everything that is known of it; a unique key it still holds is free then
     Delete(change::DeleteArgs),
     /// Attach a remark to a job
     Annotate(AnnotateArgs),
