@@ -2,10 +2,15 @@
 
 use serde::Serialize;
 
+use crate::breaker;
 use crate::clock::Millis;
 use crate::lease::WorkerId;
-use crate::port::{ClockJump, DueJobs, HeldJob, Storage, WorkerRecord};
+use crate::port::{ClockJump, DueJobs, HeldJob, Storage, Waiting, WorkerRecord};
+use crate::rate::EndpointState;
+use crate::rules::Rule;
 use crate::schedule::{MISSED_AFTER_MS, Schedule};
+
+pub mod keys;
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -72,6 +77,12 @@ pub struct Facts {
     pub jumps: Vec<ClockJump>,
     /// What there is on disk.
     pub storage: Storage,
+    /// Jobs that hold unique keys and are not at work, and those they wait for.
+    pub waiting: Vec<Waiting>,
+    /// What is paused, and how many jobs may run.
+    pub rules: Vec<Rule>,
+    /// Endpoints of models that have failed since they last answered.
+    pub endpoints: Vec<EndpointState>,
 }
 
 /// A job that is due for longer and has nobody to work it is a fault.
@@ -87,11 +98,23 @@ const LOG_BYTES: u64 = 96 << 20;
 /// Less space than this is a fault, and less than that worth a look.
 const LITTLE_SPACE: u64 = 64 << 20;
 const SOME_SPACE: u64 = 1 << 30;
+/// Less free space inside a database is used again soon.
+const MUCH_INSIDE: u64 = 64 << 20;
 
 impl Facts {
     /// All checks, in the order in which a person would look.
     pub fn findings(&self) -> Vec<Finding> {
-        let checks = [Facts::due_jobs, Facts::processes, Facts::leases, Facts::schedules, Facts::clock, Facts::log];
+        let checks = [
+            Facts::due_jobs,
+            Facts::processes,
+            Facts::leases,
+            keys::check,
+            Facts::endpoints,
+            Facts::schedules,
+            Facts::clock,
+            Facts::log,
+            Facts::free_space_inside,
+        ];
         checks.iter().flat_map(|check| check(self)).collect()
     }
 
@@ -211,6 +234,32 @@ impl Facts {
         }
     }
 
+    fn endpoints(&self) -> Vec<Finding> {
+        let judge = |state: &EndpointState| {
+            let EndpointState { endpoint, breaker, reason } = state;
+            let ago = self.now - breaker.failed_at;
+            let said = reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            let failed = format!("{} failures in a row, the last {} ago{said}", breaker.failures, minutes(ago.abs()));
+            let way_out = "posse model list tells when it is asked again; jobs that need it wait and spend no attempts";
+            match breaker.is_out() {
+                true if ago <= RECENT_MS => {
+                    Some(Finding::wrong("endpoints", format!("{endpoint} is out after {failed}"), way_out))
+                }
+                // Nobody has asked since, so nobody knows.
+                true => Some(Finding::warning("endpoints", format!("{endpoint} was out after {failed}"), way_out)),
+                false if ago <= breaker::WINDOW_MS => {
+                    Some(Finding::warning("endpoints", format!("{endpoint} has had {failed}"), way_out))
+                }
+                false => None,
+            }
+        };
+        let failing: Vec<_> = self.endpoints.iter().filter_map(judge).collect();
+        match failing.is_empty() {
+            true => vec![Finding::ok("endpoints", "none is failing")],
+            false => failing,
+        }
+    }
+
     fn clock(&self) -> Vec<Finding> {
         let recent = self.jumps.iter().find(|jump| (self.now - jump.noticed_at).abs() <= RECENT_MS);
         vec![match recent {
@@ -232,6 +281,20 @@ impl Facts {
                 Finding::warning("log", message, "end whatever has the database open for long (a shell, a copy)")
             }
         }]
+    }
+
+    fn free_space_inside(&self) -> Vec<Finding> {
+        let Storage { bytes, free_bytes, gives_back, .. } = self.storage;
+        let is_much = free_bytes > MUCH_INSIDE && free_bytes > bytes / 4;
+        if gives_back || !is_much {
+            return Vec::new();
+        }
+        let message = format!(
+            "{} of its {} MB are free, and it cannot give them back: it was made by an older posse",
+            free_bytes >> 20,
+            bytes >> 20
+        );
+        vec![Finding::warning("space inside", message, "posse db compact, while no worker is at work")]
     }
 }
 
@@ -344,6 +407,22 @@ mod tests {
     }
 
     #[test]
+    fn endpoints_that_fail_are_named() {
+        let judged = |failures: u32, last_ago: Millis| {
+            let mut breaker = breaker::Breaker::default();
+            (0..failures).for_each(|_| _ = breaker.fail(NOW - last_ago));
+            let state = EndpointState { endpoint: "http://e/v1".into(), breaker, reason: Some("503".into()) };
+            worst(&facts(|facts| facts.endpoints = vec![state]), "endpoints")
+        };
+        let (verdict, message) = judged(breaker::FAILURES, 1000);
+        assert_eq!(verdict, Verdict::Wrong);
+        assert_eq!(message, "http://e/v1 is out after 5 failures in a row, the last 1 s ago: 503");
+        assert_eq!(judged(breaker::FAILURES, 2 * RECENT_MS).0, Verdict::Warning, "nobody knows any more");
+        assert_eq!(judged(1, 1000).0, Verdict::Warning);
+        assert_eq!(judged(1, breaker::WINDOW_MS + 1).0, Verdict::Ok);
+    }
+
+    #[test]
     fn schedules_clocks_and_disks_are_looked_at() {
         let job = NewJob { role: "r".into(), ..NewJob::default() };
         let schedule = Schedule::new("s", ("0 * * * *", "UTC"), job, Default::default(), NOW).expect("a schedule");
@@ -360,6 +439,12 @@ mod tests {
         let jump = ClockJump { worker: "w".into(), noticed_at: NOW - 5, by_ms: -3_600_000 };
         let jumped = facts(|facts| facts.jumps = vec![jump]);
         assert_eq!(worst(&jumped, "clock"), (Verdict::Warning, "it was set back by 60 min, as w noticed".into()));
+        let inside = |gives_back, free_bytes| {
+            let storage = Storage { bytes: 300 << 20, free_bytes, gives_back, log_bytes: 0 };
+            let all = facts(|facts| facts.storage = storage).findings();
+            all.iter().any(|finding| finding.check == "space inside")
+        };
+        assert!(inside(false, 200 << 20) && !inside(true, 200 << 20) && !inside(false, 70 << 20));
         let long = facts(|facts| facts.storage.log_bytes = 200 << 20);
         assert_eq!(worst(&long, "log").0, Verdict::Warning);
         let verdicts = [1 << 20, 100 << 20, 9 << 30].map(|free| space("the database", "/x", free).verdict);

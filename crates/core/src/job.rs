@@ -298,6 +298,10 @@ pub struct Job {
     pub meta: Meta,
     /// How far its work is, while it runs and where its executor tells. A claim leaves it out.
     pub progress: Option<JobProgress>,
+    /// Which parts of it are stored in a way that cannot be read, and why; those are empty here. Such a
+    /// job is shown and counted, and discarded when it is its turn to be worked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
 }
 
 /// How far a running job's work is.

@@ -16,7 +16,7 @@ use crate::usecase::fork::Fork;
 
 mod care;
 
-pub use care::{CareRepository, ClockJump, DueJobs, Firing, HeldJob, Pruned, Storage};
+pub use care::{Awaited, CareRepository, ClockJump, DueJobs, Firing, HeldJob, Pruned, Storage, Waiting};
 
 mod relations;
 
@@ -190,8 +190,8 @@ pub struct WorkerRecord {
     pub drain_requested_at: Option<Millis>,
 }
 
-/// Jobs whose texts are searched at most, newest first, among those that fit the rest of a filter.
-/// Older ones are not found by their texts.
+/// Jobs whose texts and metadata are searched at most, newest first, among those that fit the rest of a
+/// filter. Older ones are not found by them.
 pub const SEARCHED_AT_MOST: u32 = 20_000;
 
 /// Which jobs to list: newest first.
@@ -210,6 +210,9 @@ pub struct JobFilter {
     /// Only with this text in goal, reason or answer, in any case of A to Z; among the newest
     /// [`SEARCHED_AT_MOST`].
     pub text: Option<String>,
+    /// Only with this in their metadata: a key, and the value it has as text; among the newest
+    /// [`SEARCHED_AT_MOST`].
+    pub meta: Option<(String, String)>,
     /// Only enqueued from this time on.
     pub created_from: Option<Millis>,
     /// Only enqueued before this time.
@@ -348,6 +351,10 @@ pub trait JobRepository:
     /// Takes back jobs whose lease has expired, and jobs leased by workers in `dead` at once; takes
     /// those workers off the list.
     async fn rescue(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError>;
+
+    /// The same for workers in `dead` alone: what time it is tells nothing of leases while the clock was
+    /// just set.
+    async fn rescue_from(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError>;
 
     /// Asks for the end of a job and of those beneath it ([`Reach::Beneath`]); tells of the job.
     async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled, RepositoryError>;

@@ -7,7 +7,8 @@ use crate::job::JobState;
 pub const DEFAULT_KEEP_MS: Millis = 30 * 24 * 3_600_000;
 
 /// How long jobs of each final state are kept, in milliseconds; for ever where it is absent. With a job
-/// go its journal, ledger, attempts, remarks and every content that no other job refers to.
+/// go its journal, ledger, attempts, remarks and every content that no other job refers to. A job that
+/// others wait for, or that holds its unique key after it completed, is kept until that is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     /// Those that are done.

@@ -93,6 +93,9 @@ pub struct Schedule {
     pub created_at: Millis,
     /// The last job it made.
     pub last: Option<LastJob>,
+    /// Why the job it makes cannot be read from where it is kept; then it makes none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
 }
 
 /// The last job that a schedule made.
@@ -140,11 +143,15 @@ impl Schedule {
             paused_at: None,
             created_at: now,
             last: None,
+            damage: None,
         })
     }
 
     /// Its rule in its zone. Fails only where a later version took a rule that this one does not know.
     pub fn timetable(&self) -> Result<Timetable, String> {
+        if let Some(why) = &self.damage {
+            return Err(why.clone());
+        }
         Timetable::parse(&self.cron, &self.zone)
     }
 

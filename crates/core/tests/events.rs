@@ -134,6 +134,7 @@ fn ended(run: &Run, state: JobState) -> Job {
         tags: Vec::new(),
         meta: Default::default(),
         progress: None,
+        damage: None,
         leased_by: None,
         lease_until: None,
         cancel_requested: false,

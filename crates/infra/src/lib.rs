@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod agent;
+pub mod fleet;
 pub mod hook;
 pub mod local_model;
 pub mod model;

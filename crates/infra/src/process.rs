@@ -24,6 +24,12 @@ impl Clock for SystemClock {
     }
 }
 
+/// The machine's monotonic clock, which all its processes share, in nanoseconds. For measuring.
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
 /// Looks processes up in `/proc`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LinuxProcessProbe;

@@ -27,6 +27,7 @@ mod care;
 mod care_repository;
 mod change;
 mod claim;
+mod compact;
 mod connection;
 mod endpoints;
 pub mod extension;
@@ -35,6 +36,7 @@ mod finish;
 mod forks;
 mod groups;
 mod guest;
+mod holders;
 mod jobs;
 mod journal;
 mod leases;
@@ -66,6 +68,7 @@ mod workers;
 mod writer;
 
 pub use backup::{Backup, SchemaSteps, schema_of};
+pub use compact::{Compacted, compact};
 pub use guest::{enqueue_in, ring};
 
 use connection::{Access, beside, traceless};

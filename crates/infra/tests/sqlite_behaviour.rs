@@ -31,8 +31,13 @@ impl Door for SqliteDoor {
 
 suite!(door());
 
+/// `PROPTEST_CASES` asks for more.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(48)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
     fn any_sequence_of_operations_follows_the_transition_function(ops in behaviour::model::ops()) {
@@ -40,6 +45,15 @@ proptest! {
         runtime.block_on(async {
             let door = door();
             behaviour::model::agrees(door.fresh().await, ops).await;
+        });
+    }
+
+    #[test]
+    fn any_sequence_on_jobs_that_belong_together_follows_a_simple_model(ops in behaviour::world::ops()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let door = door();
+            behaviour::world::agree(door.fresh().await, ops).await;
         });
     }
 

@@ -125,7 +125,7 @@ enum Command {
     /// Worker processes: what each is doing, asking one to end
     #[command(subcommand)]
     Worker(worker::WorkerCommand),
-    /// The database: checking, copying, migrating
+    /// The database: checking, copying, migrating, compacting
     #[command(subcommand)]
     Db(db::DbCommand),
     /// Look at everything, and say what is wrong and what to do

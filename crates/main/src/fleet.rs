@@ -10,13 +10,13 @@ use posse_core::job::JobState;
 use posse_core::port::{JobFilter, JobQueries, WorkerRecord};
 use posse_core::retention::Retention;
 use posse_core::worker::{Fleet, FleetOptions, Phase, Progress, WorkerService, maintain};
-use posse_infra::process::{LinuxProcessProbe, SystemClock, this_process};
+use posse_infra::process::{LinuxProcessProbe, SystemClock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::output::Out;
-use crate::wire::{Workshop, now};
+use crate::wire::Workshop;
 
 /// How long steps that were asked to stop are waited for: a tool may take 5 s to end.
 const AFTER_STOP: Duration = Duration::from_secs(8);
@@ -118,6 +118,11 @@ impl Crew {
         Ok(Crew { fleet, services, maintenance, queries: Arc::clone(&shop.queries), worker: id, heard })
     }
 
+    /// The name of this process as a worker.
+    pub fn worker(&self) -> &str {
+        &self.worker
+    }
+
     /// What happens in this process from its beginning, if it is watched; given once.
     pub fn heard(&mut self) -> Option<broadcast::Receiver<Progress>> {
         self.heard.take()
@@ -184,21 +189,9 @@ async fn all(services: &mut JoinSet<()>) {
 }
 
 fn record(roles: Vec<String>, slots: usize, lease: Duration) -> WorkerRecord {
-    let (host, pid, pid_started) = this_process();
-    let at = now();
-    let id = format!("{}-{pid}-{:06x}", host_name(), random() & 0xff_ffff);
-    WorkerRecord {
-        id,
-        host,
-        pid,
-        pid_started,
-        roles,
-        slots: slots as u32,
-        started_at: at,
-        heartbeat_at: at,
-        lease_ms: lease.as_millis() as i64,
-        drain_requested_at: None,
-    }
+    let id = format!("{}-{}-{:06x}", host_name(), std::process::id(), random() & 0xff_ffff);
+    let lease_ms = lease.as_millis() as i64;
+    WorkerRecord { lease_ms, ..posse_infra::fleet::record(id, roles, slots, &SystemClock) }
 }
 
 fn host_name() -> String {

@@ -23,13 +23,18 @@ use crate::output::text::moment;
 /// How often the journal is looked at.
 const EVERY: Duration = Duration::from_millis(150);
 
-/// Follows a job to its end and shows it. `progress` is what this process hears, if it works.
-pub async fn follow(
-    out: &Out,
-    mut follower: Follower,
-    mut renderer: Renderer,
-    mut progress: Option<broadcast::Receiver<Progress>>,
-) -> Result<Job> {
+/// What a process that works itself knows beside the journal.
+pub struct AtWork {
+    /// Its name as a worker.
+    pub worker: String,
+    /// What it hears.
+    pub heard: Option<broadcast::Receiver<Progress>>,
+}
+
+/// Follows a job to its end and shows it, whoever works it. Where this process works too and another one
+/// has the job, that is said.
+pub async fn follow(out: &Out, mut follower: Follower, mut renderer: Renderer, at_work: Option<AtWork>) -> Result<Job> {
+    let (ours, mut progress) = at_work.map_or((None, None), |AtWork { worker, heard }| (Some(worker), heard));
     let mut status = Status::new(out);
     let mut tick = tokio::time::interval(EVERY);
     let mut headed = false;
@@ -43,6 +48,12 @@ pub async fn follow(
         }
         for happening in &happenings {
             status.happened(happening);
+            if let (Some(ours), Happening::Claimed { worker, .. }) = (&ours, happening)
+                && worker != ours
+            {
+                status.clear();
+                out.note(format!("job {} is worked by {worker}, which was there first, by its own settings", job.id));
+            }
             show(out, &mut status, &mut renderer, happening)?;
             if matches!(happening, Happening::Ended { .. }) {
                 return Ok(job);

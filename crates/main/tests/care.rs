@@ -141,6 +141,28 @@ fn a_worker_that_is_drained_finishes_what_it_has() {
 }
 
 #[test]
+fn a_second_signal_ends_the_step_and_costs_nothing_either() {
+    // A step that would go on for as long as it is let.
+    let server = ModelServer::start(vec![Say::Silence]);
+    let project = Project::with_model(&server);
+    project.posse(&["enqueue", "--role", "scribe", "x"]).ok();
+    let mut worker = project.start(&["work", "--quiet"]);
+    project.wait_for_state(1, "running");
+    worker.terminate();
+    worker.hear("shutting down: waiting up to");
+    assert_eq!(project.posse(&["show", "1", "--json"]).ok().json()["job"]["state"], "running");
+    let begun = Instant::now();
+    worker.terminate();
+    let ended = worker.wait().expect(0);
+    assert!(ended.err.contains("stopping the steps in progress"), "{}", ended.err);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let shown = project.posse(&["show", "1", "--json"]).ok().json();
+    assert_eq!((&shown["job"]["state"], &shown["job"]["attempt"]), (&json!("available"), &json!(0)), "{shown}");
+    assert_eq!(shown["attempts"][0]["outcome"], "interrupted");
+    assert_eq!(project.posse(&["worker", "list", "--json"]).ok().json(), json!([]), "it left the list");
+}
+
+#[test]
 fn the_doctor_says_what_is_wrong_and_what_to_do() {
     let server = finishing();
     let project = Project::with_model(&server);
@@ -203,6 +225,60 @@ fn a_database_is_checked_copied_and_migrated() {
     assert!(damaged.out.contains("row 1 of job_data") && damaged.err.contains("is damaged"), "{}", damaged.err);
     let told = project.posse(&["--db", "copy.db", "db", "check", "--json"]).expect(5).json();
     assert_eq!(told["problems"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_damaged_job_is_named_and_hides_no_other() {
+    let project = Project::begun();
+    for goal in ["one", "two", "three"] {
+        project.posse(&["enqueue", "--role", "scribe", goal]).ok();
+    }
+    let database = rusqlite::Connection::open(project.path().join(".posse/posse.db")).expect("opens");
+    database.execute_batch("UPDATE job_data SET payload = 'no json' WHERE job_id = 2").expect("works");
+    let listed = project.posse(&["list"]).ok().out;
+    assert!(listed.contains("three") && listed.contains("one"), "{listed}");
+    assert!(
+        listed.lines().any(|line| line.starts_with("2 ") && line.contains("its payload cannot be read")),
+        "{listed}"
+    );
+    let jobs = project.posse(&["list", "--json"]).ok().json()["jobs"].clone();
+    assert!(jobs[1]["damage"].as_str().is_some_and(|why| why.contains("payload")) && jobs[0].get("damage").is_none());
+    let shown = project.posse(&["show", "2"]).ok().out;
+    assert!(shown.contains("damaged") && shown.contains("its payload cannot be read"), "{shown}");
+    let report = project.posse(&["doctor", "--json"]).expect(1).json();
+    assert_eq!(verdicts(&report, "histories"), ["wrong"]);
+    project.posse(&["job", "cancel", "2"]).ok();
+    project.posse(&["job", "delete", "2"]).ok();
+    let report = project.posse(&["doctor", "--json"]).json();
+    assert_eq!(verdicts(&report, "histories"), ["ok"]);
+}
+
+#[test]
+fn a_database_is_compacted_while_nobody_works() {
+    let server = finishing();
+    let project = Project::with_model(&server);
+    project.posse(&["db", "compact"]).expect(3);
+    project.posse(&["enqueue", "--role", "scribe", "x"]).ok();
+    let worker = project.start(&["work", "--quiet"]);
+    project.wait_for_state(1, "completed");
+    let refused = project.posse(&["db", "compact"]).expect(2);
+    assert!(
+        refused.err.contains("would have to wait") && refused.err.contains("posse worker drain"),
+        "{}",
+        refused.err
+    );
+    worker.terminate();
+    worker.wait().expect(0);
+    let migrate = || project.posse(&["db", "migrate"]).ok().err;
+    assert!(!migrate().contains("compact"));
+    let database = rusqlite::Connection::open(project.path().join(".posse/posse.db")).expect("opens");
+    database.execute_batch("PRAGMA auto_vacuum = NONE; VACUUM").expect("works");
+    drop(database);
+    assert!(migrate().contains("posse db compact rewrites it"));
+    let done = project.posse(&["db", "compact", "--json"]).ok().json();
+    assert!(done["after"].as_u64() > Some(0) && done["before"].as_u64() > Some(0), "{done}");
+    assert!(!migrate().contains("compact"));
+    assert_eq!(project.posse(&["show", "1", "--json"]).ok().json()["job"]["state"], "completed");
 }
 
 impl Project {

@@ -184,13 +184,17 @@ fn an_outage_is_seen_and_spends_no_attempts() {
                 tool_calling = \"structured\"\nretries = 0\n";
     project.write("config/posse.toml", file);
     for _ in 0..12 {
-        enqueue(&project, &[]);
+        // Those that fail before it is known stay where they are, however slow this machine is.
+        enqueue(&project, &["--retry-wait", "1h"]);
     }
     let worker = project.start(&["work", "--quiet", "--slots", "1"]);
-    let jobs = || project.posse(&["list", "--json"]).ok().json()["jobs"].as_array().expect("jobs").clone();
-    wait("all have been tried", || jobs().iter().all(|job| job["state"] == "scheduled" || job["state"] == "retryable"));
-    let snoozed: Vec<_> = jobs().into_iter().filter(|job| job["state"] == "scheduled").collect();
-    assert!(snoozed.len() >= 7, "five failures make it known: {}", snoozed.len());
+    let mut jobs = Vec::new();
+    wait("all have been tried", || {
+        jobs = project.posse(&["list", "--json"]).ok().json()["jobs"].as_array().expect("jobs").clone();
+        jobs.iter().all(|job| job["state"] == "scheduled" || job["state"] == "retryable")
+    });
+    let snoozed: Vec<_> = jobs.into_iter().filter(|job| job["state"] == "scheduled").collect();
+    assert_eq!(snoozed.len(), 8, "the fifth failure makes it known, and costs its job nothing either");
     for job in &snoozed {
         assert_eq!(job["attempt"], 0, "{job}");
         let reason = job["reason"].as_str().expect("says why");
@@ -203,6 +207,63 @@ fn an_outage_is_seen_and_spends_no_attempts() {
     assert!(text.out.contains("out, asked again") && text.err.contains("main failed last with"), "{}", text.out);
     worker.terminate();
     worker.wait();
+}
+
+#[test]
+fn a_run_that_is_overtaken_watches_the_one_who_works_it() {
+    let server = ModelServer::start(vec![Say::Call("finish", json!({"final_summary": "done elsewhere"}))]);
+    let project = Project::with_model(&server);
+    project.posse(&["pause", "--all"]).ok();
+    let run = project.start(&["run", "--role", "scribe", "x"]);
+    wait("it is enqueued", || project.posse(&["show", "1"]).code == 0);
+    // It cannot be the first while it is stopped.
+    run.stop();
+    let other = project.start(&["work", "--quiet"]);
+    project.posse(&["resume", "--all"]).ok();
+    project.wait_for_state(1, "completed");
+    let worker = project.posse(&["worker", "list", "--json"]).ok().json();
+    let ids: Vec<_> = worker.as_array().expect("workers").iter().map(|w| w["id"].as_str().expect("an id")).collect();
+    run.go_on();
+    let ended = run.wait().expect(0);
+    let named = ids.iter().any(|id| ended.err.contains(&format!("job 1 is worked by {id}, which was there first")));
+    assert!(named, "{ids:?}: {}", ended.err);
+    assert!(ended.out.contains("done elsewhere"), "{}", ended.out);
+    other.terminate();
+    other.wait().expect(0);
+}
+
+#[test]
+fn the_doctor_names_keys_that_are_stuck_and_endpoints_that_are_out() {
+    let project = Project::begun();
+    enqueue(&project, &["--unique", "k1", "--queue", "mail"]);
+    enqueue(&project, &["--unique", "k2"]);
+    project.posse(&["pause", "--queue", "mail"]).ok();
+    let findings = |check: &str| {
+        let report = project.posse(&["doctor", "--json"]).json();
+        let all = report["findings"].as_array().expect("findings").clone();
+        all.into_iter().filter(|finding| finding["check"] == check).collect::<Vec<_>>()
+    };
+    assert_eq!(findings("unique keys")[0]["verdict"], "ok", "it was paused a moment ago");
+    assert_eq!(findings("endpoints")[0]["verdict"], "ok");
+    // Two hours pass.
+    let database = rusqlite::Connection::open(project.path().join(".posse/posse.db")).expect("opens");
+    let hours = "UPDATE jobs SET created_at = created_at - 7200000, run_at = run_at - 7200000;
+                 UPDATE rules SET paused_at = paused_at - 7200000;
+                 INSERT INTO breakers (endpoint, failures, failed_at, rests, out_until, probe_until, reason)
+                 VALUES ('http://model/v1', 9, unixepoch() * 1000, 2, unixepoch() * 1000 + 9999, 0, 'connection refused')";
+    database.execute_batch(hours).expect("works");
+    let [stuck] = &findings("unique keys")[..] else { panic!("one finding") };
+    assert_eq!(stuck["verdict"], "warning");
+    let said = "held for 2 h by what cannot end: 'k1' by job 1; it cannot start: queue mail is paused";
+    assert_eq!(
+        (&stuck["message"], &stuck["way_out"]),
+        (&json!(said), &json!("posse resume --queue 'mail', or posse job cancel 1"))
+    );
+    let [out] = &findings("endpoints")[..] else { panic!("one finding") };
+    let said = out["message"].as_str().expect("words");
+    assert!(out["verdict"] == "wrong" && said.contains("http://model/v1 is out") && said.contains("refused"), "{said}");
+    project.posse(&["resume", "--queue", "mail"]).ok();
+    assert_eq!(findings("unique keys")[0]["verdict"], "ok");
 }
 
 #[track_caller]

@@ -51,6 +51,10 @@ fn groups_tags_and_texts_find_jobs() {
     assert_eq!(list(&["--group", "night"]), [2, 1]);
     assert_eq!(list(&["--group", "night", "--role", "scribe"]), [1]);
     assert_eq!(list(&["--tag", "mail"]), [1]);
+    assert_eq!(list(&["--meta", "ticket=A-7"]), [1]);
+    assert!(list(&["--meta", "ticket=A-8"]).is_empty());
+    let meant = project.posse(&["job", "cancel", "--where", "meta=ticket=A-7", "--json"]).ok().json();
+    assert_eq!(meant["jobs"], 1, "{meant}");
     assert_eq!(list(&["--search", "MAIL"]), [3, 1]);
     assert_eq!(list(&["--search", "mail", "--before", "3"]), [1]);
     assert_eq!(list(&["--since", "1h"]), [3, 2, 1]);
@@ -185,6 +189,16 @@ fn a_mistake_is_named_with_its_line_and_nothing_is_stored() {
         ("{\"goal\": \"x\", \"name\": \"n\"}", "jobs.jsonl:1202: name 'n' is taken"),
         ("{\"goal\": \"x\", \"at\": \"noon\"}", "jobs.jsonl:1202: at: write it as"),
         ("{\"goal\": \"x\", \"at\": \"2026-05-01T09:00\", \"delay\": \"1h\"}", "has both at and delay"),
+        (
+            "{\"goal\": \"x\", \"retry\": \"often\"}",
+            "jobs.jsonl:1202: unknown variant `often`, expected one of `exponential`",
+        ),
+        ("{\"goal\": \"x\", \"retry_wait\": \"soon\"}", "jobs.jsonl:1202: retry_wait: "),
+        ("{\"goal\": \"x\", \"retry_wait\": \"500ms\"}", "jobs.jsonl:1202: retry has base_seconds 0"),
+        ("{\"goal\": \"x\", \"retry\": \"none\", \"max_attempts\": 3}", "jobs.jsonl:1202: max_attempts allows other"),
+        ("{\"goal\": \"a\\u0000b\"}", "jobs.jsonl:1202: goal contains a NUL character at byte 1"),
+        ("{\"goal\": \"x\", \"meta\": {\"k\\u0000ey\": 1}}", "jobs.jsonl:1202: meta 'k\\0ey' cannot be used"),
+        ("{\"goal\": \"\\ud800\"}", "jobs.jsonl:1202: unexpected end of hex escape"),
         ("[1]", "jobs.jsonl:1202: invalid"),
     ] {
         let mut lines = plain(1300);
@@ -211,6 +225,32 @@ fn a_mistake_is_named_with_its_line_and_nothing_is_stored() {
     file(&project, &lines);
     let mended = project.posse(&[&args[..], &["--json"]].concat()).ok().json();
     assert_eq!((&mended["jobs"], &mended["jobs_before"], &mended["last"]), (&json!(300), &json!(1000), &json!(1300)));
+}
+
+#[test]
+fn lines_have_retry_policies_of_their_own() {
+    let project = Project::begun();
+    let lines = [
+        r#"{"goal": "a"}"#,
+        r#"{"goal": "b", "retry": "exponential", "max_attempts": 9}"#,
+        r#"{"goal": "c", "retry_wait": "20s", "retry_wait_most": "2m"}"#,
+        r#"{"goal": "d", "retry": "none"}"#,
+    ];
+    file(&project, &lines.map(str::to_owned));
+    let flags = ["--role", "scribe", "--retry", "fixed", "--retry-wait", "7s", "--max-attempts", "4"];
+    // The flags say four attempts, which the strategy none contradicts.
+    let refused = project.posse(&[&["enqueue", "--jsonl", "jobs.jsonl"], &flags[..]].concat()).expect(2);
+    assert!(refused.err.contains("jobs.jsonl:4: max_attempts allows other attempts"), "{}", refused.err);
+    project.posse(&[&["enqueue", "--jsonl", "jobs.jsonl"], &flags[..6]].concat()).ok();
+    let policy = |id: &str| {
+        let job = project.posse(&["show", id, "--json"]).ok().json()["job"].clone();
+        let retry = &job["retry"];
+        json!([retry["strategy"], retry["base_seconds"], retry["max_seconds"], job["max_attempts"]])
+    };
+    assert_eq!(policy("1"), json!(["fixed", 7, 900, 5]), "as the flags say");
+    assert_eq!(policy("2"), json!(["exponential", 7, 900, 9]));
+    assert_eq!(policy("3"), json!(["fixed", 20, 120, 5]));
+    assert_eq!(policy("4"), json!(["none", 7, 900, 1]));
 }
 
 #[test]
@@ -262,4 +302,30 @@ fn a_batch_survives_being_killed() {
     let rest = project.posse(&args).ok().json();
     assert_eq!(rest["jobs"].as_i64(), Some(30_000 - stored));
     assert_eq!(jobs(), 30_000);
+}
+
+#[test]
+fn a_job_that_waits_is_put_off_and_brought_forward() {
+    let project = Project::begun();
+    project.posse(&["enqueue", "-r", "scribe", "x"]).ok();
+    let job = || project.posse(&["show", "1", "--json"]).ok().json()["job"].clone();
+    let before = job()["run_at"].as_i64().expect("a time");
+    project.posse(&["job", "edit", "1", "--in", "2h"]).ok();
+    assert_eq!(job()["state"], "scheduled");
+    let put_off = job()["run_at"].as_i64().expect("a time") - before;
+    assert!((7_200_000..7_260_000).contains(&put_off), "{put_off}");
+    project.posse(&["job", "edit", "1", "--at", "2099-05-01T09:00:00Z"]).ok();
+    assert_eq!(job()["run_at"], 4_081_309_200_000_i64);
+    assert!(
+        project
+            .posse(&["job", "edit", "1", "--at", "2099-05-01", "--in", "2h"])
+            .expect(2)
+            .err
+            .contains("cannot be used")
+    );
+    project.posse(&["job", "edit", "1", "--in", "0s"]).ok();
+    assert!(job()["run_at"].as_i64() < Some(before + 3_600_000));
+    project.posse(&["job", "cancel", "1"]).ok();
+    let refused = project.posse(&["job", "edit", "1", "--in", "2h"]).expect(4);
+    assert!(refused.err.contains("due at once when it is re-run; retry it first"), "{}", refused.err);
 }

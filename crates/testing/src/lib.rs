@@ -35,17 +35,17 @@ use posse_core::executor::AgentExecutor;
 use posse_core::job::Payload;
 use posse_core::model::{Model, ModelError, Models};
 use posse_core::persona::PersonaTemplate;
-use posse_core::port::{JobQueries, JobRepository, JobSearch, WorkerRecord};
-use posse_core::retention::Retention;
+use posse_core::port::{JobFilter, JobQueries, JobRepository, JobSearch};
+use posse_core::rules::Rules as _;
 use posse_core::tool::Tool;
-use posse_core::worker::{Fleet, FleetOptions, WorkerService, maintain};
+use posse_core::worker::{Fleet, WorkerService, maintain};
 use posse_infra::agent::GenericAgentExecutor;
-use posse_infra::process::{LinuxProcessProbe, this_process};
 use posse_infra::sqlite::{Options, SqliteStore, ring};
 use posse_infra::tool::ToolRegistry;
 use tokio::task::JoinHandle;
 
 pub use posse_core::job::{Job, JobId, JobState, NewJob};
+pub use posse_core::rules::Held;
 pub use posse_infra::model::scripted::ScriptedModel;
 
 /// The role of jobs for which none is named.
@@ -54,7 +54,7 @@ pub const ROLE: &str = "tester";
 /// The time at which every fleet begins: 2027-01-15T08:00:00Z.
 pub const BEGINNING: Millis = 1_800_000_000_000;
 
-/// How long [`TestFleet::drain`] waits, by the real clock, for jobs that do not end.
+/// How long [`TestFleet::drain`] waits, by the real clock, for jobs at work that do not end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 static FLEETS: AtomicU64 = AtomicU64::new(0);
@@ -124,29 +124,10 @@ impl Builder {
         executors.push((role.clone(), Arc::new(agent.expect("the persona's tools are known"))));
 
         let clock = Arc::new(ManualClock::at(BEGINNING));
-        let (host, pid, pid_started) = this_process();
         let roles: Vec<String> = executors.iter().map(|(role, _)| role.clone()).collect();
-        let worker = WorkerRecord {
-            id: format!("test-{}", FLEETS.fetch_add(1, Ordering::Relaxed)),
-            host,
-            pid,
-            pid_started,
-            roles: roles.clone(),
-            slots: slots as u32,
-            started_at: BEGINNING,
-            heartbeat_at: BEGINNING,
-            lease_ms: posse_core::lease::DEFAULT_LEASE_MS,
-            drain_requested_at: None,
-        };
-        let options = FleetOptions {
-            jobs: Arc::clone(&store) as _,
-            queries: Arc::clone(&store) as _,
-            clock: Arc::clone(&clock) as _,
-            processes: Arc::new(LinuxProcessProbe),
-            worker,
-            care: Arc::clone(&store) as _,
-            retention: Retention::default(),
-        };
+        let id = format!("test-{}", FLEETS.fetch_add(1, Ordering::Relaxed));
+        let worker = posse_infra::fleet::record(id, roles.clone(), slots, &*clock);
+        let options = posse_infra::fleet::options(&store, worker, Arc::clone(&clock) as _);
         let fleet = Fleet::start(options).await.expect("a new database can be written");
         let mut tasks = vec![tokio::spawn(maintain(Arc::clone(&fleet)))];
         for (role, executor) in executors {
@@ -205,8 +186,9 @@ impl TestFleet {
         self.store.enqueue(vec![job], self.clock.now()).await.expect("the job is stored")[0].id
     }
 
-    /// Runs until nothing is due: each job has ended, or waits for a time, a person or another job.
-    /// Time stands still meanwhile. Panics, naming the jobs, when that takes a minute.
+    /// Runs until nothing happens by itself: each job has ended, or waits for a time, a person or another
+    /// job, or is held by a pause or a limit ([`TestFleet::held`]). Time stands still meanwhile. Panics,
+    /// naming the jobs, when that takes a minute.
     pub async fn drain(&self) {
         let mut commits = self.store.committed();
         let drained = async {
@@ -222,6 +204,18 @@ impl TestFleet {
             let (_, live) = self.store.live(None).await.expect("the jobs can be read");
             panic!("jobs did not come to rest within {PATIENCE:?}: {live:?}");
         }
+    }
+
+    /// Jobs that are due and may not start, each with the rule that holds it: what [`TestFleet::drain`]
+    /// left where it was.
+    pub async fn held(&self) -> Vec<(JobId, Held)> {
+        let mut held = Vec::new();
+        for job in self.available().await {
+            if let Some(rule) = self.store.held(job, self.clock.now()).await.expect("the rules can be read") {
+                held.push((job, rule));
+            }
+        }
+        held
     }
 
     /// Moves the clock, stopping at each time at which something is due, and drains each time.
@@ -246,10 +240,11 @@ impl TestFleet {
         self.store.job(id).await.expect("the job can be read").unwrap_or_else(|| panic!("there is no job {id}"))
     }
 
-    /// The answer of a completed job. Panics with its state and reason if it is not.
+    /// The answer of a completed job. Panics with its state and the reason if it is not.
     pub async fn answer(&self, id: JobId) -> String {
         let job = self.job(id).await;
-        let why = job.reason.unwrap_or_default();
+        let held = self.store.held(id, self.clock.now()).await.expect("the rules can be read");
+        let why = held.map(|rule| format!("it is held: {rule}")).or(job.reason).unwrap_or_default();
         assert_eq!(job.state, JobState::Completed, "job {id}: {why}");
         job.output.map(|output| output.text).unwrap_or_default()
     }
@@ -278,11 +273,29 @@ impl TestFleet {
 
     async fn is_busy(&self) -> bool {
         let now = self.clock.now();
+        let rules = self.store.rules().await.expect("the rules can be read");
+        // While nothing runs, only somebody else can let those start that are held. They are counted first:
+        // one that starts meanwhile is seen to run.
+        let held = if rules.is_empty() { 0 } else { self.held().await.len() as u64 };
         let counts = self.store.counts().await.expect("the jobs can be counted");
-        let at_work = |(role, state, _): &(String, JobState, u64)| {
-            matches!(state, JobState::Available | JobState::Running) && self.roles.contains(role)
+        let many = |of: JobState| {
+            let ours = counts.iter().filter(|(role, state, _)| *state == of && self.roles.contains(role));
+            ours.map(|(_, _, jobs)| jobs).sum::<u64>()
         };
-        counts.iter().any(at_work) || self.next_due().await.is_some_and(|due| due <= now)
+        let can_go_on = many(JobState::Running) > 0 || many(JobState::Available) > held;
+        can_go_on || self.next_due().await.is_some_and(|due| due <= now)
+    }
+
+    /// Jobs that may be claimed and that somebody here would work.
+    async fn available(&self) -> Vec<JobId> {
+        let mut available = Vec::new();
+        for role in &self.roles {
+            let (states, role, limit) = (vec![JobState::Available], Some(role.clone()), u32::MAX);
+            let filter = JobFilter { states, role, limit, ..JobFilter::default() };
+            available.extend(self.store.ids(filter).await.expect("the jobs can be read"));
+        }
+        available.sort();
+        available
     }
 
     /// While nothing runs, deadlines are of jobs that wait for a time.

@@ -11,6 +11,7 @@ use posse_core::job::dependency::After;
 use posse_core::job::{Output, Payload};
 use posse_core::model::ModelErrorKind;
 use posse_core::port::{JobQueries, JobRepository};
+use posse_core::rules::{Limits, Rules, Scope};
 use posse_testing::{JobState, NewJob, ROLE, ScriptedModel, TestFleet};
 use serde_json::json;
 
@@ -142,4 +143,30 @@ async fn an_agent_tells_its_turns_as_progress() {
     }
     let progress = fleet.job(id).await.progress.expect("is told with its turns");
     assert_eq!((progress.share, progress.text.as_str()), (1.0 / 20.0, "turn 1 of at most 20"));
+}
+
+#[tokio::test]
+async fn what_a_rule_holds_is_named_and_waited_for_no_longer() {
+    let fleet = TestFleet::start(ScriptedModel::new().say("one").say("two").say("three")).await;
+    let began = std::time::Instant::now();
+    let queued = |queue: &str| NewJob { queue: queue.into(), ..for_role(ROLE, "g") };
+    let store = fleet.store();
+    store.pause(Scope::Queue("p".into()), fleet.now()).await.expect("is paused");
+    let none = Limits { running: Some(0), ..Limits::default() };
+    store.set_limits(Scope::Queue("z".into()), none).await.expect("is set");
+    let (free, paused, limited) =
+        (fleet.enqueue("g").await, fleet.enqueue_job(queued("p")).await, fleet.enqueue_job(queued("z")).await);
+    fleet.drain().await;
+    assert_eq!(fleet.answer(free).await, "one");
+    let held: Vec<_> = fleet.held().await.into_iter().map(|(job, rule)| (job, rule.to_string())).collect();
+    let zero = "queue z has a limit of 0 at once, and as many run".to_owned();
+    assert_eq!(held, [(paused, "queue p is paused".into()), (limited, zero)]);
+    assert!(began.elapsed() < Duration::from_secs(30), "it does not wait for what cannot come");
+    // Somebody lets them go.
+    store.resume(Scope::Queue("p".into())).await.expect("is resumed");
+    fleet.drain().await;
+    assert_eq!(fleet.answer(paused).await, "two");
+    store.set_limits(Scope::Queue("z".into()), Limits::default()).await.expect("is set");
+    fleet.drain().await;
+    assert_eq!((fleet.answer(limited).await.as_str(), fleet.held().await.len()), ("three", 0));
 }

@@ -3,7 +3,7 @@
 //! harness does not have: one long run, CPU at marks along the way, then its size and cold resume.
 
 use anyhow::{Context, bail};
-use posse_bench::{fleet, monotonic_ns, open, resources};
+use posse_bench::{fleet, open, resources};
 use posse_core::clock::Clock;
 use posse_core::job::{JobId, JobState, NewJob, Payload};
 use posse_core::model::{Model, ModelError, Models};
@@ -16,6 +16,7 @@ use posse_infra::agent::GenericAgentExecutor;
 use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, ToolCallingChoice};
 use posse_infra::model::secret::Secret;
 use posse_infra::process::SystemClock;
+use posse_infra::process::monotonic_ns;
 use posse_infra::sqlite::SqliteStore;
 use posse_infra::tool::{FnTool, ToolRegistry};
 use serde::Deserialize;

@@ -2,6 +2,7 @@
 
 use super::JobState;
 use super::transition::Standing;
+use crate::clock::Millis;
 
 /// Something done to one job or to many.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +34,8 @@ pub struct Edit {
     pub max_attempts: Option<u32>,
     /// The queue it waits in.
     pub queue: Option<String>,
+    /// Not before this time. Only for a job that has not ended: a re-run is due at once.
+    pub run_at: Option<Millis>,
 }
 
 impl Edit {
@@ -92,6 +95,9 @@ impl Change {
             Change::Edit(Edit { max_attempts: Some(max), .. }) if *max < standing.attempt => {
                 Some(format!("it has begun attempt {}; max_attempts cannot be {max}", standing.attempt))
             }
+            Change::Edit(Edit { run_at: Some(_), .. }) if state.is_final() => {
+                Some(format!("it is {state}, so it is due at once when it is re-run; retry it first"))
+            }
             _ => None,
         }
     }
@@ -130,5 +136,8 @@ mod tests {
         assert_eq!(allowed(&Change::Edit(edit)), [Scheduled, Available, Retryable, Suspended, Cancelled, Discarded]);
         let fewer = Change::Edit(Edit { max_attempts: Some(1), ..Edit::default() });
         assert!(fewer.refusal(&standing(Retryable)).expect("is refused").contains("attempt 2"));
+        let later = Change::Edit(Edit { run_at: Some(9), ..Edit::default() });
+        assert!(later.refusal(&standing(Cancelled)).expect("is refused").contains("retry it first"));
+        assert_eq!(later.refusal(&standing(Available)), None);
     }
 }

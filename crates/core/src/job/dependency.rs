@@ -1,9 +1,9 @@
 //! Jobs that wait for others: where such a job begins, and what the end of another means for it.
 //!
 //! A job can only wait for jobs that are there already, or that stand before it in the same batch.
-//! So there are no cycles, and none need to be looked for. A parent that waits for its children is
-//! the same thing: it waits for jobs that were made after it, but it was running when it made them,
-//! and nothing can be made to wait for it by them.
+//! So those who are enqueued make no cycles. A parent that waits for its children waits for jobs that
+//! came after it: one of them may have been told to wait for the parent, or be there already, by its
+//! unique key, and wait for it. That is looked for, and such a parent is cancelled.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -125,6 +125,14 @@ pub fn waits_for(jobs: &[JobId]) -> String {
         n if n <= NAMED => format!("waits for jobs {}", named.join(", ")),
         n => format!("waits for jobs {} and {} more", named.join(", "), n - NAMED),
     }
+}
+
+/// Why a parent was cancelled that was to wait for `child`.
+pub fn would_wait_for_itself(child: JobId, parent: JobId) -> String {
+    if child == parent {
+        return "it made a job with the unique key that it holds itself, for which it would wait for ever".into();
+    }
+    format!("it was to wait for job {child}, which waits for it; neither would ever end")
 }
 
 /// Why a job was cancelled that waited for `job`, which ended in `state`.

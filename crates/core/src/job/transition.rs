@@ -32,11 +32,13 @@ pub enum Event {
     Cancel,
     /// Somebody re-runs a final job by hand.
     Retry,
+    /// Somebody sets another time from which a job that waits is due.
+    Postpone,
 }
 
 impl Event {
     /// Every event.
-    pub const ALL: [Event; 12] = [
+    pub const ALL: [Event; 13] = [
         Event::Due,
         Event::Claim,
         Event::Complete,
@@ -49,6 +51,7 @@ impl Event {
         Event::Decide,
         Event::Cancel,
         Event::Retry,
+        Event::Postpone,
     ];
 
     /// The name kept with an attempt that this event ended.
@@ -66,6 +69,7 @@ impl Event {
             Event::Decide => "decided",
             Event::Cancel => "cancelled",
             Event::Retry => "retried",
+            Event::Postpone => "postponed",
         }
     }
 }
@@ -107,7 +111,7 @@ pub struct IllegalTransition {
 }
 
 /// What becomes of a job in standing `from` when `event` happens. `at` is the time from which it
-/// is due next, for the events that have one ([`Event::Fail`], [`Event::Snooze`]); for the others
+/// is due next, for the events that have one ([`Event::Fail`], [`Event::Snooze`], [`Event::Postpone`]); for the others
 /// it is the current time.
 ///
 /// ```text
@@ -123,6 +127,8 @@ pub struct IllegalTransition {
 /// suspended             decide         available, or scheduled when its time is yet to come
 /// not final             cancel         cancelled; a running job is flagged and its worker ends it
 /// final                 retry          available, with attempts and crashes afresh
+/// available             postpone       scheduled, be its time over already
+/// sched., retr., susp.  postpone       as it was, due from that time on
 /// ```
 ///
 /// A running job whose end was asked for becomes `cancelled` with whatever ends its attempt next,
@@ -163,6 +169,12 @@ pub fn transition(from: Standing, event: Event, at: Millis) -> Result<Transition
         Event::Cancel if !from.state.is_final() => to.state = Cancelled,
         Event::Retry if from.state.is_final() => {
             to = Standing { state: Available, attempt: 0, crashes: 0, cancel_requested: false, run_at: at, ..from };
+        }
+        Event::Postpone if !running && !from.state.is_final() => {
+            to.run_at = at;
+            if from.state == Available {
+                to.state = Scheduled;
+            }
         }
         _ => return illegal,
     }
@@ -208,6 +220,10 @@ mod tests {
             (Completed, Retry, Available),
             (Cancelled, Retry, Available),
             (Discarded, Retry, Available),
+            (Scheduled, Postpone, Scheduled),
+            (Available, Postpone, Scheduled),
+            (Retryable, Postpone, Retryable),
+            (Suspended, Postpone, Suspended),
         ];
         for state in JobState::ALL {
             for event in Event::ALL {

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::RepositoryError;
 use crate::clock::Millis;
+use crate::job::dependency::OnFailed;
 use crate::job::{JobId, JobState, NewJob};
 use crate::lease::WorkerId;
 use crate::schedule::Schedule;
@@ -85,6 +86,44 @@ pub struct Storage {
     pub free_bytes: u64,
     /// The log beside it that is not taken in yet.
     pub log_bytes: u64,
+    /// Whether it can give free space back to the disk.
+    pub gives_back: bool,
+}
+
+/// A job that has not ended and is not at work, as far as it matters to those who wait for its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// The job.
+    pub job: JobId,
+    /// The unique key it holds.
+    pub key: Option<String>,
+    /// Its role.
+    pub role: String,
+    /// Its queue.
+    pub queue: String,
+    /// Its concurrency key; empty without one.
+    pub concurrency_key: String,
+    /// Where it is.
+    pub state: JobState,
+    /// Due from this time on.
+    pub due_at: Millis,
+    /// The jobs it still waits for.
+    pub waits_for: Vec<Awaited>,
+    /// Since when its oldest open question is unanswered.
+    pub asked_at: Option<Millis>,
+}
+
+/// A job that another one waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Awaited {
+    /// The job.
+    pub job: JobId,
+    /// Where it is; absent if it was deleted.
+    pub state: Option<JobState>,
+    /// What its failure means for the one that waits.
+    pub on_failed: OnFailed,
+    /// When it ended, if it has.
+    pub ended_at: Option<Millis>,
 }
 
 /// The care of a database. Each method that changes something is one transaction, and returns after
@@ -128,11 +167,12 @@ pub trait CareRepository: Send + Sync {
         now: Millis,
     ) -> Result<bool, RepositoryError>;
 
-    /// Whether any job ended before its state's cutoff.
-    async fn has_prunable(&self, cutoffs: Vec<(JobState, Millis)>) -> Result<bool, RepositoryError>;
+    /// Whether [`CareRepository::prune`] would delete any job.
+    async fn has_prunable(&self, cutoffs: Vec<(JobState, Millis)>, now: Millis) -> Result<bool, RepositoryError>;
 
-    /// Deletes some jobs that ended before their state's cutoff: as many as take a moment.
-    async fn prune(&self, cutoffs: Vec<(JobState, Millis)>) -> Result<Pruned, RepositoryError>;
+    /// Deletes some jobs that ended before their state's cutoff: as many as take a moment. One that others
+    /// wait for stays, and so does one that holds its unique key at `now`.
+    async fn prune(&self, cutoffs: Vec<(JobState, Millis)>, now: Millis) -> Result<Pruned, RepositoryError>;
 
     /// Gives some of the space inside the file back to the disk, where much of it is free; true if
     /// there is more to give.
@@ -153,6 +193,10 @@ pub trait CareRepository: Send + Sync {
 
     /// Jobs that are due at `now`, by role.
     async fn due_jobs(&self, now: Millis) -> Result<Vec<DueJobs>, RepositoryError>;
+
+    /// Jobs that hold unique keys, are not at work and were enqueued before `before`: at most `limit`,
+    /// oldest first; and behind them the jobs they wait for, directly or not, at most as many again.
+    async fn key_holders(&self, before: Millis, limit: u32) -> Result<Vec<Waiting>, RepositoryError>;
 
     /// The latest times at which the clock was set, newest first.
     async fn clock_jumps(&self) -> Result<Vec<ClockJump>, RepositoryError>;

@@ -52,6 +52,9 @@ pub struct ForkedQuestion {
 /// what it has recorded does not change.
 pub fn fork(source: &Job, mut journal: Vec<Recorded>, cut: Cut) -> Result<Fork, Refused> {
     let refuse = |field, message: String| Err(Refused { field, message });
+    if let Some(why) = &source.damage {
+        return refuse("job", format!("{} is damaged, so a fork would lack what it has lost: {why}", source.id));
+    }
     let Some(last) = journal.last().map(|recorded| recorded.seq) else {
         return refuse(
             "job",

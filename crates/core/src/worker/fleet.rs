@@ -283,11 +283,10 @@ impl Fleet {
         let reading = Reading::of(&*self.clock);
         let jump = self.jumps.lock().unwrap_or_else(PoisonError::into_inner).look(reading);
         if let Some(by_ms) = jump {
-            return self.clock_jumped(by_ms, reading).await;
+            self.clock_jumped(by_ms, reading).await;
         }
-        if reading.elapsed < self.rescue_held_until.load(Ordering::Relaxed) {
-            return;
-        }
+        // A process that is gone is gone, whatever the time.
+        let is_settled = reading.elapsed >= self.rescue_held_until.load(Ordering::Relaxed);
         let now = reading.now;
         let dead = match self.queries.workers().await {
             Ok(workers) => {
@@ -297,13 +296,15 @@ impl Fleet {
             Err(error) => return self.warn_unavailable(&error.to_string()),
         };
         let due = match self.queries.next_lease_end().await {
-            Ok(end) => end.is_some_and(|at| at <= now),
-            Err(_) => true,
+            Ok(end) => is_settled && end.is_some_and(|at| at <= now),
+            Err(_) => is_settled,
         };
-        if dead.is_empty() && !due {
-            return;
-        }
-        match self.jobs.rescue(dead, now).await {
+        let rescue = match (dead.is_empty(), due) {
+            (true, false) => return,
+            (false, false) => self.jobs.rescue_from(dead, now),
+            (_, true) => self.jobs.rescue(dead, now),
+        };
+        match rescue.await {
             Ok(rescued) => {
                 for r in rescued {
                     info!(job.id = r.job.0, "job {} is {} again: worker {} is gone", r.job, r.state, r.worker);

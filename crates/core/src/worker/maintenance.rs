@@ -108,7 +108,7 @@ impl Fleet {
     /// Deletes all jobs that were kept long enough, a few at a time, if no other process does so now.
     pub async fn prune(&self) -> Result<(), RepositoryError> {
         let cutoffs = self.retention.cutoffs(self.clock.now());
-        if cutoffs.is_empty() || !self.care.has_prunable(cutoffs.clone()).await? {
+        if cutoffs.is_empty() || !self.care.has_prunable(cutoffs.clone(), self.clock.now()).await? {
             return Ok(());
         }
         let (mut jobs, mut contents, mut held_for) = (0, 0, Millis::MIN / 2);
@@ -121,7 +121,7 @@ impl Fleet {
                 }
                 held_for = self.clock.elapsed();
             }
-            let pruned = self.care.prune(cutoffs.clone()).await?;
+            let pruned = self.care.prune(cutoffs.clone(), self.clock.now()).await?;
             (jobs, contents) = (jobs + pruned.jobs, contents + pruned.contents);
             if !pruned.more && !self.care.shrink().await? {
                 break;

@@ -52,7 +52,9 @@ pub(super) fn of(connection: &mut SqliteConnection, job: JobId) -> Outcome<Vec<A
     let rows: Vec<Row> =
         annotations::table.filter(annotations::job_id.eq(job.0)).order(annotations::id).load(connection)?;
     let annotation = |(id, job, author, text, tags, created_at): Row| {
-        Ok(Annotation { id, job: JobId(job), author, text, tags: serde_json::from_str(&tags)?, created_at })
+        // A remark without its tags is still one.
+        let tags = serde_json::from_str(&tags).unwrap_or_default();
+        Annotation { id, job: JobId(job), author, text, tags, created_at }
     };
-    rows.into_iter().map(annotation).collect()
+    Ok(rows.into_iter().map(annotation).collect())
 }

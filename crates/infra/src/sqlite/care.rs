@@ -149,3 +149,15 @@ pub(super) fn pages(connection: &mut SqliteConnection) -> Outcome<(u64, u64, u64
     let Pages { pages, free, size } = diesel::sql_query(sql).get_result(connection)?;
     Ok((pages.unsigned_abs(), free.unsigned_abs(), size.unsigned_abs()))
 }
+
+/// Whether free pages can be given back to the disk: that is settled when a file is made or rewritten.
+pub(super) fn gives_back(connection: &mut SqliteConnection) -> Outcome<bool> {
+    #[derive(QueryableByName)]
+    struct Mode {
+        #[diesel(sql_type = BigInt)]
+        mode: i64,
+    }
+    let Mode { mode } =
+        diesel::sql_query("SELECT auto_vacuum AS mode FROM pragma_auto_vacuum").get_result(connection)?;
+    Ok(mode == 2)
+}

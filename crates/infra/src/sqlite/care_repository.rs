@@ -4,12 +4,14 @@ use async_trait::async_trait;
 use posse_core::clock::Millis;
 use posse_core::job::{JobId, JobState};
 use posse_core::lease::WorkerId;
-use posse_core::port::{CareRepository, ClockJump, DueJobs, Firing, HeldJob, Pruned, RepositoryError, Storage};
+use posse_core::port::{
+    CareRepository, ClockJump, DueJobs, Firing, HeldJob, Pruned, RepositoryError, Storage, Waiting,
+};
 use posse_core::schedule::Schedule;
 
 use super::log::Log;
 use super::repository::{ROW, unwritable};
-use super::{SqliteStore, care, jobs, prune, schedules};
+use super::{SqliteStore, care, holders, jobs, prune, schedules};
 
 #[async_trait]
 impl CareRepository for SqliteStore {
@@ -59,12 +61,12 @@ impl CareRepository for SqliteStore {
         self.writer()?.run(ROW, move |tx| care::take_duty(tx, duty, &worker, until, now)).await
     }
 
-    async fn has_prunable(&self, cutoffs: Vec<(JobState, Millis)>) -> Result<bool, RepositoryError> {
-        self.readers.run(move |connection| prune::has_any(connection, &cutoffs)).await
+    async fn has_prunable(&self, cutoffs: Vec<(JobState, Millis)>, now: Millis) -> Result<bool, RepositoryError> {
+        self.readers.run(move |connection| prune::has_any(connection, &cutoffs, now)).await
     }
 
-    async fn prune(&self, cutoffs: Vec<(JobState, Millis)>) -> Result<Pruned, RepositoryError> {
-        self.writer()?.run(ROW, move |tx| prune::prune(tx, &cutoffs)).await
+    async fn prune(&self, cutoffs: Vec<(JobState, Millis)>, now: Millis) -> Result<Pruned, RepositoryError> {
+        self.writer()?.run(ROW, move |tx| prune::prune(tx, &cutoffs, now)).await
     }
 
     async fn shrink(&self) -> Result<bool, RepositoryError> {
@@ -91,13 +93,18 @@ impl CareRepository for SqliteStore {
         self.readers.run(move |connection| care::due(connection, now)).await
     }
 
+    async fn key_holders(&self, before: Millis, limit: u32) -> Result<Vec<Waiting>, RepositoryError> {
+        self.readers.run(move |connection| holders::of_keys(connection, before, limit)).await
+    }
+
     async fn clock_jumps(&self) -> Result<Vec<ClockJump>, RepositoryError> {
         self.readers.run(care::jumps).await
     }
 
     async fn storage(&self) -> Result<Storage, RepositoryError> {
-        let (pages, free, size) = self.readers.run(care::pages).await?;
+        let (pages, gives_back) = self.readers.run(|c| Ok((care::pages(c)?, care::gives_back(c)?))).await?;
+        let (pages, free, size) = pages;
         let log_bytes = Log::of(&self.path).bytes();
-        Ok(Storage { bytes: pages * size, free_bytes: free * size, log_bytes })
+        Ok(Storage { bytes: pages * size, free_bytes: free * size, log_bytes, gives_back })
     }
 }

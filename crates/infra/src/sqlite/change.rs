@@ -3,11 +3,12 @@
 use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::change::{Change, Changed, Edit};
+use posse_core::job::transition::{Event, transition};
 use posse_core::job::{JobId, Payload};
 use posse_core::port::{Reach, RepositoryError};
 
 use super::fault::{Fault, Outcome};
-use super::jobs::{JobRow, find, stored};
+use super::jobs::{JobRow, find, no_such, store, stored};
 use super::schema::{dependencies, job_data, jobs};
 use super::writer::Transaction;
 use super::{journal, people, questions, relations};
@@ -56,7 +57,7 @@ fn apply(
             }
             diesel::delete(jobs::table.find(job.0)).execute(tx.connection)?;
         }
-        Change::Edit(edit) => edit_one(tx, installation, job, row, edit, now)?,
+        Change::Edit(edit) => return edit_one(tx, installation, job, row, edit, now),
     }
     Ok(None)
 }
@@ -77,18 +78,29 @@ fn edit_one(
     row: &JobRow,
     edit: &Edit,
     now: Millis,
-) -> Outcome<()> {
+) -> Outcome<Option<String>> {
+    let payload = match &edit.goal {
+        Some(goal) => {
+            let payload: String = job_data::table.find(job.0).select(job_data::payload).first(tx.connection)?;
+            match serde_json::from_str(&payload) {
+                Ok(payload) => Some(Payload { goal: goal.clone(), ..payload }),
+                Err(error) => return Ok(Some(format!("its payload cannot be read ({error}); enqueue another job"))),
+            }
+        }
+        None => None,
+    };
     if edit.restarts() && journal::restart(tx.connection, installation, job, &row.role, now)? {
         questions::drop_all(tx.connection, job, now)?;
         relations::decide_unless_waiting(tx, job, now)?;
     }
-    if let Some(goal) = &edit.goal {
-        let payload: String = job_data::table.find(job.0).select(job_data::payload).first(tx.connection)?;
-        let mut payload: Payload = serde_json::from_str(&payload)?;
-        payload.goal.clone_from(goal);
+    if let Some(payload) = payload {
         diesel::update(job_data::table.find(job.0))
             .set(job_data::payload.eq(serde_json::to_string(&payload)?))
             .execute(tx.connection)?;
+    }
+    if let Some(at) = edit.run_at {
+        let standing = find(tx.connection, job)?.ok_or_else(|| no_such(job))?.standing()?;
+        store(tx.connection, job, &transition(standing, Event::Postpone, at)?, now)?;
     }
     let whole = (
         jobs::role.eq(edit.role.as_deref().unwrap_or(&row.role)),
@@ -99,5 +111,5 @@ fn edit_one(
     diesel::update(jobs::table.find(job.0)).set(whole).execute(tx.connection)?;
     // Another role's or queue's workers may take it now.
     tx.ring();
-    Ok(())
+    Ok(None)
 }

@@ -122,6 +122,7 @@ impl Taken {
                 tags,
                 meta,
                 progress: None,
+                damage: None,
             };
             claimed.push(Claimed { job, lease });
         }

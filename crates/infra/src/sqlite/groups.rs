@@ -51,7 +51,7 @@ pub(super) fn one(connection: &mut SqliteConnection, name: &str) -> Outcome<Opti
                 CAST(total(output ->> '$.usage.input') AS INTEGER) AS input,
                 CAST(total(output ->> '$.usage.output') AS INTEGER) AS output,
                 CAST(total(output ->> '$.cost_microusd') AS INTEGER) AS cost
-         FROM job_data JOIN jobs ON id = job_id WHERE group_name = ? AND output IS NOT NULL",
+         FROM job_data JOIN jobs ON id = job_id WHERE group_name = ? AND json_valid(output)",
     )
     .bind::<Text, _>(name)
     .get_result(connection)?;

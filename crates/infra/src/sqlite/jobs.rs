@@ -79,7 +79,7 @@ pub(super) type StoredJob = (JobRow, DataRow);
 
 /// A stored job as the core sees it.
 pub(super) fn to_job((row, data): StoredJob) -> Outcome<Job> {
-    let Content { payload, output, retry, tags, meta } = content(&data, row.output.as_deref())?;
+    let (Content { payload, output, retry, tags, meta }, damage) = readable(&data, row.output.as_deref());
     let standing = row.standing()?;
     let is_running = standing.state == JobState::Running;
     Ok(Job {
@@ -109,6 +109,7 @@ pub(super) fn to_job((row, data): StoredJob) -> Outcome<Job> {
         tags,
         meta,
         progress: None,
+        damage,
     })
 }
 
@@ -130,6 +131,26 @@ pub(super) fn content(data: &DataRow, output: Option<&str>) -> Result<Content, s
         tags: data.tags.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
         meta: data.meta.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
     })
+}
+
+/// Reads what of it can be read, and tells what cannot. One damaged row must not hide the others of a list.
+fn readable(data: &DataRow, output: Option<&str>) -> (Content, Option<String>) {
+    fn part<T: Default + serde::de::DeserializeOwned>(name: &str, text: Option<&str>, damage: &mut Vec<String>) -> T {
+        let read = text.map(serde_json::from_str).transpose();
+        read.inspect_err(|error| damage.push(format!("its {name} cannot be read: {error}")))
+            .ok()
+            .flatten()
+            .unwrap_or_default()
+    }
+    let damage = &mut Vec::new();
+    let content = Content {
+        payload: part("payload", Some(&data.payload), damage),
+        output: part("output", output, damage),
+        retry: part("retry policy", data.retry.as_deref(), damage),
+        tags: part("tags", data.tags.as_deref(), damage),
+        meta: part("metadata", data.meta.as_deref(), damage),
+    };
+    (content, (!damage.is_empty()).then(|| damage.join("; ")))
 }
 
 /// A state's name as stored.

@@ -47,14 +47,14 @@ pub(super) fn heartbeat(
     Ok(heard)
 }
 
-/// Takes back jobs whose lease has expired, and those of workers known to be gone.
-pub(super) fn rescue(tx: &mut Transaction<'_>, dead: &[WorkerId], now: Millis) -> Outcome<Vec<Rescued>> {
+/// Takes back jobs of workers known to be gone, and with `expired` those whose lease ran out.
+pub(super) fn rescue(tx: &mut Transaction<'_>, dead: &[WorkerId], expired: bool, now: Millis) -> Outcome<Vec<Rescued>> {
     let running = || jobs::table.filter(IsRunning).select(JobRow::as_select());
-    let mut rows: Vec<JobRow> = running().filter(jobs::lease_until.le(now)).load(tx.connection)?;
+    let stands_after = if expired { now } else { Millis::MIN };
+    let mut rows: Vec<JobRow> = running().filter(jobs::lease_until.le(stands_after)).load(tx.connection)?;
     for worker in dead {
-        let held: Vec<JobRow> =
-            running().filter(jobs::leased_by.eq(&worker.0)).filter(jobs::lease_until.gt(now)).load(tx.connection)?;
-        rows.extend(held);
+        let held = running().filter(jobs::leased_by.eq(&worker.0)).filter(jobs::lease_until.gt(stands_after));
+        rows.extend(held.load::<JobRow>(tx.connection)?);
     }
     rows.sort_by_key(|row| row.id);
     let mut rescued = Vec::with_capacity(rows.len());

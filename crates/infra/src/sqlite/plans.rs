@@ -104,7 +104,7 @@ fn work(connection: &mut SqliteConnection) {
     finish::Finish::run(tx, &[&end(leases[3], ending(Event::GiveUp))]).expect("finishes");
     people::cancel(tx, leases[2].job, "enough", 10).expect("cancels");
     people::retry(tx, leases[0].job, 10).expect("runs again");
-    leases::rescue(tx, &[WorkerId("w".into())], 1000).expect("rescues");
+    leases::rescue(tx, &[WorkerId("w".into())], true, 1000).expect("rescues");
     ruled(tx);
 }
 
@@ -157,7 +157,7 @@ fn no_statement_of_the_hot_paths_walks_a_table() {
     // What every process asks once a second, and what finds jobs to delete.
     schedules::due(&mut connection, 99).expect("can be read");
     care::drain_requested(&mut connection, &WorkerId("w".into())).expect("can be read");
-    prune::has_any(&mut connection, &[(posse_core::job::JobState::Completed, 99)]).expect("can be read");
+    prune::has_any(&mut connection, &[(posse_core::job::JobState::Completed, 99)], 99).expect("can be read");
     connection.set_instrumentation(|_: InstrumentationEvent<'_>| {});
     let ran: BTreeSet<_> = std::mem::take(&mut asked.lock().expect("no panic").ran).into_iter().collect();
     assert!(ran.len() > 20, "statements were heard");

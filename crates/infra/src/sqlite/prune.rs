@@ -31,15 +31,15 @@ const FREE_PAGES: u64 = 2_000;
 /// Pages given back in one transaction.
 const SHRINK_PAGES: u64 = 200;
 
-/// Whether any job ended before its state's cutoff.
-pub(super) fn has_any(connection: &mut SqliteConnection, cutoffs: &[(JobState, Millis)]) -> Outcome<bool> {
-    Ok(!find(connection, cutoffs, 1)?.is_empty())
+/// Whether there is any job to delete.
+pub(super) fn has_any(connection: &mut SqliteConnection, cutoffs: &[(JobState, Millis)], now: Millis) -> Outcome<bool> {
+    Ok(!find(connection, cutoffs, now, 1)?.is_empty())
 }
 
 /// Deletes jobs that ended before their state's cutoff, as many as take a moment and at least one.
-pub(super) fn prune(tx: &mut Transaction<'_>, cutoffs: &[(JobState, Millis)]) -> Outcome<Pruned> {
+pub(super) fn prune(tx: &mut Transaction<'_>, cutoffs: &[(JobState, Millis)], now: Millis) -> Outcome<Pruned> {
     let begun = Instant::now();
-    let found = find(tx.connection, cutoffs, AT_ONCE)?;
+    let found = find(tx.connection, cutoffs, now, AT_ONCE)?;
     let mut pruned = Pruned { more: found.len() as i64 == AT_ONCE, ..Pruned::default() };
     for id in found {
         if pruned.jobs > 0 && begun.elapsed() >= A_MOMENT {
@@ -70,8 +70,13 @@ fn delete(connection: &mut SqliteConnection, id: i64) -> QueryResult<u64> {
     Ok(deleted)
 }
 
-/// The oldest jobs that ended before their state's cutoff.
-fn find(connection: &mut SqliteConnection, cutoffs: &[(JobState, Millis)], limit: i64) -> QueryResult<Vec<i64>> {
+/// The oldest jobs that ended before their state's cutoff, and that nothing else keeps.
+fn find(
+    connection: &mut SqliteConnection,
+    cutoffs: &[(JobState, Millis)],
+    now: Millis,
+    limit: i64,
+) -> QueryResult<Vec<i64>> {
     let mut found = Vec::new();
     for (state, cutoff) in cutoffs {
         let Some(end) = first_younger(connection, *cutoff)? else { continue };
@@ -83,6 +88,13 @@ fn find(connection: &mut SqliteConnection, cutoffs: &[(JobState, Millis)], limit
             .filter(jobs::finalized_at.lt(cutoff))
             // Others still wait for it, and would for ever.
             .filter(jobs::awaited.eq(false))
+            // Its row is what holds its unique key; see [`posse_core::job::holds_key`].
+            .filter(
+                jobs::state
+                    .ne(JobState::Completed.as_str())
+                    .or(jobs::unique_ms.is_null())
+                    .or((jobs::finalized_at + jobs::unique_ms).le(now)),
+            )
             .order(jobs::id)
             .limit(limit - found.len() as i64)
             .select(jobs::id)

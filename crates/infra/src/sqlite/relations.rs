@@ -4,12 +4,13 @@
 //! the last of them decides it.* A parent that waits for its children waits by the same rows.
 //! *Invariant: a job that somebody has an open dependency on is `awaited`.*
 
+use std::collections::HashSet;
 use std::str::FromStr;
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::dependency::{
-    After, Dependency, Meaning, OnFailed, cancelled_with, meaning, still_waits_for, waits_for,
+    After, Dependency, Meaning, OnFailed, cancelled_with, meaning, still_waits_for, waits_for, would_wait_for_itself,
 };
 use posse_core::job::transition::{Event, transition};
 use posse_core::job::{Job, JobId, JobState, NewJob};
@@ -59,7 +60,8 @@ pub(super) fn wait_for(
 ) -> Outcome<()> {
     for &(on, is) in others {
         let open = began == JobState::Suspended && meaning(is, on_failed) == Meaning::Waits;
-        diesel::insert_into(dependencies::table)
+        // A parent may come to wait for the same job again, by its unique key.
+        diesel::replace_into(dependencies::table)
             .values((
                 dependencies::job_id.eq(job.0),
                 dependencies::on_job_id.eq(on.0),
@@ -89,6 +91,12 @@ pub(super) fn wait_for_children(
     // Two with one unique key are one.
     ids.sort();
     ids.dedup();
+    for id in &ids {
+        if depends_on(tx.connection, *id, parent)? {
+            cancel_within(tx, parent, Reach::Beneath, &would_wait_for_itself(*id, parent), now)?;
+            return Ok(JobState::Cancelled);
+        }
+    }
     let mut states = Vec::with_capacity(ids.len());
     for id in ids {
         let row = find(tx.connection, id)?.ok_or_else(|| no_such(id))?;
@@ -161,9 +169,34 @@ fn waiting_for(connection: &mut SqliteConnection, on: JobId) -> QueryResult<Vec<
 
 /// Has a suspended job, which is about to be cancelled, wait for nothing any more.
 pub(super) fn wait_no_more(connection: &mut SqliteConnection, job: JobId) -> Outcome<()> {
+    let others = waits_on(connection, job)?;
     let open = dependencies::job_id.eq(job.0).and(dependencies::open.eq(true));
     update(dependencies::table, open, dependencies::open.eq(false)).execute(connection)?;
+    // Whom nobody waits for any more may be deleted.
+    for on in others {
+        let is_awaited = !waiting_for(connection, on)?.is_empty();
+        set_awaited(connection, on, is_awaited)?;
+    }
     Ok(())
+}
+
+/// The jobs that a job still waits for.
+fn waits_on(connection: &mut SqliteConnection, job: JobId) -> QueryResult<Vec<JobId>> {
+    let open = dependencies::table.filter(dependencies::job_id.eq(job.0)).filter(dependencies::open.eq(true));
+    let ids: Vec<i64> = open.select(dependencies::on_job_id).load(connection)?;
+    Ok(ids.into_iter().map(JobId).collect())
+}
+
+/// Whether `job` is `on`, or waits for it, directly or not.
+fn depends_on(connection: &mut SqliteConnection, job: JobId, on: JobId) -> QueryResult<bool> {
+    let (mut seen, mut left) = (HashSet::from([job]), vec![job]);
+    while let Some(at) = left.pop() {
+        if at == on {
+            return Ok(true);
+        }
+        left.extend(waits_on(connection, at)?.into_iter().filter(|other| seen.insert(*other)));
+    }
+    Ok(false)
 }
 
 fn close(connection: &mut SqliteConnection, job: JobId, on: JobId) -> QueryResult<()> {
@@ -207,7 +240,7 @@ fn set_awaited(connection: &mut SqliteConnection, job: JobId, awaited: bool) -> 
     update(jobs_table::table, jobs_table::id.eq(job.0), jobs_table::awaited.eq(awaited)).execute(connection).map(drop)
 }
 
-fn on_failed(rule: &str) -> Outcome<OnFailed> {
+pub(super) fn on_failed(rule: &str) -> Outcome<OnFailed> {
     OnFailed::from_str(rule).map_err(unusable)
 }
 

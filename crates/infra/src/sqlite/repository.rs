@@ -91,7 +91,11 @@ impl JobRepository for SqliteStore {
     }
 
     async fn rescue(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError> {
-        self.writer()?.run(ROW, move |tx| leases::rescue(tx, &dead, now)).await
+        self.writer()?.run(ROW, move |tx| leases::rescue(tx, &dead, true, now)).await
+    }
+
+    async fn rescue_from(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError> {
+        self.writer()?.run(ROW, move |tx| leases::rescue(tx, &dead, false, now)).await
     }
 
     async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled, RepositoryError> {

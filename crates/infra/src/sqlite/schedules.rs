@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
-use posse_core::job::JobId;
+use posse_core::job::{JobId, NewJob};
 use posse_core::port::Firing;
 use posse_core::schedule::{LastJob, Schedule};
 
@@ -129,18 +129,12 @@ fn to_schedule(connection: &mut SqliteConnection, row: Row) -> Outcome<Schedule>
         .map(|(id, due_at, name)| Ok::<_, super::fault::Fault>(LastJob { id: JobId(id), due_at, state: state(&name)? }))
         .transpose()?;
     let (missed, overlap) = (named(&missed)?, named(&overlap)?);
-    Ok(Schedule {
-        job: serde_json::from_str(&job)?,
-        name,
-        cron,
-        zone,
-        missed,
-        overlap,
-        next_at,
-        paused_at,
-        created_at,
-        last,
-    })
+    // One that cannot be read must not keep the others from making their jobs.
+    let (job, damage) = match serde_json::from_str(&job) {
+        Ok(job) => (job, None),
+        Err(error) => (NewJob::default(), Some(format!("the job it makes cannot be read: {error}"))),
+    };
+    Ok(Schedule { job, damage, name, cron, zone, missed, overlap, next_at, paused_at, created_at, last })
 }
 
 fn named<T: FromStr<Err = String>>(name: &str) -> Outcome<T> {

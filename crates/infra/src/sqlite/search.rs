@@ -1,7 +1,7 @@
 //! Finding jobs by filter, and counting them.
 
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
+use diesel::sql_types::{BigInt, Nullable, Text};
 use diesel::sqlite::Sqlite;
 use posse_core::job::{Job, JobId, JobState};
 use posse_core::port::{JobFilter, SEARCHED_AT_MOST, StateRow};
@@ -31,9 +31,9 @@ pub(super) fn list(connection: &mut SqliteConnection, filter: &JobFilter) -> Out
 
 /// The numbers of jobs by filter, newest first.
 pub(super) fn numbers(connection: &mut SqliteConnection, filter: &JobFilter) -> Outcome<Vec<i64>> {
-    match &filter.text {
-        None => ids(connection, filter, filter.limit),
-        Some(text) => with_text(connection, filter, text, filter.limit as usize),
+    match (&filter.text, &filter.meta) {
+        (None, None) => ids(connection, filter, filter.limit),
+        _ => with_content(connection, filter),
     }
 }
 
@@ -106,24 +106,35 @@ fn fitting(filter: &JobFilter, state: Option<JobState>) -> jobs::BoxedQuery<'_, 
     query
 }
 
-/// The newest jobs that fit and have `text` in goal, reason or answer.
-fn with_text(connection: &mut SqliteConnection, filter: &JobFilter, text: &str, limit: usize) -> Outcome<Vec<i64>> {
+/// The newest jobs that fit and have what is asked for in goal, reason, answer or metadata.
+fn with_content(connection: &mut SqliteConnection, filter: &JobFilter) -> Outcome<Vec<i64>> {
     #[derive(QueryableByName)]
     struct Found {
         #[diesel(sql_type = BigInt)]
         job_id: i64,
     }
-    let pattern = format!("%{}%", text.replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_"));
+    let escaped = |text: &String| text.replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_");
+    let pattern = filter.text.as_ref().map(|text| format!("%{}%", escaped(text)));
+    let (key, value) = filter.meta.clone().unzip();
+    let limit = filter.limit as usize;
     let mut found = Vec::new();
+    // What is no JSON has no text, and hides nobody else's.
     for page in ids(connection, filter, SEARCHED_AT_MOST)?.chunks(TEXTS_AT_ONCE) {
         let rows: Vec<Found> = diesel::sql_query(
             r"SELECT job_id FROM job_data JOIN jobs ON id = job_id WHERE job_id IN (SELECT value FROM json_each(?1))
-                AND (payload ->> '$.goal' LIKE ?2 ESCAPE '\' OR reason LIKE ?2 ESCAPE '\'
-                     OR output ->> '$.text' LIKE ?2 ESCAPE '\')
+                AND (?2 IS NULL OR reason LIKE ?2 ESCAPE '\'
+                     OR CASE WHEN json_valid(payload) THEN payload ->> '$.goal' LIKE ?2 ESCAPE '\' END
+                     OR CASE WHEN json_valid(output) THEN output ->> '$.text' LIKE ?2 ESCAPE '\' END)
+                AND (?3 IS NULL OR CASE WHEN json_valid(meta) THEN EXISTS (
+                     SELECT 1 FROM json_each(meta) AS own
+                     WHERE own.key = ?3 AND CASE own.type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false'
+                                                          WHEN 'null' THEN 'null' ELSE own.value || '' END = ?4) END)
                 ORDER BY job_id DESC",
         )
         .bind::<Text, _>(serde_json::json!(page).to_string())
-        .bind::<Text, _>(&pattern)
+        .bind::<Nullable<Text>, _>(&pattern)
+        .bind::<Nullable<Text>, _>(&key)
+        .bind::<Nullable<Text>, _>(&value)
         .load(connection)?;
         found.extend(rows.into_iter().map(|row| row.job_id));
         if found.len() >= limit {

@@ -3,7 +3,7 @@
 use diesel::dsl::{count_star, max};
 use diesel::prelude::*;
 use posse_core::clock::Millis;
-use posse_core::job::{JobId, Output};
+use posse_core::job::{JobId, Output, Payload};
 use posse_core::port::RepositoryError;
 use posse_core::session::{NewSession, Session, SessionId, SessionTurn, Stretch};
 
@@ -123,10 +123,12 @@ pub(super) fn turns(
         ))
         .load(connection)?;
     let turn = |(job, name, said_at, ended_at, payload, output, reason): TurnRow| {
-        let payload: posse_core::job::Payload = serde_json::from_str(&payload)?;
-        let output: Option<Output> = output.as_deref().map(serde_json::from_str).transpose()?;
-        let (job, state, text) = (JobId(job), state(&name)?, output.map(|output| output.text));
-        Ok(SessionTurn { job, state, goal: payload.goal, text, reason, said_at, ended_at })
+        // One turn that cannot be read must not end the conversation.
+        let lost = |_| "(this cannot be read any more)".to_owned();
+        let goal = serde_json::from_str(&payload).map_or_else(lost, |payload: Payload| payload.goal);
+        let read = |text: &str| serde_json::from_str(text).map_or_else(lost, |output: Output| output.text);
+        let (job, state, text) = (JobId(job), state(&name)?, output.as_deref().map(read));
+        Ok(SessionTurn { job, state, goal, text, reason, said_at, ended_at })
     };
     rows.into_iter().map(turn).collect()
 }

@@ -3,7 +3,7 @@
 
 use posse_core::clock::{Clock, ManualClock};
 use posse_core::job::{JobId, JobState, NewJob};
-use posse_core::port::{CareRepository as _, JobQueries as _};
+use posse_core::port::{CareRepository as _, JobQueries as _, JobRepository as _, WorkerRecord};
 use posse_core::schedule::{Missed, Overlap, Schedule};
 use posse_core::tool::EffectClass;
 use posse_infra::model::scripted::ScriptedModel;
@@ -125,6 +125,25 @@ async fn a_worker_that_dies_as_the_clock_is_set_back_holds_its_job_for_a_lease_a
     clock.advance(LEASE + 1);
     workers[0].fleet.rescue().await;
     assert_eq!(home.job(job).await.crashes, 1, "it was taken back");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_process_is_noticed_at_once_though_the_clock_was_just_set() {
+    for by in [HOUR, -HOUR] {
+        let Scene { home, clock, mut workers, job, .. } = scene().await;
+        let holder = home.job(job).await.leased_by.expect("is held");
+        let at = workers.iter().position(|worker| worker.id == holder).expect("one of both");
+        let gone = home.store.workers().await.expect("readable").into_iter().find(|worker| worker.id == holder);
+        drop(workers.remove(at));
+        // As if it had been a process of its own, which ended: another one has its number now.
+        let record = gone.expect("is on the list");
+        let record = WorkerRecord { pid_started: record.pid_started + 1, ..record };
+        home.store.register_worker(record).await.expect("works");
+        clock.set_by(by);
+        workers[0].fleet.rescue().await;
+        let taken_back = home.job(job).await;
+        assert_eq!((taken_back.crashes, taken_back.leased_by.as_deref() == Some(&holder)), (1, false), "{by}");
+    }
 }
 
 fn ms(text: &str) -> i64 {

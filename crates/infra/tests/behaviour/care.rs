@@ -6,7 +6,7 @@ use super::journals::began;
 use super::*;
 use posse_core::annotation::NewAnnotation;
 use posse_core::job::dependency::{After, OnFailed};
-use posse_core::port::{ClockJump, DueJobs, Pruned, WorkerRecord};
+use posse_core::port::{Awaited, ClockJump, DueJobs, Pruned, Waiting, WorkerRecord};
 
 const DAY: Millis = 86_400_000;
 
@@ -25,11 +25,15 @@ fn worker(id: &str, lease_ms: Millis) -> WorkerRecord {
     }
 }
 
-/// Deletes all there is to delete.
+/// Deletes all there is to delete, long after all that is told here.
 async fn prune_all(store: &dyn Store, cutoffs: &[(JobState, Millis)]) -> Pruned {
+    prune_all_at(store, cutoffs, Millis::MAX).await
+}
+
+async fn prune_all_at(store: &dyn Store, cutoffs: &[(JobState, Millis)], now: Millis) -> Pruned {
     let mut all = Pruned::default();
     loop {
-        let pruned = store.prune(cutoffs.to_vec()).await.expect("works");
+        let pruned = store.prune(cutoffs.to_vec(), now).await.expect("works");
         (all.jobs, all.contents) = (all.jobs + pruned.jobs, all.contents + pruned.contents);
         if !pruned.more {
             return all;
@@ -50,9 +54,9 @@ pub async fn jobs_go_when_they_were_kept_long_enough(store: Arc<dyn Store>) {
     let old = ended_at(&*store, "old", T0 + DAY).await;
     let young = ended_at(&*store, "young", T0 + 3 * DAY).await;
     let cutoffs = [(JobState::Completed, T0 + 2 * DAY)];
-    assert!(store.has_prunable(cutoffs.to_vec()).await.expect("can be read"));
+    assert!(store.has_prunable(cutoffs.to_vec(), T0 + 9 * DAY).await.expect("can be read"));
     assert_eq!(prune_all(&*store, &cutoffs).await, Pruned { jobs: 1, contents: 1, more: false });
-    assert!(!store.has_prunable(cutoffs.to_vec()).await.expect("can be read"));
+    assert!(!store.has_prunable(cutoffs.to_vec(), T0 + 9 * DAY).await.expect("can be read"));
     assert_eq!(store.job(old).await.expect("can be read"), None);
     assert!(store.journal(old, 0).await.expect("can be read").is_empty());
     assert!(store.attempts(old).await.expect("can be read").is_empty());
@@ -71,7 +75,29 @@ pub async fn what_others_wait_for_stays(store: Arc<dyn Store>) {
     assert_eq!(prune_all(&*store, &[(JobState::Cancelled, Millis::MAX)]).await.jobs, 0, "a re-run would let it go on");
     store.cancel(waits, "enough".into(), T0).await.expect("is cancelled");
     prune_all(&*store, &[(JobState::Cancelled, Millis::MAX)]).await;
-    assert_eq!(store.job(waits).await.expect("can be read"), None, "nobody waits for this one");
+    for id in [waits, first] {
+        assert_eq!(store.job(id).await.expect("can be read"), None, "nobody waits for job {id} any more");
+    }
+}
+
+pub async fn a_key_outlives_the_time_its_job_is_kept_for(store: Arc<dyn Store>) {
+    let keyed = |for_ms| store.enqueue(vec![unique::keyed("k", for_ms)], T0);
+    let first = keyed(Some(3 * DAY)).await.expect("is stored")[0].id;
+    let lease = claim(&*store, "r", 1, T0).await[0].lease;
+    finish(&*store, lease, Event::Complete, T0).await;
+    let cutoffs = [(JobState::Completed, T0 + DAY)];
+    let has_any = |now| store.has_prunable(cutoffs.to_vec(), now);
+    assert!(!has_any(T0 + 3 * DAY - 1).await.expect("can be read"));
+    assert_eq!(prune_all_at(&*store, &cutoffs, T0 + 3 * DAY - 1).await.jobs, 0);
+    let again = store.enqueue(vec![unique::keyed("k", None)], T0 + 3 * DAY - 1).await.expect("works")[0];
+    assert!(again.existed && again.id == first, "the key is held for as long as was asked");
+    assert!(has_any(T0 + 3 * DAY).await.expect("can be read"));
+    assert_eq!(prune_all_at(&*store, &cutoffs, T0 + 3 * DAY).await.jobs, 1);
+    let next = keyed(Some(3 * DAY)).await.expect("works")[0];
+    assert!(!next.existed);
+    // One that was cancelled holds nothing.
+    store.cancel(next.id, "enough".into(), T0).await.expect("is cancelled");
+    assert_eq!(prune_all_at(&*store, &[(JobState::Cancelled, T0 + DAY)], T0 + DAY).await.jobs, 1);
 }
 
 pub async fn each_final_state_is_kept_for_its_own_time(store: Arc<dyn Store>) {
@@ -176,4 +202,61 @@ pub async fn what_is_in_hand_and_what_is_due_can_be_asked(store: Arc<dyn Store>)
     let of = |role: &str, jobs| DueJobs { role: role.into(), jobs, oldest_due_at: T0 };
     assert_eq!(due(T0 + 49).await.expect("can be read"), [of("a", 1), of("b", 1)]);
     assert_eq!(due(T0 + 50).await.expect("can be read"), [of("a", 2), of("b", 1)]);
+}
+
+pub async fn who_holds_a_key_and_what_it_waits_for_can_be_asked(store: Arc<dyn Store>) {
+    let holders = |before, limit| store.key_holders(before, limit);
+    // One at work, one that is done and holds its key for a time, one without a key: none is of interest.
+    store.enqueue(vec![unique::keyed("at work", None), unique::keyed("done", Some(DAY))], T0).await.expect("is stored");
+    let claimed = claim(&*store, "r", 2, T0).await;
+    finish(&*store, claimed[1].lease, Event::Complete, T0).await;
+    let plain = enqueue(&*store, "q", T0).await;
+    assert_eq!(holders(T0 + 1, 9).await.expect("can be read"), []);
+
+    let failed = in_state(&*store, JobState::Discarded, "s").await;
+    let waits = |on: JobId, rule| vec![After::Job(on)].into_iter().map(move |after| (after, rule));
+    let of = |key: Option<&str>, (after, on_failed)| NewJob {
+        after: vec![after],
+        on_failed,
+        queue: "mail".into(),
+        concurrency_key: Some("ann".into()),
+        ..key.map_or_else(|| job("r"), |key| unique::keyed(key, None))
+    };
+    let on_failed = waits(failed, OnFailed::Wait).map(|on| of(Some("a"), on)).collect();
+    let first = store.enqueue(on_failed, T0).await.expect("is stored")[0].id;
+    let middle = waits(plain, OnFailed::Run).map(|on| of(None, on)).collect();
+    let middle = store.enqueue(middle, T0).await.expect("is stored")[0].id;
+    let last = waits(middle, OnFailed::Cancel).map(|on| of(Some("b"), on)).collect();
+    let last = store.enqueue(last, T0 + 5).await.expect("is stored")[0].id;
+
+    let found = holders(T0 + 6, 9).await.expect("can be read");
+    assert_eq!(found.iter().map(|waiting| waiting.job).collect::<Vec<_>>(), [first, last, middle, plain]);
+    let awaited = |job, state: JobState, on_failed| Awaited {
+        job,
+        state: Some(state),
+        on_failed,
+        ended_at: state.is_final().then_some(T0),
+    };
+    assert_eq!(found[0].waits_for, [awaited(failed, JobState::Discarded, OnFailed::Wait)]);
+    assert_eq!(found[1].waits_for, [awaited(middle, JobState::Suspended, OnFailed::Cancel)]);
+    assert_eq!(found[2].waits_for, [awaited(plain, JobState::Available, OnFailed::Run)]);
+    let Waiting { key, role, queue, concurrency_key, state, due_at, asked_at, .. } = &found[1];
+    assert_eq!((key.as_deref(), role.as_str(), queue.as_str()), (Some("b"), "r", "mail"));
+    assert_eq!((concurrency_key.as_str(), *state, *due_at, *asked_at), ("ann", JobState::Suspended, T0 + 5, None));
+    assert_eq!((found[3].key.as_deref(), found[3].state), (None, JobState::Available));
+    assert_eq!(holders(T0 + 5, 9).await.expect("can be read").len(), 1, "the other is too young");
+    assert_eq!(holders(T0 + 6, 1).await.expect("can be read").len(), 1);
+}
+
+pub async fn a_dead_workers_jobs_are_taken_back_whatever_the_time(store: Arc<dyn Store>) {
+    let [dead, alive] = [running(&*store, "r", T0).await, {
+        enqueue(&*store, "r", T0).await;
+        let other = ClaimRequest { worker: WorkerId("w2".into()), ..request("r", 1, T0) };
+        store.claim(other).await.expect("works")[0].lease
+    }];
+    // The clock was set forward: every lease looks as if it had run out.
+    let rescued = store.rescue_from(vec![WorkerId("w1".into())], T0 + DAY).await.expect("works");
+    assert_eq!(rescued.iter().map(|rescued| rescued.job).collect::<Vec<_>>(), [dead.job]);
+    assert_eq!(get(&*store, alive.job).await.state, JobState::Running);
+    assert_eq!(store.rescue(Vec::new(), T0 + DAY).await.expect("works").len(), 1);
 }

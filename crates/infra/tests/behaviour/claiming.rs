@@ -74,6 +74,7 @@ pub async fn what_is_enqueued_is_what_is_claimed(store: Arc<dyn Store>) {
         tags: new.tags,
         meta: new.meta,
         progress: None,
+        damage: None,
     };
     assert_eq!(claimed.job, want);
     assert_eq!(claimed.lease.job, id);

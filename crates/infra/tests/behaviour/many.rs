@@ -67,6 +67,24 @@ pub async fn jobs_are_found_by_what_they_are(store: Arc<dyn Store>) {
     };
     assert_eq!((page(None, None).await, page(Some(5), None).await), (vec![5], vec![4]));
     assert_eq!((page(None, Some("water")).await, page(Some(3), Some("water")).await), (vec![3], vec![2]));
+
+    // By what their owners keep with them.
+    let meta = serde_json::json!({"customer": "ann", "n": 7, "new": true, "a.b\"c": "x"});
+    let meta = meta.as_object().expect("an object").clone();
+    enqueue_all(&*store, vec![NewJob { meta, ..job("meta") }], T0 + 50).await;
+    let having = |key: &str, value: &str| {
+        let filter = JobFilter { meta: Some((key.into(), value.into())), ..JobFilter::default() };
+        let store = Arc::clone(&store);
+        async move { found(&*store, filter).await }
+    };
+    for (key, value) in [("customer", "ann"), ("n", "7"), ("new", "true"), ("a.b\"c", "x")] {
+        assert_eq!(having(key, value).await, [6], "{key}");
+    }
+    for (key, value) in [("customer", "an"), ("n", "8"), ("new", "1"), ("ann", "customer")] {
+        assert!(having(key, value).await.is_empty(), "{key}");
+    }
+    let both = JobFilter { meta: Some(("n".into(), "7".into())), text: Some("mail".into()), ..JobFilter::default() };
+    assert!(found(&*store, both).await.is_empty(), "all must hold");
 }
 
 pub async fn a_group_tells_how_it_stands(store: Arc<dyn Store>) {
@@ -229,10 +247,12 @@ pub async fn an_edited_job_is_worked_as_it_is_then(store: Arc<dyn Store>) {
         priority: Some(1),
         max_attempts: Some(9),
         queue: Some("q".into()),
+        run_at: Some(T0 + 5),
     };
     assert_eq!(change(&*store, id, Change::Edit(edit)).await, None);
-    assert!(claim(&*store, "r", 1, T0).await.is_empty());
-    let job = claim(&*store, "s", 1, T0).await.remove(0).job;
+    assert!(claim(&*store, "r", 1, T0 + 4).await.is_empty());
+    assert!(claim(&*store, "s", 1, T0 + 4).await.is_empty());
+    let job = claim(&*store, "s", 1, T0 + 5).await.remove(0).job;
     assert_eq!((job.payload.goal.as_str(), job.priority, job.max_attempts), ("another goal", 1, 9));
     assert_eq!(job.queue, "q");
     assert!(store.journal(id, 0).await.expect("can be read").is_empty(), "no run had begun");

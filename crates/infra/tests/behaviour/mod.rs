@@ -39,6 +39,7 @@ pub mod sessions;
 pub mod sharing;
 pub mod unique;
 pub mod waiting;
+pub mod world;
 
 /// A repository with all its ports.
 pub trait Store: JobRepository + JobQueries + JobRelations + JobSearch + Rules + RateLimiter + CareRepository {}
@@ -136,6 +137,8 @@ macro_rules! suite {
                 a_long_chain_is_cancelled_in_one_go,
                 a_cancelled_job_waits_for_nothing,
                 a_parent_goes_on_when_its_last_child_ends,
+                a_parent_that_would_wait_for_itself_is_cancelled,
+                a_parent_may_wait_for_the_same_job_twice,
                 children_are_made_with_the_suspension_or_not_at_all,
                 ends_stored_together_know_of_each_other,
                 a_job_that_ends_as_it_begins_holds_no_key,
@@ -217,13 +220,16 @@ macro_rules! suite {
             care:
                 jobs_go_when_they_were_kept_long_enough,
                 what_others_wait_for_stays,
+                a_key_outlives_the_time_its_job_is_kept_for,
                 each_final_state_is_kept_for_its_own_time,
                 a_content_goes_with_the_last_who_refers_to_it,
                 gaps_and_long_lives_do_not_hide_old_jobs,
                 a_duty_is_one_workers_at_a_time,
                 a_clock_set_back_leaves_no_lease_for_hours,
                 workers_are_asked_to_end,
-                what_is_in_hand_and_what_is_due_can_be_asked;
+                what_is_in_hand_and_what_is_due_can_be_asked,
+                who_holds_a_key_and_what_it_waits_for_can_be_asked,
+                a_dead_workers_jobs_are_taken_back_whatever_the_time;
             sessions:
                 a_job_becomes_a_turn_with_its_enqueue,
                 a_session_takes_only_jobs_of_its_role,

@@ -322,6 +322,64 @@ pub async fn a_cancel_reaches_as_far_as_it_is_told(store: Arc<dyn Store>) {
     assert_eq!(all(ids).await, ["cancelled", "cancelled", "asked", "cancelled"]);
 }
 
+pub async fn a_parent_that_would_wait_for_itself_is_cancelled(store: Arc<dyn Store>) {
+    let keyed = |key: &str| Some(Unique { key: key.into(), for_ms: None });
+    let suspend = |lease, children| {
+        let end = Ending { children, ..ending(Event::Suspend, T0) };
+        let store = Arc::clone(&store);
+        async move { store.finish(lease, end, T0).await.expect("is stored") }
+    };
+    // A child with the key of its parent.
+    let itself = one(&*store, NewJob { unique: keyed("a"), ..job("r") }).await;
+    let lease = take(&*store, itself, T0).await;
+    let children = vec![NewJob { unique: keyed("a"), ..job("s") }, job("s")];
+    assert_eq!(suspend(lease, children).await, JobState::Cancelled);
+    assert!(state_of(&*store, itself).await.1.contains("the unique key that it holds itself"));
+    assert_eq!(claim(&*store, "s", 9, T0).await.len(), 0, "what it made has no reader");
+
+    // One that is there already and waits for it, through another.
+    let parent = one(&*store, job("r")).await;
+    let middle = one(&*store, after(&[parent], OnFailed::Run)).await;
+    let last = one(&*store, NewJob { unique: keyed("b"), ..after(&[middle], OnFailed::Run) }).await;
+    let lease = take(&*store, parent, T0).await;
+    assert_eq!(suspend(lease, vec![NewJob { unique: keyed("b"), ..job("s") }]).await, JobState::Cancelled);
+    let why = format!("it was to wait for job {last}, which waits for it; neither would ever end");
+    assert_eq!(state_of(&*store, parent).await, (JobState::Cancelled, why));
+    // Those go on by their own rule.
+    let lease = take(&*store, middle, T0).await;
+    finish(&*store, lease, Event::Complete, T0).await;
+    let lease = take(&*store, last, T0).await;
+    finish(&*store, lease, Event::Complete, T0).await;
+
+    // A child that was told to wait for its parent.
+    let parent = one(&*store, job("r")).await;
+    let lease = take(&*store, parent, T0).await;
+    assert_eq!(suspend(lease, vec![after(&[parent], OnFailed::Run)]).await, JobState::Cancelled);
+}
+
+pub async fn a_parent_may_wait_for_the_same_job_twice(store: Arc<dyn Store>) {
+    let keyed = || NewJob { unique: Some(Unique { key: "k".into(), for_ms: Some(1000) }), ..job("s") };
+    let parent = one(&*store, job("r")).await;
+    let mut made = None;
+    for _ in 0..2 {
+        let lease = take(&*store, parent, T0).await;
+        let end = Ending { children: vec![keyed()], ..ending(Event::Suspend, T0) };
+        let state = store.finish(lease, end, T0).await.expect("is stored");
+        match made {
+            None => {
+                assert_eq!(state, JobState::Suspended);
+                let claimed = claim(&*store, "s", 1, T0).await.remove(0);
+                finish(&*store, claimed.lease, Event::Complete, T0).await;
+                made = Some(claimed.job.id);
+            }
+            // It is done, and still holds the key.
+            Some(_) => assert_eq!(state, JobState::Available),
+        }
+    }
+    let on: Vec<_> = store.dependencies(parent).await.expect("can be read").iter().map(|d| (d.on, d.open)).collect();
+    assert_eq!(on, [(made.expect("was made"), false)]);
+}
+
 /// What a job of the property test is made of, and how its attempts end.
 #[derive(Debug, Clone)]
 pub struct Node {

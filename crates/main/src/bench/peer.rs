@@ -14,10 +14,9 @@ use clap::Subcommand;
 use posse_core::clock::Clock;
 use posse_core::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_core::job::{NewJob, Output, Payload};
-use posse_core::port::{JobRepository, WorkerRecord};
-use posse_core::retention::Retention;
-use posse_core::worker::{Fleet, FleetOptions, WorkerService, maintain};
-use posse_infra::process::{LinuxProcessProbe, SystemClock, this_process};
+use posse_core::port::JobRepository;
+use posse_core::worker::{Fleet, WorkerService, maintain};
+use posse_infra::process::{SystemClock, monotonic_ns};
 use posse_infra::sqlite::{Options, SqliteStore, Synchronous};
 use serde::{Deserialize, Serialize};
 
@@ -121,39 +120,9 @@ fn open(path: &str) -> Result<Arc<SqliteStore>> {
 
 /// This process as one worker of the fleet on `store`.
 async fn fleet(store: &Arc<SqliteStore>, slots: usize) -> Result<Arc<Fleet>> {
-    let now = SystemClock.now();
-    let (host, pid, pid_started) = this_process();
-    let id = format!("bench-{pid}-{now}");
-    let roles = vec![ROLE.to_owned()];
-    let slots = u32::try_from(slots)?;
-    let worker = WorkerRecord {
-        id,
-        host,
-        pid,
-        pid_started,
-        roles,
-        slots,
-        started_at: now,
-        heartbeat_at: now,
-        lease_ms: posse_core::lease::DEFAULT_LEASE_MS,
-        drain_requested_at: None,
-    };
-    let options = FleetOptions {
-        jobs: store.clone(),
-        queries: store.clone(),
-        care: store.clone(),
-        clock: Arc::new(SystemClock),
-        processes: Arc::new(LinuxProcessProbe),
-        worker,
-        retention: Retention::default(),
-    };
-    Ok(Fleet::start(options).await?)
-}
-
-/// The machine's monotonic clock, in nanoseconds.
-pub fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+    let id = format!("bench-{}-{}", std::process::id(), SystemClock.now());
+    let worker = posse_infra::fleet::record(id, vec![ROLE.to_owned()], slots, &SystemClock);
+    Ok(Fleet::start(posse_infra::fleet::options(store, worker, Arc::new(SystemClock))).await?)
 }
 
 /// Seconds of processor time that a process has used, in steps of a hundredth.

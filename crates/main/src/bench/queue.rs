@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
-use super::peer::{DURABILITY, cpu_seconds, monotonic_ns};
+use super::peer::{DURABILITY, cpu_seconds};
 use crate::output::Out;
 
 /// How long a measurement may stand still.
@@ -240,7 +240,7 @@ impl Bench<'_> {
         while store.next_lease_end().await?.is_some() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let end = monotonic_ns();
+        let end = posse_infra::process::monotonic_ns();
         let cpu = workers.iter().map(Peer::cpu).sum();
         for worker in workers {
             worker.end().await?;

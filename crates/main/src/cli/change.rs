@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use posse_core::clock::Millis;
 use posse_core::job::change::{Change, Edit};
 use posse_core::job::{Job, JobId, JobState};
 use posse_core::port::{Cancelled, JobFilter, JobRelations as _, JobRepository as _, Reach, RepositoryError};
@@ -17,7 +18,7 @@ use super::job::{reader_for, table};
 use crate::exit::{Exit, fail, not_found, usage};
 use crate::output::text::{count, plural};
 use crate::settings::Settings;
-use crate::wire;
+use crate::{times, wire};
 
 /// Jobs changed in one transaction; others write between two of them.
 const AT_ONCE: usize = 200;
@@ -110,6 +111,12 @@ pub struct EditArgs {
     /// The queue it waits in
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
+    /// Not before this time: 2026-05-01T09:00:00Z, or without a zone in this machine's
+    #[arg(long, value_name = "TIME", conflicts_with = "delay", value_parser = times::moment)]
+    at: Option<Millis>,
+    /// Not before so long from now: 90s, 10m, 2h, 1d
+    #[arg(long, visible_alias = "in", value_name = "TIME", value_parser = times::span)]
+    delay: Option<Millis>,
 }
 
 /// Asks for the end of jobs.
@@ -186,9 +193,10 @@ pub async fn retry(cx: &Context, args: RetryArgs) -> Result<Exit> {
 
 /// Asks for something else.
 pub async fn edit(cx: &Context, args: EditArgs) -> Result<Exit> {
-    let EditArgs { which, goal, role, priority, max_attempts, queue } = args;
+    let EditArgs { which, goal, role, priority, max_attempts, queue, at, delay } = args;
     let goal = goal.map(|goal| read_goal(vec![goal])).transpose()?;
-    one_or_many(cx, which, Edit { goal, role, priority, max_attempts, queue }).await
+    let run_at = at.or(delay.map(|delay| wire::now() + delay));
+    one_or_many(cx, which, Edit { goal, role, priority, max_attempts, queue, run_at }).await
 }
 
 /// Says how urgent jobs are.

@@ -4,10 +4,13 @@ use std::path::Path;
 
 use anyhow::Result;
 use clap::Args;
+use posse_core::doctor::keys::STUCK_MS;
 use posse_core::doctor::{Facts, Finding, Verdict, space};
 use posse_core::journal::audit::disagreement;
 use posse_core::model::Models as _;
-use posse_core::port::{CareRepository as _, JobFilter, JobQueries as _, ProcessProbe as _};
+use posse_core::port::{CareRepository as _, JobFilter, JobQueries as _, ProcessProbe as _, RepositoryError};
+use posse_core::rate::RateLimiter as _;
+use posse_core::rules::Rules as _;
 use posse_infra::persona::Severity;
 use posse_infra::process::LinuxProcessProbe;
 use posse_infra::sqlite::{SchemaSteps, SqliteStore, schema_of};
@@ -29,6 +32,8 @@ pub struct DoctorArgs {
 
 /// Histories that are compared with their ledger: those of the newest jobs.
 const SAMPLE: u32 = 50;
+/// Unique keys whose holders are looked at: the oldest.
+const HOLDERS: u32 = 1000;
 
 /// Looks at all; the exit code is not 0 if something is wrong.
 pub async fn doctor(cx: &Context, args: DoctorArgs) -> Result<Exit> {
@@ -156,6 +161,9 @@ async fn gathered(settings: &Settings, store: &SqliteStore) -> Result<Vec<Findin
         roles: personas.roles(),
         jumps: store.clock_jumps().await?,
         storage: store.storage().await?,
+        waiting: store.key_holders(now - STUCK_MS, HOLDERS).await?,
+        rules: store.rules().await?,
+        endpoints: store.failing_endpoints().await?,
     };
     let mut findings = facts.findings();
     findings.extend(histories(store).await?);
@@ -167,11 +175,25 @@ async fn histories(store: &SqliteStore) -> Result<Vec<Finding>> {
     let jobs = store.jobs(JobFilter { limit: SAMPLE, ..JobFilter::default() }).await?;
     let mut findings = Vec::new();
     for job in &jobs {
+        if let Some(why) = &job.damage {
+            let message = format!("job {}: {why}", job.id);
+            let way_out = format!("posse job cancel {}, if it has not ended, and posse job delete {}", job.id, job.id);
+            findings.push(Finding::wrong("histories", message, way_out));
+        }
         // The journal may grow between the two reads; only what stays different is wrong.
         let mut said = None;
         for _ in 0..3 {
-            let (journal, ledger) = (store.journal(job.id, 0).await?, store.ledger(job.id).await?);
-            said = disagreement(store.installation(), job.id, &journal, &ledger);
+            said = match (store.journal(job.id, 0).await, store.ledger(job.id).await) {
+                (Ok(journal), Ok(ledger)) => disagreement(store.installation(), job.id, &journal, &ledger),
+                (Err(error @ RepositoryError::Unusable(_)), _) | (_, Err(error @ RepositoryError::Unusable(_))) => {
+                    Some(error.to_string())
+                }
+                (journal, ledger) => {
+                    journal?;
+                    ledger?;
+                    None
+                }
+            };
             if said.is_none() {
                 break;
             }

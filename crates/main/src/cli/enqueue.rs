@@ -12,7 +12,7 @@ use posse_core::job::{DEFAULT_PRIORITY, DEFAULT_QUEUE, JobId, Meta, NewJob, Uniq
 use posse_core::port::{Enqueued, JobRepository as _};
 use posse_core::usecase::enqueue::{Ask, MAX_GOAL_BYTES, accept};
 use posse_infra::persona::Loaded;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Context;
 use crate::exit::{Exit, usage};
@@ -40,28 +40,41 @@ pub struct TermsArgs {
 }
 
 /// When it is tried again after a failure; as its persona says when absent
-#[derive(Args)]
+#[derive(Args, Clone, Default)]
 pub struct RetryArgs {
     /// How waits grow from one failure to the next; none makes one attempt
     #[arg(long, value_enum, value_name = "STRATEGY")]
-    retry: Option<RetryChoice>,
+    pub retry: Option<RetryChoice>,
     /// The first wait: 2s, 10m, 1h
     #[arg(long, value_name = "TIME", value_parser = times::span)]
-    retry_wait: Option<Millis>,
+    pub retry_wait: Option<Millis>,
     /// No wait is longer
     #[arg(long, value_name = "TIME", value_parser = times::span)]
-    retry_wait_most: Option<Millis>,
+    pub retry_wait_most: Option<Millis>,
 }
 
 /// How waits grow.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum RetryChoice {
+#[derive(Debug, Clone, Copy, ValueEnum, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RetryChoice {
+    /// Four times as long after each failure.
     Exponential,
+    /// Always the same.
     Fixed,
+    /// One attempt is all.
     None,
 }
 
 impl RetryArgs {
+    /// These, and of `others` what they leave open.
+    pub fn or(self, others: &RetryArgs) -> RetryArgs {
+        RetryArgs {
+            retry: self.retry.or(others.retry),
+            retry_wait: self.retry_wait.or(others.retry_wait),
+            retry_wait_most: self.retry_wait_most.or(others.retry_wait_most),
+        }
+    }
+
     /// The persona's policy, with what the command line says over it.
     fn over(&self, persona: Option<RetryPolicy>) -> Option<RetryPolicy> {
         let RetryArgs { retry, retry_wait, retry_wait_most } = self;
@@ -147,9 +160,10 @@ pub struct EnqueueArgs {
 const MANY_HELP: &str = "\
 Many jobs at once:
   posse enqueue --jsonl jobs.jsonl --batch monday
-A line has \"goal\", and may have role, queue, priority, max_attempts, workspace, model, at, delay, unique,
-unique_for, concurrency_key, group, tags, meta, after, on_failed_dependency, as the flags of this command,
-which stand in where it has not; and name, by which later lines can name it in after:
+A line has \"goal\", and may have role, queue, priority, max_attempts, retry, retry_wait, retry_wait_most,
+workspace, model, at, delay, unique, unique_for, concurrency_key, group, tags, meta, after,
+on_failed_dependency, as the flags of this command, which stand in where it has not; and name, by which
+later lines can name it in after:
   {\"name\": \"fetch\", \"role\": \"researcher\", \"goal\": \"...\", \"tags\": [\"a\"], \"meta\": {\"k\": 1}}
   {\"role\": \"scribe\", \"goal\": \"...\", \"after\": [\"fetch\", 41]}
 A file is checked whole before anything is stored. Lines are stored 1,000 at a time, all or none of them.";
@@ -303,7 +317,8 @@ pub fn accepted(settings: &Settings, personas: &Loaded, ask: Ask, retry: &RetryA
     Ok(accept(ask, &personas.roles())?)
 }
 
-fn parse_meta(text: &str) -> Result<(String, String), String> {
+/// A key and what it is to be, as it is written on the command line.
+pub fn parse_meta(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("write it as key=value")?;
     Ok((key.to_owned(), value.to_owned()))
 }

@@ -17,7 +17,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::Context;
-use super::enqueue::{RetryArgs, accepted, workspace};
+use super::enqueue::{RetryArgs, RetryChoice, accepted, workspace};
 use crate::exit::{Exit, usage};
 use crate::output::Out;
 use crate::output::text::count;
@@ -41,6 +41,9 @@ struct Line {
     queue: Option<String>,
     priority: Option<u8>,
     max_attempts: Option<u32>,
+    retry: Option<RetryChoice>,
+    retry_wait: Option<String>,
+    retry_wait_most: Option<String>,
     workspace: Option<String>,
     model: Option<String>,
     at: Option<String>,
@@ -146,7 +149,8 @@ pub async fn enqueue_many(
     }
     let ids = first.zip(last).map(|(first, last)| format!(", {first} to {last}")).unwrap_or_default();
     let rate = count((jobs as f64 / seconds.max(0.001)) as u64);
-    cx.out.line(format!("{} jobs enqueued{ids}, in {seconds:.1} s ({rate}/s)", count(jobs)))?;
+    let noun = if jobs == 1 { "job" } else { "jobs" };
+    cx.out.line(format!("{} {noun} enqueued{ids}, in {seconds:.1} s ({rate}/s)", count(jobs)))?;
     if existing > 0 {
         cx.out.note(format!(
             "{} more hold unique keys that were held already; nothing was stored for them",
@@ -268,6 +272,14 @@ impl Lines<'_> {
         if unique_for.is_some() && line.unique.is_none() {
             return Err(usage("has unique_for and no unique"));
         }
+        let wait = |field: &str, text: Option<String>| {
+            text.map(|text| times::span(&text)).transpose().map_err(|error| time(field, error))
+        };
+        let retry = RetryArgs {
+            retry: line.retry,
+            retry_wait: wait("retry_wait", line.retry_wait)?,
+            retry_wait_most: wait("retry_wait_most", line.retry_wait_most)?,
+        };
         let mut after = Vec::with_capacity(line.after.len());
         for reference in line.after {
             after.push(match reference {
@@ -309,7 +321,7 @@ impl Lines<'_> {
         if ask.role.is_empty() {
             return Err(usage("has no role, and no --role says which"));
         }
-        Ok((accepted(self.settings, self.personas, ask, &self.defaults.retry)?, line.name))
+        Ok((accepted(self.settings, self.personas, ask, &retry.or(&self.defaults.retry))?, line.name))
     }
 
     /// Reads over what was stored before, and makes sure that it was this.

@@ -31,6 +31,9 @@ pub struct FilterArgs {
     /// Only with this text in goal, reason or answer
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
+    /// Only with this in their metadata
+    #[arg(long, value_name = "KEY=VALUE", value_parser = super::enqueue::parse_meta)]
+    meta: Option<(String, String)>,
     /// Only enqueued since then: 2h (ago), or 2026-05-01T09:00
     #[arg(long, value_name = "TIME", value_parser = parse_since)]
     since: Option<Millis>,
@@ -55,6 +58,7 @@ impl FilterArgs {
             group: self.group.clone(),
             tag: self.tag.clone(),
             text: self.search.clone(),
+            meta: self.meta.clone(),
             created_from: self.since,
             created_before: self.until,
             ended_from: self.ended_since,
@@ -68,7 +72,10 @@ impl FilterArgs {
     pub fn is_given(&self) -> bool {
         let words = [&self.role, &self.queue, &self.group, &self.tag, &self.search];
         let times = [self.since, self.until, self.ended_since, self.ended_until];
-        !self.state.is_empty() || words.iter().any(|word| word.is_some()) || times.iter().any(Option::is_some)
+        !self.state.is_empty()
+            || self.meta.is_some()
+            || words.iter().any(|word| word.is_some())
+            || times.iter().any(Option::is_some)
     }
 }
 
@@ -80,8 +87,8 @@ fn parse_since(text: &str) -> Result<Millis, String> {
     }
 }
 
-const KEYS: [&str; 10] =
-    ["state", "role", "queue", "group", "tag", "search", "since", "until", "ended-since", "ended-until"];
+const KEYS: [&str; 11] =
+    ["state", "role", "queue", "group", "tag", "search", "meta", "since", "until", "ended-since", "ended-until"];
 
 /// The filter that `--where` makes: `key=value`, all of which must hold, with spaces between them or
 /// given one by one. A value goes on to the next key, so that it may have spaces itself.
@@ -129,6 +136,10 @@ fn take(filter: &mut JobFilter, key: &str, value: String) -> Result<(), String> 
         "group" => word(&mut filter.group, value),
         "tag" => word(&mut filter.tag, value),
         "search" => word(&mut filter.text, value),
+        "meta" => match filter.meta.replace(super::enqueue::parse_meta(&value)?) {
+            None => Ok(()),
+            Some((first, _)) => Err(format!("is given twice ('{first}' before); one can be asked for")),
+        },
         "since" => parse_since(&value).map(|at| filter.created_from = Some(at)),
         "until" => parse_since(&value).map(|at| filter.created_before = Some(at)),
         "ended-since" => parse_since(&value).map(|at| filter.ended_from = Some(at)),
@@ -147,6 +158,8 @@ mod tests {
         assert_eq!(filter.states, [JobState::Discarded, JobState::Cancelled]);
         assert_eq!((filter.role.as_deref(), filter.text.as_deref()), (Some("scribe"), Some("the big one")));
         assert_eq!(filter.tag.as_deref(), Some("a=b"));
+        let meta = parse(&["meta=customer=7 role=scribe"]).expect("is fine").meta;
+        assert_eq!(meta, Some(("customer".into(), "7".into())));
         assert_eq!(parse(&["since=1970-01-01T00:00:01Z"]).expect("is fine").created_from, Some(1000));
         for (wrong, words) in [
             ("colour=red", "'colour' is no key; keys are state, role"),

@@ -47,7 +47,7 @@ pub enum JobCommand {
     SetPriority(change::SetPriorityArgs),
     /// Put a job into another queue
     Move(change::MoveArgs),
-    /// Delete a job that ended, with everything that is known of it
+    /// Delete a job that ended, with everything that is known of it; a unique key it still holds is free then
     Delete(change::DeleteArgs),
     /// Attach a remark to a job
     Annotate(AnnotateArgs),
@@ -125,7 +125,7 @@ pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
         limit: args.limit + 1,
         ..args.filter.filter()
     };
-    let searched = filter.text.is_some();
+    let searched = filter.text.is_some() || filter.meta.is_some();
     let is_filtered = args.filter.is_given();
     let mut jobs = match wire::open_reader(&settings)? {
         Some(queries) => queries.jobs(filter).await?,
@@ -140,7 +140,7 @@ pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
     }
     if searched {
         let most = count(u64::from(SEARCHED_AT_MOST));
-        cx.out.note(cx.out.note_paint.dim(format!("texts of the newest {most} that fit otherwise were searched")));
+        cx.out.note(cx.out.note_paint.dim(format!("the newest {most} that fit otherwise were searched")));
     }
     if jobs.is_empty() {
         let hint =
@@ -179,7 +179,10 @@ fn row(cx: &Context, job: &Job, now: i64) -> Vec<Cell> {
         plain(&job.role),
         plain(format!("{}/{}", job.attempt, job.max_attempts)),
         plain(ago(job.created_at, now).replace(" ago", "")),
-        plain(one_line(&job.payload.goal, 200)),
+        match &job.damage {
+            Some(why) => painted(one_line(why, 200), move |text| paint.red(text)),
+            None => plain(one_line(&job.payload.goal, 200)),
+        },
     ]
 }
 

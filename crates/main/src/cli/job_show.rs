@@ -116,6 +116,9 @@ fn head(out: &Out, job: &Job, held: Option<&Held>, now: Millis) -> Result<()> {
             field(if i == 0 { "reason" } else { "" }, line)?;
         }
     }
+    if let Some(why) = &job.damage {
+        field("damaged", paint.red(visible(why)))?;
+    }
     field("enqueued", format!("{} ({})", moment(job.created_at), ago(job.created_at, now)))?;
     if let Some(at) = job.finalized_at {
         field(

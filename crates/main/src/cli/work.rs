@@ -15,7 +15,7 @@ use super::enqueue::{TermsArgs, accepted, read_goal};
 use super::job::exit_of;
 use crate::exit::{Exit, usage};
 use crate::fleet::{Crew, Plan, Post, Signals, random};
-use crate::live::{Follower, Renderer, feed, follow};
+use crate::live::{AtWork, Follower, Renderer, feed, follow};
 use crate::output::Out;
 use crate::output::text::{plural, visible};
 use crate::settings::{Overrides, Settings};
@@ -97,19 +97,26 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
         accepted(&known, &kit.personas, ask, &terms.retry)?
     };
     let shop = Workshop::open(&settings, &kit)?;
-    let id = shop.jobs.enqueue(vec![job], wire::now()).await?[0].id;
-    if let Some(held) = shop.rules.held(id, wire::now()).await? {
-        cx.out.warn(format!("job {id} is held: {held} (posse limit list)"));
-    }
     let post = Post { role: persona.persona.role.clone(), executor };
     let (lease, retention) = (settings.lease, settings.retention);
     let plan = Plan { queues: vec![queue], slots: 1, lease, retention, watched: true };
+    // Before there is a job, so that this process hears of it before any other can.
     let mut crew = Crew::start(&shop, vec![post], plan).await?;
+    let id = match shop.jobs.enqueue(vec![job], wire::now()).await {
+        Ok(enqueued) => enqueued[0].id,
+        Err(error) => {
+            crew.stand_down(&cx.out, settings.grace, &mut signals).await;
+            return Err(error.into());
+        }
+    };
+    if let Some(held) = shop.rules.held(id, wire::now()).await? {
+        cx.out.warn(format!("job {id} is held: {held} (posse limit list)"));
+    }
     let renderer = Renderer::new(cx.out.paint, cx.out.width, full, wire::free_models(&settings));
     let follower = Follower::new(Arc::clone(&shop.queries), id);
-    let heard = crew.heard();
+    let at_work = AtWork { worker: crew.worker().to_owned(), heard: crew.heard() };
     let ended = tokio::select! {
-        ended = follow(&cx.out, follower, renderer, heard) => Some(ended),
+        ended = follow(&cx.out, follower, renderer, Some(at_work)) => Some(ended),
         () = signals.next() => None,
     };
     crew.stand_down(&cx.out, settings.grace, &mut signals).await;

@@ -7,8 +7,11 @@
 //!
 //! `POSSE_CRASH_SEEDS=10000` runs more; `POSSE_CRASH_SEED=17` runs one again.
 
+#[path = "../support/dice.rs"]
+mod dice;
 mod model;
 
+use dice::{Dice, number};
 use model::{KillPoint, Moment, StubModel};
 use posse_core::job::{JobId, JobState};
 use posse_core::journal::CallState;
@@ -21,19 +24,6 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const STEPS: u32 = 6;
-
-/// SplitMix64: the same seed gives the same numbers everywhere.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % n
-    }
-}
 
 /// A project folder with its database, and at most one worker process.
 struct Project {
@@ -212,7 +202,6 @@ async fn check(project: &Project, seed: u64, id: JobId, job: &posse_core::job::J
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kill_minus_nine_at_random_moments_loses_and_repeats_nothing() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = match number("POSSE_CRASH_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("POSSE_CRASH_SEEDS").unwrap_or(200),

@@ -5,8 +5,12 @@
 //! the write lock is held by somebody else, and the host's clock is set by an hour. In the end every
 //! job has ended once, no effect has happened twice, and each ledger says what its journal says.
 //!
-//! `POSSE_FLEET_JOBS=20000` is the full form. `POSSE_FLEET_SEED=17` begins with the same dice again.
+//! `POSSE_FLEET_JOBS=20000` is the full form. `POSSE_FLEET_SEED=17` has the same happen again.
 
+mod burst;
+#[path = "../support/dice.rs"]
+mod dice;
+mod plan;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -22,22 +26,13 @@ use posse_infra::process::SystemClock;
 use posse_infra::sqlite::{Options, SqliteStore, Synchronous};
 use tempfile::TempDir;
 
+use dice::number;
+use plan::{Blow, Round, plan};
 use worker::{LEASE, ROLE, host_now, set_host_clock};
 
 const WORKERS: usize = 4;
-
-/// SplitMix64: the same seed gives the same numbers everywhere.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % n
-    }
-}
+/// By how much the host's clock is set, in milliseconds.
+const HOUR: i64 = 3_600_000;
 
 /// A host: a folder with a database, a clock, and worker processes.
 struct Host {
@@ -132,53 +127,59 @@ struct Tally {
     discarded: u32,
 }
 
-/// One thing that can happen, chosen by the dice.
-async fn strike(host: &mut Host, dice: &mut Dice, tally: &mut Tally) {
-    let victim = dice.below(WORKERS as u64) as usize;
-    match dice.below(8) {
-        0..3 => {
-            host.replace(victim);
+/// Has it happen.
+async fn strike(host: &mut Host, blow: Blow, tally: &mut Tally) {
+    match blow {
+        Blow::Kill { worker } => {
+            host.replace(worker);
             tally.killed += 1;
         }
-        3 => {
-            host.signal(victim, "-STOP");
-            tokio::time::sleep(LEASE + Duration::from_millis(500 + dice.below(1000))).await;
-            host.signal(victim, "-CONT");
+        Blow::Freeze { worker, beyond_ms } => {
+            host.signal(worker, "-STOP");
+            tokio::time::sleep(LEASE + Duration::from_millis(beyond_ms)).await;
+            host.signal(worker, "-CONT");
             tally.frozen += 1;
         }
-        4 => {
-            host.signal(victim, "-TERM");
-            tokio::time::sleep(Duration::from_millis(dice.below(300))).await;
-            host.replace(victim);
+        Blow::End { worker, after_ms } => {
+            host.signal(worker, "-TERM");
+            tokio::time::sleep(Duration::from_millis(after_ms)).await;
+            host.replace(worker);
             tally.drained += 1;
         }
-        5 => {
-            let other = hold_write_lock(host.root());
-            tokio::time::sleep(Duration::from_millis(200 + dice.below(1300))).await;
+        Blow::Lock { ms } => {
+            let other = hold_write_lock(host.root()).await;
+            tokio::time::sleep(Duration::from_millis(ms)).await;
             drop(other);
             tally.locked += 1;
         }
-        _ => {
+        Blow::SetClock => {
             // There and back again, so that due times stay near.
-            let by = 3_600_000 * i64::from(tally.clock_set.is_multiple_of(2));
-            set_host_clock(host.root(), by);
+            set_host_clock(host.root(), HOUR * i64::from(tally.clock_set.is_multiple_of(2)));
             tally.clock_set += 1;
         }
     }
-    tokio::time::sleep(Duration::from_millis(dice.below(300))).await;
 }
 
 /// Another program that holds the write lock until it is dropped.
 struct Lock(Child);
 
-fn hold_write_lock(root: &Path) -> Lock {
+/// Returns once it holds it.
+async fn hold_write_lock(root: &Path) -> Lock {
+    let told = root.join("locked");
+    let _ = std::fs::remove_file(&told);
     let child = Command::new(std::env::current_exe().expect("has a path"))
         .args(["--exact", "worker::holds_the_write_lock", "--nocapture", "--test-threads=1"])
         .env("POSSE_FLEET_LOCK", root)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    Lock(child.expect("starts"))
+    let lock = Lock(child.expect("starts"));
+    let until = Instant::now() + Duration::from_secs(20);
+    while !told.exists() {
+        assert!(Instant::now() < until, "the write lock was never had");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    lock
 }
 
 impl Drop for Lock {
@@ -198,39 +199,51 @@ fn effects(root: &Path) -> BTreeMap<i64, u32> {
     effects
 }
 
-async fn check(host: &Host, about: &str, ids: &[JobId], tally: &mut Tally) {
-    let store = &host.store;
+/// What is wrong with how the jobs ended; nothing, if each ended once, its effect happened at most once,
+/// and its ledger says what its journal says.
+async fn problems(host: &Host, ids: &[JobId], tally: &mut Tally) -> Vec<String> {
     let effects = effects(host.root());
+    let mut problems = Vec::new();
     for id in ids {
-        let job = store.job(*id).await.expect("readable").expect("the job is there: nothing is lost");
-        let about = format!("{about}, job {id}");
-        assert!(job.state.is_final() && job.leased_by.is_none(), "{about}: {}", job.state);
+        let mut must = |is_right: bool, else_said: String| {
+            if !is_right {
+                problems.push(format!("job {id}: {else_said}"));
+            }
+        };
+        let store = &host.store;
+        let Some(job) = store.job(*id).await.expect("readable") else {
+            must(false, "it is lost".into());
+            continue;
+        };
+        must(job.state.is_final() && job.leased_by.is_none(), format!("it is {}", job.state));
         let attempts = store.attempts(*id).await.expect("readable");
-        let completed = attempts.iter().filter(|a| a.outcome.as_deref() == Some("completed")).count();
-        let lost = attempts.iter().filter(|a| a.outcome.as_deref() == Some("worker_lost")).count();
-        assert!(attempts.iter().all(|attempt| attempt.outcome.is_some()), "{about}: {attempts:?}");
+        let ended_as = |outcome| attempts.iter().filter(|a| a.outcome.as_deref() == Some(outcome)).count();
+        must(attempts.iter().all(|attempt| attempt.outcome.is_some()), "an attempt has no end".into());
         match job.state {
-            JobState::Completed => assert_eq!(completed, 1, "{about}: it ended once"),
+            JobState::Completed => must(ended_as("completed") == 1, "it did not end once".into()),
             // A job that meets death too often is given up, and says so.
             JobState::Discarded => {
                 let said = job.reason.as_deref().unwrap_or_default();
-                assert!(completed == 0 && said.contains("its worker died"), "{about}: {said}");
+                must(ended_as("completed") == 0 && said.contains("its worker died"), format!("discarded: {said}"));
                 tally.discarded += 1;
             }
-            state => panic!("{about}: {state}"),
+            _ => {}
         }
-        assert_eq!(lost as u32, job.crashes, "{about}: every lost attempt is counted");
+        must(ended_as("worker_lost") as u32 == job.crashes, "not every lost attempt is counted".into());
         let (journal, ledger) =
             (store.journal(*id, 0).await.expect("readable"), store.ledger(*id).await.expect("readable"));
-        assert_eq!(disagreement(store.installation(), *id, &journal, &ledger), None, "{about}");
+        if let Some(said) = disagreement(store.installation(), *id, &journal, &ledger) {
+            must(false, said);
+        }
         let happened = effects.get(&id.0).copied().unwrap_or(0);
-        assert!(happened <= 1, "{about}: its effect happened {happened} times");
+        must(happened <= 1, format!("its effect happened {happened} times"));
         if let Some(row) = ledger.first() {
-            assert!(row.state != CallState::Done || happened == 1, "{about}: done, and it never happened");
+            must(row.state != CallState::Done || happened == 1, "its effect is done, and never happened".into());
             tally.unknown += u32::from(row.state == CallState::Unknown);
         }
         tally.crashes += job.crashes;
     }
+    problems
 }
 
 async fn until_all_ended(host: &Host, about: &str, limit: Duration) {
@@ -250,29 +263,70 @@ async fn until_all_ended(host: &Host, about: &str, limit: Duration) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_happens_every_job_ends_once() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let jobs = number("POSSE_FLEET_JOBS").unwrap_or(1_000).max(100);
     let by_time = posse_core::clock::Clock::now(&SystemClock) as u64 % 1_000_000;
     let seed = number("POSSE_FLEET_SEED").unwrap_or(by_time);
     let about = format!("POSSE_FLEET_SEED={seed} POSSE_FLEET_JOBS={jobs}");
     eprintln!("{about}");
-    let (mut dice, mut tally, mut ids) = (Dice(seed), Tally::default(), Vec::new());
+    let (mut tally, mut ids) = (Tally::default(), Vec::new());
     let mut host = Host::new();
     (0..WORKERS).for_each(|_| host.start_worker());
     let began = Instant::now();
-    let rounds = (jobs / 80).clamp(8, 120);
-    for round in 0..rounds {
-        let batch = jobs / rounds + u64::from(round < jobs % rounds);
-        ids.extend(host.enqueue(batch as usize).await);
-        strike(&mut host, &mut dice, &mut tally).await;
+    for Round { jobs, blow, then_ms } in plan(seed, jobs) {
+        ids.extend(host.enqueue(jobs).await);
+        strike(&mut host, blow, &mut tally).await;
+        tokio::time::sleep(Duration::from_millis(then_ms)).await;
     }
     until_all_ended(&host, &about, Duration::from_secs(60)).await;
     let took = began.elapsed();
-    check(&host, &about, &ids, &mut tally).await;
-    let jumps = host.store.clock_jumps().await.expect("readable");
-    assert!(tally.clock_set == 0 || !jumps.is_empty(), "{about}: a jump of the clock is on record");
-    eprintln!("{} jobs in {:.1} s: {tally:?}", ids.len(), took.as_secs_f32());
+    let problems = problems(&host, &ids, &mut tally).await;
+    assert!(problems.is_empty(), "{about}: {problems:#?}");
     assert_eq!(ids.len() as u64, jobs);
+    // It was under fire.
+    let Tally { killed, frozen, drained, locked, clock_set, .. } = tally;
+    assert!([killed, frozen, drained, locked, clock_set].iter().all(|many| *many > 0), "{about}: {tally:?}");
+    let jumps = host.store.clock_jumps().await.expect("readable");
+    let is_an_hour = |by: i64| (by.abs() - HOUR).abs() < 10_000;
+    assert!(!jumps.is_empty() && jumps.iter().all(|jump| is_an_hour(jump.by_ms)), "{about}: {jumps:?}");
+    eprintln!("{} jobs in {:.1} s: {tally:?}", ids.len(), took.as_secs_f32());
+}
+
+/// The check at the end is one that can fail.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_went_wrong_would_be_seen() {
+    let mut host = Host::new();
+    host.start_worker();
+    let ids = host.enqueue(8).await;
+    until_all_ended(&host, "eight jobs", Duration::from_secs(20)).await;
+    host.kill(0);
+    assert_eq!(problems(&host, &ids, &mut Tally::default()).await, [""; 0]);
+    let database = rusqlite::Connection::open(host.root().join("posse.db")).expect("opens");
+    let [twice, open, lost, crashed, undone, forged, gone, _] = ids[..] else { panic!("eight jobs") };
+    let log = host.root().join("effects.log");
+    let effects = std::fs::read_to_string(&log).expect("readable");
+    let without = effects.lines().filter(|line| *line != undone.to_string()).map(|line| format!("{line}\n"));
+    std::fs::write(&log, without.collect::<String>() + &format!("{twice}\n")).expect("is written");
+    for (sql, id) in [
+        ("UPDATE jobs SET state = 'available', finalized_at = NULL, leased_by = NULL WHERE id = ?", open),
+        ("UPDATE jobs SET claimed_at = NULL, leased_by = NULL WHERE id = ?", lost),
+        ("UPDATE jobs SET crashes = 1 WHERE id = ?", crashed),
+        ("UPDATE tool_calls SET state = 'failed' WHERE job_id = ?", forged),
+        ("DELETE FROM jobs WHERE id = ?", gone),
+    ] {
+        database.pragma_update(None, "foreign_keys", 1).expect("is set");
+        assert_eq!(database.execute(sql, [id.0]).expect("works"), 1, "{sql}");
+    }
+    let said = problems(&host, &ids, &mut Tally::default()).await;
+    let has =
+        |id: JobId, what: &str| said.iter().any(|said| said.starts_with(&format!("job {id}: ")) && said.contains(what));
+    assert!(has(twice, "its effect happened 2 times"), "{said:#?}");
+    assert!(has(open, "it is available"), "{said:#?}");
+    assert!(has(lost, "it did not end once"), "{said:#?}");
+    assert!(has(crashed, "not every lost attempt is counted"), "{said:#?}");
+    assert!(has(undone, "its effect is done, and never happened"), "{said:#?}");
+    assert!(has(forged, ""), "{said:#?}");
+    assert!(has(gone, "it is lost"), "{said:#?}");
+    assert!(!has(ids[7], ""), "{said:#?}");
 }
 
 /// How long it takes from the death of a worker to the next claim of its job.

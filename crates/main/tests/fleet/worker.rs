@@ -11,14 +11,15 @@ use posse_core::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_core::job::Output;
 use posse_core::journal::{Call, CallOutcome, Entry, Turn};
 use posse_core::model::{CallRequest, Finish, Usage};
-use posse_core::port::{ProcessProbe, WorkerRecord};
-use posse_core::retention::Retention;
+use posse_core::port::WorkerRecord;
 use posse_core::tool::EffectClass;
-use posse_core::worker::{Fleet, FleetOptions, WorkerService, maintain};
-use posse_infra::process::{LinuxProcessProbe, SystemClock, this_process};
+use posse_core::worker::{Fleet, WorkerService, maintain};
+use posse_infra::process::SystemClock;
 use posse_infra::sqlite::{Options, SqliteStore, Synchronous};
 
 pub const ROLE: &str = "striker";
+/// The role of jobs that take ten milliseconds and do nothing else.
+pub const SLEEPER: &str = "sleeper";
 pub const LEASE: Duration = Duration::from_secs(3);
 
 /// The host's clock: the real one, set by what stands in a file that all processes of the host read.
@@ -49,6 +50,31 @@ impl Clock for HostClock {
 
     fn elapsed(&self) -> Millis {
         SystemClock.elapsed()
+    }
+}
+
+/// Takes ten milliseconds, and leaves word if more than [`AT_ONCE`] did so at a time.
+struct Sleeper {
+    root: PathBuf,
+}
+
+/// How many sleepers there may be at a time, where somebody sets that limit.
+pub const AT_ONCE: usize = 8;
+
+#[async_trait]
+impl AgentExecutor for Sleeper {
+    async fn process_job(&self, cx: &mut JobContext) -> StepOutcome {
+        let busy = self.root.join("busy");
+        std::fs::create_dir_all(&busy).expect("a folder");
+        let own = busy.join(cx.job.id.to_string());
+        std::fs::write(&own, "").expect("is written");
+        // Whoever came later counts those before it.
+        if std::fs::read_dir(&busy).expect("can be listed").count() > AT_ONCE {
+            std::fs::write(self.root.join("crowded"), "").expect("is written");
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        std::fs::remove_file(own).expect("is there");
+        StepOutcome::Completed { output: Output::default(), entries: Vec::new() }
     }
 }
 
@@ -132,39 +158,24 @@ async fn work(root: PathBuf) {
     let options = Options { synchronous: Synchronous::Normal, ..Options::default() };
     let store = Arc::new(SqliteStore::open(&root.join("posse.db"), options).expect("opens"));
     let clock = Arc::new(HostClock(clock_file(&root)));
-    let (host, pid, pid_started) = this_process();
-    let now = clock.now();
-    let worker = WorkerRecord {
-        id: format!("w-{now}-{pid}"),
-        host,
-        pid,
-        pid_started,
-        roles: vec![ROLE.into()],
-        slots: 8,
-        started_at: now,
-        heartbeat_at: now,
-        lease_ms: LEASE.as_millis() as i64,
-        drain_requested_at: None,
-    };
-    let processes: Arc<dyn ProcessProbe> = Arc::new(LinuxProcessProbe);
-    let fleet = Fleet::start(FleetOptions {
-        jobs: store.clone(),
-        queries: store.clone(),
-        care: store.clone(),
-        clock,
-        processes,
-        worker,
-        retention: Retention::default(),
-    });
+    let id = format!("w-{}-{}", clock.now(), std::process::id());
+    let roles = vec![ROLE.into(), SLEEPER.into()];
+    let lease_ms = LEASE.as_millis() as i64;
+    let worker = WorkerRecord { lease_ms, ..posse_infra::fleet::record(id, roles, 8, &*clock) };
+    let fleet = Fleet::start(posse_infra::fleet::options(&store, worker, clock));
     let fleet = fleet.await.expect("is on the list");
     let maintenance = tokio::spawn(maintain(Arc::clone(&fleet)));
-    let executor = Arc::new(Striker { root });
-    let service =
-        WorkerService { handles_role: ROLE.into(), queues: Vec::new(), slots: 8, executor, fleet: Arc::clone(&fleet) };
-    let service = tokio::spawn(Arc::new(service).run());
+    let service = |role: &str, executor: Arc<dyn AgentExecutor>| {
+        let (handles_role, fleet) = (role.into(), Arc::clone(&fleet));
+        tokio::spawn(Arc::new(WorkerService { handles_role, queues: Vec::new(), slots: 8, executor, fleet }).run())
+    };
+    let services =
+        [service(ROLE, Arc::new(Striker { root: root.clone() })), service(SLEEPER, Arc::new(Sleeper { root }))];
     terminate.recv().await;
     fleet.drain();
-    service.await.expect("ends");
+    for service in services {
+        service.await.expect("ends");
+    }
     fleet.leave().await;
     maintenance.abort();
 }
@@ -176,5 +187,6 @@ fn holds_the_write_lock() {
     let connection = rusqlite::Connection::open(root.join("posse.db")).expect("opens");
     connection.busy_timeout(Duration::from_secs(10)).expect("is set");
     connection.execute_batch("BEGIN IMMEDIATE").expect("locks");
+    std::fs::write(root.join("locked"), "").expect("is told");
     std::thread::sleep(Duration::from_secs(60));
 }

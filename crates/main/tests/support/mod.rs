@@ -158,6 +158,28 @@ impl Running {
         self.signal("-INT");
     }
 
+    /// Has it stand still, as a debugger does.
+    pub fn stop(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Has it go on after [`Running::stop`].
+    pub fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    /// Reads its standard error until it has said this.
+    pub fn hear(&mut self, text: &str) {
+        let stderr = self.child.stderr.as_mut().expect("piped");
+        let mut heard = Vec::new();
+        let mut byte = [0];
+        while !String::from_utf8_lossy(&heard).contains(text) {
+            let read = stderr.read(&mut byte).expect("can be read");
+            assert!(read == 1, "it ended without saying {text:?}: {}", String::from_utf8_lossy(&heard));
+            heard.extend(byte);
+        }
+    }
+
     /// Writes to its standard input.
     pub fn write(&mut self, text: &str) {
         self.child.stdin.as_mut().expect("piped").write_all(text.as_bytes()).expect("written");

@@ -1,0 +1,462 @@
+//! A repository as simple as it can be: jobs in a list, and every rule looked up in all of them. What it
+//! knows of jobs, keys, ranks and limits is written down here once more; the core's state machine has to
+//! agree with it at every step.
+
+use std::collections::BTreeMap;
+
+use posse_core::clock::Millis;
+use posse_core::job::dependency::{After, OnFailed};
+use posse_core::job::transition::{Event, Standing, transition};
+use posse_core::job::{JobId, JobState, MAX_CRASHES, NewJob, Unique};
+use posse_core::port::{Cancelled, Enqueued, Reach};
+use posse_core::rate::Bucket;
+use posse_core::rules::{Limits, Scope};
+
+/// A job, and what it was enqueued as; `new` changes when it is edited.
+#[derive(Debug, Clone)]
+pub struct Job {
+    pub id: JobId,
+    pub new: NewJob,
+    pub standing: Standing,
+    pub ended_at: Option<Millis>,
+    pub token: i64,
+    pub lease: Option<(String, Millis)>,
+    /// Jobs it waits for or waited for: by which rule, and whether it still does.
+    pub waits: BTreeMap<JobId, (OnFailed, bool)>,
+    pub parent: Option<JobId>,
+    pub is_deleted: bool,
+    /// Another job has taken its key since it completed.
+    key_is_over: bool,
+}
+
+/// What holds for a scope.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rule {
+    pub paused: bool,
+    pub limits: Limits,
+    full_at_us: i64,
+}
+
+/// What a job's state means for one that waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    Met,
+    Waits,
+    Cancels,
+}
+
+fn meaning(state: JobState, rule: OnFailed) -> Meaning {
+    match state {
+        JobState::Completed => Meaning::Met,
+        JobState::Cancelled | JobState::Discarded => match rule {
+            OnFailed::Cancel => Meaning::Cancels,
+            OnFailed::Run => Meaning::Met,
+            OnFailed::Wait => Meaning::Waits,
+        },
+        _ => Meaning::Waits,
+    }
+}
+
+/// Where a job goes; nowhere if its state does not allow it.
+fn moved(from: Standing, event: Event, at: Millis) -> Option<Standing> {
+    use JobState::*;
+    let mut to = from;
+    if from.state != Running {
+        if event == Event::Postpone && !from.state.is_final() {
+            to.state = if from.state == Available { Scheduled } else { from.state };
+            to.run_at = at;
+            return Some(to);
+        }
+        to.state = match (from.state, event) {
+            (Scheduled | Retryable, Event::Due) => Available,
+            (Available, Event::Claim) => Running,
+            (Suspended, Event::Decide) if from.run_at > at => Scheduled,
+            (Suspended, Event::Decide) => Available,
+            (Scheduled | Available | Retryable | Suspended, Event::Cancel) => Cancelled,
+            (Completed | Cancelled | Discarded, Event::Retry) => Available,
+            _ => return None,
+        };
+        match event {
+            Event::Claim => to.attempt += 1,
+            Event::Retry => (to.attempt, to.crashes, to.cancel_requested, to.run_at) = (0, 0, false, at),
+            _ => {}
+        }
+        return Some(to);
+    }
+    let is_spent = from.attempt >= from.max_attempts;
+    match event {
+        Event::Complete => to.state = Completed,
+        Event::GiveUp => to.state = Discarded,
+        Event::Fail if is_spent => to.state = Discarded,
+        Event::Fail => (to.state, to.run_at) = (Retryable, at),
+        // These give the attempt back.
+        Event::Snooze => (to.state, to.run_at, to.attempt) = (Scheduled, at, from.attempt - 1),
+        Event::Interrupt => (to.state, to.attempt) = (Available, from.attempt - 1),
+        Event::Suspend => (to.state, to.attempt) = (Suspended, from.attempt - 1),
+        Event::LeaseExpired => {
+            to.crashes += 1;
+            to.state = if is_spent || to.crashes == MAX_CRASHES { Discarded } else { Available };
+        }
+        Event::Cancel if from.cancel_requested => to.state = Cancelled,
+        Event::Cancel => to.cancel_requested = true,
+        _ => return None,
+    }
+    // Whatever ends an attempt whose end was asked for cancels, unless it had completed first.
+    if from.cancel_requested && event != Event::Complete {
+        to.state = Cancelled;
+    }
+    Some(to)
+}
+
+/// All there is.
+#[derive(Debug, Default)]
+pub struct Simple {
+    pub jobs: Vec<Job>,
+    pub rules: BTreeMap<Scope, Rule>,
+}
+
+impl Simple {
+    /// The jobs that are there.
+    pub fn there(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.iter().filter(|job| !job.is_deleted)
+    }
+
+    pub fn job(&self, id: JobId) -> &Job {
+        &self.jobs[id.0 as usize - 1]
+    }
+
+    fn job_mut(&mut self, id: JobId) -> &mut Job {
+        &mut self.jobs[id.0 as usize - 1]
+    }
+
+    fn state(&self, id: JobId) -> JobState {
+        self.job(id).standing.state
+    }
+
+    /// Moves a job by the state machine; whether it could be.
+    fn step(&mut self, id: JobId, event: Event, at: Millis, now: Millis) -> bool {
+        let job = self.job_mut(id);
+        let moved = moved(job.standing, event, at);
+        let by_core = transition(job.standing, event, at).ok();
+        assert_eq!(by_core.map(|change| change.to), moved, "job {id} by {event:?}");
+        let (Some(to), Some(change)) = (moved, by_core) else { return false };
+        assert_eq!(change.frees_lease, to.state != JobState::Running);
+        job.standing = to;
+        job.ended_at = to.state.is_final().then_some(now);
+        if to.state != JobState::Running {
+            job.lease = None;
+        }
+        if to.state.is_final() {
+            job.waits.values_mut().for_each(|(_, open)| *open = false);
+        }
+        true
+    }
+
+    /// Who holds `key`.
+    pub fn holder(&self, key: &str, now: Millis) -> Option<JobId> {
+        let holds = |job: &&Job| {
+            let Some(unique) = job.new.unique.as_ref().filter(|unique| unique.key == key) else { return false };
+            match (job.standing.state, job.ended_at, unique.for_ms) {
+                (JobState::Completed, Some(at), Some(for_ms)) => !job.key_is_over && now < at + for_ms,
+                (_, ended_at, _) => ended_at.is_none(),
+            }
+        };
+        self.there().find(holds).map(|job| job.id)
+    }
+
+    /// From now on nobody's completion is in the way of `key`.
+    fn take_over(&mut self, key: &str) {
+        let of_key = |job: &&mut Job| job.new.unique.as_ref().is_some_and(|unique| unique.key == key);
+        let completed = self.jobs.iter_mut().filter(of_key).filter(|job| job.standing.state == JobState::Completed);
+        completed.for_each(|job| job.key_is_over = true);
+    }
+
+    pub fn enqueue(&mut self, new: &[NewJob], parent: Option<JobId>, now: Millis) -> Vec<Enqueued> {
+        let mut made: Vec<Enqueued> = Vec::new();
+        for new in new {
+            if let Some(Unique { key, .. }) = &new.unique {
+                if let Some(id) = self.holder(key, now) {
+                    made.push(Enqueued { id, existed: true });
+                    continue;
+                }
+                self.take_over(key);
+            }
+            let id = JobId(self.jobs.len() as i64 + 1);
+            let on = new.after.iter().map(|after| match *after {
+                After::Job(id) => id,
+                After::Earlier(place) => made[place].id,
+            });
+            let on: Vec<JobId> = on.collect();
+            let all: Vec<_> = on.iter().map(|on| meaning(self.state(*on), new.on_failed)).collect();
+            let run_at = new.run_at.unwrap_or(now);
+            let state = if all.contains(&Meaning::Cancels) {
+                JobState::Cancelled
+            } else if all.contains(&Meaning::Waits) {
+                JobState::Suspended
+            } else if run_at > now {
+                JobState::Scheduled
+            } else {
+                JobState::Available
+            };
+            let open = |means: &Meaning| state == JobState::Suspended && *means == Meaning::Waits;
+            let waits = on.iter().zip(&all).map(|(on, means)| (*on, (new.on_failed, open(means)))).collect();
+            let max_attempts = new.max_attempts;
+            self.jobs.push(Job {
+                id,
+                new: new.clone(),
+                standing: Standing { state, attempt: 0, max_attempts, crashes: 0, cancel_requested: false, run_at },
+                ended_at: state.is_final().then_some(now),
+                token: 0,
+                lease: None,
+                waits,
+                parent,
+                is_deleted: false,
+                key_is_over: false,
+            });
+            made.push(Enqueued { id, existed: false });
+        }
+        made
+    }
+
+    /// Whether a job stands in the way of nothing but its turn.
+    pub fn may_start(&self, id: JobId, now: Millis) -> bool {
+        let job = self.job(id);
+        let running = |scope: &Scope| {
+            let running = self.there().filter(|job| job.standing.state == JobState::Running);
+            running.filter(|job| is_of(job, scope)).collect::<Vec<_>>()
+        };
+        self.rules.iter().filter(|(scope, _)| is_of(job, scope)).all(|(scope, rule)| {
+            let beside = running(scope);
+            let key = &job.new.concurrency_key;
+            let same_key = beside.iter().filter(|other| other.new.concurrency_key == *key).count();
+            let below = |limit: Option<u32>, count: usize| limit.is_none_or(|limit| count < limit as usize);
+            !rule.paused
+                && below(rule.limits.running, beside.len())
+                && below(rule.limits.running_per_key.filter(|_| key.is_some()), same_key)
+                && rule.bucket().is_none_or(|bucket| bucket.wait_ms(1, now) == 0)
+        })
+    }
+
+    /// The jobs that a claim takes, in their order.
+    pub fn claim(&mut self, worker: &str, role: &str, limit: usize, lease_until: Millis, now: Millis) -> Vec<JobId> {
+        let due: Vec<_> = self.there().filter(|job| job.standing.run_at <= now).map(|job| job.id).collect();
+        for id in due {
+            self.step(id, Event::Due, now, now);
+        }
+        let available = self.there().filter(|job| job.standing.state == JobState::Available && job.new.role == role);
+        // Ten minutes of waiting are worth a step of priority.
+        let ranked = |job: &Job| (job.standing.run_at + i64::from(job.new.priority) * 600_000, job.id);
+        let mut available: Vec<_> = available.map(ranked).collect();
+        available.sort();
+        let mut taken = Vec::new();
+        for (_, id) in available {
+            if taken.len() == limit {
+                break;
+            }
+            if self.may_start(id, now) {
+                assert!(self.step(id, Event::Claim, now, now));
+                let job = self.job_mut(id);
+                job.token += 1;
+                job.lease = Some((worker.into(), lease_until));
+                let job = job.clone();
+                for (_, rule) in self.rules.iter_mut().filter(|(scope, _)| is_of(&job, scope)) {
+                    if let Some(mut bucket) = rule.bucket() {
+                        bucket.take(1, now);
+                        rule.full_at_us = bucket.full_at_us;
+                    }
+                }
+                taken.push(id);
+            }
+        }
+        taken
+    }
+
+    /// Ends an attempt whose lease stands. Where the job is then; none if its state does not allow it.
+    pub fn finish(
+        &mut self,
+        id: JobId,
+        event: Event,
+        due_at: Millis,
+        children: &[NewJob],
+        now: Millis,
+    ) -> Option<JobState> {
+        let at = if matches!(event, Event::Fail | Event::Snooze) { due_at } else { now };
+        if !self.step(id, event, at, now) {
+            return None;
+        }
+        if self.state(id) == JobState::Running {
+            // The first cancel only asks, and here the worker answers.
+            self.step(id, event, at, now);
+        }
+        self.tell(id, now);
+        if self.state(id) == JobState::Suspended && !children.is_empty() {
+            let made = self.enqueue(children, Some(id), now);
+            if made.iter().any(|made| self.depends_on(made.id, id)) {
+                self.cancel_within(id, Reach::Beneath, now);
+                return Some(self.state(id));
+            }
+            for Enqueued { id: on, .. } in made {
+                let open = !self.state(on).is_final();
+                self.job_mut(id).waits.insert(on, (OnFailed::Run, open));
+            }
+            self.go_on(id, now);
+        }
+        Some(self.state(id))
+    }
+
+    /// Whether `job` is `on`, or waits for it, directly or not.
+    fn depends_on(&self, job: JobId, on: JobId) -> bool {
+        let open = self.job(job).waits.iter().filter(|(_, (_, open))| *open);
+        job == on || open.map(|(other, _)| *other).any(|other| self.depends_on(other, on))
+    }
+
+    /// A suspended job goes on when nothing is left that it waits for.
+    fn go_on(&mut self, id: JobId, now: Millis) {
+        if self.job(id).waits.values().all(|(_, open)| !open) {
+            self.step(id, Event::Decide, now, now);
+        }
+    }
+
+    /// What the end of a job means for those that wait for it.
+    fn tell(&mut self, ended: JobId, now: Millis) {
+        let state = self.state(ended);
+        if !state.is_final() {
+            return;
+        }
+        let waits = |job: &&Job| job.waits.get(&ended).is_some_and(|(_, open)| *open);
+        let waiting: Vec<_> = self.there().filter(waits).map(|job| (job.id, job.waits[&ended].0)).collect();
+        for (id, rule) in waiting {
+            match meaning(state, rule) {
+                Meaning::Waits => {}
+                Meaning::Met => {
+                    self.job_mut(id).waits.insert(ended, (rule, false));
+                    self.go_on(id, now);
+                }
+                Meaning::Cancels => {
+                    self.step(id, Event::Cancel, now, now);
+                    self.tell(id, now);
+                }
+            }
+        }
+    }
+
+    /// Jobs taken back, by id.
+    pub fn rescue(&mut self, dead: Option<&str>, now: Millis) -> Vec<JobId> {
+        let lost = |job: &&Job| job.lease.as_ref().is_some_and(|(who, until)| *until <= now || Some(&**who) == dead);
+        let lost: Vec<_> = self.there().filter(lost).map(|job| job.id).collect();
+        for id in &lost {
+            assert!(self.step(*id, Event::LeaseExpired, now, now));
+            self.tell(*id, now);
+        }
+        lost
+    }
+
+    pub fn cancel_within(&mut self, id: JobId, reach: Reach, now: Millis) -> BTreeMap<JobId, Cancelled> {
+        let mut top = id;
+        while let Some(parent) = self.job(top).parent.filter(|_| reach == Reach::Tree) {
+            top = parent;
+        }
+        let mut told = BTreeMap::from([(id, self.cancel(id, now))]);
+        let mut level = if reach == Reach::Alone { Vec::new() } else { vec![top] };
+        while let Some(at) = level.pop() {
+            if at != id && !self.job(at).is_deleted {
+                told.insert(at, self.cancel(at, now));
+            }
+            level.extend(self.there().filter(|job| job.parent == Some(at)).map(|job| job.id));
+        }
+        told
+    }
+
+    fn cancel(&mut self, id: JobId, now: Millis) -> Cancelled {
+        let Standing { state, cancel_requested, .. } = self.job(id).standing;
+        match state {
+            JobState::Cancelled => Cancelled::Already,
+            state if state.is_final() => Cancelled::TooLate(state),
+            JobState::Running if cancel_requested => Cancelled::Requested,
+            _ => {
+                assert!(self.step(id, Event::Cancel, now, now));
+                self.tell(id, now);
+                if state == JobState::Running { Cancelled::Requested } else { Cancelled::Now }
+            }
+        }
+    }
+
+    /// Runs a job again that is at its end, unless somebody else holds its key: gives who does.
+    pub fn retry(&mut self, id: JobId, now: Millis) -> Result<(), Option<JobId>> {
+        let job = self.job(id);
+        let key = job.new.unique.as_ref().map(|unique| unique.key.clone());
+        let other = key.as_ref().and_then(|key| self.holder(key, now)).filter(|holder| *holder != id);
+        if !job.standing.state.is_final() || other.is_some() {
+            return Err(other.filter(|_| job.standing.state.is_final()));
+        }
+        if let Some(key) = key.filter(|key| self.holder(key, now).is_none()) {
+            self.take_over(&key);
+        }
+        assert!(self.step(id, Event::Retry, now, now));
+        Ok(())
+    }
+
+    fn is_awaited(&self, id: JobId) -> bool {
+        self.there().any(|job| job.waits.get(&id).is_some_and(|(_, open)| *open))
+    }
+
+    pub fn delete(&mut self, id: JobId) -> bool {
+        let may = self.state(id).is_final() && !self.is_awaited(id);
+        self.job_mut(id).is_deleted |= may;
+        may
+    }
+
+    /// How many jobs go that ended before `cutoff`.
+    pub fn prune(&mut self, cutoff: Millis, now: Millis) -> u64 {
+        let holds = |job: &Job| {
+            let key = job.new.unique.as_ref().map(|unique| &unique.key);
+            key.and_then(|key| self.holder(key, now)) == Some(job.id)
+        };
+        let is_old = |job: &&Job| job.ended_at.is_some_and(|at| at < cutoff);
+        let goes = |job: &&Job| !self.is_awaited(job.id) && !holds(job);
+        let gone: Vec<_> = self.there().filter(is_old).filter(goes).map(|job| job.id).collect();
+        gone.iter().for_each(|id| self.job_mut(*id).is_deleted = true);
+        gone.len() as u64
+    }
+
+    /// Whether it could be changed.
+    pub fn edit(&mut self, id: JobId, queue: &str, priority: u8, run_at: Option<Millis>, now: Millis) -> bool {
+        let state = self.state(id);
+        let is_due_anew = run_at.is_some() && state.is_final();
+        let may = !matches!(state, JobState::Running | JobState::Completed) && !is_due_anew;
+        if may {
+            if let Some(at) = run_at {
+                assert!(self.step(id, Event::Postpone, at, now));
+            }
+            let new = &mut self.job_mut(id).new;
+            (new.queue, new.priority) = (queue.into(), priority);
+        }
+        may
+    }
+
+    /// Jobs of each group in each state.
+    pub fn groups(&self) -> BTreeMap<String, BTreeMap<&'static str, u64>> {
+        let mut groups: BTreeMap<String, BTreeMap<_, _>> = BTreeMap::new();
+        for job in self.there() {
+            if let Some(group) = &job.new.group {
+                *groups.entry(group.clone()).or_default().entry(job.standing.state.as_str()).or_default() += 1;
+            }
+        }
+        groups
+    }
+}
+
+impl Rule {
+    fn bucket(&self) -> Option<Bucket> {
+        self.limits.per_minute.map(|n| Bucket::paced(n.into(), self.full_at_us))
+    }
+}
+
+fn is_of(job: &Job, scope: &Scope) -> bool {
+    match scope {
+        Scope::All => true,
+        Scope::Role(name) => job.new.role == *name,
+        Scope::Queue(name) => job.new.queue == *name,
+        Scope::Key(name) => job.new.concurrency_key.as_deref() == Some(name),
+    }
+}
