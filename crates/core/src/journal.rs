@@ -65,6 +65,9 @@ pub struct OfferedSkill {
     pub system: String,
     /// The second one: the skill's text, sanitised, and the skills it may use.
     pub prompt: String,
+    /// Worked examples that follow it, where the model needs them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<Message>,
     /// Names of the run's tools that it may use.
     pub tools: Vec<String>,
     /// Names of the run's skills that it may call.

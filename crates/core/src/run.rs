@@ -208,7 +208,7 @@ impl Run {
         let Ok(args) = SkillCallArgs::check(arguments) else { return };
         let skill = &opening.skills[at];
         let system = [&skill.system, &skill.prompt].map(|text| Message::System { text: text.clone() });
-        let head = system.into_iter().chain(args.messages()).collect();
+        let head = system.into_iter().chain(skill.examples.iter().cloned()).chain(args.messages()).collect();
         self.top_mut().start(call_id);
         self.cycles.push(Cycle::of_skill(call_id, at, &args.task, head));
         self.tools_used.insert(skill.spec.name.clone());
@@ -222,7 +222,7 @@ impl Run {
             self.cycles.pop();
         }
         self.top_mut().count(outcome);
-        let ended = self.top_mut().end(call_id, text, calling);
+        let ended = self.top_mut().end(call_id, outcome, text, calling);
         if let Some(call) = ended.filter(|_| self.is_phased()) {
             self.phased.take_call(self.turns, &call, outcome, text, ms);
         }

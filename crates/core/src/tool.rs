@@ -102,6 +102,16 @@ pub enum ToolErrorCategory {
     Failed,
 }
 
+impl ToolErrorCategory {
+    /// Whether such a failure came before anything was done, and would come again.
+    pub fn says_nothing_was_done(self) -> bool {
+        match self {
+            Self::InvalidArguments | Self::NotFound | Self::PermissionDenied | Self::Conflict => true,
+            Self::LimitExceeded | Self::Stopped | Self::Failed => false,
+        }
+    }
+}
+
 /// A call that did not do what was asked. Its text is written for the model: what is wrong, and
 /// what to do instead.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

@@ -21,6 +21,7 @@ fn opening() -> Arc<Opening> {
         spec: spec(name),
         system: "You test.".into(),
         prompt: "Do it.".into(),
+        examples: Vec::new(),
         tools: vec!["look".into()],
         skills: skills.iter().map(|name| (*name).to_owned()).collect(),
         inner: false,

@@ -28,7 +28,7 @@ fn opening_text(calling: ToolCalling) -> String {
         tool("search_files", &["pattern"]),
     ];
     let mut out = format!("== system\n{}", prompt::system(&persona, Style::Direct, calling, &tools));
-    for message in prompt::examples(Style::Direct, calling, &tools) {
+    for message in prompt::examples(Style::Direct, calling, &tools, &[]) {
         match message {
             Message::User { text } => out.push_str(&format!("\n== user\n{text}\n")),
             Message::Assistant { text, .. } => out.push_str(&format!("\n== assistant\n{text}\n")),

@@ -91,8 +91,9 @@ pub(super) struct Cycle {
     pub corrections: u32,
     /// Whether the last reply has been counted in `corrections`.
     corrected_turn: bool,
-    /// Reading calls since something last changed, by [`fingerprint`], with how often each was made.
-    reads: BTreeMap<String, u32>,
+    /// Calls since something last changed, by [`fingerprint`], with how often each was made: those
+    /// that only read, and those that failed without an effect.
+    in_vain: BTreeMap<String, u32>,
     /// The calls asked for since the last that was new, that one included: more than one are
     /// repetitions.
     habit: Vec<CallRequest>,
@@ -153,9 +154,8 @@ impl Cycle {
     pub fn start(&mut self, call_id: &str) -> Option<&OpenCall> {
         let call = self.open.iter_mut().find(|c| c.request.id == call_id)?;
         call.started = true;
-        match call.effect {
-            Some(EffectClass::Pure) => *self.reads.entry(fingerprint(&call.request)).or_default() += 1,
-            _ => self.reads.clear(),
+        if call.effect == Some(EffectClass::Pure) {
+            *self.in_vain.entry(fingerprint(&call.request)).or_default() += 1;
         }
         Some(call)
     }
@@ -170,9 +170,23 @@ impl Cycle {
         }
     }
 
+    /// Takes note of what a call's end has changed.
+    fn take_outcome(&mut self, call: &OpenCall, outcome: CallOutcome) {
+        match outcome {
+            CallOutcome::Refused => {}
+            _ if call.effect == Some(EffectClass::Pure) => {}
+            CallOutcome::Failed { category } if category.says_nothing_was_done() => {
+                *self.in_vain.entry(fingerprint(&call.request)).or_default() += 1;
+            }
+            _ => self.in_vain.clear(),
+        }
+    }
+
     /// Ends a call with what the model is told of it.
-    pub fn end(&mut self, call_id: &str, text: &str, calling: ToolCalling) -> Option<OpenCall> {
-        self.end_as(call_id, text, Part::Result, calling)
+    pub fn end(&mut self, call_id: &str, outcome: CallOutcome, text: &str, calling: ToolCalling) -> Option<OpenCall> {
+        let call = self.end_as(call_id, text, Part::Result, calling)?;
+        self.take_outcome(&call, outcome);
+        Some(call)
     }
 
     fn end_as(&mut self, call_id: &str, text: &str, part: Part, calling: ToolCalling) -> Option<OpenCall> {
@@ -218,7 +232,7 @@ impl Cycle {
             let (call_id, told) = (asked.call_id.clone(), asked.told());
             self.asked = None;
             self.corrections = 0;
-            self.reads.clear();
+            self.in_vain.clear();
             self.end_as(&call_id, &told, Part::Pinned, calling);
         }
     }
@@ -233,7 +247,7 @@ impl Cycle {
         self.recount();
         self.open.clear();
         self.held.clear();
-        self.reads.clear();
+        self.in_vain.clear();
         self.habit.clear();
         self.corrections = 0;
         self.replans += 1;
@@ -241,7 +255,7 @@ impl Cycle {
 
     pub fn reopen(&mut self, told: &str) {
         self.corrections = 0;
-        self.reads.clear();
+        self.in_vain.clear();
         self.asked = None;
         self.push(Message::User { text: told.to_owned() }, Part::Plain);
     }
@@ -262,6 +276,9 @@ impl Cycle {
     pub fn close(&mut self, text: &str, calling: ToolCalling) {
         self.asked = None;
         for call in std::mem::take(&mut self.open) {
+            if call.started && call.effect != Some(EffectClass::Pure) {
+                self.in_vain.clear();
+            }
             self.held.push((call.asked().clone(), text.to_owned(), Part::Result));
         }
         self.release(calling);
@@ -282,9 +299,9 @@ impl Cycle {
         self.push(message, part);
     }
 
-    /// How often this reading call has been made since something last changed.
+    /// How often this call has been made in vain since something last changed.
     pub fn repeats(&self, call: &CallRequest) -> u32 {
-        self.reads.get(&fingerprint(call)).copied().unwrap_or(0)
+        self.in_vain.get(&fingerprint(call)).copied().unwrap_or(0)
     }
 
     /// The calls lately asked for, last first, that were made at least `often` and brought nothing new.

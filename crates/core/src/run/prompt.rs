@@ -130,11 +130,11 @@ pub fn task_after_failure(goal: &str, failure: &str) -> String {
 }
 
 /// Worked tasks that stand before the task itself when calling is structured, one for each kind of
-/// work that the tools allow. Empty for native calling.
+/// work that `tools` and `skills` allow. Empty for native calling.
 ///
 /// Small models do what they see done: told in words how to work, Qwen2.5-Coder-1.5B guessed file
 /// names and repeated itself for ever; shown it as turns of a conversation, it works.
-pub fn examples(style: Style, calling: ToolCalling, tools: &[ToolSpec]) -> Vec<Message> {
+pub fn examples(style: Style, calling: ToolCalling, tools: &[ToolSpec], skills: &[ToolSpec]) -> Vec<Message> {
     if style == Style::Phased {
         return guide::examples(calling, tools);
     }
@@ -210,6 +210,20 @@ pub fn examples(style: Style, calling: ToolCalling, tools: &[ToolSpec]) -> Vec<M
             ],
             "The file is written. The task is done.",
             "I wrote the weather of Monday (log.md) and Tuesday (port.md) into weather.md.",
+        ));
+    }
+    if let Some(ToolSpec { name, .. }) = skills.first() {
+        let goal = format!("Use the skill {name} for bow.txt and stern.txt and put the result into boat/hull.md.");
+        out.extend(task_and_steps(
+            &goal,
+            &[(
+                "There is a skill for this task. It knows only what I tell it, so I give it the whole task.",
+                name,
+                json!({"task": "Do this for bow.txt and stern.txt and put the result into boat/hull.md."}),
+                "I put the result for bow.txt and stern.txt into boat/hull.md.",
+            )],
+            "The skill has done it. The task is done.",
+            "The result for bow.txt and stern.txt is in boat/hull.md.",
         ));
     }
     out

@@ -60,6 +60,7 @@ pub fn with_skills(mut opening: Opening) -> Opening {
         },
         system: "You are the child.".into(),
         prompt: format!("# Skill: {name}"),
+        examples: Vec::new(),
         tools: tools.iter().map(|name| (*name).to_owned()).collect(),
         skills: skills.iter().map(|name| (*name).to_owned()).collect(),
         inner,

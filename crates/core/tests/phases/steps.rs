@@ -6,27 +6,27 @@ use posse_core::run::memory::WorkingMemory;
 use posse_core::run::phase::{
     Action, Content, MAX_FACTS, MAX_LINE_BYTES, MAX_SUB_TASKS, Phase, acknowledge, guide, parse, spec, step_schema,
 };
-use posse_core::run::structured;
+use posse_core::run::{prompt, structured};
 use posse_core::tool::ToolSpec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check_snapshot;
 use crate::memory::any_plan;
 
 fn tools() -> Vec<ToolSpec> {
-    let tool = |name: &str, argument: &str| ToolSpec {
+    let tool = |name: &str, arguments: &[&str]| ToolSpec {
         name: name.into(),
         description: format!("What {name} does."),
         parameters: json!({
             "type": "object",
-            "properties": {argument: {"type": "string"}},
-            "required": [argument],
+            "properties": arguments.iter().map(|name| (*name, json!({"type": "string"}))).collect::<BTreeMap<_, _>>(),
+            "required": arguments,
             "additionalProperties": false,
         }),
     };
-    vec![tool("calculate", "expression"), tool("read_file", "path")]
+    vec![tool("calculate", &["expression"]), tool("read_file", &["path"]), tool("search_files", &["path", "pattern"])]
 }
 
 fn refused(step: Value) -> String {
@@ -195,13 +195,14 @@ fn facts_and_summaries_have_limits() {
 fn the_schemas() {
     let pretty = |value: &Value| serde_json::to_string_pretty(value).expect("JSON");
     check_snapshot("agent_step.json", &pretty(&json!(spec())));
-    check_snapshot("step_schema.json", &pretty(&step_schema(&tools(), None)));
+    check_snapshot("step_schema.json", &pretty(&step_schema(&tools(), &[], &[Phase::Act])));
 }
 
 #[test]
 fn the_schema_of_a_step_allows_what_is_valid_and_nothing_else() {
-    let validator = |without| Validator::new(&step_schema(&tools(), without)).expect("a schema");
-    let schema = validator(None);
+    // After an act, every phase makes sense.
+    let validator = |without| Validator::new(&step_schema(&tools(), without, &[Phase::Act])).expect("a schema");
+    let schema = validator(&[]);
     let native = Validator::new(&spec().parameters).expect("a schema");
     for step in valid_steps() {
         assert!(schema.is_valid(&step), "{step}");
@@ -223,9 +224,30 @@ fn the_schema_of_a_step_allows_what_is_valid_and_nothing_else() {
     assert!(schema.is_valid(&act("calculate", json!({"expression": "1"}))));
     assert!(!schema.is_valid(&act("calculate", json!({"path": "a"}))), "each tool with its own arguments");
     assert!(!schema.is_valid(&act("delete_file", json!({"path": "a"}))), "only what is offered");
-    let without = validator(Some("calculate"));
+    let without = validator(&["calculate"]);
     assert!(!without.is_valid(&act("calculate", json!({"expression": "1"}))));
     assert!(without.is_valid(&act("read_file", json!({"path": "a"}))));
+}
+
+#[test]
+fn what_could_only_repeat_is_not_on_offer() {
+    use Phase::{Act, Plan, Reason, Reflect, Verify};
+    let offered = |history: &[Phase]| -> Vec<Phase> {
+        let schema = Validator::new(&step_schema(&tools(), &[], history)).expect("a schema");
+        let steps = valid_steps().into_iter().filter(|step| schema.is_valid(step));
+        steps.map(|step| parse(&step.to_string()).expect("a step").phase()).collect()
+    };
+    let lacks = |history: &[Phase]| -> Vec<Phase> {
+        let offered = offered(history);
+        Phase::ALL.into_iter().filter(|phase| !offered.contains(phase)).collect()
+    };
+    assert_eq!(lacks(&[]), [Verify, Reflect], "nothing has been done yet");
+    assert_eq!(lacks(&[Plan]), [Plan, Verify, Reflect]);
+    assert_eq!(lacks(&[Plan, Reason]), [Plan, Reason, Verify, Reflect]);
+    assert_eq!(lacks(&[Plan, Act]), [], "the plan has been tried");
+    assert_eq!(lacks(&[Plan, Act, Verify]), [Verify]);
+    assert_eq!(lacks(&[Act, Reflect]), [Reason, Reflect], "one thought is enough to act on");
+    assert_eq!(lacks(&[Act, Reflect, Act]), []);
 }
 
 #[test]
@@ -253,32 +275,49 @@ fn the_words() {
 /// is accepted, and every answer is the one that would be given.
 #[test]
 fn the_worked_example_is_true() {
-    let schema = Validator::new(&step_schema(&tools(), None)).expect("a schema");
     let messages = guide::examples(ToolCalling::Structured, &tools());
+    let is_task = |message: &Message| matches!(message, Message::User { text } if text.starts_with(&prompt::task("")));
+    let tasks: Vec<_> = (0..messages.len()).filter(|at| is_task(&messages[*at])).collect();
+    let ends = tasks[1..].iter().copied().chain([messages.len()]);
+    let worked = tasks.iter().zip(ends).map(|(begin, end)| work_through(&messages[begin + 1..end]));
+    use Phase::{Act, End, Plan, Verify};
+    assert_eq!(worked.collect::<Vec<_>>(), [vec![Act, Verify, End], vec![Plan, Act, Verify, Act, Verify, End]]);
+}
+
+/// The phases of one worked task, every step of which holds.
+fn work_through(messages: &[Message]) -> Vec<Phase> {
     let mut memory = WorkingMemory::default();
     let mut phases = Vec::new();
-    for (number, turn) in (1..).zip(messages[1..].chunks(2)) {
+    let turns = messages.chunks(2);
+    let last_result = turns.len() as u32 - 1;
+    for (number, turn) in (1..).zip(turns) {
         let Message::Assistant { text, .. } = &turn[0] else { panic!("{turn:?}") };
         let step = parse(text).expect("a valid step");
+        let schema = Validator::new(&step_schema(&tools(), &[], &phases)).expect("a schema");
         assert!(schema.is_valid(&serde_json::from_str(text).expect("JSON")), "{text}");
         memory.take_step(number, &step);
         phases.push(step.phase());
-        match (&step.content, turn.get(1)) {
-            (Content::Act(action), Some(Message::User { text })) => {
-                assert!(text.starts_with(&structured::result(&action.tool_name, "")), "{text}");
+        let told = turn.get(1).map(|message| match message {
+            Message::User { text } => text.as_str(),
+            other => panic!("{other:?}"),
+        });
+        let (result, view) =
+            told.unwrap_or_default().split_once("\n\n--- Agent").unwrap_or((told.unwrap_or_default(), ""));
+        assert_eq!(!view.is_empty(), number == last_result, "the view stands under the newest result: {told:?}");
+        match (&step.content, told) {
+            (Content::Act(action), Some(_)) => {
+                assert!(result.starts_with(&structured::result(&action.tool_name, "")), "{result}");
             }
             (Content::End { .. }, None) => {}
-            (_, Some(Message::User { text })) => {
+            (_, Some(_)) => {
                 let answer = acknowledge(number, &step, &memory).expect("an acknowledgement");
-                assert_eq!(*text, structured::result("agent_step", &answer));
+                assert_eq!(result, structured::result("agent_step", &answer));
             }
             other => panic!("{other:?}"),
         }
     }
-    let plan = memory.plan().expect("a plan");
-    assert_eq!(plan.current_sub_task, None, "the plan is carried out");
-    use Phase::{Act, End, Plan, Verify};
-    assert_eq!(phases, [Plan, Act, Verify, Act, Verify, End]);
+    assert_eq!(memory.plan().and_then(|plan| plan.current_sub_task), None, "the plan is carried out");
+    phases
 }
 
 proptest! {

@@ -56,7 +56,9 @@ impl GenericAgentExecutor {
         let named = self.named_skills(&setup.persona);
         let skills = self.offered_skills(&setup, calling, &named);
         let mut specs = specs_of(&tools);
-        specs.extend(skills.iter().filter(|skill| !skill.inner).map(|skill| skill.spec.clone()));
+        let callable: Vec<_> = skills.iter().filter(|skill| !skill.inner).map(|skill| skill.spec.clone()).collect();
+        let examples = prompt::examples(setup.persona.style, calling, &specs, &callable);
+        specs.extend(callable);
         let RunSetup { persona, system: appended, .. } = setup;
         if let Some(reader) = self.skill_file_reader()
             && skills.iter().any(|skill| skill.tools.contains(&reader.spec.name))
@@ -69,7 +71,7 @@ impl GenericAgentExecutor {
             model: profile.name,
             calling,
             system: prompt::system(&persona, persona.style, calling, &specs) + &appended,
-            examples: prompt::examples(persona.style, calling, &specs),
+            examples,
             skills_list: skills_message(&named),
             context_window: profile.context_window,
             persona,
@@ -120,11 +122,14 @@ impl GenericAgentExecutor {
         tools.extend(self.skill_file_reader().filter(|_| !skill.source.files.is_empty()));
         tools.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
         let mut specs = specs_of(&tools);
-        specs.extend(sub_skills.iter().map(|sub| sub.spec()));
+        let callable: Vec<_> = sub_skills.iter().map(|sub| sub.spec()).collect();
+        let examples = prompt::examples(Style::Direct, calling, &specs, &callable);
+        specs.extend(callable);
         Some(OfferedSkill {
             spec: skill.spec(),
             system: prompt::system(&setup.persona, Style::Direct, calling, &specs) + &setup.system,
             prompt,
+            examples,
             tools: tools.into_iter().map(|tool| tool.spec.name).collect(),
             skills: sub_skills.iter().map(|sub| sub.tool_name()).collect(),
             inner: false,

@@ -375,9 +375,9 @@ impl Thread {
         loop {
             if Instant::now() >= next_poll {
                 self.poll();
-                self.log.keep_small(&mut self.connection);
                 next_poll = Instant::now() + POLL;
             }
+            self.log.keep_small(&mut self.connection);
             match commands.recv_timeout(next_poll.saturating_duration_since(Instant::now())) {
                 Ok(first) => {
                     let mut batch = Batch::collect(first, commands);

@@ -80,6 +80,8 @@ enum Workload {
     Latency,
     /// From the commit to the work, across processes
     LatencyAcross,
+    /// What a worker process with nothing to do costs
+    Idle,
 }
 
 /// One result, as the benchmark harness writes it.
@@ -121,6 +123,9 @@ impl Bench<'_> {
             self.remove_database();
             self.enqueue(self.args.finished_rows, 1000).await?;
             self.drain(self.args.finished_rows, 1, 200).await?;
+            // The last connection takes the log into the file.
+            self.open().map(drop)?;
+            std::fs::rename(self.database(), self.finished()).context("keeping the finished rows")?;
         }
         for workload in Workload::value_variants() {
             if self.args.only.is_empty() || self.args.only.contains(workload) {
@@ -141,6 +146,7 @@ impl Bench<'_> {
             Workload::Cycle4x25 => self.cycle("W4-4x25", 4, 25).await,
             Workload::Latency => self.latency("W3-inproc", true).await,
             Workload::LatencyAcross => self.latency("W3", false).await,
+            Workload::Idle => self.idle().await,
         }
     }
 
@@ -204,6 +210,23 @@ impl Bench<'_> {
         Ok(())
     }
 
+    async fn idle(&self) -> Result<()> {
+        const SECONDS: f64 = 10.0;
+        let mut shares = Vec::new();
+        for _ in 0..self.args.repeat {
+            self.fresh()?;
+            let worker = self.peer(&["work", &self.database(), "10", "0", &self.file("log")])?;
+            worker.event("run").await?;
+            // What a start costs is not what idling costs.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let before = worker.cpu();
+            tokio::time::sleep(Duration::from_secs_f64(SECONDS)).await;
+            shares.push((worker.cpu() - before) / SECONDS * 100.0);
+            worker.end().await?;
+        }
+        self.print("idle", "worker_cpu", "% of one core", 0, shares)
+    }
+
     /// Jobs per second.
     async fn enqueue(&self, n: u64, batch: u64) -> Result<f64> {
         self.produce(n, &["enqueue", &self.database(), &n.to_string(), &batch.to_string(), "0"]).await
@@ -260,12 +283,18 @@ impl Bench<'_> {
         Ok(Drained { rate: n as f64 / ((end - first) as f64 / 1e9), cpu })
     }
 
-    /// A new database, or the one with the finished rows; its log taken into the file.
+    /// A new database, or a copy of the one with the finished rows, all of it on the disk.
     fn fresh(&self) -> Result<()> {
-        if self.args.finished_rows == 0 {
-            self.remove_database();
+        self.remove_database();
+        if self.args.finished_rows > 0 {
+            std::fs::copy(self.finished(), self.database()).context("copying the finished rows")?;
+            std::fs::File::open(self.database())?.sync_all()?;
         }
         self.open().map(drop)
+    }
+
+    fn finished(&self) -> String {
+        self.file("finished.db")
     }
 
     fn open(&self) -> Result<SqliteStore> {

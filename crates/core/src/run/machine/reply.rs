@@ -212,12 +212,10 @@ impl Recorder<'_> {
             return Decision::Refuse(self.no_such_tool(&request.name));
         }
         match check(request) {
-            Verdict::Run(EffectClass::Pure) if self.run.top().repeats(request) >= MAX_REPEATS => {
-                Decision::Refuse(format!(
-                    "Not run: you have made this same call {MAX_REPEATS} times and nothing has changed since. {}",
-                    self.run.next_after_repeat()
-                ))
-            }
+            Verdict::Run(_) if self.run.top().repeats(request) >= MAX_REPEATS => Decision::Refuse(format!(
+                "Not run: you have made this same call {MAX_REPEATS} times and nothing has changed since. {}",
+                self.run.next_after_repeat()
+            )),
             Verdict::Run(effect) => Decision::Run(effect),
             Verdict::Refuse(why) => Decision::Refuse(why),
         }

@@ -124,7 +124,11 @@ pub fn examples(calling: ToolCalling, tools: &[ToolSpec]) -> Vec<Message> {
                 AGENT_STEP,
                 r#"{"acknowledged":true,"plan_version":1,"sub_tasks":2}"#,
             ),
-            (read("Sub-task 1: I read clio.md.", "Read clio.md.", "clio.md"), READ, "Clio is green.\nShe is 14 m long."),
+            (
+                read("Sub-task 1: I read clio.md.", "Read clio.md.", "clio.md"),
+                READ,
+                "Clio is green.\nShe is 14 m long.",
+            ),
             (
                 done("The file gives the length of Clio: 14 m.", "Clio is 14 m long.", "Clio is 14 m long (clio.md)"),
                 AGENT_STEP,
