@@ -109,7 +109,8 @@ pub struct Turn {
     /// be looked at, never run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cut_calls: Vec<CallRequest>,
-    /// Why the reply ended.
+    /// Why the reply ended. JSON leaves out `tool_calls`, as most replies of a run end.
+    #[serde(default = "Finish::usual", skip_serializing_if = "Finish::is_usual")]
     pub finish: Finish,
     /// Tokens of the request that succeeded.
     pub usage: Usage,
@@ -122,7 +123,12 @@ pub struct Turn {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_tries: Vec<FailedTry>,
     /// How long it took, retries included, in milliseconds.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub ms: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Turn {
@@ -277,6 +283,7 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         annotations: Vec<NewAnnotation>,
         /// How long it ran, in milliseconds.
+        #[serde(default, skip_serializing_if = "is_zero")]
         ms: u64,
     },
     /// A skill begins: what follows belongs to its own conversation, until its call ends.

@@ -139,6 +139,17 @@ pub enum Finish {
     Other(String),
 }
 
+impl Finish {
+    /// What most replies of a run end with, which its journal leaves out.
+    pub(crate) fn usual() -> Self {
+        Self::ToolCalls
+    }
+
+    pub(crate) fn is_usual(&self) -> bool {
+        *self == Self::usual()
+    }
+}
+
 /// Tokens of one request. Counts are of tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {

@@ -272,24 +272,20 @@ async fn long_run(bench: &Bench) -> anyhow::Result<()> {
     let steps = bench.args.steps;
     let mut watch = bench.fleet.watch();
     let ids = bench.enqueue(vec![bench.goal("long", steps, 0)]).await?;
-    let mut marks = Vec::new();
-    let (mut turns, mut cpu) = (0_u64, resources().0);
+    let marks = [10, 100, steps];
+    let mut measured = Vec::new();
+    let (mut turns, mut before) = (0_u64, (0, resources().0));
     loop {
         match watch.recv().await? {
             Progress::Recorded { recorded, .. } if recorded.entry.kind() == "turn" => {
                 turns += 1;
-                let near = [10, 100, steps].into_iter().find(|mark| turns == mark.saturating_sub(5));
-                if near.is_some() {
-                    cpu = resources().0;
+                // Over a tenth of the way, since a few steps take less than the clock's noise.
+                if marks.iter().any(|mark| turns + 1 + mark / 10 == *mark) {
+                    before = (turns, resources().0);
                 }
-                if let Some(mark) =
-                    [10, 100, steps].into_iter().find(|mark| turns == mark + 5 || turns == steps && *mark == steps)
-                {
-                    let over = if mark == steps { 5.0 } else { 10.0 };
-                    marks.push(format!(
-                        r#"{{"step":{mark},"cpu_ms_per_step":{:.3}}}"#,
-                        (resources().0 - cpu) * 1000.0 / over
-                    ));
+                if marks.contains(&turns) {
+                    let each = (resources().0 - before.1) * 1000.0 / (turns - before.0) as f64;
+                    measured.push(format!(r#"{{"step":{turns},"cpu_ms_per_step":{each:.3}}}"#));
                 }
             }
             Progress::Ended { .. } => break,
@@ -304,7 +300,7 @@ async fn long_run(bench: &Bench) -> anyhow::Result<()> {
     println!(
         r#"{{"steps":{steps},"turns":{},"marks":[{}],"content_bytes":{content},"cold_resume_ms":{resume_ms:.1},"cold_resume_rss_mb":{:.1}}}"#,
         run.turns(),
-        marks.join(","),
+        measured.join(","),
         resources().1 - rss0,
     );
     Ok(())

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
@@ -28,16 +27,9 @@ pub(super) fn guarded(connection: &mut SqliteConnection, lease: Lease) -> Outcom
 }
 
 /// Appends entries from place `seq` on.
-pub(super) fn append(
-    tx: &mut Transaction<'_>,
-    installation: &str,
-    lease: Lease,
-    seq: u64,
-    sheets: &[Sheet],
-    now: Millis,
-) -> Outcome<()> {
+pub(super) fn append(tx: &mut Transaction<'_>, lease: Lease, seq: u64, sheets: &[Sheet], now: Millis) -> Outcome<()> {
     let row = guarded(tx.connection, lease)?;
-    journal::append(tx.connection, installation, lease.job, &row.role, seq, sheets, now)
+    journal::append(tx.connection, lease.job, &row.role, seq, sheets, now)
 }
 
 /// The end of an attempt, with its values written out. Made outside of the writer's thread.
@@ -51,13 +43,12 @@ pub(super) struct End {
     seq: u64,
     /// The jobs for which it then waits.
     children: Batch,
-    installation: Arc<str>,
     now: Millis,
 }
 
 impl End {
     /// Writes the values of an ending out.
-    pub fn new(end: &AttemptEnd, installation: &Arc<str>, now: Millis) -> Result<End, serde_json::Error> {
+    pub fn new(end: &AttemptEnd, now: Millis) -> Result<End, serde_json::Error> {
         let AttemptEnd { lease, ending } = end;
         Ok(End {
             lease: *lease,
@@ -68,7 +59,6 @@ impl End {
             sheets: Sheet::all(&ending.entries)?,
             seq: ending.seq,
             children: Batch::new(ending.children.clone(), now)?,
-            installation: Arc::clone(installation),
             now,
         })
     }
@@ -131,7 +121,7 @@ impl Verb for Finish {
                 }
             }
             if !end.sheets.is_empty() {
-                journal::append(tx.connection, &end.installation, job, &left.role, end.seq, &end.sheets, end.now)?;
+                journal::append(tx.connection, job, &left.role, end.seq, &end.sheets, end.now)?;
             }
             if end.event == Event::Suspend && left.to.state != JobState::Suspended {
                 // Its end was asked for while it was asking.

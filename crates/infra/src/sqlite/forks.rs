@@ -39,7 +39,7 @@ impl Prepared {
 }
 
 /// Stores a fork.
-pub(super) fn fork(tx: &mut Transaction<'_>, installation: &str, prepared: &Prepared, now: Millis) -> Outcome<JobId> {
+pub(super) fn fork(tx: &mut Transaction<'_>, prepared: &Prepared, now: Millis) -> Outcome<JobId> {
     let Prepared { fork, batch, edited } = prepared;
     let id = jobs::enqueue(tx, batch, None)?.pop().ok_or_else(|| unusable("a fork is one job"))?.id;
     let copied = copy_steps(tx.connection, fork, id)?;
@@ -54,7 +54,7 @@ pub(super) fn fork(tx: &mut Transaction<'_>, installation: &str, prepared: &Prep
     for recorded in &fork.journal {
         for (position, change) in (0..).zip(&ledger_changes(&recorded.entry)) {
             let seq = i64::try_from(recorded.seq).unwrap_or(i64::MAX);
-            ledger::apply(tx.connection, installation, id, seq, position, change, recorded.at)?;
+            ledger::apply(tx.connection, id, seq, position, change, recorded.at)?;
         }
     }
     copy_questions(tx.connection, fork, id, now)?;

@@ -1,8 +1,10 @@
 //! The journal: entries as rows, and back.
 //!
-//! A row keeps an entry's JSON. What is large and often the same is kept in `blobs` instead: the
+//! A row keeps an entry's kind and the rest of its JSON. What is large and often the same is kept in `blobs` instead: the
 //! opening of a run always, since all runs of a persona share it, and what a tool said from
 //! [`LONG_TEXT`] bytes on. A reader sees no difference.
+
+use std::borrow::Cow;
 
 use diesel::prelude::*;
 use posse_core::annotation::NewAnnotation;
@@ -65,28 +67,53 @@ fn field_in_blob(kind: &str) -> Option<&'static str> {
     }
 }
 
+/// An entry's JSON without its kind, which has a column of its own.
+fn without_kind(json: String, kind: &str) -> String {
+    match json.strip_prefix(&tag(kind)) {
+        Some(rest) => format!("{{{}", rest.strip_prefix(',').unwrap_or(rest)),
+        None => json,
+    }
+}
+
+/// The same with its kind, which rows of earlier versions have kept.
+fn with_kind<'a>(data: &'a str, kind: &str) -> Cow<'a, str> {
+    let tag = tag(kind);
+    match data.strip_prefix('{') {
+        Some(_) if data.starts_with(&tag) => data.into(),
+        Some("}") => format!("{tag}}}").into(),
+        Some(rest) => format!("{tag},{rest}").into(),
+        None => data.into(),
+    }
+}
+
+/// What the JSON of an entry begins with.
+fn tag(kind: &str) -> String {
+    format!("{{\"kind\":\"{kind}\"")
+}
+
 fn split(entry: &Entry) -> Result<(String, Option<Blob>), serde_json::Error> {
     let bytes = match entry {
         Entry::Began { opening, .. } => serde_json::to_vec(opening)?,
         Entry::CallEnded { text, .. } if text.len() > LONG_TEXT => text.clone().into_bytes(),
-        _ => return Ok((serde_json::to_string(entry)?, None)),
+        _ => return Ok((without_kind(serde_json::to_string(entry)?, entry.kind()), None)),
     };
     let mut value = serde_json::to_value(entry)?;
     if let (Some(fields), Some(field)) = (value.as_object_mut(), field_in_blob(entry.kind())) {
         fields.shift_remove(field);
     }
-    Ok((value.to_string(), Some(Blob::new(bytes))))
+    Ok((without_kind(value.to_string(), entry.kind()), Some(Blob::new(bytes))))
 }
 
 fn join(kind: &str, data: &str, blob: Option<Vec<u8>>) -> Outcome<Entry> {
+    let data = with_kind(data, kind);
     let (Some(bytes), Some(field)) = (blob, field_in_blob(kind)) else {
-        return Ok(serde_json::from_str(data)?);
+        return Ok(serde_json::from_str(&data)?);
     };
     let content = match field {
         "text" => Value::String(String::from_utf8(bytes).map_err(|_| unusable("a stored text is not UTF-8"))?),
         _ => serde_json::from_slice(&bytes)?,
     };
-    let mut value: Value = serde_json::from_str(data)?;
+    let mut value: Value = serde_json::from_str(&data)?;
     value[field] = content;
     Ok(serde_json::from_value(value)?)
 }
@@ -105,7 +132,6 @@ fn last_seq(connection: &mut SqliteConnection, job: JobId) -> QueryResult<Option
 /// ledger and the annotations they bring, written by `author`.
 pub(super) fn append(
     connection: &mut SqliteConnection,
-    installation: &str,
     job: JobId,
     author: &str,
     seq: u64,
@@ -125,7 +151,7 @@ pub(super) fn append(
         }
         insert(connection, job, seq, sheet, now)?;
         for (position, change) in (0..).zip(&sheet.ledger) {
-            ledger::apply(connection, installation, job, seq, position, change, now)?;
+            ledger::apply(connection, job, seq, position, change, now)?;
         }
         for annotation in &sheet.annotations {
             annotations::add(connection, job, author, annotation, now)?;
@@ -203,8 +229,8 @@ pub(super) fn restart(
     now: Millis,
 ) -> Outcome<bool> {
     let Some(last) = last_seq(connection, job)? else { return Ok(false) };
-    let sheets = Sheet::all(&posse_core::journal::restart(&ledger::read(connection, job)?))?;
-    append(connection, installation, job, author, last.unsigned_abs() + 1, &sheets, now)?;
+    let sheets = Sheet::all(&posse_core::journal::restart(&ledger::read(connection, installation, job)?))?;
+    append(connection, job, author, last.unsigned_abs() + 1, &sheets, now)?;
     Ok(true)
 }
 

@@ -50,7 +50,6 @@ fn has_lost_its_end(
 /// Applies what an entry at place `seq` changes. `position` is the call's place among the entry's.
 pub(super) fn apply(
     connection: &mut SqliteConnection,
-    installation: &str,
     job: JobId,
     seq: i64,
     position: i32,
@@ -66,7 +65,6 @@ pub(super) fn apply(
                     tool_calls::seq.eq(seq),
                     tool_calls::tool.eq(tool),
                     tool_calls::effect_class.eq(effect.as_str()),
-                    tool_calls::effect_key.eq(effect_key(installation, job, call_id)),
                     tool_calls::state.eq(CallState::Proposed.as_str()),
                     tool_calls::changed_at.eq(now),
                     tool_calls::position.eq(position),
@@ -102,9 +100,9 @@ pub(super) fn apply(
     }
 }
 
-/// A job's calls, in the order they were asked for.
-pub(super) fn read(connection: &mut SqliteConnection, job: JobId) -> Outcome<Vec<LedgerRow>> {
-    type Row = (String, i64, String, String, String, String, i64);
+/// A job's calls, in the order they were asked for, with the keys they have in this installation.
+pub(super) fn read(connection: &mut SqliteConnection, installation: &str, job: JobId) -> Outcome<Vec<LedgerRow>> {
+    type Row = (String, i64, String, String, String, i64);
     let rows: Vec<Row> = tool_calls::table
         .filter(tool_calls::job_id.eq(job.0))
         .order((tool_calls::seq, tool_calls::position))
@@ -113,12 +111,12 @@ pub(super) fn read(connection: &mut SqliteConnection, job: JobId) -> Outcome<Vec
             tool_calls::seq,
             tool_calls::tool,
             tool_calls::effect_class,
-            tool_calls::effect_key,
             tool_calls::state,
             tool_calls::changed_at,
         ))
         .load(connection)?;
-    let call = |(call_id, seq, tool, effect, effect_key, state, at): Row| {
+    let call = |(call_id, seq, tool, effect, state, at): Row| {
+        let effect_key = effect_key(installation, job, &call_id);
         let (effect, state) = (named(&effect)?, named(&state)?);
         Ok(LedgerRow { call_id, seq: seq.unsigned_abs(), tool, effect, effect_key, state, at })
     };

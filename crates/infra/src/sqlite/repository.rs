@@ -59,8 +59,7 @@ impl JobRepository for SqliteStore {
     async fn append(&self, lease: Lease, seq: u64, entries: Vec<Entry>, now: Millis) -> Result<(), RepositoryError> {
         let sheets = Sheet::all(&entries).map_err(unwritable)?;
         let bytes = sheets.iter().map(Sheet::bytes).sum();
-        let installation = Arc::clone(&self.installation);
-        self.writer()?.run(bytes, move |tx| finish::append(tx, &installation, lease, seq, &sheets, now)).await
+        self.writer()?.run(bytes, move |tx| finish::append(tx, lease, seq, &sheets, now)).await
     }
 
     async fn finish_all(
@@ -68,7 +67,7 @@ impl JobRepository for SqliteStore {
         ends: &[AttemptEnd],
         now: Millis,
     ) -> Result<Vec<Result<JobState, RepositoryError>>, RepositoryError> {
-        let written = ends.iter().map(|end| finish::End::new(end, &self.installation, now));
+        let written = ends.iter().map(|end| finish::End::new(end, now));
         let ends = written.collect::<Result<Vec<_>, _>>().map_err(unwritable)?;
         let bytes = ends.iter().map(finish::End::bytes).sum();
         self.writer()?.finish(bytes, ends).await
@@ -167,8 +166,7 @@ impl SessionRepository for SqliteStore {
 impl ForkRepository for SqliteStore {
     async fn fork(&self, fork: Fork, now: Millis) -> Result<JobId, RepositoryError> {
         let prepared = forks::Prepared::new(fork, now).map_err(unwritable)?;
-        let installation = Arc::clone(&self.installation);
-        self.writer()?.run(prepared.bytes(), move |tx| forks::fork(tx, &installation, &prepared, now)).await
+        self.writer()?.run(prepared.bytes(), move |tx| forks::fork(tx, &prepared, now)).await
     }
 }
 
@@ -218,7 +216,8 @@ impl JobQueries for SqliteStore {
     }
 
     async fn ledger(&self, job: JobId) -> Result<Vec<LedgerRow>, RepositoryError> {
-        self.readers.run(move |connection| ledger::read(connection, job)).await
+        let installation = Arc::clone(&self.installation);
+        self.readers.run(move |connection| ledger::read(connection, &installation, job)).await
     }
 
     async fn attempts(&self, job: JobId) -> Result<Vec<Attempt>, RepositoryError> {

@@ -132,7 +132,6 @@ diesel::table! {
         seq -> BigInt,
         tool -> Text,
         effect_class -> Text,
-        effect_key -> Text,
         state -> Text,
         changed_at -> BigInt,
         position -> Integer,
