@@ -90,6 +90,8 @@ pub struct ContextRules {
     /// The share of the model's window, 0.1 to 0.95, beyond which the oldest messages are
     /// summarised.
     pub budget_share: f32,
+    /// How many of the latest turns, each with its results, are never summarised: 0 to 100.
+    pub keep_last: u32,
     /// The model that writes the summaries, by its name in `config/posse.toml`; the run's own when
     /// absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,7 +100,7 @@ pub struct ContextRules {
 
 impl Default for ContextRules {
     fn default() -> Self {
-        ContextRules { max_messages: None, chunk: 10, budget_share: 0.8, summary_model: None }
+        ContextRules { max_messages: None, chunk: 10, budget_share: 0.8, keep_last: 2, summary_model: None }
     }
 }
 
@@ -180,6 +182,9 @@ impl PersonaTemplate {
         }
         if let Some(t) = self.temperature.filter(|t| !(0.0..=2.0).contains(t)) {
             report("temperature", format!("is {t}; it must lie between 0 and 2"));
+        }
+        if self.context.keep_last > 100 {
+            report("context", format!("has keep_last {}; it must lie between 0 and 100", self.context.keep_last));
         }
         let share = self.context.budget_share;
         if !(0.1..=0.95).contains(&share) {

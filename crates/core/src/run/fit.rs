@@ -93,7 +93,7 @@ impl Run {
             None => MAX_MESSAGES,
         };
         let share = f64::from(rules.budget_share);
-        Settings { max_messages, chunk: rules.chunk as usize, budget_share: share, ..Settings::default() }
+        Settings { max_messages, chunk: rules.chunk as usize, budget_share: share, keep_last: rules.keep_last as usize }
     }
 
     fn room(&self) -> Room {

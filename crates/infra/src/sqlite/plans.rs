@@ -92,8 +92,8 @@ fn work(connection: &mut SqliteConnection) {
     let leases: Vec<_> = claimed.iter().map(|claimed| claimed.lease).collect();
     leases::heartbeat(tx, &WorkerId("w".into()), &leases, 100, 10).expect("beats");
     let sheets = Sheet::all(&run()).expect("is JSON");
-    finish::append(tx, "i", leases[0], 0, &sheets, 10).expect("appends");
-    let end = |lease, ending| finish::End::new(&AttemptEnd { lease, ending }, &"i".into(), 10).expect("is JSON");
+    finish::append(tx, leases[0], 0, &sheets, 10).expect("appends");
+    let end = |lease, ending| finish::End::new(&AttemptEnd { lease, ending }, 10).expect("is JSON");
     let ends = [end(leases[0], ending(Event::Complete)), end(leases[1], ending(Event::Fail))];
     finish::Finish::run(tx, &ends.each_ref()).expect("finishes");
     let told = JobProgress::new(0.5, "half", 10);
@@ -130,7 +130,7 @@ fn ruled(tx: &mut Transaction<'_>) {
     let (claimed, _) = claim::claim(tx, &many).expect("claims").read(&many);
     claim::claim(tx, &ClaimRequest { queues: vec!["q".into()], ..many }).expect("claims");
     let end = AttemptEnd { lease: claimed[0].lease, ending: ending(Event::Complete) };
-    let end = finish::End::new(&end, &"i".into(), 2000).expect("is JSON");
+    let end = finish::End::new(&end, 2000).expect("is JSON");
     finish::Finish::run(tx, &[&end]).expect("finishes");
     let unreadable = quarantine::Unreadable { lease: claimed[1].lease, why: "why".into() };
     quarantine::give_up(tx, &[unreadable], 2000).expect("gives up");

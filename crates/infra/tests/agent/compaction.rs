@@ -91,6 +91,26 @@ async fn c03_no_cut_parts_a_call_from_its_result() {
 }
 
 #[tokio::test]
+async fn c03_whatever_number_of_turns_is_kept_every_request_can_be_sent() {
+    for keep_last in 1..=12 {
+        let home = home();
+        let model = Arc::new(reader(30));
+        let mut options = options(None, 10);
+        options.persona.context.keep_last = keep_last;
+        let mut worker = Worker::start_with(&home, model.clone(), options).await;
+        let id = home.enqueue("read all files").await;
+        worker.until_ended(id).await;
+        let job = home.job(id).await;
+        assert_eq!((job.state, job.output.expect("an answer").text.as_str()), (JobState::Completed, "end"));
+        model.assert_clean();
+        // Three turns fill the window: where more are to be kept whole, their results are shortened.
+        let smaller = |entry: &&Entry| matches!(entry, Entry::Compacted { .. } | Entry::Shortened { .. });
+        let count = home.entries(id).await.iter().filter(smaller).count();
+        assert!(count >= 2, "keep_last {keep_last}: {count}");
+    }
+}
+
+#[tokio::test]
 async fn c03_a_journal_with_a_row_missing_is_gone_on_from() {
     for kind in ["call_ended", "call_started", "turn", "compacted"] {
         let home = home();
