@@ -72,6 +72,14 @@ pub enum Style {
 }
 
 impl Style {
+    /// The name in a persona's file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Style::Direct => "direct",
+            Style::Phased => "phased",
+        }
+    }
+
     fn is_direct(&self) -> bool {
         *self == Style::Direct
     }

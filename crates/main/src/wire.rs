@@ -134,7 +134,20 @@ impl Offer {
         let tools = self.tools.resolve(&persona.tools).err().map(|e| ("tools", e.name.clone(), e.to_string()));
         let skills = || self.skills.resolve(&persona.skills).err().map(|e| ("skills", e.name.clone(), e.to_string()));
         let hooks = || self.hooks.resolve(&persona.hooks).err().map(|e| ("hooks", e.name.clone(), e.to_string()));
-        tools.or_else(skills).or_else(hooks)
+        let fallbacks: Vec<_> =
+            persona.fallback_tools.iter().flat_map(|(tool, spare)| [tool, spare]).cloned().collect();
+        let fallbacks =
+            || self.tools.resolve(&fallbacks).err().map(|e| ("fallback_tools", e.name.clone(), e.to_string()));
+        tools.or_else(skills).or_else(hooks).or_else(fallbacks).or_else(|| self.fallback_not_offered(persona))
+    }
+
+    /// A tool that a persona names as the fallback of another and does not have: it would never be tried.
+    fn fallback_not_offered(&self, persona: &PersonaTemplate) -> Option<(&'static str, String, String)> {
+        let offered = self.tools.resolve(&persona.tools).ok()?;
+        let has = |name: &&String| offered.iter().any(|tool| tool.spec().name == **name);
+        let missing = persona.fallback_tools.values().find(|name| !has(name))?;
+        let wrong = "this is not one of the persona's tools, so it would never be tried: add it to \"tools\"";
+        Some(("fallback_tools", missing.clone(), wrong.into()))
     }
 }
 

@@ -153,6 +153,27 @@ fn a_broken_persona_is_told_and_leaves_the_others_working() {
 }
 
 #[test]
+fn a_fallback_that_could_never_be_tried_is_told() {
+    let project = Project::begun();
+    let persona = |spare: &str, tools: &str| {
+        let text = format!(
+            "{{\"role\": \"guard\", \"goal\": \"g\", \"style\": \"phased\",\n\"tools\": [{tools}],\n\
+             \"fallback_tools\": {{\"search_files\": \"{spare}\"}}}}"
+        );
+        project.write("config/personas/guard.json", &text);
+        project.posse(&["persona", "check"])
+    };
+    let misspelt = persona("raed_file", "\"search_files\"").expect(2);
+    assert!(misspelt.out.contains("guard.json:3: fallback_tools names 'raed_file'"), "{}", misspelt.out);
+    assert!(misspelt.out.contains("did you mean read_file"), "{}", misspelt.out);
+    let missing = persona("read_file", "\"search_files\"").expect(2);
+    assert!(missing.out.contains("not one of the persona's tools"), "{}", missing.out);
+    persona("read_file", "\"search_files\", \"read_file\"").ok();
+    let shown = project.posse(&["persona", "show", "guard"]).ok().out;
+    assert!(shown.contains("read_file for search_files") && shown.contains("phased"), "{shown}");
+}
+
+#[test]
 fn settings_are_refused_with_line_and_key() {
     let project = Project::begun();
     project.write("config/posse.toml", "[models.main]\napi_key = \"sk-canary\"\n");

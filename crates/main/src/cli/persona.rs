@@ -130,6 +130,9 @@ fn show(cx: &Context, found: &PersonaFile, offer: &Offer) -> Result<Exit> {
     let skills: Vec<_> = offer.skills.resolve(&p.skills)?.into_iter().map(|skill| skill.name).collect();
     field("skills", &skills.join(", "))?;
     field("hooks", &p.hooks.join(", "))?;
+    let fallbacks: Vec<_> = p.fallback_tools.iter().map(|(tool, spare)| format!("{spare} for {tool}")).collect();
+    field("fallback", &fallbacks.join(", "))?;
+    field("style", p.style.as_str())?;
     field("model", p.model.as_deref().unwrap_or("the default one"))?;
     let Limits { max_turns, max_tokens, max_seconds, .. } = p.limits;
     let tokens = max_tokens.map(|n| format!(", {} tokens", count(n))).unwrap_or_default();
