@@ -31,6 +31,28 @@ impl Door for SqliteDoor {
 
 suite!(door());
 
+/// Before schema 0008 the kind stood in the JSON too, and so did what is left out now.
+#[tokio::test]
+async fn journals_of_earlier_versions_can_be_read() {
+    use behaviour::journals::{read, save, whole_run};
+    let door = door();
+    let store = door.fresh().await;
+    let lease = behaviour::running(&*store, "r", behaviour::T0).await;
+    save(&*store, lease, &whole_run()).await;
+    let kept = rusqlite::Connection::open(door.0.path().join("jobs.db")).expect("opens");
+    kept.execute_batch(
+        r#"UPDATE steps SET data = '{"kind":"' || kind || '"' || iif(data = '{}', '}', ',' || substr(data, 2))"#,
+    )
+    .expect("as it was");
+    let (all, told): (i64, i64) = kept
+        .query_row("SELECT count(*), sum(data ->> '$.kind' = kind) FROM steps", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .expect("can be read");
+    assert_eq!((all, told), (whole_run().len() as i64, all), "every row tells its kind in its JSON");
+    assert_eq!(read(&*store, lease.job).await, whole_run());
+}
+
 /// `PROPTEST_CASES` asks for more.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(48)

@@ -279,8 +279,8 @@ async fn long_run(bench: &Bench) -> anyhow::Result<()> {
         match watch.recv().await? {
             Progress::Recorded { recorded, .. } if recorded.entry.kind() == "turn" => {
                 turns += 1;
-                // Over a tenth of the way, since a few steps take less than the clock's noise.
-                if marks.iter().any(|mark| turns + 1 + mark / 10 == *mark) {
+                // Over the last fifth of the way and 8 steps at least: fewer take less than the clock's noise.
+                if marks.iter().any(|mark| turns + (mark / 5).max(8) == *mark) {
                     before = (turns, resources().0);
                 }
                 if marks.contains(&turns) {

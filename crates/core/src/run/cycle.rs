@@ -66,6 +66,8 @@ impl Asked {
     }
 }
 
+const ANSWERS: &str = "What people were asked before, and answered. Do not ask it again:";
+
 const NO_ANSWER: &str = "(nobody answered in time; go on with what you know, or finish and say what is missing)";
 
 /// The state of one conversation.
@@ -101,6 +103,8 @@ pub(super) struct Cycle {
     pub last_text: String,
     /// Questions that wait for people.
     pub asked: Option<Asked>,
+    /// What people have answered, through every new plan: nobody should be asked twice.
+    answers: Vec<String>,
     /// How often it began anew.
     pub replans: u32,
 }
@@ -231,14 +235,19 @@ impl Cycle {
         if asked.is_settled() {
             let (call_id, told) = (asked.call_id.clone(), asked.told());
             self.asked = None;
+            self.answers.push(told.clone());
             self.corrections = 0;
             self.in_vain.clear();
             self.end_as(&call_id, &told, Part::Pinned, calling);
         }
     }
 
-    /// Begins anew: everything after the task is dropped, and the task tells what failed.
-    pub fn replan(&mut self, told: String) {
+    /// Begins anew: everything after the task is dropped but what people answered, and the task tells
+    /// what failed.
+    pub fn replan(&mut self, mut told: String) {
+        if !self.answers.is_empty() {
+            told = format!("{told}\n\n{ANSWERS}\n\n{}", self.answers.join("\n\n"));
+        }
         let mut head = self.history.messages()[..self.history.head()].to_vec();
         if let Some(Message::User { text }) = head.last_mut() {
             *text = told;

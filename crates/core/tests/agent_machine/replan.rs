@@ -33,6 +33,22 @@ fn a_new_plan_begins_with_the_task_and_what_failed() {
 }
 
 #[test]
+fn what_people_answered_outlives_every_new_plan() {
+    let mut h = Harness::begin(opening());
+    for (n, (question, answer)) in [("Colour?", "blue"), ("Which ship?", "Clio")].into_iter().enumerate() {
+        h.calls(vec![call("finish", json!({"final_summary": "", "clarifying_questions": [question]}))]);
+        h.answer(0, Some(answer));
+        h.calls(vec![replan("no")]).summarise(Ok("notes"));
+        let told = h.told_last();
+        assert!(told.starts_with(&format!("Your task:\n{TASK}\n")) && told.contains("notes"), "{told}");
+        assert!(told.contains("Question: Colour?\nAnswer: blue"), "after plan {n}: {told}");
+        assert_eq!(told.contains("Question: Which ship?\nAnswer: Clio"), n == 1, "{told}");
+    }
+    h.crash_and_pick_up();
+    assert!(h.told_last().contains("Answer: blue"), "{}", h.told_last());
+}
+
+#[test]
 fn a_new_plan_is_asked_for_alone() {
     let mut h = Harness::begin(opening());
     h.calls(vec![call("look", json!({})), replan("no")]).run_calls();

@@ -71,7 +71,7 @@ fn ended(id: &str, outcome: CallOutcome, text: &str) -> Entry {
 }
 
 /// A run with every kind of entry and every outcome of a call.
-fn whole_run() -> Vec<Entry> {
+pub fn whole_run() -> Vec<Entry> {
     let failed = CallOutcome::Failed { category: ToolErrorCategory::NotFound };
     vec![
         began("You are r."),
@@ -100,13 +100,13 @@ fn whole_run() -> Vec<Entry> {
     ]
 }
 
-async fn save(store: &dyn Store, lease: Lease, entries: &[Entry]) {
+pub async fn save(store: &dyn Store, lease: Lease, entries: &[Entry]) {
     for (seq, entry) in (0..).zip(entries) {
         store.append(lease, seq, vec![entry.clone()], T0 + seq as i64).await.expect("is saved");
     }
 }
 
-async fn read(store: &dyn Store, id: JobId) -> Vec<Entry> {
+pub async fn read(store: &dyn Store, id: JobId) -> Vec<Entry> {
     store.journal(id, 0).await.expect("can be read").into_iter().map(|recorded| recorded.entry).collect()
 }
 
