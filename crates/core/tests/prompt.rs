@@ -3,7 +3,7 @@
 
 use posse_core::model::{Message, ToolCalling};
 use posse_core::persona::{PersonaTemplate, Style};
-use posse_core::run::prompt;
+use posse_core::run::prompt::{self, Company};
 use posse_core::tool::ToolSpec;
 use serde_json::json;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn opening_text(calling: ToolCalling) -> String {
         tool("read_file", &["path"]),
         tool("search_files", &["pattern"]),
     ];
-    let mut out = format!("== system\n{}", prompt::system(&persona, Style::Direct, calling, &tools));
+    let mut out = format!("== system\n{}", prompt::system(&persona, Style::Direct, calling, &tools, Company::Alone));
     for message in prompt::examples(Style::Direct, calling, &tools, &[]) {
         match message {
             Message::User { text } => out.push_str(&format!("\n== user\n{text}\n")),
@@ -58,4 +58,15 @@ fn native_calling() {
 #[test]
 fn structured_calling() {
     check("structured.txt", ToolCalling::Structured);
+}
+
+#[test]
+fn an_agent_in_a_session_is_told_that_a_person_is_there() {
+    let persona = PersonaTemplate::default();
+    for calling in [ToolCalling::Native, ToolCalling::Structured] {
+        let alone = prompt::system(&persona, Style::Direct, calling, &[], Company::Alone);
+        let in_session = prompt::system(&persona, Style::Direct, calling, &[], Company::InSession);
+        assert!(alone.contains("\n- You work alone and unattended"), "{alone}");
+        assert!(in_session.contains("\n- A person talks with you") && !in_session.contains("unattended"), "{in_session}");
+    }
 }

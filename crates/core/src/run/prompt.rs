@@ -17,9 +17,24 @@ use crate::tool::ToolSpec;
 pub(crate) const GO_ON: &str =
     "A person asked you to go on with this task. Go on from where you are; do not repeat what is done.";
 
+/// Whether people are there while the agent works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Company {
+    /// Nobody reads along: a job from the queue.
+    Alone,
+    /// A person talks with it: a turn of a session.
+    InSession,
+}
+
 /// The system message: who the agent is, how it works, and, where the provider's protocol does not
 /// carry them, its tools. The same inputs give the same bytes.
-pub fn system(persona: &PersonaTemplate, style: Style, calling: ToolCalling, tools: &[ToolSpec]) -> String {
+pub fn system(
+    persona: &PersonaTemplate,
+    style: Style,
+    calling: ToolCalling,
+    tools: &[ToolSpec],
+    company: Company,
+) -> String {
     let mut out = String::new();
     let PersonaTemplate { role, goal, backstory, .. } = persona;
     let _ = writeln!(out, "You are an agent with the role \"{role}\".\nYour purpose: {}", goal.trim());
@@ -27,9 +42,21 @@ pub fn system(persona: &PersonaTemplate, style: Style, calling: ToolCalling, too
         let _ = writeln!(out, "\n{}", backstory.trim());
     }
     match (style, calling) {
-        (Style::Direct, ToolCalling::Native) => out.push_str(WORKING),
+        (Style::Direct, ToolCalling::Native) => {
+            let company = match company {
+                Company::Alone => "You work alone and unattended: nobody reads along.",
+                Company::InSession => {
+                    "A person talks with you and reads your final answers, and nothing else that you write."
+                }
+            };
+            let _ = write!(out, "\n# How you work\n- {company}\n{WORKING}");
+        }
         (Style::Direct, ToolCalling::Structured) => {
-            out.push_str(WORKING_SHORT);
+            let company = match company {
+                Company::Alone => "You work alone and unattended.",
+                Company::InSession => "A person talks with you.",
+            };
+            let _ = write!(out, "\n# How you work\n- {company} {WORKING_SHORT}");
             out.push_str(&list(tools.iter().chain([&super::finish::spec()])));
             out.push_str(STEP_FORMAT);
         }
@@ -43,9 +70,7 @@ pub fn system(persona: &PersonaTemplate, style: Style, calling: ToolCalling, too
     out
 }
 
-const WORKING: &str = "
-# How you work
-- You work alone and unattended: nobody reads along.
+const WORKING: &str = "\
 - Look before you answer. Never guess what a file contains: read it. Never invent names or numbers.
 - Do one step at a time and read the result before the next. Use names exactly as results show them.
 - Do not repeat a call that has already given you its result.
@@ -63,9 +88,8 @@ const WORKING: &str = "
 ";
 
 /// The same in fewer words: a small model loses the task behind a long preface.
-const WORKING_SHORT: &str = "
-# How you work
-- You work alone and unattended. Never guess what a file contains: read it. Never invent names or numbers.
+const WORKING_SHORT: &str = "\
+Never guess what a file contains: read it. Never invent names or numbers.
 - Do one step at a time. Use file names exactly as results show them. Do not repeat a step that is done.
 - When the task asks for a file to be written, write its whole text with a tool.
 - When a tool reports an error, correct the arguments or try another way.

@@ -8,7 +8,7 @@ use posse_core::journal::{OfferedSkill, OfferedTool, Opening};
 use posse_core::model::{ModelError, ToolCalling};
 use posse_core::persona::{ALL_SKILLS, PersonaTemplate, Style};
 use posse_core::run::machine::{Again, Written};
-use posse_core::run::prompt;
+use posse_core::run::prompt::{self, Company};
 use posse_core::skill::{READ_SKILL_FILE, Skill, child_message, reachable, skills_message};
 use posse_core::tool::ToolSpec;
 use tracing::warn;
@@ -46,6 +46,10 @@ impl GenericAgentExecutor {
             persona.model.clone_from(&cx.job.payload.model);
         }
         let goal = cx.job.payload.goal.clone();
+        let company = match cx.job.payload.session {
+            Some(_) => Company::InSession,
+            None => Company::Alone,
+        };
         let mut setup = RunSetup::new(persona, self.tools.clone(), goal, self.workspace(&cx.job));
         self.hooks.before_run(&mut setup).await.map_err(|error| NotOpened::Refused(error.to_string(), Again::Later))?;
         let model = self.models.get(setup.persona.model.as_deref())?;
@@ -70,7 +74,7 @@ impl GenericAgentExecutor {
         let opening = Opening {
             model: profile.name,
             calling,
-            system: prompt::system(&persona, persona.style, calling, &specs) + &appended,
+            system: prompt::system(&persona, persona.style, calling, &specs, company) + &appended,
             examples,
             skills_list: skills_message(&named),
             context_window: profile.context_window,
@@ -127,7 +131,7 @@ impl GenericAgentExecutor {
         specs.extend(callable);
         Some(OfferedSkill {
             spec: skill.spec(),
-            system: prompt::system(&setup.persona, Style::Direct, calling, &specs) + &setup.system,
+            system: prompt::system(&setup.persona, Style::Direct, calling, &specs, Company::Alone) + &setup.system,
             prompt,
             examples,
             tools: tools.into_iter().map(|tool| tool.spec.name).collect(),
