@@ -67,6 +67,9 @@ fn an_agent_in_a_session_is_told_that_a_person_is_there() {
         let alone = prompt::system(&persona, Style::Direct, calling, &[], Company::Alone);
         let in_session = prompt::system(&persona, Style::Direct, calling, &[], Company::InSession);
         assert!(alone.contains("\n- You work alone and unattended"), "{alone}");
-        assert!(in_session.contains("\n- A person talks with you") && !in_session.contains("unattended"), "{in_session}");
+        assert!(
+            in_session.contains("\n- A person talks with you") && !in_session.contains("unattended"),
+            "{in_session}"
+        );
     }
 }
