@@ -8,9 +8,14 @@ use posse_core::run::{Run, structured};
 use posse_core::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput, ToolSpec};
 use proptest::prelude::*;
 use serde_json::json;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+#[path = "support/sendable.rs"]
+mod sendable;
+
+use sendable::unsendable;
 
 fn opening(calling: ToolCalling, limits: Limits) -> Arc<Opening> {
     let tool = |name: &str, effect| OfferedTool {
@@ -135,47 +140,6 @@ impl Harness {
         let ended = self.run.ended().expect("the run has ended");
         (ended.status, ended.text.clone(), ended.reason.clone().unwrap_or_default())
     }
-}
-
-/// Everything wrong with a conversation that a strict provider would refuse.
-fn unsendable(messages: &[Message]) -> Vec<String> {
-    let mut wrong = Vec::new();
-    let mut open: Vec<String> = Vec::new();
-    let mut seen = HashSet::new();
-    for (i, message) in messages.iter().enumerate() {
-        if !matches!(message, Message::Tool { .. }) && !open.is_empty() {
-            wrong.push(format!("{i}: calls {open:?} have no result"));
-            open.clear();
-        }
-        match message {
-            Message::System { text } if i > 0 || text.is_empty() => wrong.push(format!("{i}: system")),
-            Message::User { text } if text.trim().is_empty() => wrong.push(format!("{i}: empty user message")),
-            Message::Assistant { text, calls, .. } => {
-                if text.trim().is_empty() && calls.is_empty() {
-                    wrong.push(format!("{i}: empty assistant message"));
-                }
-                for call in calls {
-                    let nine = call.id.len() == 9 && call.id.bytes().all(|b| b.is_ascii_alphanumeric());
-                    if !nine || !seen.insert(call.id.clone()) {
-                        wrong.push(format!("{i}: id {}", call.id));
-                    }
-                    open.push(call.id.clone());
-                }
-            }
-            Message::Tool { call_id, text, .. } => {
-                let before = open.len();
-                open.retain(|id| id != call_id);
-                if open.len() == before || text.is_empty() {
-                    wrong.push(format!("{i}: result for {call_id}"));
-                }
-            }
-            _ => {}
-        }
-    }
-    if !open.is_empty() {
-        wrong.push(format!("end: calls {open:?} have no result"));
-    }
-    wrong
 }
 
 #[test]

