@@ -1,7 +1,8 @@
 //! Care that only this database needs: copies, damage, the log, space, rows that cannot be read.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use posse_core::job::change::{Change, Edit};
@@ -349,6 +350,26 @@ async fn the_log_is_kept_small_and_shrinks_after_a_long_reader() {
 async fn the_log_is_kept_small_while_several_write_and_read() {
     let folder = folder();
     let path = folder.path().join("jobs.db");
+    drop(open(&path));
+    // Somebody reads at every moment, and nobody for long: each lets go when the other has begun. So the
+    // log never begins again by itself.
+    let over = Arc::new(AtomicBool::new(false));
+    let (first, second) = (mpsc::channel::<()>(), mpsc::channel::<()>());
+    first.0.send(()).expect("is open");
+    for (other_began, i_began) in [(first.1, second.0), (second.1, first.0)] {
+        let (reader, over) = (rusqlite::Connection::open(&path).expect("opens"), Arc::clone(&over));
+        std::thread::spawn(move || {
+            let read = "BEGIN; SELECT count(*) FROM job_data";
+            while !over.load(Ordering::Relaxed) && other_began.recv().is_ok() {
+                // What was held until now.
+                let _ = reader.execute_batch("COMMIT");
+                reader.execute_batch(read).expect("holds on to a moment");
+                if i_began.send(()).is_err() {
+                    break;
+                }
+            }
+        });
+    }
     // Each store has a writer and readers of its own, as each process has.
     let writers = (0..4).map(|_| open(&path)).map(|store| {
         let log = folder.path().join("jobs.db-wal");
@@ -363,6 +384,7 @@ async fn the_log_is_kept_small_while_several_write_and_read() {
         })
     });
     let largest = futures::future::join_all(writers).await.into_iter().map(|writer| writer.expect("ends")).max();
+    over.store(true, Ordering::Relaxed);
     // Of the 400 MB that go through it.
     assert!(largest < Some(128 << 20), "it grew to {largest:?} bytes");
 }

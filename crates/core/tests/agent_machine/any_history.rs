@@ -2,7 +2,7 @@
 
 use posse_core::journal::{Entry, Opening};
 use posse_core::model::{CallRequest, Finish, ModelErrorKind, ToolCalling};
-use posse_core::persona::{Limits, Style};
+use posse_core::persona::{ContextRules, Limits, Style};
 use posse_core::run::machine::Effect;
 use posse_core::tool::{ToolError, ToolErrorCategory};
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ struct Setup {
     skills: bool,
     fallbacks: bool,
     window: Option<u32>,
-    max_messages: Option<u32>,
+    context: ContextRules,
     limits: Limits,
 }
 
@@ -34,10 +34,14 @@ fn setups() -> impl Strategy<Value = Setup> {
     );
     let window = prop_oneof![Just(None), (2_500u32..6_000).prop_map(Some)];
     let max_messages = prop_oneof![Just(Some(0)), (4u32..12).prop_map(Some), Just(None)];
+    let context =
+        (max_messages, 2u32..5, 0.1f32..=0.95, 0u32..=12).prop_map(|(max_messages, chunk, budget_share, keep_last)| {
+            ContextRules { max_messages, chunk, budget_share, keep_last, ..ContextRules::default() }
+        });
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (flags, window, max_messages, limits).prop_map(|(flags, window, max_messages, limits)| {
+    (flags, window, context, limits).prop_map(|(flags, window, context, limits)| {
         let (phased, structured, skills, fallbacks) = flags;
-        Setup { phased, structured, skills, fallbacks, window, max_messages, limits }
+        Setup { phased, structured, skills, fallbacks, window, context, limits }
     })
 }
 
@@ -60,8 +64,7 @@ impl Setup {
                 named.into_iter().map(|(tool, other)| (tool.to_owned(), other.to_owned())).collect();
         }
         opening.context_window = self.window;
-        opening.persona.context.max_messages = self.max_messages;
-        opening.persona.context.chunk = 4;
+        opening.persona.context = self.context.clone();
         opening.persona.limits = self.limits;
         opening
     }

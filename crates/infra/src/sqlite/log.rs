@@ -3,11 +3,11 @@
 //! Each commit appends to the log, and from 2,000 pages on (8 MB) the commit that reaches them takes
 //! the log into the database. It begins again at its start only at a moment when nobody reads from
 //! it. With many short reads that moment may never come by itself; so once the log is larger than
-//! [`BOUND`], the writer tries to have it empty, for at most [`PATIENCE`] each time it looks. That needs
+//! [`BOUND`], the writer tries to have it empty each time it looks, for at most 40 ms. That needs
 //! the write lock and a moment without readers of the log, so with several processes at full speed
-//! some tries are lost, and the log grows over the bound by what is written between two looks. Only a
-//! reader that holds on for long keeps it growing until it lets go: then the looks become rarer, up to
-//! [`LONGEST_PAUSE`], and it is said.
+//! some tries are lost, and the log grows over the bound by what is written between two looks. It
+//! keeps growing only while a reader holds on for long, or reads overlap that each outlast the longest
+//! try: then the looks become rarer, up to [`LONGEST_PAUSE`], and it is said.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,12 +21,11 @@ use super::connection::beside;
 /// The size in bytes from which on the log is emptied.
 pub(super) const BOUND: u64 = 64 << 20;
 
-/// How long one look may keep the writer from its work, and only while the log is too large.
-const PATIENCE: Duration = Duration::from_millis(40);
-
-/// How long one try waits for a lock. SQLite waits in steps that grow, and between two steps another
-/// writer has come first: several short tries find a free moment sooner than a long one.
-const TRY_MS: u32 = 5;
+/// How long the tries of one look wait for locks, in milliseconds, and so keep the writer from its
+/// work; only while the log is too large. SQLite waits in steps that grow, and between two steps another
+/// writer has come first: several short tries find a moment without writers sooner than a long one.
+/// A long one outlasts those who read.
+const TRIES_MS: [u32; 4] = [5, 5, 10, 20];
 
 /// How often the size is looked at, and how rarely while somebody reads for long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -114,22 +113,20 @@ fn empty(connection: &mut SqliteConnection) -> End {
         #[diesel(sql_type = Integer)]
         checkpointed: i32,
     }
-    let deadline = Instant::now() + PATIENCE;
     let mut end = End::Busy;
-    // The writer waits for locks in its own way, which is not to wait in SQLite.
-    let _ = connection.batch_execute(&format!("PRAGMA busy_timeout = {TRY_MS}"));
-    while Instant::now() < deadline {
-        match diesel::sql_query("PRAGMA wal_checkpoint(TRUNCATE)").get_result::<Checkpoint>(connection) {
-            Ok(Checkpoint { busy: 0, .. }) => {
-                end = End::Empty;
-                break;
-            }
-            Ok(Checkpoint { log, checkpointed, .. }) => end = if checkpointed < log { End::Read } else { End::Busy },
-            // Another process is at it.
-            Err(_) => end = End::Busy,
+    for wait in TRIES_MS {
+        let _ = connection.batch_execute(&format!("PRAGMA busy_timeout = {wait}"));
+        end = match diesel::sql_query("PRAGMA wal_checkpoint(TRUNCATE)").get_result::<Checkpoint>(connection) {
+            Ok(Checkpoint { busy: 0, .. }) => End::Empty,
+            Ok(Checkpoint { log, checkpointed, .. }) if checkpointed < log => End::Read,
+            // Another process may be at it.
+            Ok(_) | Err(_) => End::Busy,
+        };
+        if end == End::Empty {
+            break;
         }
-        std::thread::sleep(Duration::from_micros(rand::random_range(50..=200)));
     }
+    // The writer waits for locks in its own way, which is not to wait in SQLite.
     let _ = connection.batch_execute("PRAGMA busy_timeout = 0");
     end
 }
