@@ -56,7 +56,7 @@ fn names(loaded: &LoadedSkills) -> Vec<&str> {
 }
 
 #[test]
-fn an_unquoted_colon_keeps_the_restriction_and_is_told_loudly() {
+fn e01_an_unquoted_colon_keeps_the_restriction_and_is_told_loudly() {
     let home = Home::new();
     let tidy = "---\nname: tidy-report\ndescription: Makes a report. Use when: the user wants a summary, e.g. weekly numbers.\n\
                 allowed-tools: files_read\n---\nStep 1: read numbers.txt. Step 2: write nothing.\n";
