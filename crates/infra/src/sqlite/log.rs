@@ -25,7 +25,7 @@ pub(super) const BOUND: u64 = 64 << 20;
 /// work; only while the log is too large. SQLite waits in steps that grow, and between two steps another
 /// writer has come first: several short tries find a moment without writers sooner than a long one.
 /// A long one outlasts those who read.
-const TRIES_MS: [u32; 4] = [5, 5, 10, 20];
+const TRIES_MS: [u32; 5] = [5, 5, 5, 5, 20];
 
 /// How often the size is looked at, and how rarely while somebody reads for long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
