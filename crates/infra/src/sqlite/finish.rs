@@ -90,7 +90,7 @@ impl Verb for Finish {
         // Jobs that come to stand alike are stored by one statement.
         let mut alike: Vec<(Left, Vec<i64>)> = Vec::new();
         // What others have to do with the ends follows when those are stored.
-        let (mut awaited, mut parents) = (Vec::new(), Vec::new());
+        let (mut awaited, mut parents, mut asking) = (Vec::new(), Vec::new(), Vec::new());
         let mut answers = Vec::with_capacity(ends.len());
         for end in ends {
             let job = end.lease.job;
@@ -116,8 +116,9 @@ impl Verb for Finish {
             };
             if left.to.state == JobState::Suspended {
                 questions::reopen(tx.connection, job)?;
-                if !end.children.is_empty() {
-                    parents.push((answers.len(), end));
+                match end.children.is_empty() {
+                    true => asking.push((job, end.now)),
+                    false => parents.push((answers.len(), end)),
                 }
             }
             if !end.sheets.is_empty() {
@@ -138,6 +139,9 @@ impl Verb for Finish {
         }
         for (left, ids) in alike {
             left.store(tx, &ids)?;
+        }
+        for (job, now) in asking {
+            questions::tell_again(tx, job, now)?;
         }
         for (job, to, now) in awaited {
             relations::tell(tx, job, to, now)?;

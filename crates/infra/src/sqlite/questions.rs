@@ -13,7 +13,7 @@ use super::fault::{Outcome, unusable};
 use super::jobs::{JobRow, find, set_reason, store};
 use super::journal;
 use super::literal::update;
-use super::schema::{asks, jobs};
+use super::schema::{asks, jobs, steps};
 use super::writer::Transaction;
 
 /// Questions settled in one transaction.
@@ -159,17 +159,54 @@ fn settle(
         .filter(asks::state.eq(QuestionState::Open.as_str()))
         .select(count_star())
         .first(tx.connection)?;
-    // A job that ended without its answers is left as it is.
-    let waits = |row: &JobRow| row.state == JobState::Suspended.as_str();
-    if open == 0
-        && let Some(row) = find(tx.connection, job)?.filter(waits)
-    {
-        let change = transition(row.standing()?, Event::Decide, now)?;
-        store(tx.connection, job, &change, now)?;
-        set_reason(tx.connection, job, None)?;
-        tx.ring();
+    if open == 0 {
+        go_on(tx, job, now)?;
     }
     Ok(u32::try_from(open).unwrap_or(u32::MAX))
+}
+
+/// Lets a job go on whose questions are all settled. One that ended without its answers is left as it is.
+fn go_on(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcome<()> {
+    let waits = |row: &JobRow| row.state == JobState::Suspended.as_str();
+    let Some(row) = find(tx.connection, job)?.filter(waits) else { return Ok(()) };
+    let change = transition(row.standing()?, Event::Decide, now)?;
+    store(tx.connection, job, &change, now)?;
+    set_reason(tx.connection, job, None)?;
+    tx.ring();
+    Ok(())
+}
+
+/// Tells a suspended run again what was answered, if its journal has lost that: it waits for answers
+/// that were given, and nobody can give them twice.
+pub(super) fn tell_again(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcome<()> {
+    type Row = (i64, i32, String, Option<String>);
+    let all: Vec<Row> = asks::table
+        .filter(asks::job_id.eq(job.0))
+        .order((asks::seq.desc(), asks::position))
+        .select((asks::seq, asks::position, asks::state, asks::answer))
+        .load(tx.connection)?;
+    let Some(asked_at) = all.first().map(|(seq, ..)| *seq) else { return Ok(()) };
+    let last: Vec<_> = all.into_iter().take_while(|(seq, ..)| *seq == asked_at).collect();
+    if last.iter().any(|(.., state, _)| state == QuestionState::Open.as_str()) {
+        return Ok(());
+    }
+    let told: i64 = steps::table
+        .filter(steps::job_id.eq(job.0).and(steps::seq.gt(asked_at)).and(steps::kind.eq("answered")))
+        .select(count_star())
+        .first(tx.connection)?;
+    // What it was told in full and waits all the same, telling it once more would not change.
+    if told >= i64::try_from(last.len()).unwrap_or(i64::MAX) {
+        return Ok(());
+    }
+    for (_, position, _, answer) in last {
+        journal::append_unleased(
+            tx.connection,
+            job,
+            &Entry::Answered { question: position.unsigned_abs(), answer },
+            now,
+        )?;
+    }
+    go_on(tx, job, now)
 }
 
 /// Closes what is open: the job no longer waits.

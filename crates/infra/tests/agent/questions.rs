@@ -62,6 +62,34 @@ async fn c07_a_question_is_answered_after_a_restart() {
 }
 
 #[tokio::test]
+async fn c07_an_answer_that_the_journal_lost_is_told_again() {
+    let home = Home::new();
+    let model = Arc::new(ScriptedModel::new().call(&[ask(&["Blue or green?", "Gloss?"])]));
+    let mut worker = Worker::start(&home, model).await;
+    let id = home.enqueue("paint it").await;
+    worker.until_ended(id).await;
+    worker.shut_down().await;
+    let filter = QuestionFilter { limit: 10, ..QuestionFilter::default() };
+    for (question, answer) in home.store.questions(filter).await.expect("readable").into_iter().zip(["no", "blue"]) {
+        home.store.answer(question.id, answer.into(), "kim".into(), SystemClock.now()).await.expect("works");
+    }
+    let gone = rusqlite::Connection::open(home.folder.path().join("posse.db"))
+        .expect("opens")
+        .execute("DELETE FROM steps WHERE kind = 'answered' AND data LIKE '%blue%'", [])
+        .expect("is deleted");
+    assert_eq!(gone, 1);
+
+    let model = Arc::new(painter());
+    let mut worker = Worker::start(&home, model.clone()).await;
+    // It waits for what was answered, is told again, and goes on.
+    worker.until_ended(id).await;
+    worker.until_ended(id).await;
+    let job = home.job(id).await;
+    assert_eq!((job.state, job.output.expect("an answer").text.as_str()), (JobState::Completed, "painted blue"));
+    assert_eq!(model.asked(), 1, "nobody and nothing is asked in between");
+}
+
+#[tokio::test]
 async fn c07_answers_from_two_processes_race_to_one() {
     let home = Home::new();
     let model = Arc::new(ScriptedModel::new().call(&[ask(&["Blue or green?"])]));

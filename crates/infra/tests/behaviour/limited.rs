@@ -50,11 +50,12 @@ pub enum Op {
     },
 }
 
-const ROLES: [&str; 2] = ["r", "s"];
-const QUEUES: [&str; 2] = ["p", "q"];
+pub(super) const ROLES: [&str; 2] = ["r", "s"];
+pub(super) const QUEUES: [&str; 2] = ["p", "q"];
 const KEYS: [&str; 4] = ["", "", "k", "l"];
 
-fn scope(number: usize) -> Scope {
+/// A rule's scope, by a number below 6.
+pub(super) fn scope(number: usize) -> Scope {
     match number {
         0 => Scope::All,
         1 | 2 => Scope::Role(ROLES[number - 1].into()),

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::limited::{QUEUES, ROLES, scope};
 use super::*;
 use posse_core::job::Unique;
 use posse_core::job::change::{Change, Edit};
@@ -16,8 +17,6 @@ use simple::Simple;
 
 mod simple;
 
-const ROLES: [&str; 2] = ["r", "s"];
-const QUEUES: [&str; 2] = ["p", "q"];
 const KEYS: [Option<&str>; 4] = [None, None, Some("k"), Some("l")];
 const GROUPS: [Option<&str>; 3] = [None, Some("g"), Some("h")];
 
@@ -118,15 +117,6 @@ pub fn ops() -> impl Strategy<Value = Vec<Op>> {
         4 => (0..40_000_i64).prop_map(|ms| Op::Pass { ms }),
     ];
     prop::collection::vec(op, 1..90)
-}
-
-fn scope(number: usize) -> Scope {
-    match number {
-        0 => Scope::All,
-        1 | 2 => Scope::Role(ROLES[number - 1].into()),
-        3 | 4 => Scope::Queue(QUEUES[number - 3].into()),
-        _ => Scope::Key("k".into()),
-    }
 }
 
 /// Does `ops` to the store and to the model, and compares them after each.
