@@ -2,7 +2,7 @@
 //!
 //! What holds here:
 //!
-//! - **One thread writes** ([`writer`]), and answers after COMMIT. Many callers share one commit.
+//! - **One connection writes** ([`writer`]), and answers after COMMIT. Many callers share one commit.
 //! - **Reads have their own connections** ([`readers`]) and never wait for a write.
 //! - **The core decides.** Whatever moves a job asks [`posse_core::job::transition`] and stores the
 //!   answer; whatever changes the ledger comes from [`posse_core::journal::ledger_changes`].
@@ -142,7 +142,9 @@ impl SqliteStore {
             .inspect_err(|error| tracing::warn!(%error, "not woken by other processes; looking once a second"));
         let threads = |error| unavailable(path, "served", &error);
         Ok(SqliteStore {
-            writer: Some(Writer::start(connection, path.clone(), Arc::clone(&bell)).map_err(threads)?),
+            writer: Some(
+                Writer::start(connection, options.synchronous, path.clone(), Arc::clone(&bell)).map_err(threads)?,
+            ),
             readers: Readers::start(path.clone(), Access::Read).map_err(threads)?,
             _ear: ear.ok(),
             bell,

@@ -10,7 +10,7 @@ use posse_core::job::{JobId, JobState, NewJob, Payload};
 use posse_core::journal::Entry;
 use posse_core::lease::WorkerId;
 use posse_core::port::{ClaimRequest, Ending, JobFilter, JobQueries, JobRepository, RepositoryError};
-use posse_infra::sqlite::{Options, SqliteStore};
+use posse_infra::sqlite::{Options, SqliteStore, Synchronous};
 
 fn job(goal: &str) -> NewJob {
     let payload = Payload { goal: goal.into(), ..Payload::default() };
@@ -147,6 +147,40 @@ async fn another_store_on_the_same_file_is_woken_at_once() {
         assert_eq!(there.claim(request()).await.expect("works").len(), 1);
     }
     assert!(slowest < Duration::from_millis(100), "{slowest:?}");
+}
+
+#[tokio::test]
+async fn a_bell_that_nobody_else_hears_is_not_written() {
+    let folder = folder();
+    let here = open(&folder);
+    let bell = || std::fs::read(folder.path().join("jobs.db.wake")).expect("is there");
+    here.enqueue(vec![job("g")], 1).await.expect("is stored");
+    assert!(bell().is_empty());
+    let there = open(&folder);
+    here.enqueue(vec![job("g")], 1).await.expect("is stored");
+    let mark = bell();
+    assert!(!mark.is_empty());
+    drop(there);
+    // Its own mark would be another.
+    std::fs::write(folder.path().join("jobs.db.wake"), b"nobody's").expect("may");
+    here.enqueue(vec![job("g")], 1).await.expect("is stored");
+    assert_eq!(bell(), b"nobody's");
+}
+
+#[tokio::test]
+async fn a_caller_who_comes_alone_keeps_no_thread_waiting() {
+    let folder = folder();
+    let options = Options { synchronous: Synchronous::Normal, ..Options::default() };
+    let store = SqliteStore::open(&folder.path().join("jobs.db"), options).expect("opens");
+    for n in 0..20 {
+        store.enqueue(vec![job(&n.to_string())], 1).await.expect("is stored");
+    }
+    let holder = lock(store.path());
+    // This runtime has one thread: if the write held it, this would not end before the lock does.
+    let too_late = tokio::time::timeout(Duration::from_millis(50), store.enqueue(vec![job("g")], 1)).await;
+    assert!(too_late.is_err());
+    holder.execute_batch("COMMIT").expect("lets go");
+    assert_eq!(store.claim(request()).await.expect("works").len(), 1);
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ struct Row {
     reason: Option<String>,
 }
 
-/// Jobs that were taken, still as they are stored, so that the writer's thread need not read them.
+/// Jobs that were taken, still as they are stored, so that reading them keeps nobody from writing.
 pub(super) struct Taken(Vec<(Row, DataRow, Standing)>);
 
 /// Takes due jobs in the order of their rank, as far as the rules let them start.

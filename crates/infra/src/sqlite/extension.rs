@@ -1,5 +1,6 @@
 //! What every connection of this process is born with: sqlite-vec, the one built in or the one in
-//! the folder for extensions, settings of SQLite's own, and plans that stay. The only `unsafe` of the database code.
+//! the folder for extensions, settings of SQLite's own, and plans that stay. Here is nearly all
+//! `unsafe` of the database code.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};

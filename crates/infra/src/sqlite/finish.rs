@@ -32,7 +32,7 @@ pub(super) fn append(tx: &mut Transaction<'_>, lease: Lease, seq: u64, sheets: &
     journal::append(tx.connection, lease.job, &row.role, seq, sheets, now)
 }
 
-/// The end of an attempt, with its values written out. Made outside of the writer's thread.
+/// The end of an attempt, with its values written out. Made outside of the transaction.
 pub(super) struct End {
     lease: Lease,
     event: Event,

@@ -21,7 +21,7 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Writes out what differs from the source, outside of the writer's thread.
+    /// Writes out what differs from the source, outside of the transaction.
     pub fn new(fork: Fork, now: Millis) -> Result<Prepared, serde_json::Error> {
         let batch = jobs::Batch::new(vec![fork.job.clone()], now)?;
         let edited = fork.journal.iter().filter(|recorded| fork.edited.contains(&recorded.seq));

@@ -222,7 +222,7 @@ struct Sheet {
 }
 
 impl Batch {
-    /// Prepares jobs, outside of the writer's thread.
+    /// Prepares jobs, outside of the transaction.
     pub fn new(jobs: Vec<NewJob>, now: Millis) -> Result<Batch, serde_json::Error> {
         let sheet = |job: NewJob| {
             let payload = serde_json::to_string(&job.payload)?;

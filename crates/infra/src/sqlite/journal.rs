@@ -21,7 +21,7 @@ use super::{annotations, ledger, questions};
 /// Texts of tools longer than this many bytes are kept as blobs.
 const LONG_TEXT: usize = 2048;
 
-/// An entry written out, with what it changes elsewhere. Made outside of the writer's thread.
+/// An entry written out, with what it changes elsewhere. Made outside of the transaction.
 #[derive(Debug)]
 pub(super) struct Sheet {
     kind: &'static str,

@@ -1,7 +1,7 @@
 //! The log beside the database (`-wal`), and keeping it small.
 //!
-//! Each commit appends to the log, and from 2,000 pages on (8 MB) the commit that reaches them takes
-//! the log into the database. It begins again at its start only at a moment when nobody reads from
+//! Each commit appends to the log. After roughly 8 MB the writer takes the log into the database, and the
+//! commit that reaches 4,000 pages (16 MB) does so where that was not enough. It begins again at its start only at a moment when nobody reads from
 //! it. With many short reads that moment may never come by itself; so once the log is larger than
 //! [`BOUND`], the writer tries to have it empty each time it looks, for at most 40 ms. That needs
 //! the write lock and a moment without readers of the log, so with several processes at full speed
@@ -63,10 +63,15 @@ impl Log {
         std::fs::metadata(&self.path).map_or(0, |data| data.len())
     }
 
+    /// Whether it is time to look.
+    pub fn is_due(&self, now: Instant) -> bool {
+        now >= self.next_look
+    }
+
     /// Takes the log into the database and empties it, if it is time to look and it is too large.
     pub fn keep_small(&mut self, connection: &mut SqliteConnection) {
         let now = Instant::now();
-        if now < self.next_look {
+        if !self.is_due(now) {
             return;
         }
         let bytes = self.bytes();

@@ -1,7 +1,7 @@
 //! Jobs whose stored content cannot be read: they are given up with a reason, so that they do not stand
 //! in the way of those behind them.
 //!
-//! They are found after the commit of their claim, outside of the writer's thread. If the process dies
+//! They are found after the commit of their claim, outside of the transaction. If the process dies
 //! before they are given up, their leases run out, and the next claim finds them again.
 
 use posse_core::clock::Millis;

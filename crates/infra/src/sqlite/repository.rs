@@ -44,7 +44,7 @@ impl JobRepository for SqliteStore {
             return Ok(Vec::new());
         }
         let (bytes, asked) = (ROW * request.limit as usize, request.clone());
-        let taken = self.writer()?.run(bytes, move |tx| claim::claim(tx, &asked)).await?;
+        let taken = self.writer()?.run_passing(bytes, move |tx| claim::claim(tx, &asked)).await?;
         let (claimed, unreadable) = taken.read(&request);
         if !unreadable.is_empty() {
             let bytes = ROW * unreadable.len();
@@ -85,7 +85,7 @@ impl JobRepository for SqliteStore {
         now: Millis,
     ) -> Result<Heartbeat, RepositoryError> {
         self.writer()?
-            .run(ROW * leases.len(), move |tx| leases::heartbeat(tx, &worker, &leases, lease_until, now))
+            .run_passing(ROW * leases.len(), move |tx| leases::heartbeat(tx, &worker, &leases, lease_until, now))
             .await
     }
 

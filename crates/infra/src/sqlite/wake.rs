@@ -2,7 +2,9 @@
 //!
 //! Beside the database lies a small file. A process that commits something of interest writes its
 //! mark into it; the others are told by inotify, within a millisecond and at no cost while nothing
-//! happens. The same file, locked, makes starts of several processes wait for each other.
+//! happens. Whoever listens holds a lock on it, so that a process that is alone need not write, and
+//! be told of it by inotify too. The same file, locked whole, makes starts of several processes wait
+//! for each other.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -63,10 +65,18 @@ impl Bell {
     /// For everybody. Others first: then a listener here that takes the mark for our own and stays
     /// quiet can rely on being told by this very ring, after anything the mark has covered up.
     pub fn ring(&self) {
-        if let Some(Err(error)) = self.file.as_ref().map(|file| file.write_all_at(&self.mark, 0)) {
+        // Who begins to listen after this looks for work after that, and finds what was committed.
+        if let Some(file) = self.file.as_ref().filter(|file| ears::others(file))
+            && let Err(error) = file.write_all_at(&self.mark, 0)
+        {
             tracing::debug!(%error, "other processes could not be woken; they look by themselves once a second");
         }
         self.ring_here();
+    }
+
+    /// Lets others know from now on that somebody listens here.
+    fn announce(&self) -> io::Result<()> {
+        self.file.as_ref().map_or(Ok(()), ears::announce)
     }
 
     /// For this process.
@@ -109,6 +119,7 @@ impl Ear {
     pub fn open(path: &Path, bell: Arc<Bell>) -> io::Result<Ear> {
         let inotify = Arc::new(inotify::init(inotify::CreateFlags::CLOEXEC)?);
         let watch = inotify::add_watch(&inotify, path, inotify::WatchFlags::MODIFY)?;
+        bell.announce()?;
         let thread = std::thread::Builder::new().name("posse-wake".into()).spawn({
             let inotify = Arc::clone(&inotify);
             move || {
@@ -140,6 +151,38 @@ impl Drop for Ear {
         let _ = inotify::remove_watch(&self.inotify, self.watch);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+    }
+}
+
+/// Who listens, as locks on a byte of the bell's file behind the mark. They belong to the open file,
+/// so they end with it, and one process may have several.
+mod ears {
+    use std::fs::File;
+    use std::io;
+    use std::os::fd::AsRawFd;
+
+    /// Holds a lock that all who listen share.
+    pub fn announce(file: &File) -> io::Result<()> {
+        call(file, libc::F_OFD_SETLK, libc::F_RDLCK).map(drop)
+    }
+
+    /// Whether anybody listens through another open file. Where that cannot be known, somebody may.
+    pub fn others(file: &File) -> bool {
+        !matches!(call(file, libc::F_OFD_GETLK, libc::F_WRLCK), Ok(libc::F_UNLCK))
+    }
+
+    /// The kind of lock that the system answers with.
+    fn call(file: &File, command: libc::c_int, kind: libc::c_int) -> io::Result<libc::c_int> {
+        // SAFETY: a structure of numbers, for which zero is a value.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = kind as libc::c_short;
+        lock.l_whence = libc::SEEK_SET as libc::c_short;
+        (lock.l_start, lock.l_len) = (8, 1);
+        // SAFETY: the file is open, and these commands read and write this structure.
+        match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(libc::c_int::from(lock.l_type)),
         }
     }
 }
