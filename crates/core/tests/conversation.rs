@@ -1,4 +1,5 @@
-//! What becomes of a conversation that a provider would refuse, by example.
+//! What becomes of a conversation that a provider would refuse, by example. Letters are those of the
+//! oddities of providers, whose list is in the tests of `posse-infra`, `model_quirks.rs`.
 
 use posse_core::conversation::{Conversation, Normaliser, ReasoningBack, Rules, is_call_id, normalise};
 use posse_core::model::{Author, CallRequest, Extra, Message, Reasoning};
@@ -72,7 +73,7 @@ fn a_legal_conversation_stays_as_it_is() {
 }
 
 #[test]
-fn results_go_to_their_calls_in_order() {
+fn r_results_go_to_their_calls_in_order_each_once() {
     let wanted = [user("u"), calls(&[A, B]), result(A, "a"), result(B, "b"), user("v")];
     for mixed in [
         [user("u"), calls(&[A, B]), result(B, "b"), result(A, "a"), user("v")],
@@ -95,7 +96,7 @@ fn z_a_turn_that_was_split_is_one_turn() {
 }
 
 #[test]
-fn a_missing_result_is_said_to_be_missing() {
+fn r_a_missing_result_is_said_to_be_missing() {
     let broken = [user("u"), calls(&[A, B]), result(B, "b"), says("so"), user("v")];
     let mended = [user("u"), calls(&[A, B]), result(A, NOT_KNOWN), result(B, "b"), says("so"), user("v")];
     assert_eq!(sent(&broken), mended);
@@ -113,7 +114,7 @@ fn c03_a_result_without_its_call_is_kept_as_text() {
 }
 
 #[test]
-fn nothing_empty_is_sent() {
+fn q_nothing_empty_is_sent_and_no_space_ends_what_the_model_said() {
     let empty = [
         system(""),
         user("u"),
@@ -138,7 +139,7 @@ fn p_there_is_one_system_message_and_it_is_first() {
 }
 
 #[test]
-fn the_user_is_first_and_the_model_never_last() {
+fn q_the_user_is_first_and_the_model_never_last() {
     assert_eq!(sent(&[system("s"), says("so")]), [system("s"), user("Begin."), says("so"), user("Go on.")]);
     assert_eq!(sent(&[]), [user("Begin.")]);
 }

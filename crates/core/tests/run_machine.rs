@@ -209,7 +209,7 @@ fn provider_ids_are_replaced_by_unique_ones_of_a_shape_every_provider_takes() {
 }
 
 #[test]
-fn what_cannot_run_is_answered_and_not_run() {
+fn t_what_cannot_run_is_answered_and_not_run() {
     let mut h = Harness::native();
     h.say(reply("", &["fly", "look", "finish"]));
     assert_eq!(h.running().len(), 1);

@@ -335,31 +335,6 @@ async fn a_stop_ends_a_wait() {
 }
 
 #[tokio::test]
-async fn a_field_that_is_refused_is_not_sent_again() {
-    let server = ModelServer::start(None, |body| {
-        if body.get("stream_options").is_some() {
-            refused(400, "stream_options: Extra inputs are not permitted")
-        } else if body.get("max_tokens").is_some() {
-            refused(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
-        } else if body["response_format"]["json_schema"].get("strict").is_some() {
-            refused(400, "response_format: strict is not supported")
-        } else {
-            Answer::file("B00-final.sse")
-        }
-    })
-    .await;
-    let model = model(config(&server));
-    let request = ModelRequest { schema: Some(json!({"type": "object"})), max_tokens: Some(64), ..request() };
-    let reply = ask(&model, &request).await.expect("a reply");
-    assert_eq!((reply.text.as_str(), reply.failed_tries.len()), ("FINAL-OK", 3));
-    let reply = ask(&model, &request).await.expect("a reply");
-    assert!(reply.failed_tries.is_empty(), "learned for good");
-    let last = server.chats().pop().expect("a request");
-    assert_eq!(last["max_completion_tokens"], 64);
-    assert_eq!(last["response_format"]["json_schema"]["name"], "step");
-}
-
-#[tokio::test]
 async fn headers_go_with_every_request() {
     let server = ModelServer::play(vec![Answer::file("B00-final.sse")]).await;
     let mut config = config(&server);

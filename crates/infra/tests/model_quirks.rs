@@ -1,6 +1,7 @@
 //! What servers get wrong, each oddity once, in a streamed reply and in a whole one. Each has a letter
 //! to speak of it by. Those about the conversation sent (p, q, r, z) are in the core's
-//! `tests/conversation.rs`, those about fields that are refused (n, o) in `model_openai.rs`.
+//! `tests/conversation.rs`; what becomes of a call in a text (i) and of a name that is not offered
+//! (t) is in its `tests/run_machine.rs`.
 
 #[path = "support/model_server.rs"]
 mod model_server;
@@ -8,17 +9,21 @@ mod model_server;
 use model_server::{Answer, ModelServer};
 use posse_core::model::*;
 use posse_core::stop::Stop;
-use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, ToolCallingChoice};
+use posse_core::tool::ToolSpec;
+use posse_infra::model::openai::{MaxTokens, OpenAiConfig, OpenAiModel, ToolCallingChoice};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-fn model(server: &ModelServer) -> OpenAiModel {
-    let config = OpenAiConfig {
+fn config(server: &ModelServer) -> OpenAiConfig {
+    OpenAiConfig {
         tool_calling: ToolCallingChoice::Native,
         backoff: Duration::from_millis(1),
         retries: 0,
         ..OpenAiConfig::new("default", server.base_url(), "mock-1")
-    };
+    }
+}
+
+fn model(config: OpenAiConfig) -> OpenAiModel {
     OpenAiModel::new(config).expect("a usable configuration")
 }
 
@@ -26,7 +31,7 @@ async fn ask(answer: Answer) -> Result<ModelReply, ModelError> {
     let server = ModelServer::play(vec![answer]).await;
     let request =
         ModelRequest { messages: vec![Message::User { text: "hi".to_owned() }].into(), ..ModelRequest::default() };
-    model(&server).complete(&request, &|_| {}, &Stop::never()).await
+    model(config(&server)).complete(&request, &|_| {}, &Stop::never()).await
 }
 
 /// One reply in both forms: as a body, and as a stream that says it in one piece. `finish` is left
@@ -199,6 +204,98 @@ async fn m_reasoning_is_read_under_both_names_and_with_its_author() {
             assert_eq!(reasoning.by.model, "mock-1");
             assert!(reasoning.by.provider.starts_with("127.0.0.1:"), "{:?}", reasoning.by);
         }
+    }
+}
+
+/// A server that answers 400 and names the field to a body that `refuses` says something of.
+async fn choosy(refuses: impl Fn(&Value) -> Option<&'static str> + Send + 'static) -> ModelServer {
+    ModelServer::start(None, move |body| match refuses(body) {
+        Some(words) => Answer::json(400, json!({"error": {"message": words, "type": "invalid_request_error"}})),
+        None if body["stream"] == true => Answer::file("B00-final.sse"),
+        None => Answer::file("B00-final.json"),
+    })
+    .await
+}
+
+/// What a model sends to `server` in the end, having asked twice: the first time as often as it was
+/// refused and once more, the second time once.
+async fn learned(server: &ModelServer, config: OpenAiConfig, request: &ModelRequest, refusals: usize) -> Value {
+    let model = model(config);
+    for refusals in [refusals, 0] {
+        let reply = model.complete(request, &|_| {}, &Stop::never()).await.expect("a reply");
+        assert_eq!((reply.text.as_str(), reply.failed_tries.len()), ("FINAL-OK", refusals));
+    }
+    assert_eq!(server.chats().len(), refusals + 2);
+    server.chats().pop().expect("a request")
+}
+
+#[tokio::test]
+async fn n_tokens_are_limited_by_the_field_that_is_taken_and_temperature_is_left_out() {
+    const OLD: &str =
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
+    const NEW: &str = "max_completion_tokens: Extra inputs are not permitted";
+    const WARM: &str = "Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value is supported.";
+    let request = ModelRequest {
+        messages: vec![Message::User { text: "hi".to_owned() }].into(),
+        max_tokens: Some(64),
+        temperature: Some(0.2),
+        ..ModelRequest::default()
+    };
+    for stream in [true, false] {
+        for (first, old_taken, new_taken) in [
+            (MaxTokens::MaxTokens, false, true),
+            (MaxTokens::MaxCompletionTokens, true, false),
+            (MaxTokens::MaxTokens, false, false),
+        ] {
+            let server = choosy(move |body| {
+                let has = |field: &str| body.get(field).is_some();
+                let old = (has("max_tokens") && !old_taken).then_some(OLD);
+                old.or((has("max_completion_tokens") && !new_taken).then_some(NEW))
+                    .or(has("temperature").then_some(WARM))
+            })
+            .await;
+            let config = OpenAiConfig { stream, max_tokens_field: Some(first), ..config(&server) };
+            let refusals = if old_taken || new_taken { 2 } else { 3 };
+            let sent = learned(&server, config, &request, refusals).await;
+            let limit = |taken: bool| if taken { json!(64) } else { Value::Null };
+            assert_eq!((&sent["max_tokens"], &sent["max_completion_tokens"]), (&limit(old_taken), &limit(new_taken)));
+            assert_eq!(sent["temperature"], Value::Null);
+        }
+    }
+}
+
+#[tokio::test]
+async fn o_a_field_that_is_refused_by_name_is_left_out_from_then_on() {
+    let look =
+        ToolSpec { name: "look".to_owned(), description: "Looks.".to_owned(), parameters: json!({"type": "object"}) };
+    let request = ModelRequest {
+        messages: vec![Message::User { text: "hi".to_owned() }].into(),
+        tools: vec![look],
+        schema: Some(json!({"type": "object"})),
+        ..ModelRequest::default()
+    };
+    for stream in [true, false] {
+        let server = choosy(|body| {
+            let strict = body["response_format"]["json_schema"]
+                .get("strict")
+                .map(|_| "response_format: strict is not supported");
+            let usage = body.get("stream_options").map(|_| "stream_options: Extra inputs are not permitted");
+            // These two are never sent for a job, so a refusal of them would come for nothing.
+            let choice = body.get("tool_choice").map(|_| "tool_choice 'required' is incompatible with thinking");
+            let parallel = body.get("parallel_tool_calls").map(|_| "parallel_tool_calls is not supported");
+            usage.or(strict).or(choice).or(parallel)
+        })
+        .await;
+        let config = OpenAiConfig { stream, ..config(&server) };
+        let sent = learned(&server, config, &request, if stream { 2 } else { 1 }).await;
+        assert_eq!(sent["response_format"]["json_schema"]["schema"], json!({"type": "object"}), "but the rest is sent");
+
+        // Where the model is asked whether it makes calls, it is told to make one, if that may be said.
+        let server = choosy(|body| (body["tool_choice"] == "required").then_some("tool_choice must be auto")).await;
+        let config = OpenAiConfig { stream, tool_calling: ToolCallingChoice::Auto, ..self::config(&server) };
+        model(config).profile().await.expect("a profile");
+        let choices: Vec<_> = server.chats().iter().map(|body| body["tool_choice"].clone()).collect();
+        assert_eq!(choices, ["required", "auto"]);
     }
 }
 
