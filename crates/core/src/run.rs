@@ -34,9 +34,10 @@ pub mod signals;
 pub mod structured;
 
 use compaction::{Cut, Purpose};
-use cycle::Cycle;
 pub use cycle::{Asked, OpenCall};
+use cycle::{Cycle, EndedCall};
 use machine::ToSummarise;
+use phase::{AGENT_STEP, AgentStep, Phase};
 use phased::Phased;
 
 /// The state of a run: everything its journal says, added up.
@@ -141,16 +142,16 @@ impl Run {
             Entry::Shortened { shortenings } => self.top_mut().shorten(shortenings),
             Entry::Summarised { usage, cost_microusd, ms, .. } => self.spend(usage, *cost_microusd, *ms),
             Entry::Note { text } => {
-                self.top_mut().close(NO_RESULT, calling);
+                self.close_calls(NO_RESULT);
                 self.top_mut().note(text);
             }
             Entry::Ended { status, text, reason } => {
                 self.cycles.truncate(1);
-                self.top_mut().close(finish::RUN_ENDED, calling);
+                self.close_calls(finish::RUN_ENDED);
                 self.ended = Some(Ended { status: *status, text: text.clone(), reason: reason.clone() });
             }
             Entry::Reopened => {
-                self.top_mut().close(NO_RESULT, calling);
+                self.close_calls(NO_RESULT);
                 self.ended = None;
                 self.top_mut().reopen(prompt::GO_ON);
                 self.spent_before = Spent {
@@ -222,17 +223,35 @@ impl Run {
             self.cycles.pop();
         }
         self.top_mut().count(outcome);
-        let ended = self.top_mut().end(call_id, outcome, text, calling);
-        if let Some(call) = ended.filter(|_| self.is_phased()) {
-            self.phased.take_call(self.turns, &call, outcome, text, ms);
+        let ended = self.top_mut().end(call_id, outcome, text, ms, calling);
+        self.take_ended(&ended);
+    }
+
+    /// Gives the open calls of the conversation at work a result: none of their own will come.
+    fn close_calls(&mut self, text: &str) {
+        let calling = self.calling();
+        let ended = self.top_mut().close(text, calling);
+        self.take_ended(&ended);
+    }
+
+    fn take_ended(&mut self, ended: &[EndedCall]) {
+        if self.is_phased() {
+            ended.iter().for_each(|ended| self.phased.take_call(self.turns, ended));
         }
+    }
+
+    /// The step of a phase that runs nothing, if the call is one. It is taken when it ends, which it
+    /// does by itself as soon as the calls before it have.
+    fn told_step(&self, call: &OpenCall) -> Option<AgentStep> {
+        let is_step = call.effect.is_none() && call.request.name == AGENT_STEP && self.is_phased();
+        let step = phase::parse(&call.request.arguments).ok().filter(|_| is_step)?;
+        matches!(step.phase(), Phase::Plan | Phase::Reason | Phase::Verify | Phase::Reflect).then_some(step)
     }
 
     fn apply_turn(&mut self, turn: &Turn) {
         // Whoever replied was asked, so the calls before had ended and the run went on, even where the
         // entries that say so are missing.
-        let calling = self.calling();
-        self.top_mut().close(NO_RESULT, calling);
+        self.close_calls(NO_RESULT);
         self.ended = None;
         self.turns += 1;
         // Where no window is known there is nothing to count for.
@@ -251,6 +270,7 @@ impl Run {
         // An entry that is there twice makes its calls once.
         let is_new = |call: &&Call| machine::number_of(&call.request.id).is_none_or(|number| number >= made);
         let new: Vec<_> = turn.calls.iter().filter(is_new).map(OpenCall::new).collect();
+        let calling = self.calling();
         self.top_mut().take_turn(turn, new, calling);
         turn.calls.iter().for_each(|call| self.count_call(&call.request.id));
     }

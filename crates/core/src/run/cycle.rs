@@ -39,6 +39,26 @@ impl OpenCall {
     }
 }
 
+/// A call that has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct EndedCall {
+    pub call: OpenCall,
+    /// What the model is told.
+    pub text: String,
+    /// How it ended and after how many milliseconds, where that is on record.
+    pub outcome: Option<(CallOutcome, u64)>,
+    part: Part,
+}
+
+#[cfg(test)]
+impl EndedCall {
+    /// A call that did well, after 3 ms.
+    pub fn done(call: &Call, text: &str) -> EndedCall {
+        let outcome = Some((CallOutcome::Done, 3));
+        EndedCall { call: OpenCall::new(call), text: text.to_owned(), outcome, part: Part::Result }
+    }
+}
+
 /// Questions put to people, with what became of each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asked {
@@ -88,7 +108,7 @@ pub(super) struct Cycle {
     pub open: Vec<OpenCall>,
     /// Results of calls that ended before one that was asked for earlier. Results stand in the order
     /// of the calls, whichever was faster, so that a conversation has one form only.
-    held: Vec<(CallRequest, String, Part)>,
+    held: Vec<EndedCall>,
     /// Corrections in a row.
     pub corrections: u32,
     /// Whether the last reply has been counted in `corrections`.
@@ -186,31 +206,40 @@ impl Cycle {
         }
     }
 
-    /// Ends a call with what the model is told of it.
-    pub fn end(&mut self, call_id: &str, outcome: CallOutcome, text: &str, calling: ToolCalling) -> Option<OpenCall> {
-        let call = self.end_as(call_id, text, Part::Result, calling)?;
+    /// Ends a call with what the model is told of it, and gives the calls whose turn it now is: in
+    /// the order they were made, this one once all before it have ended.
+    pub fn end(
+        &mut self,
+        call_id: &str,
+        outcome: CallOutcome,
+        text: &str,
+        ms: u64,
+        calling: ToolCalling,
+    ) -> Vec<EndedCall> {
+        let Some(at) = self.open.iter().position(|c| c.request.id == call_id) else { return Vec::new() };
+        let call = self.open.remove(at);
         self.take_outcome(&call, outcome);
-        Some(call)
+        self.hold(call, text, Part::Result, Some((outcome, ms)));
+        self.release(calling)
     }
 
-    fn end_as(&mut self, call_id: &str, text: &str, part: Part, calling: ToolCalling) -> Option<OpenCall> {
-        let at = self.open.iter().position(|c| c.request.id == call_id)?;
-        let call = self.open.remove(at);
-        self.held.push((call.asked().clone(), text.to_owned(), part));
-        self.release(calling);
-        Some(call)
+    fn hold(&mut self, call: OpenCall, text: &str, part: Part, outcome: Option<(CallOutcome, u64)>) {
+        self.held.push(EndedCall { call, text: text.to_owned(), outcome, part });
     }
 
     /// Tells the results that no open call stands before. Ids rise with the order of the calls.
-    fn release(&mut self, calling: ToolCalling) {
-        let next_open = self.open.first().map(|call| call.asked().id.clone());
-        self.held.sort_by(|(a, ..), (b, ..)| a.id.cmp(&b.id));
-        let free =
-            self.held.iter().take_while(|(call, ..)| next_open.as_ref().is_none_or(|open| call.id < *open)).count();
+    fn release(&mut self, calling: ToolCalling) -> Vec<EndedCall> {
+        let id = |call: &OpenCall| call.asked().id.clone();
+        let next_open = self.open.first().map(id);
+        self.held.sort_by_key(|ended| id(&ended.call));
+        let is_free = |ended: &&EndedCall| next_open.as_ref().is_none_or(|open| ended.call.asked().id < *open);
+        let free = self.held.iter().take_while(is_free).count();
         let later = self.held.split_off(free);
-        for (call, text, part) in std::mem::replace(&mut self.held, later) {
-            self.push_result(&call, &text, part, calling);
+        let released = std::mem::replace(&mut self.held, later);
+        for ended in &released {
+            self.push_result(ended.call.asked(), &ended.text, ended.part, calling);
         }
+        released
     }
 
     /// Puts another call in the place of one that failed.
@@ -238,7 +267,11 @@ impl Cycle {
             self.answers.push(told.clone());
             self.corrections = 0;
             self.in_vain.clear();
-            self.end_as(&call_id, &told, Part::Pinned, calling);
+            if let Some(at) = self.open.iter().position(|call| call.request.id == call_id) {
+                let call = self.open.remove(at);
+                self.hold(call, &told, Part::Pinned, None);
+                self.release(calling);
+            }
         }
     }
 
@@ -281,16 +314,17 @@ impl Cycle {
         self.recount();
     }
 
-    /// Gives every open call a result: none of its own will come.
-    pub fn close(&mut self, text: &str, calling: ToolCalling) {
+    /// Gives every open call a result, since none of its own will come; and gives all calls that had
+    /// not been given yet.
+    pub fn close(&mut self, text: &str, calling: ToolCalling) -> Vec<EndedCall> {
         self.asked = None;
         for call in std::mem::take(&mut self.open) {
             if call.started && call.effect != Some(EffectClass::Pure) {
                 self.in_vain.clear();
             }
-            self.held.push((call.asked().clone(), text.to_owned(), Part::Result));
+            self.hold(call, text, Part::Result, None);
         }
-        self.release(calling);
+        self.release(calling)
     }
 
     fn push_result(&mut self, call: &CallRequest, text: &str, part: Part, calling: ToolCalling) {

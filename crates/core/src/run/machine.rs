@@ -354,6 +354,9 @@ impl Recorder<'_> {
             if self.run.asked().is_some() {
                 return Effect::Suspend;
             }
+            if self.take_step() {
+                continue;
+            }
             if self.run.top().corrections > MAX_CORRECTIONS {
                 let reason = self.out_of_patience();
                 let last = self.run.last_text().to_owned();
@@ -381,6 +384,17 @@ impl Recorder<'_> {
                 }
             }
         }
+    }
+
+    /// Takes the step that is next, if it is one that runs nothing; tells whether it was.
+    fn take_step(&mut self) -> bool {
+        let next = self.run.open_calls().first();
+        let Some((call, step)) = next.and_then(|call| Some((call, self.run.told_step(call)?))) else { return false };
+        let call_id = call.request.id.clone();
+        let text = self.run.phased.acknowledge(self.run.turns(), &step);
+        let outcome = CallOutcome::Done;
+        self.record(Entry::CallEnded { call_id, outcome, text, annotations: Vec::new(), ms: 0 });
+        true
     }
 
     /// Takes up the first open call, together with those beside it that only read.

@@ -215,10 +215,15 @@ impl WorkingMemory {
         self.steps.push(step);
     }
 
+    /// The version that the next plan will have.
+    pub fn next_plan_version(&self) -> u32 {
+        self.plan.as_ref().map_or(0, |plan| plan.plan_version) + 1
+    }
+
     /// Makes `plan` the plan, in place of any before it, and its first sub-task that waits for no
     /// other the current one. Gives the plan's version.
     pub fn set_plan(&mut self, plan: &NewPlan) -> u32 {
-        let plan_version = self.plan.as_ref().map_or(0, |plan| plan.plan_version) + 1;
+        let plan_version = self.next_plan_version();
         let sub_tasks = plan.sub_tasks.iter().map(|sub_task| SubTask {
             id: sub_task.id,
             title: sub_task.title.clone(),

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::memory::{SubTaskStatus, WorkingMemory};
+use super::memory::SubTaskStatus;
 use super::structured;
 
 pub mod guide;
@@ -371,14 +371,14 @@ fn check_facts(facts: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// What the agent is answered to a step that has been taken into `memory` under `number`. None where
-/// something else is the answer: the tool's result to an act, the user's words to a question; and
-/// nothing follows an end.
-pub fn acknowledge(number: u32, step: &AgentStep, memory: &WorkingMemory) -> Option<String> {
+/// What the agent is answered to a step with this `number`; a plan becomes the one of `plan_version`.
+/// None where something else is the answer: the tool's result to an act, the user's words to a
+/// question; and nothing follows an end.
+pub fn acknowledge(number: u32, step: &AgentStep, plan_version: u32) -> Option<String> {
     let answer = match &step.content {
         Content::Plan(plan) => json!({
             "acknowledged": true,
-            "plan_version": memory.plan().map(|plan| plan.plan_version),
+            "plan_version": plan_version,
             "sub_tasks": plan.sub_tasks.len(),
         }),
         Content::Reason => json!({"acknowledged": true, "step": number}),

@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::cycle::{OpenCall, fingerprint};
-use super::machine::MAX_CALLS;
+use super::cycle::{EndedCall, fingerprint};
 use super::memory::{CallRecord, WorkingMemory};
 use super::phase::{self, AGENT_STEP, AgentStep, Content, Phase};
 use super::signals::Signals;
@@ -33,21 +32,24 @@ pub(super) struct Phased {
 }
 
 impl Phased {
-    /// Takes in the steps of a reply that run nothing. `number` is the reply's.
+    /// Takes in a question or an end, which are steps as soon as they are said. `number` is the reply's.
     pub fn take_turn(&mut self, number: u32, turn: &Turn) {
-        let taken = turn.calls.iter().take(MAX_CALLS);
-        for call in taken.filter(|call| call.request.name == AGENT_STEP) {
-            let Ok(step) = phase::parse(&call.request.arguments) else { continue };
-            let alone = turn.calls.len() == 1;
-            match step.phase() {
-                Phase::Act => continue,
-                // Of several calls these two are refused.
-                Phase::Feedback | Phase::End if !alone => continue,
-                phase => self.signals.on_non_act(phase),
-            }
-            self.memory.take_step(number, &step);
-            self.measure_last();
+        // Beside other calls these two are refused.
+        let [call] = &turn.calls[..] else { return };
+        if call.request.name != AGENT_STEP {
+            return;
         }
+        if let Ok(step) = phase::parse(&call.request.arguments)
+            && matches!(step.phase(), Phase::Feedback | Phase::End)
+        {
+            self.take_step(number, &step);
+        }
+    }
+
+    fn take_step(&mut self, number: u32, step: &AgentStep) {
+        self.signals.on_non_act(step.phase());
+        self.memory.take_step(number, step);
+        self.measure_last();
     }
 
     fn measure_last(&mut self) {
@@ -58,11 +60,14 @@ impl Phased {
         }
     }
 
-    /// Takes in a call that ended: an act, or one that the model made directly.
-    pub fn take_call(&mut self, number: u32, call: &OpenCall, outcome: CallOutcome, text: &str, ms: u64) {
+    /// Takes in a call that ended: an act, one that the model made directly, or a step that ran nothing.
+    pub fn take_call(&mut self, number: u32, ended: &EndedCall) {
+        let EndedCall { call, text, .. } = ended;
+        let Some((outcome, ms)) = ended.outcome else { return };
         let step = (call.asked().name == AGENT_STEP).then(|| phase::parse(&call.asked().arguments));
         let (thinking, summary) = match step {
             Some(Ok(AgentStep { thinking, summary, content: Content::Act(_) })) => (thinking, summary),
+            Some(Ok(step)) if outcome == CallOutcome::Done => return self.take_step(number, &step),
             Some(_) => return,
             None => {
                 let name = &call.request.name;
@@ -70,17 +75,16 @@ impl Phased {
             }
         };
         let failed = outcome != CallOutcome::Done;
-        self.signals.on_act(&fingerprint(&call.request), failed.then_some(text));
+        self.signals.on_act(&fingerprint(&call.request), failed.then_some(text.as_str()));
         let input = serde_json::from_str(&call.request.arguments).unwrap_or(Value::Null);
-        let record =
-            CallRecord { tool: call.request.name.clone(), input, output: text.to_owned(), failed, ms: Some(ms) };
+        let record = CallRecord { tool: call.request.name.clone(), input, output: text.clone(), failed, ms: Some(ms) };
         self.memory.take_call(number, &thinking, &summary, record);
         self.measure_last();
     }
 
-    /// What the model is answered to a step that has been taken in.
+    /// What the model is answered to a step that is taken in next.
     pub fn acknowledge(&self, number: u32, step: &AgentStep) -> String {
-        phase::acknowledge(number, step, &self.memory).unwrap_or_default()
+        phase::acknowledge(number, step, self.memory.next_plan_version()).unwrap_or_default()
     }
 
     /// The phase of every step, oldest first.
@@ -129,7 +133,7 @@ impl Phased {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::cycle::OpenCall;
+    use crate::journal::Call;
     use crate::tool::EffectClass;
 
     #[test]
@@ -138,13 +142,13 @@ mod tests {
         for n in 0..200_u32 {
             let (name, arguments) = ("look".to_owned(), format!("{{\"n\":{n}}}"));
             let request = CallRequest { id: String::new(), name, arguments, extra: None };
-            let call = OpenCall { request, answers: None, effect: Some(EffectClass::Pure), started: true };
+            let call = Call { request, effect: Some(EffectClass::Pure) };
             let output = match n % 3 {
                 0 => "the ship sails on to the next port\n".repeat(20),
                 1 => "{\"ship\": \"Clio\", \"length_m\": 14.25}".repeat(9),
                 _ => String::new(),
             };
-            phased.take_call(n, &call, CallOutcome::Done, &output, 3);
+            phased.take_call(n, &EndedCall::done(&call, &output));
             for most in [None, Some(2_000), Some(20_000)] {
                 let shown = phased.view(n, 500, most).expect("there is a step");
                 let (estimated, written) = (phased.view_tokens(n, 500, most), tokens::text(&shown));

@@ -156,6 +156,39 @@ fn several_steps_of_one_reply_are_taken_one_by_one() {
     assert!(!view.contains("END"), "{view}");
 }
 
+/// Where the steps of a view stand in it, by the words they begin with.
+fn places(view: &str, steps: &[&str]) -> Vec<usize> {
+    steps.iter().map(|words| view.find(words).unwrap_or_else(|| panic!("no {words}: {view}"))).collect()
+}
+
+#[test]
+fn a_check_beside_its_act_is_taken_when_the_act_has_ended() {
+    let mut h = Harness::begin(phased());
+    h.step(plan());
+    let verified = verify("done", "Clio sails to Spain");
+    h.calls([act("put", json!({})), verified, act("look", json!({}))].map(agent_step).to_vec());
+    assert_eq!(h.names(), ["put"], "what is behind the check waits with it");
+    assert!(!h.view().contains("Clio sails"), "nothing is known of it yet: {}", h.view());
+    h.crash_and_pick_up();
+    h.run_calls();
+    let places = places(&h.view(), &["ACT: Used put.", "VERIFY: Verified.", "ACT: Used look."]);
+    assert!(places.is_sorted(), "{}", h.view());
+    assert!(h.view().contains("  • Clio sails to Spain  [step 2]"), "{}", h.view());
+}
+
+#[test]
+fn steps_are_taken_in_the_order_of_their_calls_whichever_ended_first() {
+    let mut h = Harness::begin(phased());
+    let wrong = act("look", json!({"bad": true}));
+    h.calls([act("look", json!({})), wrong, act("peek", json!({})), plan(), plan()].map(agent_step).to_vec());
+    for call in h.running().into_iter().rev() {
+        h.end_call(&call.id, Ok(format!("{} gave this", call.name).into()));
+    }
+    let steps = ["Result: look gave this", "do not fit", "Result: peek gave this", "PLAN: Planned."];
+    assert!(places(&h.view(), &steps).is_sorted(), "{}", h.view());
+    assert!(h.told_last().contains("\"plan_version\":2"), "{}", h.told_last());
+}
+
 #[test]
 fn feedback_asks_and_the_answer_is_its_result() {
     let mut h = Harness::begin(phased());

@@ -154,8 +154,9 @@ fn acknowledgements() {
     let mut memory = WorkingMemory::default();
     let mut answer = |number, arguments| {
         let step = step(arguments);
+        let answer = acknowledge(number, &step, memory.next_plan_version());
         memory.take_step(number, &step);
-        acknowledge(number, &step, &memory)
+        answer
     };
     let sub_tasks = json!([{"id": 1, "title": "one"}, {"id": 2, "title": "two"}]);
     let plan = json!({"phase": "plan", "summary": "s", "plan": {"goal": "g", "sub_tasks": sub_tasks}});

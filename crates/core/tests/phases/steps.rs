@@ -295,6 +295,7 @@ fn work_through(messages: &[Message]) -> Vec<Phase> {
         let step = parse(text).expect("a valid step");
         let schema = Validator::new(&step_schema(&tools(), &[], &phases)).expect("a schema");
         assert!(schema.is_valid(&serde_json::from_str(text).expect("JSON")), "{text}");
+        let acknowledged = acknowledge(number, &step, memory.next_plan_version());
         memory.take_step(number, &step);
         phases.push(step.phase());
         let told = turn.get(1).map(|message| match message {
@@ -310,7 +311,7 @@ fn work_through(messages: &[Message]) -> Vec<Phase> {
             }
             (Content::End { .. }, None) => {}
             (_, Some(_)) => {
-                let answer = acknowledge(number, &step, &memory).expect("an acknowledgement");
+                let answer = acknowledged.expect("an acknowledgement");
                 assert_eq!(result, structured::result("agent_step", &answer));
             }
             other => panic!("{other:?}"),

@@ -1,7 +1,7 @@
 //! What follows from a model's reply: which of its calls may run, and what ends with it.
 
 use super::{MAX_CALLS, MAX_REPEATS, MAX_REPLANS, Recorder, Verdict};
-use crate::journal::{Call, CallOutcome, EndStatus, Entry, Turn};
+use crate::journal::{Call, EndStatus, Entry, Turn};
 use crate::model::{CallRequest, Finish, ModelReply, ToolCalling};
 use crate::run::finish::{self, Finishing};
 use crate::run::leak;
@@ -17,8 +17,8 @@ enum Decision {
     Run(EffectClass),
     /// A skill begins.
     Skill,
-    /// Nothing runs; the model is told that the step was taken.
-    Tell(AgentStep),
+    /// Nothing runs: a step, taken when the calls before it have ended; see `advance`.
+    Tell,
     /// It may not run, for the reason the model is told.
     Refuse(String),
     /// The run, or the skill at work, acts on it as a whole.
@@ -113,7 +113,7 @@ impl Recorder<'_> {
     fn take_calls(&mut self, mut turn: Turn, calls: Vec<CallRequest>, check: &dyn Fn(&CallRequest) -> Verdict) {
         let alone = calls.len() == 1;
         let mut act = None;
-        let mut told = Vec::new();
+        let mut told = 0;
         let mut refused = Vec::new();
         for (i, mut request) in calls.into_iter().enumerate() {
             request.id = call_id(self.run.calls_made + i as u64);
@@ -131,22 +131,18 @@ impl Recorder<'_> {
             match decision {
                 Decision::Run(class) => effect = Some(class),
                 Decision::Skill => {}
-                Decision::Tell(step) => told.push((id, step)),
+                Decision::Tell => told += 1,
                 Decision::Refuse(text) => refused.push((id, text)),
                 Decision::Act(whole) => act = Some((id, whole)),
             }
             turn.calls.push(Call { request, effect });
         }
-        let runs = turn.calls.len() > told.len() + refused.len() && act.is_none();
+        let runs = turn.calls.len() > told + refused.len() && act.is_none();
         self.record(Entry::Turn(turn));
         if let Some(warning) = self.run.tool_rounds_spent().filter(|_| runs) {
+            while self.take_step() {}
             let reason = warning.trim_matches(['[', ']']).to_owned();
             return self.end_run(EndStatus::LimitReached, warning, Some(reason));
-        }
-        for (call_id, step) in told {
-            let text = self.run.phased.acknowledge(self.run.turns(), &step);
-            let outcome = CallOutcome::Done;
-            self.record(Entry::CallEnded { call_id, outcome, text, annotations: Vec::new(), ms: 0 });
         }
         for (call_id, text) in refused {
             self.refuse(call_id, text);
@@ -196,7 +192,7 @@ impl Recorder<'_> {
                     Act::End(EndStatus::Stuck, message, Some(reason))
                 }
             }),
-            _ => Decision::Tell(step),
+            Content::Plan(_) | Content::Reason | Content::Verify { .. } | Content::Reflect => Decision::Tell,
         }
     }
 
