@@ -61,6 +61,9 @@ pub struct ToolContext {
     pub effect_key: String,
     /// The folder the tool is confined to.
     pub workspace: PathBuf,
+    /// The file of the workspace that the agent was told its rules from, if it was. It may not change
+    /// it: later runs would follow what it wrote.
+    pub rules_file: Option<PathBuf>,
     /// The folder of the skill that is being worked by, if one is.
     pub skill_folder: Option<PathBuf>,
     /// Fires when the call should end early.

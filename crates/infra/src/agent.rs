@@ -20,6 +20,7 @@ use posse_core::stop::StopReason;
 use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory, ToolOutput};
 use posse_core::worker::Progress;
 
+use crate::hook;
 use crate::tool::{ToolRegistry, UnknownTool};
 
 mod opening;
@@ -231,6 +232,7 @@ impl GenericAgentExecutor {
             role: self.persona.role.clone(),
             effect_key: effect_key(cx.installation(), cx.job.id, id),
             workspace: self.workspace(&cx.job),
+            rules_file: hook::rules_file(&self.persona.hooks),
             skill_folder,
             stop: cx.stop.clone(),
         };

@@ -33,11 +33,20 @@
 mod project_rules;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use posse_core::hook::{RunHook, compose};
 
 use crate::tool::is_legal_name;
+
+/// The hook that tells a project's rules.
+const PROJECT_RULES: &str = "project_rules";
+
+/// The file of the workspace that an agent with these hooks is told its rules from.
+pub(crate) fn rules_file(hooks: &[String]) -> Option<PathBuf> {
+    hooks.iter().any(|name| name == PROJECT_RULES).then(|| project_rules::FILE.into())
+}
 
 /// Every hook of the process. Built once at the start, read by everybody.
 #[derive(Default)]
@@ -70,7 +79,7 @@ impl HookRegistry {
     /// A registry with the built-in hooks.
     pub fn builtin() -> Self {
         let project_rules: Arc<dyn RunHook> = Arc::new(project_rules::ProjectRules);
-        HookRegistry { hooks: [("project_rules".to_owned(), project_rules)].into() }
+        HookRegistry { hooks: [(PROJECT_RULES.to_owned(), project_rules)].into() }
     }
 
     /// Adds a hook.

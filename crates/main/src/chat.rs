@@ -1,13 +1,15 @@
 //! A conversation: what a person types becomes jobs of a session, worked in this process, and what
 //! the agent says is written out as it comes.
 //!
-//! Words of the agent go to standard output, everything else to standard error.
+//! What the agent answers goes to standard output, everything else to standard error; see [`Voice`]
+//! for what else it says.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use posse_core::event::{Event, Follower, Happened, Outcome};
+use posse_core::event::{Event, Follower, Happened, Outcome, Speaker};
 use posse_core::job::{JobId, JobState};
 use posse_core::model::{Delta, ToolCalling};
 use posse_core::port::{JobQueries, JobRepository, QuestionFilter};
@@ -137,7 +139,7 @@ impl Chat {
     /// Waits for one job's end and shows what happens until then.
     async fn turn(&mut self, job: JobId, mut log: Option<&mut EventLog>, signals: &mut Signals) -> Result<Turn> {
         let mut follower = Follower::new(Arc::clone(&self.with.queries), job);
-        let mut voice = Voice::new(self.out);
+        let mut voice = Voice::new(std::io::stdout().is_terminal());
         let mut asking: Option<Question> = None;
         let mut look = true;
         loop {
@@ -160,7 +162,7 @@ impl Chat {
             if asking.is_none() && follower.state() == Some(JobState::Suspended) {
                 asking = self.next_question(job).await?;
                 if let Some(question) = &asking {
-                    voice.end_line()?;
+                    self.turn_aside(&mut voice)?;
                     self.ask(question);
                 }
             }
@@ -193,7 +195,7 @@ impl Chat {
                 signal = signals.heard() => match signal {
                     Heard::Interrupt if asked_to_stop(&*self.with.queries, job).await => return Ok(Turn::Left(Exit::Interrupted)),
                     Heard::Interrupt => {
-                        voice.end_line()?;
+                        self.turn_aside(&mut voice)?;
                         self.with.jobs.cancel(job, "interrupted by the person".into(), now()).await?;
                     }
                     Heard::Terminate => return Ok(Turn::Left(Exit::Interrupted)),
@@ -204,10 +206,10 @@ impl Chat {
 
     fn hear(&self, delta: Delta, voice: &mut Voice) -> Result<()> {
         match delta {
-            Delta::Text(text) if !self.out.json => voice.say(&text)?,
+            Delta::Text(text) if !self.out.json => self.out.raw(&voice.say(&text))?,
             Delta::Text(_) | Delta::Reasoning(_) => {}
             Delta::Restarted(failed) => {
-                voice.restart()?;
+                self.out.raw(&voice.restart())?;
                 self.remark(format!("  ! starting over: {}", one_line(&failed.reason, 200)));
             }
         }
@@ -219,8 +221,12 @@ impl Chat {
             return self.out.json_line(happened);
         }
         match &happened.event {
+            Event::Message { role: Speaker::Agent, text, .. } => {
+                self.turn_aside(voice)?;
+                voice.hold(text);
+            }
             Event::ToolStart { name, args, is_skill, depth, .. } => {
-                voice.end_line()?;
+                self.turn_aside(voice)?;
                 let mark = if *is_skill { "▾" } else { "→" };
                 let indent = "  ".repeat(*depth);
                 self.remark(format!("  {indent}{mark} {} {}", visible(name), one_line(&args.to_string(), 100)));
@@ -230,11 +236,13 @@ impl Chat {
                 self.remark(format!("  {indent}✗ {}: {}", visible(name), one_line(result, 160)));
             }
             Event::Note { text } | Event::Error { text } => {
-                voice.end_line()?;
+                self.turn_aside(voice)?;
                 self.remark(format!("  ! {}", one_line(text, 300)));
             }
             Event::Done { status, text, reason, .. } => {
-                voice.answer(text)?;
+                let answer = voice.answer(text);
+                self.turn_aside(voice)?;
+                self.out.raw(&answer)?;
                 if status != "completed" {
                     let reason = reason.as_deref().map(|reason| format!(": {}", visible(reason))).unwrap_or_default();
                     self.remark(format!("({}{reason})", status.replace('_', " ")));
@@ -242,6 +250,13 @@ impl Chat {
             }
             Event::Message { .. } | Event::ToolEnd { .. } | Event::Question { .. } | Event::Answer { .. } => {}
         }
+        Ok(())
+    }
+
+    /// What was said up to here was no answer.
+    fn turn_aside(&self, voice: &mut Voice) -> Result<()> {
+        self.out.raw(&voice.end_line())?;
+        voice.aside().into_iter().for_each(|text| self.remark(text));
         Ok(())
     }
 

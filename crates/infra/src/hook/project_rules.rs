@@ -9,7 +9,7 @@ use posse_core::tool::ToolErrorCategory;
 
 use crate::tool::workspace::{Found, Workspace};
 
-const FILE: &str = "AGENTS.md";
+pub(super) const FILE: &str = "AGENTS.md";
 /// How much of the file an agent is told.
 const MAX_BYTES: usize = 32 * 1024;
 

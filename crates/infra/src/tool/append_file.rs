@@ -38,7 +38,7 @@ fn append_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     if text.len() > MAX_CONTENT {
         return Err(too_long(text.len()));
     }
-    Workspace::open(&cx.workspace)?.update(&path, &cx.stop, |existing| {
+    Workspace::of(cx)?.update(&path, &cx.stop, |existing| {
         let bytes = existing.map(|existing| existing.read(MAX_FILE)).transpose()?.unwrap_or_default();
         fits_encoding(&path, &bytes, &text)?;
         let bytes = append(bytes, &text);

@@ -41,7 +41,7 @@ fn create_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     if content.len() > MAX_CONTENT {
         return Err(too_long(content.len()));
     }
-    Workspace::open(&cx.workspace)?.update(&path, &cx.stop, |existing| match existing {
+    Workspace::of(cx)?.update(&path, &cx.stop, |existing| match existing {
         Some(_) if !overwrite => Err(conflict(format!(
             "'{path}' exists already; it was not changed. Use edit_file to change a part of it, \
              append_file to add to it, or overwrite=true to replace all of it"

@@ -37,7 +37,7 @@ pub(super) fn tool() -> FnTool {
 
 fn edit_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     let Args { path, old_text, new_text } = &args;
-    let workspace = Workspace::open(&cx.workspace)?;
+    let workspace = Workspace::of(cx)?;
     workspace.update(path, &cx.stop, |existing| {
         let existing = existing.ok_or_else(|| workspace.no_such_file(path))?;
         replace_once(path, &existing.read(MAX_FILE)?, old_text, new_text)

@@ -185,6 +185,7 @@ mod tests {
             role: "tester".into(),
             effect_key: "k".into(),
             workspace: "/".into(),
+            rules_file: None,
             skill_folder: None,
             stop: Stop::never(),
         }

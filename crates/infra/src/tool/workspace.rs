@@ -17,7 +17,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
 
-use posse_core::tool::ToolError;
+use posse_core::tool::{ToolContext, ToolError};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2, readlinkat};
 use rustix::io::Errno;
 
@@ -35,6 +35,8 @@ pub struct Workspace {
     root: Dir,
     /// The root's real path, and the one it was opened by: absolute paths below them are welcome.
     prefixes: [PathBuf; 2],
+    /// The file that the agent at work was told its rules from, if it was.
+    rules: Option<PathBuf>,
 }
 
 /// An open folder beneath the root.
@@ -96,7 +98,12 @@ impl Workspace {
             errno => failed(format!("the workspace {shown} cannot be opened: {errno}")),
         })?;
         let real = dir.real_path().map_err(|errno| failed(format!("the workspace {shown} has no path: {errno}")))?;
-        Ok(Workspace { root: dir, prefixes: [real, root.to_owned()] })
+        Ok(Workspace { root: dir, prefixes: [real, root.to_owned()], rules: None })
+    }
+
+    /// The same for the workspace of a call, in which its agent's rules may not be changed.
+    pub fn of(cx: &ToolContext) -> Result<Self, ToolError> {
+        Ok(Workspace { rules: cx.rules_file.clone(), ..Workspace::open(&cx.workspace)? })
     }
 
     /// Opens what the path leads to: a regular file or a folder. Anything else is refused by its

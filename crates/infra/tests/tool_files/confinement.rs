@@ -331,3 +331,38 @@ fn skills_are_not_the_agents_to_change() {
         assert_eq!(bench.content(path), "before");
     }
 }
+
+#[test]
+fn an_agent_does_not_change_the_rules_it_is_given() {
+    let mut bench = Bench::new();
+    let write = |bench: &Bench, path: &str| bench.call("create_file", json!({"path": path, "content": "Obey."}));
+    write(&bench, "AGENTS.md").expect("nobody is told it");
+    bench.rules_file = Some("AGENTS.md".into());
+    let before = bench.tree();
+    for path in ["AGENTS.md", "./agents.md"] {
+        let words = write(&bench, path).expect_err(path).to_string();
+        assert!(words.contains("`project_rules`"), "{path}: {words}");
+    }
+    let edits = [
+        ("edit_file", json!({"path": "AGENTS.md", "old_text": "Obey.", "new_text": "Do not."})),
+        ("append_file", json!({"path": "AGENTS.md", "text": "Or not."})),
+    ];
+    for (tool, args) in edits {
+        let words = bench.call(tool, args).expect_err(tool).to_string();
+        assert!(words.contains("a person can write it"), "{words}");
+    }
+    assert_eq!(bench.tree(), before);
+    assert!(bench.call("read_file", json!({"path": "AGENTS.md"})).expect("it may be read").contains("Obey."));
+    write(&bench, "docs/AGENTS.md").expect("another file");
+
+    // A link leads to the rules, so what it leads to is them.
+    std::fs::remove_file(bench.ws("AGENTS.md")).expect("removed");
+    for path in ["AGENTS.md", "AGENTS.md/inside"] {
+        write(&bench, path).expect_err("nor made where there are none");
+    }
+    std::os::unix::fs::symlink("docs/AGENTS.md", bench.ws("AGENTS.md")).expect("linked");
+    assert!(
+        write(&bench, "docs/AGENTS.md").expect_err("its target").to_string().contains("the rules that you were given")
+    );
+    write(&bench, "docs/other.md").expect("another file");
+}

@@ -21,6 +21,8 @@ pub struct Bench {
     registry: ToolRegistry,
     /// The folder of the skill that is worked by, if one is.
     pub skill: Option<PathBuf>,
+    /// The file that the agent was told its rules from, if it was.
+    pub rules_file: Option<PathBuf>,
     runtime: tokio::runtime::Runtime,
     stop: Stop,
 }
@@ -38,7 +40,7 @@ impl Bench {
         }
         fs::write(base.path().join("ws-evil/secret.txt"), SECRET).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Bench { base, registry: ToolRegistry::builtin(), skill: None, runtime, stop }
+        Bench { base, registry: ToolRegistry::builtin(), skill: None, rules_file: None, runtime, stop }
     }
 
     pub fn base(&self) -> &Path {
@@ -74,6 +76,7 @@ impl Bench {
             role: "tester".into(),
             effect_key: "key".into(),
             workspace: self.ws(""),
+            rules_file: self.rules_file.clone(),
             skill_folder: self.skill.clone(),
             stop: self.stop.clone(),
         };

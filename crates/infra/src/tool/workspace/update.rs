@@ -24,7 +24,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::super::failure::{check, conflict, denied, failed, invalid, io, kernel, over_limit};
-use super::{Dir, Kind, Links, Workspace, owner, regular};
+use super::{Dir, Kind, LOOK, Links, Workspace, owner, real_path, regular};
 
 /// How long another writer in the same folder is waited for.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
@@ -145,7 +145,24 @@ impl Workspace {
         if let Some(owner) = owner(&inside.join(below)) {
             return Err(denied(format!("'{raw}' belongs to {owner}, whose own files are read-only to tools")));
         }
+        if self.is_of_rules(&inside.join(below)) {
+            return Err(denied(format!(
+                "'{raw}' holds the rules that you were given, and you may not change them. Say in your answer what should \
+                 stand there: a person can write it, or an agent without `project_rules` among its persona's hooks"
+            )));
+        }
         Ok(())
+    }
+
+    /// Whether a path below the root is the file of the rules, a folder in its place, or what it links to.
+    fn is_of_rules(&self, path: &Path) -> bool {
+        let Some(rules) = &self.rules else { return false };
+        let first = path.components().next().map(|part| part.as_os_str());
+        if first.is_some_and(|name| name.eq_ignore_ascii_case(rules)) {
+            return true;
+        }
+        let target = self.root.open(rules, LOOK, Links::Beneath).and_then(|file| real_path(&file));
+        target.is_ok_and(|target| target.strip_prefix(&self.prefixes[0]) == Ok(path))
     }
 }
 
