@@ -4,8 +4,8 @@
 //! So every request is made from what a [`Normaliser`] gives for its conversation, whatever the
 //! conversation went through: a crash, a row deleted by hand, a change of provider in the middle.
 //!
-//! What no provider minds is done for all of them: one system message, which is first; a user
-//! message behind it, and a user message or a result last; nothing empty; calls whose results follow
+//! What no provider minds is done for all of them: system messages in front alone; a user
+//! message behind them, and a user message or a result last; nothing empty; calls whose results follow
 //! them, each once and in order; ids, names and arguments of a shape that everybody takes. Where
 //! providers want opposite things, [`Rules`] say which.
 //!
@@ -36,6 +36,10 @@ pub struct Rules {
     pub take_turns: bool,
     /// What becomes of a model's reasoning when the conversation goes on.
     pub reasoning: ReasoningBack,
+    /// Whether there may be several system messages in front. Most servers render a model's own
+    /// template, and many of those refuse a second one; so they are made one unless it is known that
+    /// it may stand.
+    pub several_systems: bool,
     /// Whether a reply's calls must carry a signature of the provider's own, as Google's must. Calls
     /// that another model made get the one that Google has for them.
     pub signed_calls: bool,
@@ -43,7 +47,13 @@ pub struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Rules { user_after_tool: true, take_turns: false, reasoning: ReasoningBack::Forbidden, signed_calls: false }
+        Rules {
+            user_after_tool: true,
+            take_turns: false,
+            reasoning: ReasoningBack::Forbidden,
+            several_systems: false,
+            signed_calls: false,
+        }
     }
 }
 
@@ -91,7 +101,7 @@ pub struct Normaliser {
 #[derive(Debug, Clone, Default)]
 struct Round {
     /// Only in the first round.
-    system: String,
+    system: Vec<String>,
     /// In every round but the first.
     spoken: Option<Spoken>,
     /// What people said, and results that answer none of the calls.
@@ -124,8 +134,8 @@ impl Normaliser {
     pub fn push(&mut self, message: &Message, out: &mut Vec<Message>) {
         match message {
             Message::System { text } | Message::User { text } if is_blank(text) => {}
-            Message::System { text } if !self.begun => add(&mut self.round.system, text),
-            // Providers take one system message, and only in front.
+            Message::System { text } if !self.begun => self.round.instruct(text, self.rules.several_systems),
+            // Providers take system messages only in front.
             Message::System { text } | Message::User { text } => self.round.heard.push(text.clone()),
             Message::Assistant { text, calls, .. } if is_blank(text) && calls.is_empty() => {}
             Message::Assistant { text, reasoning, calls } => self.speak(text, reasoning.as_ref(), calls, out),
@@ -191,9 +201,7 @@ impl Normaliser {
         let Round { system, spoken, heard } = &self.round;
         let more = more.filter(|text| !is_blank(text));
         let heard: Vec<&str> = heard.iter().map(String::as_str).chain(more).collect();
-        if !system.is_empty() {
-            out.push(Message::System { text: system.clone() });
-        }
+        out.extend(system.iter().map(|text| Message::System { text: text.clone() }));
         match spoken {
             Some(spoken) => self.write_spoken(spoken, out),
             // The model may not be the first to speak.
@@ -245,6 +253,13 @@ impl Round {
         let Some(spoken) = &self.spoken else { return false };
         let waits = spoken.calls.iter().all(|asked| asked.result.is_none());
         self.heard.is_empty() && waits && (take_turns || !spoken.calls.is_empty())
+    }
+
+    fn instruct(&mut self, text: &str, several: bool) {
+        match self.system.last_mut().filter(|_| !several) {
+            Some(one) => add(one, text),
+            None => self.system.push(text.to_owned()),
+        }
     }
 
     fn answer(&mut self, id: &str, name: &str, text: &str) {

@@ -66,8 +66,8 @@ pub struct CallRequest {
     pub extra: Option<Extra>,
 }
 
-/// A model at a provider: who writes a reply, and who reads a request.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// A model at a provider: who writes a reply, and who reads a request. The default is nobody.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Author {
     /// Where it is asked: a host, with its port where that is not the usual one.
     pub provider: String,
@@ -76,12 +76,36 @@ pub struct Author {
 }
 
 /// What a model thought before it spoke. Means something to the model that wrote it, and to no other.
+///
+/// In JSON it may also be a bare text, or have no author: thoughts that are kept and shown, and sent
+/// back to nobody.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "ReasoningAsWritten")]
 pub struct Reasoning {
     /// The thoughts, word for word.
     pub text: String,
     /// Who had them.
     pub by: Author,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ReasoningAsWritten {
+    Text(String),
+    Whole {
+        text: String,
+        #[serde(default)]
+        by: Author,
+    },
+}
+
+impl From<ReasoningAsWritten> for Reasoning {
+    fn from(written: ReasoningAsWritten) -> Self {
+        match written {
+            ReasoningAsWritten::Text(text) => Reasoning { text, by: Author::default() },
+            ReasoningAsWritten::Whole { text, by } => Reasoning { text, by },
+        }
+    }
 }
 
 /// Private data that a provider attached to a call. Means something to that provider, and to no other.

@@ -470,7 +470,8 @@ impl Run {
 }
 
 fn tokens_of_tools(opening: &Opening) -> u64 {
+    let last = if opening.persona.style == Style::Phased { phase::spec() } else { finish::spec() };
     let specs = opening.tools.iter().map(|tool| &tool.spec).chain(opening.skills.iter().map(|skill| &skill.spec));
     let text = |spec: &ToolSpec| format!("{} {} {}", spec.name, spec.description, spec.parameters);
-    specs.map(|spec| tokens::text(&text(spec))).sum()
+    specs.chain([&last]).map(|spec| tokens::text(&text(spec))).sum()
 }

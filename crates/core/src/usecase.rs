@@ -2,3 +2,4 @@
 
 pub mod enqueue;
 pub mod fork;
+pub mod requests;

@@ -133,9 +133,12 @@ fn q_nothing_empty_is_sent_and_no_space_ends_what_the_model_said() {
 }
 
 #[test]
-fn p_there_is_one_system_message_and_it_is_first() {
+fn p_system_messages_are_first_and_one_unless_several_may_stand() {
     let many = [system("a"), user("u"), system("b"), says("so"), system("c"), user("v")];
     assert_eq!(sent(&many), [system("a\n\nb"), user("u"), says("so"), user("c"), user("v")]);
+    let several = Rules { several_systems: true, ..Rules::default() };
+    let two = normalise(&many, several, &me());
+    assert_eq!(two, [system("a"), system("b"), user("u"), says("so"), user("c"), user("v")]);
 }
 
 #[test]
@@ -222,6 +225,27 @@ fn b15_reasoning_goes_to_the_model_that_wrote_it_and_to_no_other() {
     assert_eq!(kept(ReasoningBack::Forbidden), ["none", "none", "none"]);
     assert_eq!(kept(ReasoningBack::Optional), ["because", "none", "none"]);
     assert_eq!(kept(ReasoningBack::Required), ["because", "(not recorded)", "(not recorded)"]);
+}
+
+#[test]
+fn reasoning_may_be_a_bare_text_and_goes_to_nobody_then() {
+    let turn = |reasoning: serde_json::Value| {
+        let message = json!({"role": "assistant", "text": "so", "reasoning": reasoning});
+        serde_json::from_value::<Message>(message)
+    };
+    let whole = turn(json!({"text": "because", "by": {"provider": "host", "model": "m"}}));
+    assert_eq!(whole.expect("whole"), thinks(Some(me())));
+    for bare in [json!("because"), json!({"text": "because"})] {
+        let said = turn(bare).expect("thoughts of nobody");
+        assert_eq!(said, thinks(Some(Author::default())));
+        let rules = Rules { reasoning: ReasoningBack::Optional, ..Rules::default() };
+        assert_eq!(normalise(&[user("u"), said, user("v")], rules, &me())[1], thinks(None));
+    }
+    assert_eq!(turn(json!(null)).expect("none"), thinks(None));
+    turn(json!(7)).expect_err("neither");
+    let entry = json!({"text": "", "reasoning": "because", "usage": {"input": 1, "output": 1}, "model": "m", "ms": 1});
+    let entry = serde_json::from_value::<posse_core::journal::Turn>(entry);
+    assert_eq!(entry.expect("an older journal's").reasoning.map(|it| it.text).as_deref(), Some("because"));
 }
 
 #[test]

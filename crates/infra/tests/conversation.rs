@@ -1,6 +1,9 @@
 //! Promise 5: whatever a run went through, its conversation can be sent, to every kind of provider.
 
-use posse_core::conversation::{Normaliser, ReasoningBack, Rules, normalise};
+#[path = "support/rules.rs"]
+mod rules;
+
+use posse_core::conversation::{Normaliser, Rules, normalise};
 use posse_core::journal::{Call, CallOutcome, EndStatus, Entry, OfferedTool, Opening, Recorded, Turn};
 use posse_core::model::{Author, CallRequest, Extra, Finish, Message, ModelReply, Reasoning, ToolCalling, Usage};
 use posse_core::persona::{Limits, PersonaTemplate};
@@ -9,23 +12,12 @@ use posse_core::run::machine::{Effect, Input, Verdict, step};
 use posse_core::tool::{EffectClass, ToolSpec};
 use posse_infra::model::judge::judge_strictly;
 use proptest::prelude::*;
+use rules::all_rules;
 use serde_json::json;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 const TASK: &str = "Find the\u{301} goose; then  \n report. ";
-
-/// Every provider there could be.
-fn all_rules() -> Vec<Rules> {
-    let mut all = Vec::new();
-    for bits in 0..8 {
-        for reasoning in [ReasoningBack::Required, ReasoningBack::Optional, ReasoningBack::Forbidden] {
-            let [user_after_tool, take_turns, signed_calls] = [1, 2, 4].map(|bit| bits & bit != 0);
-            all.push(Rules { user_after_tool, take_turns, reasoning, signed_calls });
-        }
-    }
-    all
-}
 
 fn reader() -> Author {
     Author { provider: "host".into(), model: "m".into() }

@@ -1,6 +1,6 @@
 //! What servers get wrong, each oddity once, in a streamed reply and in a whole one. Each has a letter
 //! to speak of it by. Those about the conversation sent (p, q, r, z) are in the core's
-//! `tests/conversation.rs`; what becomes of a call in a text (i) and of a name that is not offered
+//! `tests/conversation.rs` (p here too, as it is learned); what becomes of a call in a text (i) and of a name that is not offered
 //! (t) is in its `tests/run_machine.rs`.
 
 #[path = "support/model_server.rs"]
@@ -296,6 +296,31 @@ async fn o_a_field_that_is_refused_by_name_is_left_out_from_then_on() {
         model(config).profile().await.expect("a profile");
         let choices: Vec<_> = server.chats().iter().map(|body| body["tool_choice"].clone()).collect();
         assert_eq!(choices, ["required", "auto"]);
+    }
+}
+
+#[tokio::test]
+async fn p_a_second_system_message_is_sent_where_it_is_taken_and_nowhere_else() {
+    let system = |text: &str| Message::System { text: text.to_owned() };
+    let request = ModelRequest {
+        messages: vec![system("Be brief."), system("Skills: none."), Message::User { text: "hi".to_owned() }].into(),
+        ..ModelRequest::default()
+    };
+    let (two, joined) = (vec!["Be brief.", "Skills: none.", "hi"], vec!["Be brief.\n\nSkills: none.", "hi"]);
+    for stream in [true, false] {
+        for (taken, configured, refusals, wanted) in
+            [(true, None, 0, &joined), (true, Some(true), 0, &two), (false, Some(true), 1, &joined)]
+        {
+            let server = choosy(move |body| {
+                let is_second = body["messages"][1]["role"] == "system" && !taken;
+                is_second.then_some("System message must be at the beginning.")
+            })
+            .await;
+            let config = OpenAiConfig { stream, several_systems: configured, ..config(&server) };
+            let sent = learned(&server, config, &request, refusals).await;
+            let texts = sent["messages"].as_array().expect("messages").iter().map(|message| &message["content"]);
+            assert!(texts.eq(wanted.iter()), "{sent}");
+        }
     }
 }
 

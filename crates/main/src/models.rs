@@ -1,6 +1,6 @@
 //! Which models there are, found once at the start and built when they are first asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -76,6 +76,17 @@ impl Known {
             }
         }
     }
+}
+
+/// The names that a persona may give for a model: those configured, and the local one. Where none is
+/// configured, what is found at the start has one of two names, and which is known only then.
+pub fn names(settings: &Settings) -> BTreeSet<String> {
+    let found: &[&str] = match settings.models.is_empty() || settings.endpoint.base_url.is_some() {
+        true => &[local::NAME, "openai", "ollama"],
+        false => &[local::NAME],
+    };
+    let named = settings.models.keys().chain(&settings.default_model).cloned();
+    named.chain(found.iter().map(|&name| name.to_owned())).collect()
 }
 
 /// The models of this process, by name.
@@ -287,6 +298,7 @@ fn config(name: &str, known: &Known, env: Env<'_>) -> Result<OpenAiConfig, Model
     config.reasoning = table.reasoning;
     config.user_after_tool = table.user_after_tool;
     config.take_turns = table.take_turns;
+    config.several_systems = table.several_systems;
     config.price_input = table.price_input;
     config.price_output = table.price_output;
     config.retries = table.retries.unwrap_or(config.retries);

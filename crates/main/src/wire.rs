@@ -1,6 +1,7 @@
 //! The composition root, to be read from top to bottom: settings become a store, models, tools and
 //! personas; those become worker services.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,12 +16,12 @@ use posse_infra::agent::GenericAgentExecutor;
 use posse_infra::hook::HookRegistry;
 use posse_infra::persona::{Loaded, PersonaFile, Severity, load_all, nearest, problem};
 use posse_infra::process::SystemClock;
-use posse_infra::skill::{self, LoadedSkills};
+use posse_infra::skill::{self, LoadedSkills, SkillFileProblem};
 use posse_infra::sqlite::{Options, SqliteStore, Synchronous, extension};
 use posse_infra::tool::ToolRegistry;
 
 use crate::exit::{Exit, fail, not_found, usage};
-use crate::models::Catalog;
+use crate::models::{self, Catalog};
 use crate::output::text::visible;
 use crate::settings::{self, ModelKind, Settings};
 
@@ -117,6 +118,8 @@ pub struct Offer {
     pub skills: LoadedSkills,
     /// The hooks.
     pub hooks: HookRegistry,
+    /// The names of the models.
+    pub models: BTreeSet<String>,
 }
 
 impl Offer {
@@ -126,7 +129,7 @@ impl Offer {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let built_in = if settings.root.join("config/skills").is_dir() { &[][..] } else { &BUILT_IN_SKILLS };
         let skills = skill::load_all(&skill::roots(&settings.root, home.as_deref()), built_in, &tools);
-        Offer { tools, skills, hooks: HookRegistry::builtin() }
+        Offer { tools, skills, hooks: HookRegistry::builtin(), models: models::names(settings) }
     }
 
     /// The first name in a persona that nothing here has: the field, the name, what is wrong with it.
@@ -138,7 +141,27 @@ impl Offer {
             persona.fallback_tools.iter().flat_map(|(tool, spare)| [tool, spare]).cloned().collect();
         let fallbacks =
             || self.tools.resolve(&fallbacks).err().map(|e| ("fallback_tools", e.name.clone(), e.to_string()));
-        tools.or_else(skills).or_else(hooks).or_else(fallbacks).or_else(|| self.fallback_not_offered(persona))
+        let models = || self.unknown_model("model", persona.model.as_ref());
+        let summaries = || self.unknown_model("context.summary_model", persona.context.summary_model.as_ref());
+        tools
+            .or_else(skills)
+            .or_else(hooks)
+            .or_else(fallbacks)
+            .or_else(|| self.fallback_not_offered(persona))
+            .or_else(models)
+            .or_else(summaries)
+    }
+
+    fn unknown_model(&self, field: &'static str, name: Option<&String>) -> Option<(&'static str, String, String)> {
+        let name = name.filter(|name| !self.models.contains(*name))?;
+        let names: Vec<_> = self.models.iter().map(String::as_str).collect();
+        let near = nearest(name, names.iter().copied()).map(|near| format!("; did you mean {near}?"));
+        let wrong = format!(
+            "there is no such model{} There are: {}. Add [models.{name}] to config/posse.toml, or name one of these",
+            near.unwrap_or_else(|| ".".into()),
+            names.join(", ")
+        );
+        Some((field, name.clone(), wrong))
     }
 
     /// A tool that a persona names as the fallback of another and does not have: it would never be tried.
@@ -153,8 +176,18 @@ impl Offer {
 
 /// Says what is wrong with skills.
 pub fn warn_of_skills(out: &crate::output::Out, skills: &LoadedSkills) {
+    warn_of_each(out, skills.problems.iter());
+}
+
+/// Says what is wrong with the skills of one persona.
+pub fn warn_of_skills_of(out: &crate::output::Out, skills: &LoadedSkills, persona: &PersonaTemplate) {
+    let named = skills.resolve(&persona.skills).unwrap_or_default();
+    warn_of_each(out, skills.problems.iter().filter(|found| named.iter().any(|skill| skill.source.file == found.file)));
+}
+
+fn warn_of_each<'a>(out: &crate::output::Out, problems: impl Iterator<Item = &'a SkillFileProblem>) {
     use posse_core::skill::Severity;
-    for found in &skills.problems {
+    for found in problems {
         let told = visible(&found.to_string());
         match found.problem.severity {
             Severity::Note => out.note(out.note_paint.dim(format!("note: {told}"))),

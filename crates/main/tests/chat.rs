@@ -190,6 +190,29 @@ fn sessions_are_named_with_care() {
 }
 
 #[test]
+fn a_replay_shows_the_requests_for_summaries_too() {
+    let read = || Say::Call("read_file", json!({"path": "long.txt"}));
+    let server = ModelServer::start(vec![read(), read(), read()]);
+    let project = project_with(&server);
+    project.write("long.txt", "the ship sails on, ".repeat(200));
+    let context = json!({"max_messages": 4, "chunk": 2, "keep_last": 1});
+    let persona =
+        json!({"role": "reader", "goal": "g", "tools": ["read_file"], "limits": {"max_turns": 5}, "context": context});
+    project.write("config/personas/reader.json", persona.to_string());
+    project.posse(&["run", "--role", "reader", "Read it"]).expect(1);
+    let made = project.posse(&["job", "replay", "1", "--requests"]).ok().json_lines();
+    let told = |request: &Value| {
+        let messages = request["messages"].as_array().expect("messages").iter();
+        let last = messages.last().expect("one");
+        last["content"].as_str().or(last["text"].as_str()).expect("words").to_owned()
+    };
+    let sent: Vec<_> = server.requests().iter().map(told).collect();
+    let again: Vec<_> = made.iter().map(|made| told(&made["request"])).collect();
+    assert_eq!(again, sent);
+    assert!(made.iter().any(|made| made["for"] == "summary"), "{made:?}");
+}
+
+#[test]
 fn a_run_is_forked_and_replayed() {
     let server = ModelServer::start(look_and_answer());
     let project = project_with(&server);

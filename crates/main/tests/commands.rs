@@ -5,6 +5,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 
+use serde_json::json;
 use support::Project;
 
 /// Arguments, standard input, exit code, words of the message.
@@ -171,6 +172,50 @@ fn a_fallback_that_could_never_be_tried_is_told() {
     persona("read_file", "\"search_files\", \"read_file\"").ok();
     let shown = project.posse(&["persona", "show", "guard"]).ok().out;
     assert!(shown.contains("read_file for search_files") && shown.contains("phased"), "{shown}");
+}
+
+#[test]
+fn models_that_a_persona_names_are_there() {
+    let project = Project::begun();
+    let check = |model: &str, summary_model: &str| {
+        let text = format!(
+            "{{\"role\": \"guard\", \"goal\": \"g\",\n\"model\": \"{model}\",\n\
+             \"context\": {{\"summary_model\": \"{summary_model}\"}}}}"
+        );
+        project.write("config/personas/guard.json", &text);
+        project.posse(&["persona", "check"])
+    };
+    project.write("config/posse.toml", "default_model = \"large\"\n[models.large]\n[models.small]\n");
+    check("large", "local").ok();
+    let wrong = check("lage", "small").expect(2).out;
+    for words in
+        ["guard.json:2: model names 'lage'", "did you mean large?", "There are: large, local, small.", "[models.lage]"]
+    {
+        assert!(wrong.contains(words), "{words}: {wrong}");
+    }
+    let wrong = check("large", "tiny").expect(2).out;
+    assert!(wrong.contains("guard.json:3: context.summary_model names 'tiny'"), "{wrong}");
+    let refused = project.posse(&["enqueue", "--role", "guard", "x"]).expect(2).err;
+    assert!(refused.contains("summary_model names 'tiny'"), "before there is a job: {refused}");
+    project.write("config/posse.toml", "");
+    check("openai", "ollama").ok();
+}
+
+#[test]
+fn a_persona_is_shown_with_all_its_limits() {
+    let project = Project::begun();
+    let limits = json!({"max_turns": 7, "max_tool_rounds": 1, "max_tokens": 90_000, "max_wait_seconds": 3600});
+    let context = json!({"max_messages": 30, "budget_share": 0.6, "keep_last": 1, "summary_model": "local"});
+    let persona = json!({"role": "guard", "goal": "g", "temperature": 0.5, "limits": limits, "context": context});
+    project.write("config/personas/guard.json", persona.to_string());
+    let shown = project.posse(&["persona", "show", "guard"]).ok().out;
+    for words in [
+        "temperature 0.5",
+        "7 turns, 1 tool round, 90,000 tokens, 3,600 s for an answer to a question",
+        "summarised by local from 60 % of the window on, or after 30 messages, 10 at a time; never the last 1 turn",
+    ] {
+        assert!(shown.replace("\n             ", " ").contains(words), "{words}: {shown}");
+    }
 }
 
 #[test]

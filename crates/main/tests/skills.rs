@@ -98,6 +98,20 @@ fn personas_name_only_skills_and_hooks_that_are_there() {
 }
 
 #[test]
+fn a_run_tells_what_is_wrong_with_the_skills_it_has_and_no_others() {
+    let server = ModelServer::start(vec![Say::Call("finish", json!({"final_summary": "Done"}))]);
+    let project = Project::with_model(&server);
+    for name in ["mine", "other"] {
+        let text = format!("---\nname: {name}\ndescription: Looks.\nflavour: odd\n---\nLook.\n");
+        project.write(&format!("config/skills/{name}/SKILL.md"), text);
+    }
+    project.write("config/personas/a.json", r#"{"role": "a", "goal": "g", "skills": ["mine"]}"#);
+    let told = project.posse(&["run", "--role", "a", "look"]).ok().err;
+    assert!(told.contains("mine/SKILL.md") && told.contains("flavour"), "{told}");
+    assert!(!told.contains("other/SKILL.md"), "{told}");
+}
+
+#[test]
 fn an_agent_with_the_hook_is_told_the_rules_of_the_project() {
     let server = ModelServer::start(vec![Say::Call("finish", json!({"final_summary": "Bonjour"}))]);
     let project = Project::with_model(&server);

@@ -27,7 +27,7 @@ mod summary;
 
 pub(crate) use history::shorter;
 pub use history::{History, Part, Shortening};
-pub use summary::{Purpose, Summariser, SummaryRoom, accept, summary_message, transcript};
+pub use summary::{Purpose, SUMMARY_TOKENS, Summariser, SummaryRoom, accept, summary_message, transcript};
 
 /// Counts the tokens of a message in a request.
 pub type Counter<'a> = dyn Fn(&Message) -> u64 + 'a;

@@ -19,9 +19,6 @@ pub(super) enum Fit {
     TooLarge(String),
 }
 
-/// Messages after which the oldest are summarised where the model's window is not known.
-const MAX_MESSAGES: usize = 20;
-
 /// A token of text has at least so many bytes on average, in any language the view may hold; used
 /// to turn room into bytes.
 const BYTES_OF_TOKEN: u64 = 3;
@@ -90,7 +87,7 @@ impl Run {
             Some(max) => max as usize,
             // A known window is a better measure than a number of messages.
             None if self.window().is_some() => usize::MAX,
-            None => MAX_MESSAGES,
+            None => Settings::default().max_messages,
         };
         let share = f64::from(rules.budget_share);
         Settings { max_messages, chunk: rules.chunk as usize, budget_share: share, keep_last: rules.keep_last as usize }

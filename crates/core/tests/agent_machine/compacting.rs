@@ -1,12 +1,14 @@
 //! Conversations that outgrow their window, inside a run.
 
 use posse_core::journal::{EndStatus, Entry, Opening};
-use posse_core::model::{Message, ModelErrorKind};
-use posse_core::run::compaction::Purpose;
+use posse_core::model::{Message, ModelErrorKind, ModelRequest};
+use posse_core::persona::Style;
+use posse_core::run::compaction::{Purpose, SUMMARY_TOKENS, Summariser, SummaryRoom};
 use posse_core::run::machine::{Again, Effect};
+use posse_core::usecase::requests::{Reason, requests};
 use serde_json::json;
 
-use super::kit::{Harness, TASK, call, finish, opening, structured, unsendable};
+use super::kit::{Harness, TASK, act, call, finish, opening, reply, structured, text, unsendable};
 
 fn by_number(max: u32, chunk: u32) -> Opening {
     let mut opening = opening();
@@ -102,6 +104,43 @@ fn a_crash_between_asking_for_a_summary_and_having_it_asks_again() {
 }
 
 #[test]
+fn requests_are_made_again_from_the_journal() {
+    let mut h = Harness::begin(by_window(4_000));
+    let mut sent = Vec::new();
+    for n in 0..40 {
+        sent.push(h.run.request());
+        turn(&mut h, n, 900);
+        while matches!(h.effect, Effect::Summarise(_)) {
+            let what = h.to_summarise();
+            let count = |message: &Message| h.run.count(message);
+            let room = SummaryRoom { window: h.run.window(), reply: SUMMARY_TOKENS };
+            let mut summariser = Summariser::new(&what.task, &what.messages, what.purpose, room, &count);
+            while let Some(request) = summariser.request() {
+                sent.push(request);
+                summariser.replied("the ship sailed on", &count);
+            }
+            h.summarise(Ok("the ship sailed on"));
+        }
+    }
+    let made = requests(&h.journal);
+    let told = |request: &ModelRequest| request.messages.iter().map(|m| text(m).to_owned()).collect::<Vec<_>>();
+    assert_eq!(made.len(), sent.len());
+    for (made, sent) in made.iter().zip(&sent) {
+        let again = made.request.as_ref().expect("all is known");
+        match &made.missing {
+            None => assert_eq!(told(again), told(sent), "{made:?}"),
+            Some(missing) => {
+                assert_eq!(missing, "the notes that the parts before gave");
+                assert!(told(again)[1].contains("is not in the journal"), "{again:?}");
+            }
+        }
+    }
+    let summaries =
+        |partly| made.iter().filter(|m| m.reason == Reason::Summary && m.missing.is_some() == partly).count();
+    assert!(summaries(false) > 1 && summaries(true) > 0, "{} {}", summaries(false), summaries(true));
+}
+
+#[test]
 fn without_a_summary_the_calls_are_listed() {
     let mut h = Harness::begin(by_number(6, 4));
     (0..4).for_each(|n| turn(&mut h, n, 600));
@@ -114,6 +153,30 @@ fn without_a_summary_the_calls_are_listed() {
         }
     });
     assert_eq!(h.effect, Effect::AskModel);
+}
+
+#[test]
+fn without_a_summary_the_calls_of_a_run_by_phases_are_listed_too() {
+    for structured_calling in [false, true] {
+        let mut opening = by_number(4, 4);
+        opening.persona.style = Style::Phased;
+        let mut h = Harness::begin(if structured_calling { structured(opening) } else { opening });
+        for n in 0..6 {
+            let step = act("look", json!({"n": n}));
+            match structured_calling {
+                true => h.say(reply(&step.to_string(), Vec::new())),
+                false => h.step(step),
+            };
+            h.run_calls_with(|_| Ok(format!("result {n}: {}", "the ship sails on, ".repeat(90)).into()));
+            if matches!(h.effect, Effect::Summarise(_)) {
+                break;
+            }
+        }
+        h.summarise(Err("the model is away"));
+        let listed = h.told().into_iter().find(|text| text.contains("These are the calls")).expect("a list");
+        assert!(listed.contains(r#"- look {"n":0} -> "#) && listed.contains("result 0: the ship"), "{listed}");
+        assert!(!listed.contains("agent_step"), "{listed}");
+    }
 }
 
 #[test]

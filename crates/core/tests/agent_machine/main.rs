@@ -6,6 +6,7 @@
 mod any_history;
 mod compacting;
 mod fallback;
+mod histories;
 mod kit;
 mod limits;
 mod mending;

@@ -49,6 +49,20 @@ fn what_people_answered_outlives_every_new_plan() {
 }
 
 #[test]
+fn what_people_answered_before_a_run_was_reopened_is_not_asked_again() {
+    let mut h = Harness::begin(opening());
+    h.calls(vec![call("finish", json!({"final_summary": "", "clarifying_questions": ["Colour?"]}))]);
+    h.answer(0, Some("blue"));
+    h.calls(vec![finish("it is blue")]);
+    h.ended();
+    h.take_from_outside(Entry::Reopened);
+    h.calls(vec![replan("blue was wrong")]).summarise(Ok("notes"));
+    assert!(h.told_last().contains("Question: Colour?\nAnswer: blue"), "{}", h.told_last());
+    h.crash_and_pick_up();
+    assert!(h.told_last().contains("Answer: blue"), "{}", h.told_last());
+}
+
+#[test]
 fn a_new_plan_is_asked_for_alone() {
     let mut h = Harness::begin(opening());
     h.calls(vec![call("look", json!({})), replan("no")]).run_calls();

@@ -6,14 +6,11 @@ use std::time::{Duration, Instant};
 use posse_core::executor::{Halt, JobContext};
 use posse_core::model::{Message, Model, ModelError, ModelReply};
 use posse_core::run::Run;
-use posse_core::run::compaction::{Purpose, Summariser, SummaryRoom, transcript};
+use posse_core::run::compaction::{Purpose, SUMMARY_TOKENS, Summariser, SummaryRoom, transcript};
 use posse_core::run::machine::{Input, Step, ToSummarise, Written, step};
 use posse_core::worker::Progress;
 
 use super::{GenericAgentExecutor, in_time, time_left};
-
-/// Most tokens of a summary.
-const SUMMARY_TOKENS: u32 = 1_000;
 
 /// What is to be summed up, and for whom.
 pub(super) struct Record<'a> {

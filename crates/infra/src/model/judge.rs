@@ -19,6 +19,8 @@ pub struct Violation {
 pub enum Rule {
     /// A system message stands behind another message.
     SystemNotFirst,
+    /// There is a system message already.
+    SecondSystem,
     /// A message says nothing, or an assistant neither speaks nor calls.
     Empty,
     /// A result answers no call that is open.
@@ -62,6 +64,7 @@ impl fmt::Display for Violation {
         write!(f, "message {}: ", self.at)?;
         match &self.rule {
             Rule::SystemNotFirst => write!(f, "a system message is not first"),
+            Rule::SecondSystem => write!(f, "a second system message is not taken"),
             Rule::Empty => write!(f, "it is empty"),
             Rule::OrphanResult(id) => write!(f, "the result for {id:?} answers no open call"),
             Rule::Unanswered(id) => write!(f, "the call {id:?} has no result before it"),
@@ -95,8 +98,8 @@ pub fn judge_strictly(messages: &[Message], rules: Rules, reader: &Author) -> Ve
         let role = std::mem::discriminant(message);
         match message {
             Message::System { .. } => {
-                if at > 0 {
-                    broken(Rule::SystemNotFirst);
+                if at > 0 && !rules.several_systems {
+                    broken(Rule::SecondSystem);
                 }
                 continue;
             }
@@ -332,6 +335,12 @@ mod tests {
         assert_eq!(strict(open, &long), lone(Rule::BadCallId("call_long".to_owned())));
         let other = Author { model: "other".to_owned(), ..reader.clone() };
         assert_eq!(strict(open, &[user("u"), says("a", Some(&other)), user("v")]), lone(Rule::ForeignData));
+
+        let two = [system(), system(), user("u")];
+        assert_eq!(strict(open, &two), lone(Rule::SecondSystem));
+        let several = Rules { several_systems: true, ..open };
+        assert_eq!(strict(several, &two), []);
+        assert_eq!(strict(several, &[system(), user("u"), system(), user("v")]), [(2, Rule::SystemNotFirst)]);
 
         let mistral = Rules { user_after_tool: false, ..open };
         assert_eq!(strict(mistral, &good), [(5, Rule::UserAfterTool)]);

@@ -206,8 +206,13 @@ async fn an_order_of_roles_is_learned_from_one_refusal() {
 /// providers, and the task is still there.
 #[tokio::test]
 async fn c03_a_journal_with_a_row_deleted_by_hand_is_no_end() {
-    let strictest =
-        Rules { user_after_tool: false, take_turns: true, reasoning: ReasoningBack::Required, signed_calls: true };
+    let strictest = Rules {
+        user_after_tool: false,
+        take_turns: true,
+        reasoning: ReasoningBack::Required,
+        several_systems: false,
+        signed_calls: true,
+    };
     let read = |path: &str| ("read_file", json!({"path": path}));
     let mut row = 0;
     loop {

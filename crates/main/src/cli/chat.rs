@@ -43,6 +43,7 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     let mut signals = Signals::listen()?;
     let kit = Kit::gather(&settings).await?;
     let persona = wire::persona(&kit.personas, &role)?.clone();
+    wire::warn_of_skills_of(&cx.out, &kit.offer.skills, &persona.persona);
     let executor = kit.executor(&settings, &persona)?;
     // Better to hear of a missing key before anything is said.
     kit.models.get(model.as_deref().or(persona.persona.model.as_deref()))?;

@@ -7,9 +7,7 @@ use clap::Args;
 use futures::StreamExt as _;
 use posse_core::event::{Follower, stream};
 use posse_core::job::JobId;
-use posse_core::journal::{Entry, Recorded};
-use posse_core::run::Run;
-use serde_json::json;
+use posse_core::usecase::requests::requests;
 
 use super::Context;
 use super::job::{exit_of, reader_for};
@@ -39,7 +37,7 @@ pub struct ReplayArgs {
     /// Show arguments and results whole
     #[arg(long, conflicts_with = "requests")]
     full: bool,
-    /// Print what the model was sent, one JSON line for each turn
+    /// Print what models were asked, one JSON line for each request; `missing` says what the journal does not tell
     #[arg(long)]
     requests: bool,
 }
@@ -86,7 +84,8 @@ pub async fn replay(cx: &Context, args: ReplayArgs) -> Result<Exit> {
     let job = job.ok_or_else(|| not_found(format!("there is no job {id} in {}", settings.database.display())))?;
     let journal = queries.journal(id, 0).await?;
     if args.requests {
-        return requests(cx, &journal);
+        requests(&journal).iter().try_for_each(|made| cx.out.json_line(made))?;
+        return Ok(Exit::Ok);
     }
     let speed = args.speed.unwrap_or(if cx.out.moving { SPEED } else { 0 });
     let mut signals = Signals::listen()?;
@@ -114,16 +113,4 @@ async fn pause(ms: i64, speed: u32) {
     if speed > 0 && ms > 0 {
         tokio::time::sleep((Duration::from_millis(ms.unsigned_abs()) / speed).min(LONGEST_PAUSE)).await;
     }
-}
-
-/// Each request as it was made: what the state before the reply asks.
-fn requests(cx: &Context, journal: &[Recorded]) -> Result<Exit> {
-    let mut run = Run::default();
-    for Recorded { seq, at, entry } in journal {
-        if matches!(entry, Entry::Turn(_) | Entry::TurnFailed { .. }) {
-            cx.out.json_line(&json!({"seq": seq, "answered_at": at, "request": run.request()}))?;
-        }
-        run.apply(entry);
-    }
-    Ok(Exit::Ok)
 }

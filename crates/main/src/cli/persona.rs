@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use posse_core::job::retry::{RetryPolicy, Strategy};
-use posse_core::persona::{Limits, PersonaTemplate};
+use posse_core::persona::{ContextRules, Limits, PersonaTemplate};
+use posse_core::run::compaction;
 use posse_infra::persona::{Loaded, PersonaFile, PersonaFileProblem, Severity};
 use posse_infra::tool::ToolRegistry;
 use serde::Serialize;
@@ -134,10 +135,11 @@ fn show(cx: &Context, found: &PersonaFile, offer: &Offer) -> Result<Exit> {
     field("fallback", &fallbacks.join(", "))?;
     field("style", p.style.as_str())?;
     field("model", p.model.as_deref().unwrap_or("the default one"))?;
-    let Limits { max_turns, max_tokens, max_seconds, .. } = p.limits;
-    let tokens = max_tokens.map(|n| format!(", {} tokens", count(n))).unwrap_or_default();
-    let seconds = max_seconds.map(|n| format!(", {} s of work", count(n))).unwrap_or_default();
-    field("limits", &format!("{}{tokens}{seconds}", plural(max_turns.into(), "turn")))?;
+    if let Some(temperature) = p.temperature {
+        field("temperature", &temperature.to_string())?;
+    }
+    field("limits", &limits_in_words(p))?;
+    field("context", &context_in_words(&p.context))?;
     if let Some(RetryPolicy { strategy, base_seconds, max_seconds, .. }) = p.retry {
         let words = match strategy {
             Strategy::Exponential => format!("after {base_seconds} s, growing to {max_seconds} s"),
@@ -147,6 +149,35 @@ fn show(cx: &Context, found: &PersonaFile, offer: &Offer) -> Result<Exit> {
         field("retry", &words)?;
     }
     Ok(Exit::Ok)
+}
+
+fn limits_in_words(persona: &PersonaTemplate) -> String {
+    let Limits { max_turns, max_tokens, max_seconds, max_tool_rounds, max_wait_seconds } = persona.limits;
+    let limits = [
+        Some(plural(max_turns.into(), "turn")),
+        max_tool_rounds.map(|n| plural(n.into(), "tool round")),
+        max_tokens.map(|n| format!("{} tokens", count(n))),
+        persona.max_reply_tokens.map(|n| format!("{} tokens in one reply", count(n.into()))),
+        max_seconds.map(|n| format!("{} s of work", count(n))),
+        max_wait_seconds.map(|n| format!("{} s for an answer to a question", count(n))),
+    ];
+    limits.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn context_in_words(rules: &ContextRules) -> String {
+    let ContextRules { max_messages, chunk, budget_share, keep_last, summary_model } = rules;
+    let usual = compaction::Settings::default().max_messages as u64;
+    let by_count = match max_messages.map(u64::from) {
+        Some(0) => String::new(),
+        Some(n) => format!(", or after {}, {chunk} at a time", plural(n, "message")),
+        None => format!(", or after {}, {chunk} at a time, where it is not known", plural(usual, "message")),
+    };
+    let kept = match keep_last {
+        0 => String::new(),
+        n => format!("; never the last {}", plural(u64::from(*n), "turn")),
+    };
+    let by = summary_model.as_deref().unwrap_or("the same model");
+    format!("summarised by {by} from {:.0} % of the window on{by_count}{kept}", budget_share * 100.0)
 }
 
 fn check(cx: &Context, settings: &Settings, loaded: &Loaded) -> Result<Exit> {

@@ -85,6 +85,7 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     let mut signals = Signals::listen()?;
     let kit = Kit::gather(&settings).await?;
     let persona = wire::persona(&kit.personas, &role)?.clone();
+    wire::warn_of_skills_of(&cx.out, &kit.offer.skills, &persona.persona);
     let executor = kit.executor(&settings, &persona)?;
     // Better to hear of a missing key before there is a job.
     kit.models.get(model.as_deref().or(persona.persona.model.as_deref()))?;

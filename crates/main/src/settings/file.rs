@@ -123,6 +123,8 @@ pub struct FileModel {
     pub user_after_tool: Option<bool>,
     /// Whether user and assistant must take turns; known or learned when absent.
     pub take_turns: Option<bool>,
+    /// Whether several system messages may stand in front; known or learned when absent.
+    pub several_systems: Option<bool>,
     /// Longest silence in the middle of a reply.
     pub idle_timeout_seconds: Option<u64>,
     /// How often a failed request is made again.
@@ -242,7 +244,9 @@ fn check_model(name: &str, model: &FileModel, all: &BTreeMap<String, FileModel>)
             return Err(format!("fallback goes round in a circle: {} -> {fallback}", seen.join(" -> ")));
         }
         let Some(model) = all.get(fallback) else {
-            return Err(format!("fallback '{fallback}' has no [models.{fallback}] table"));
+            let names: Vec<_> = all.keys().map(String::as_str).collect();
+            let names = names.join(", ");
+            return Err(format!("fallback '{fallback}' has no [models.{fallback}] table; there are: {names}"));
         };
         seen.push(fallback);
         next = model.fallback.as_deref();
@@ -302,7 +306,7 @@ mod tests {
         check("synchronous = 'off'", "expected 'full' or 'normal'");
         check("default_model = 'b'\n[models.a]", "default_model 'b' has no [models.b] table; there are: a");
         check("[models.a]\nfallback = 'b'\n[models.b]\nfallback = 'a'", "goes round in a circle: a -> b -> a");
-        check("[models.a]\nfallback = 'b'", "fallback 'b' has no [models.b] table");
+        check("[models.a]\nfallback = 'b'", "fallback 'b' has no [models.b] table; there are: a");
         check("[models.a]\nheaders = { Authorization = 'Bearer sk-1' }", "header Authorization holds a secret");
         check("[models.a]\nbase_url = 'localhost'", "must begin with http://");
         check("[models.a]\nprice_input = -1", "price_input must be a price");

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Counter;
 use super::history::{shorter, text, whole_chars};
-use crate::model::{Message, ModelRequest};
-use crate::run::structured;
+use crate::model::{CallRequest, Message, ModelRequest};
+use crate::run::phase::AGENT_STEP;
+use crate::run::{phased, structured};
 
 /// What a summary is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +87,9 @@ pub struct SummaryRoom {
 }
 
 const UNKNOWN_WINDOW: u32 = 16_384;
+
+/// Most tokens of one answer that a summary is asked for.
+pub const SUMMARY_TOKENS: u32 = 1_000;
 
 /// Requests that a summary should take, at most; texts in the record are shortened further and
 /// further to keep to it.
@@ -267,14 +271,14 @@ fn list_of_calls(messages: &[Message]) -> String {
     for (i, message) in messages.iter().enumerate() {
         match message {
             Message::Assistant { calls, text, .. } => {
-                if let Some(step) = structured::parse(text).ok().filter(|_| calls.is_empty()) {
-                    let arguments = structured::call(&step).arguments;
+                if let Some(call) = call_in(text).filter(|_| calls.is_empty()) {
                     let result = messages.get(i + 1).filter(|m| matches!(m, Message::User { .. }));
-                    list(&mut out, &step.tool, &arguments, result);
+                    list(&mut out, &call, result);
                 }
                 for call in calls {
                     let answers = |m: &&Message| matches!(m, Message::Tool { call_id, .. } if *call_id == call.id);
-                    list(&mut out, &call.name, &call.arguments, messages[i..].iter().find(answers));
+                    let action = phased::action(call);
+                    list(&mut out, action.as_ref().unwrap_or(call), messages[i..].iter().find(answers));
                 }
             }
             Message::User { text } => {
@@ -288,7 +292,17 @@ fn list_of_calls(messages: &[Message]) -> String {
     out
 }
 
-fn list(out: &mut String, name: &str, arguments: &str, result: Option<&Message>) {
+/// The call that a text is: a step of structured calling, in either style.
+fn call_in(text: &str) -> Option<CallRequest> {
+    if let Ok(step) = structured::parse(text) {
+        return Some(structured::call(&step));
+    }
+    let arguments = structured::object_in(text).to_owned();
+    phased::action(&CallRequest { id: String::new(), name: AGENT_STEP.into(), arguments, extra: None })
+}
+
+fn list(out: &mut String, call: &CallRequest, result: Option<&Message>) {
+    let CallRequest { name, arguments, .. } = call;
     let result = result.map_or("no result", |message| text(message));
     let _ = writeln!(out, "- {name} {} -> {}", one_line(arguments), one_line(result));
 }

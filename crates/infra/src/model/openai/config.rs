@@ -4,7 +4,7 @@ use posse_core::conversation::{ReasoningBack, Rules};
 use posse_core::model::{Author, ToolCalling};
 use std::time::Duration;
 
-use super::known;
+use super::known::{self, is_openai};
 use crate::model::secret::Secret;
 use crate::model::wire::{Dialect, Format};
 
@@ -56,6 +56,9 @@ pub struct OpenAiConfig {
     /// Whether user and assistant must take turns; by the host and the model's name when absent, and
     /// as the server's refusals teach.
     pub take_turns: Option<bool>,
+    /// Whether several system messages may stand in front; by the host when absent, and as the server's
+    /// refusals teach.
+    pub several_systems: Option<bool>,
     /// Longest silence: to the first byte, and between two pieces of a reply.
     pub idle_timeout: Duration,
     /// Longest time to connect.
@@ -88,6 +91,7 @@ impl OpenAiConfig {
             reasoning: None,
             user_after_tool: None,
             take_turns: None,
+            several_systems: None,
             idle_timeout: Duration::from_secs(120),
             connect_timeout: Duration::from_secs(10),
             retries: 4,
@@ -117,6 +121,7 @@ impl OpenAiConfig {
             user_after_tool: self.user_after_tool.unwrap_or(known.user_after_tool),
             take_turns: self.take_turns.unwrap_or(known.take_turns),
             reasoning: self.reasoning.unwrap_or(known.reasoning),
+            several_systems: self.several_systems.unwrap_or(known.several_systems),
             ..known
         }
     }
@@ -183,10 +188,6 @@ impl OpenAiConfig {
     }
 }
 
-fn is_openai(host: &str) -> bool {
-    host == "api.openai.com" || host.ends_with(".openai.azure.com")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,9 +213,11 @@ mod tests {
         assert!(!config.dialect().rules.user_after_tool);
         config.user_after_tool = Some(true);
         config.take_turns = Some(true);
+        config.several_systems = Some(true);
         config.reasoning = Some(ReasoningBack::Optional);
         let rules = config.dialect().rules;
-        assert!(rules.user_after_tool && rules.take_turns && rules.reasoning == ReasoningBack::Optional);
+        assert!(rules.user_after_tool && rules.take_turns && rules.several_systems);
+        assert_eq!(rules.reasoning, ReasoningBack::Optional);
     }
 
     #[test]

@@ -9,6 +9,16 @@ use posse_core::conversation::{ReasoningBack, Rules};
 /// they are served.
 const MISTRAL: &[&str] = &["mistral", "mixtral", "ministral", "magistral", "devstral", "codestral", "pixtral"];
 
+/// Whether a host is OpenAI itself, whose models Azure serves in the same way.
+///
+/// Only of these is it known that several system messages may stand in front, whatever the model.
+/// Elsewhere the same protocol hides what does not take them: servers that render a model's template
+/// (vLLM, llama.cpp, Ollama) fail where it refuses a second one, routers pass requests on to those,
+/// and Anthropic and Google make one of them all by themselves, so that nothing is lost by joining.
+pub(super) fn is_openai(host: &str) -> bool {
+    host == "api.openai.com" || host.ends_with(".openai.azure.com")
+}
+
 /// The conversations that `model` at `host` takes.
 pub(super) fn rules(host: &str, model: &str) -> Rules {
     let model = model.to_ascii_lowercase();
@@ -18,6 +28,7 @@ pub(super) fn rules(host: &str, model: &str) -> Rules {
         user_after_tool: !is_mistral,
         take_turns: host == "api.perplexity.ai" || model.contains("gemma"),
         reasoning: if wants_reasoning { ReasoningBack::Required } else { ReasoningBack::Forbidden },
+        several_systems: is_openai(host),
         signed_calls: host == "generativelanguage.googleapis.com",
     }
 }
@@ -28,7 +39,12 @@ mod tests {
 
     #[test]
     fn who_wants_what() {
-        assert_eq!(rules("api.openai.com", "gpt-4.1-mini"), Rules::default());
+        let several = Rules { several_systems: true, ..Rules::default() };
+        assert_eq!(rules("api.openai.com", "gpt-4.1-mini"), several);
+        assert_eq!(rules("x.openai.azure.com", "gpt-4.1-mini"), several);
+        for host in ["api.openai.com.example", "openrouter.ai", "api.anthropic.com", "127.0.0.1"] {
+            assert!(!rules(host, "gpt-4.1-mini").several_systems, "{host}");
+        }
         assert_eq!(rules("127.0.0.1", "qwen2.5-7b-instruct"), Rules::default());
         assert!(!rules("api.mistral.ai", "anything").user_after_tool);
         assert!(!rules("openrouter.ai", "mistralai/Devstral-Small-2").user_after_tool);

@@ -25,6 +25,8 @@ pub(super) enum Lesson {
     NoUserAfterTool,
     /// Let user and assistant take turns.
     TakeTurns,
+    /// Make one message of all system messages.
+    OneSystem,
 }
 
 impl Lesson {
@@ -39,6 +41,7 @@ impl Lesson {
             Lesson::Reasoning(back) => dialect.rules.reasoning = back,
             Lesson::NoUserAfterTool => dialect.rules.user_after_tool = false,
             Lesson::TakeTurns => dialect.rules.take_turns = true,
+            Lesson::OneSystem => dialect.rules.several_systems = false,
         }
     }
 }
@@ -63,6 +66,10 @@ const NOT_TAKEN: &[&str] = &[
     "only the default",
     "no endpoints found",
 ];
+
+/// Words for "not here": every system message was in front.
+const ABOUT_SYSTEMS: &[&str] =
+    &["multiple", "more than one", "only one", "at most one", "at the beginning", "be first", "be the first"];
 
 /// A request as it was sent.
 pub(super) struct Asked<'a> {
@@ -94,6 +101,10 @@ fn about_roles(fault: &Fault, dialect: &Dialect) -> Option<Lesson> {
     }
     if !dialect.rules.take_turns && message.contains("role") && has_word(&message, "alternate") {
         return Some(Lesson::TakeTurns);
+    }
+    if dialect.rules.several_systems && message.contains("system") && ABOUT_SYSTEMS.iter().any(|w| message.contains(w))
+    {
+        return Some(Lesson::OneSystem);
     }
     None
 }
@@ -231,6 +242,25 @@ mod tests {
             assert!(lessons <= super::super::MAX_LESSONS + 2, "{dialect:?}");
         }
         assert_eq!((dialect.max_tokens, dialect.format), (None, Format::Nothing));
+    }
+
+    #[test]
+    fn a_second_system_message_is_given_up_where_it_was_sent() {
+        let mut dialect = OpenAiConfig::new("n", "http://127.0.0.1:1", "m").dialect();
+        let refused = [
+            "System message must be at the beginning.",
+            "Only one system message is allowed",
+            "multiple system messages are not supported",
+        ];
+        let body = |words: &str| json!({"error": {"message": words}}).to_string();
+        for words in refused {
+            dialect.rules.several_systems = true;
+            assert_eq!(lesson(&body(words), &dialect), Some(Lesson::OneSystem), "{words}");
+            Lesson::OneSystem.apply(&mut dialect);
+            assert_eq!(lesson(&body(words), &dialect), None, "there was one");
+        }
+        dialect.rules.several_systems = true;
+        assert_eq!(lesson(&body("the system is overloaded"), &dialect), None);
     }
 
     #[test]

@@ -245,6 +245,7 @@ mod tests {
             user_after_tool: true,
             take_turns: false,
             reasoning: ReasoningBack::Forbidden,
+            several_systems: true,
             signed_calls: false,
         },
     };
