@@ -243,8 +243,10 @@ impl Run {
     /// The step of a phase that runs nothing, if the call is one. It is taken when it ends, which it
     /// does by itself as soon as the calls before it have.
     fn told_step(&self, call: &OpenCall) -> Option<AgentStep> {
-        let is_step = call.effect.is_none() && call.request.name == AGENT_STEP && self.is_phased();
-        let step = phase::parse(&call.request.arguments).ok().filter(|_| is_step)?;
+        if call.effect.is_some() || call.request.name != AGENT_STEP || !self.is_phased() {
+            return None;
+        }
+        let step = phase::parse(&call.request.arguments).ok()?;
         matches!(step.phase(), Phase::Plan | Phase::Reason | Phase::Verify | Phase::Reflect).then_some(step)
     }
 
