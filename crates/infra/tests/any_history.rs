@@ -6,6 +6,9 @@
 // A failed `unwrap` is how a test fails.
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/entries.rs"]
+#[allow(dead_code, reason = "each test file uses its part")]
+mod entries;
 #[path = "../../core/tests/agent_machine/histories.rs"]
 #[allow(dead_code, reason = "each test file uses its part")]
 mod histories;
@@ -17,6 +20,7 @@ mod rules;
 #[path = "../../core/tests/support/sendable.rs"]
 mod sendable;
 
+use entries::{author, entry, reader};
 use histories::{moves, play, setups};
 use kit::{Harness, TASK, check};
 use posse_core::conversation::{Normaliser, Rules};
@@ -38,19 +42,16 @@ use std::sync::Arc;
 enum Damage {
     Lose(Index),
     Double(Index),
+    Slip(Index, Box<Entry>),
     Think(Index, Author),
 }
 
-fn reader() -> Author {
-    Author { provider: "host".into(), model: "m".into() }
-}
-
 fn damages() -> impl Strategy<Value = Vec<Damage>> {
-    let author = prop_oneof![Just(reader()), Just(Author { provider: "elsewhere".into(), model: "m".into() })];
     let one = prop_oneof![
         any::<Index>().prop_map(Damage::Lose),
         any::<Index>().prop_map(Damage::Double),
-        (any::<Index>(), author).prop_map(|(at, by)| Damage::Think(at, by)),
+        (any::<Index>(), entry()).prop_map(|(at, entry)| Damage::Slip(at, Box::new(entry))),
+        (any::<Index>(), author()).prop_map(|(at, by)| Damage::Think(at, by)),
     ];
     prop::collection::vec(one, 0..6)
 }
@@ -65,6 +66,10 @@ fn damage(journal: &mut Vec<Recorded>, damages: Vec<Damage>) {
             Damage::Double(at) => {
                 let at = at.index(journal.len());
                 journal.insert(at, journal[at].clone());
+            }
+            Damage::Slip(at, entry) => {
+                let at = at.index(journal.len());
+                journal.insert(at, Recorded { entry: *entry, ..journal[at].clone() });
             }
             Damage::Think(at, by) => {
                 let at = at.index(journal.len());
@@ -89,6 +94,10 @@ fn sent(request: &ModelRequest, rules: Rules) -> Vec<Message> {
 /// a result and a user's. No room is set aside for it: it is within the error of an estimate.
 const ADDED: u64 = 16;
 
+/// What mending a call may add, in tokens: a result that a damaged journal lacks, and braces around what
+/// are no arguments.
+const MENDED: u64 = 64;
+
 /// How much larger than it was taken to be a view of the working memory may turn out, in tokens: it is
 /// measured without being written out, worst where much of it is cut; see `Phased::view_tokens`.
 fn unmeasured(tail: u64) -> u64 {
@@ -104,6 +113,8 @@ fn check_request(request: &ModelRequest, task: &str, window: Option<u32>, reply:
     let tools: u64 = request.tools.iter().map(spec).sum();
     let tail = request.tail.clone().map(|text| tokens::message(&Message::User { text })).unwrap_or_default();
     let plain = request.messages.iter().map(tokens::message).sum::<u64>() + tail + tools;
+    let calls = |m: &Message| if let Message::Assistant { calls, .. } = m { calls.len() as u64 } else { 0 };
+    let calls: u64 = request.messages.iter().map(calls).sum();
     let room = window.map_or(u64::MAX, u64::from);
     let total = plain + u64::from(reply.unwrap_or(1));
     let certain = if reply.is_some() { total.saturating_sub(unmeasured(tail)) } else { total };
@@ -114,7 +125,7 @@ fn check_request(request: &ModelRequest, task: &str, window: Option<u32>, reply:
         let told = sent.iter().any(|m| matches!(m, Message::User { text } if text.contains(task)));
         assert!(told, "the task is gone: {sent:#?}");
         let read = sent.iter().map(tokens::message).sum::<u64>() + tools;
-        let most = plain + ADDED * (request.messages.len() as u64 + 1);
+        let most = plain + ADDED * (request.messages.len() as u64 + 1) + MENDED * calls;
         assert!(read <= if reply.is_some() { most } else { most.min(room) }, "{plain} became {read} for {rules:?}");
     }
 }
