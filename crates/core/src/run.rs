@@ -11,13 +11,12 @@ use crate::clock::Millis;
 use crate::conversation::NO_RESULT;
 use crate::job::Output;
 use crate::journal::{
-    Call, CallOutcome, EndStatus, Entry, OfferedSkill, OfferedTool, Opening, Overflow, Recorded, Turn,
+    Call, CallOutcome, Count, EndStatus, Entry, OfferedSkill, OfferedTool, Opening, Overflow, Recorded, Turn,
 };
 use crate::model::{CallRequest, Message, ToolCalling, Usage};
 use crate::persona::Style;
 use crate::skill::{READ_SKILL_FILE, SkillCallArgs};
-use crate::tokens::{self, Calibration};
-use crate::tool::ToolSpec;
+use crate::tokens::{self, Gauge, Tally};
 
 pub mod compaction;
 mod cycle;
@@ -55,10 +54,10 @@ pub struct Run {
     tool_rounds: u32,
     usage: Usage,
     cost_microusd: Option<u64>,
-    /// How this model's tokens compare with our estimates.
-    calibration: Calibration,
-    /// What the tools are estimated to have, in tokens.
-    tools_tokens: u64,
+    /// How this model's tokens compare with counts and estimates.
+    gauge: Gauge,
+    /// What the model is told of tools, in tokens.
+    tools_tokens: Tally,
     worked_ms: u64,
     tools_used: BTreeSet<String>,
     /// What the last request that did not fit taught about the model's window.
@@ -139,6 +138,7 @@ impl Run {
             }
             Entry::Compacted { cut, summary } => self.top_mut().summarise(cut, summary),
             Entry::Shortened { shortenings } => self.top_mut().shorten(shortenings),
+            Entry::Counted { tools, messages } => self.take_counts(*tools, messages),
             Entry::Summarised { usage, cost_microusd, ms, .. } => self.spend(usage, *cost_microusd, *ms),
             Entry::Note { text } => {
                 self.top_mut().close(NO_RESULT, calling);
@@ -191,9 +191,9 @@ impl Run {
         messages.extend(opening.examples.iter().chain(&opening.history).cloned());
         messages.push(Message::User { text: prompt::task(goal) });
         self.tools_tokens = match opening.calling {
-            ToolCalling::Native => tokens_of_tools(opening),
+            ToolCalling::Native => Tally::estimated(tokens::text(&told_of_tools(opening))),
             // Held to by the server's decoder; the model does not read them.
-            ToolCalling::Structured => 0,
+            ToolCalling::Structured => Tally::default(),
         };
         self.cycles = vec![Cycle::new(goal, messages)];
         self.opening = Some(Arc::clone(opening));
@@ -237,7 +237,7 @@ impl Run {
         self.turns += 1;
         // Where no window is known there is nothing to count for.
         if self.window().is_some() {
-            self.calibration.learn(self.request_estimate(), &turn.usage);
+            self.gauge.replied(self.request_tally(), &turn.usage);
         }
         self.spend(&turn.usage, turn.cost_microusd, turn.ms);
         turn.failed_tries.iter().for_each(|failed| self.usage.add(&failed.usage));
@@ -253,6 +253,21 @@ impl Run {
         let new: Vec<_> = turn.calls.iter().filter(is_new).map(OpenCall::new).collect();
         self.top_mut().take_turn(turn, new, calling);
         turn.calls.iter().for_each(|call| self.count_call(&call.request.id));
+    }
+
+    /// Takes in what the model's tokenizer counted. It teaches the estimates of everything else, too.
+    fn take_counts(&mut self, tools: Option<u64>, messages: &[Count]) {
+        let (mut estimated, mut counted) = (0, 0);
+        let mut add = |(before, now): (u64, u64)| {
+            estimated += before;
+            counted += now;
+        };
+        messages.iter().filter_map(|count| self.top_mut().take_count(count)).for_each(&mut add);
+        if let Some(tokens) = tools {
+            add((self.tools_tokens.estimated, tokens));
+            self.tools_tokens = Tally::counted(tokens);
+        }
+        self.gauge.counted(estimated, counted);
     }
 
     /// Takes note of an id, wherever it comes up, so that no call after it gets the same one.
@@ -449,8 +464,8 @@ impl Run {
     }
 }
 
-fn tokens_of_tools(opening: &Opening) -> u64 {
+/// What a model with native calling is told of tools and skills, as one text.
+fn told_of_tools(opening: &Opening) -> String {
     let specs = opening.tools.iter().map(|tool| &tool.spec).chain(opening.skills.iter().map(|skill| &skill.spec));
-    let text = |spec: &ToolSpec| format!("{} {} {}", spec.name, spec.description, spec.parameters);
-    specs.map(|spec| tokens::text(&text(spec))).sum()
+    specs.map(|spec| format!("{} {} {}\n", spec.name, spec.description, spec.parameters)).collect()
 }
