@@ -1,8 +1,8 @@
 //! Whether the next request fits the model's window, and what is to be done when it does not.
 
-use super::{Run, told_of_tools};
 use super::compaction::{self, Cut, Decision, Measure, Room, Settings, Shortening};
 use super::machine::ToCount;
+use super::{Run, told_of_tools};
 use crate::journal::Overflow;
 use crate::model::Message;
 use crate::tokens::{self, Tally};

@@ -38,13 +38,7 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub fn new(
-        history: &'a History,
-        calls_open: bool,
-        room: Room,
-        share: f64,
-        measure: &'a dyn Measure,
-    ) -> Plan<'a> {
+    pub fn new(history: &'a History, calls_open: bool, room: Room, share: f64, measure: &'a dyn Measure) -> Plan<'a> {
         let tokens: Vec<u64> = (0..history.messages().len()).map(|at| measure.at(history, at)).collect();
         let total = tokens.iter().sum();
         let units = units(history, &tokens, calls_open);
