@@ -83,19 +83,29 @@ impl Transport {
     pub async fn send(&self, ask: Ask<'_>) -> Result<Reply, Failure> {
         let request = async {
             match ask {
-                Ask::Chat(body) => unread(self.client.chat().create_byot::<_, Never>(body).await),
-                Ask::Models => unread(self.client.models().list_byot::<Never>().await),
+                Ask::Chat(body) => self.client.chat().create_byot::<_, Never>(body).await.map(|never| match never {}),
+                Ask::Models => self.client.models().list_byot::<Never>().await.map(|never| match never {}),
                 Ask::Tokenize(body) => {
                     let endpoint = self.client.config();
                     let post = self.http.post(endpoint.beside_v1("/tokenize")).headers(endpoint.headers.clone());
-                    post.header(CONTENT_TYPE, "application/json").body(body).send().await.map_err(network)
+                    post.header(CONTENT_TYPE, "application/json").body(body).send().await.map_err(OpenAIError::Reqwest)
                 }
             }
         };
-        let Ok(response) = tokio::time::timeout(self.idle, request).await else {
+        let Ok(outcome) = tokio::time::timeout(self.idle, request).await else {
             return Err(self.silent());
         };
-        let response = response?;
+        let response = match outcome {
+            Ok(response) => response,
+            Err(OpenAIError::Boxed(inside)) => match inside.downcast::<Answered>() {
+                Ok(answered) => answered.0,
+                Err(other) => return Err(Failure::plain(ModelErrorKind::Transient, format!("failed: {other}"))),
+            },
+            Err(OpenAIError::Reqwest(error)) => return Err(network(error)),
+            Err(other) => {
+                return Err(Failure::plain(ModelErrorKind::Rejected, format!("was not asked: {other}")));
+            }
+        };
         let waits = HeaderWaits::read(response.headers(), SystemTime::now());
         let status = response.status();
         let mut reply = Reply { response, waits, idle: self.idle };
@@ -289,19 +299,6 @@ impl Service<HttpRequestFactory> for Unread {
     fn call(&mut self, request: HttpRequestFactory) -> Self::Future {
         let answer = self.0.call(request);
         Box::pin(async move { Err(OpenAIError::Boxed(Box::new(Answered(answer.await?)))) })
-    }
-}
-
-/// The answer that [`Unread`] handed back.
-fn unread(outcome: Result<Never, OpenAIError>) -> Result<Response, Failure> {
-    match outcome {
-        Err(OpenAIError::Boxed(inside)) => match inside.downcast::<Answered>() {
-            Ok(answered) => Ok(answered.0),
-            Err(other) => Err(Failure::plain(ModelErrorKind::Transient, format!("failed: {other}"))),
-        },
-        Err(OpenAIError::Reqwest(error)) => Err(network(error)),
-        Err(other) => Err(Failure::plain(ModelErrorKind::Rejected, format!("was not asked: {other}"))),
-        Ok(never) => match never {},
     }
 }
 
