@@ -315,7 +315,7 @@ pub trait Model: Send + Sync {
 #[async_trait]
 pub trait TokenCounter: Send + Sync {
     /// How many tokens each of these texts has by itself, in their order. None where that cannot be
-    /// said now; whoever asks then goes by an estimate. Never takes more than a few seconds.
+    /// said now, or not soon; whoever asks then goes by an estimate.
     async fn count(&self, texts: &[&str]) -> Option<Vec<u64>>;
 }
 

@@ -466,6 +466,7 @@ impl Run {
 
 /// What a model with native calling is told of tools and skills, as one text.
 fn told_of_tools(opening: &Opening) -> String {
+    let last = if opening.persona.style == Style::Phased { phase::spec() } else { finish::spec() };
     let specs = opening.tools.iter().map(|tool| &tool.spec).chain(opening.skills.iter().map(|skill| &skill.spec));
-    specs.map(|spec| format!("{} {} {}\n", spec.name, spec.description, spec.parameters)).collect()
+    specs.chain([&last]).map(|spec| format!("{} {} {}\n", spec.name, spec.description, spec.parameters)).collect()
 }

@@ -72,7 +72,7 @@ fn nothing_is_counted_without_a_tokenizer_or_a_window() {
 
 #[test]
 fn the_tokenizer_decides_and_not_the_estimate() {
-    // Estimated at more than the budget of 3,200; in truth a quarter of that.
+    // Estimated at more than the budget of 3,200, tools included; in truth a quarter of that.
     let few: Tokenizer = |text| Some(text.len().div_ceil(20) as u64);
     let mut h = Harness::begin_with(by_window(opening(), 4_000), few);
     (0..4).for_each(|n| turn(&mut h, n, 4_400));
@@ -87,10 +87,10 @@ fn the_tokenizer_decides_and_not_the_estimate() {
         turn(&mut h, turns, 1_800);
         turns += 1;
     }
-    assert!(estimated(&h) < 2_000 && counted(&h) > 3_200, "{} and {}", estimated(&h), counted(&h));
+    assert!(estimated(&h) < 2_000 && counted(&h) > 2_400, "{} and {}", estimated(&h), counted(&h));
     let cut = h.to_summarise().cut;
     h.summarise(Ok("the ship sailed on"));
-    assert!(cut.to > cut.from && counted(&h) < 3_200, "{}", counted(&h));
+    assert!(cut.to > cut.from && counted(&h) < 2_400, "{}", counted(&h));
     assert_eq!(h.effect, Effect::AskModel);
 }
 
@@ -158,13 +158,13 @@ fn a_view_that_cannot_be_counted_is_estimated_by_what_counts_have_taught() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     /// Whatever a tokenizer makes of texts, within what estimates are ever wrong by, no request is sent
     /// that has more tokens than the window leaves, though no reply teaches anything.
     #[test]
     fn no_request_overflows_the_window(
-        window in 2_500u32..9_000, bytes_a_token in 2usize..9, sizes in prop::collection::vec(0usize..9_000, 1..25),
+        window in 2_500u32..9_000, bytes_a_token in 2usize..9, sizes in prop::collection::vec(0usize..9_000, 1..16),
     ) {
         const TOKENIZERS: [Tokenizer; 7] = [
             half_the_bytes, |t| Some(t.len().div_ceil(3) as u64), |t| Some(t.len().div_ceil(4) as u64),
