@@ -225,7 +225,7 @@ impl Events {
                 out.push(Event::Note { text: "the job was changed; the run begins anew".into() });
             }
             Entry::Ended { .. } => self.overtake(&mut out),
-            Entry::Compacted { .. } | Entry::Shortened { .. } | Entry::Summarised { .. } => {}
+            Entry::Compacted { .. } | Entry::Shortened { .. } | Entry::Counted { .. } | Entry::Summarised { .. } => {}
         }
         self.run.apply(entry);
         out

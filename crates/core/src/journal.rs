@@ -54,6 +54,9 @@ pub struct Opening {
     /// The model's window in tokens, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u32>,
+    /// Whether the model's own tokenizer can be asked how many tokens a text has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_tokenizer: bool,
 }
 
 /// A skill as it was when the run began.
@@ -164,6 +167,17 @@ pub struct Overflow {
     pub window: Option<u32>,
     /// What the request was counted to have, in tokens.
     pub counted: u64,
+}
+
+/// What the model's tokenizer counted of one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// The message's place in the conversation at work.
+    pub at: usize,
+    /// Bytes of its texts; a message that has others is another one, and not what was counted.
+    pub bytes: usize,
+    /// Tokens of its texts, each by itself.
+    pub tokens: u64,
 }
 
 /// A call that a turn asked for.
@@ -339,6 +353,15 @@ pub enum Entry {
         /// Which, and to what.
         shortenings: Vec<Shortening>,
     },
+    /// The model's tokenizer counted what had only been estimated.
+    Counted {
+        /// Tokens of what the model is told of tools and skills, counted once in a run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tools: Option<u64>,
+        /// Tokens of messages.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        messages: Vec<Count>,
+    },
     /// The model wrote a summary: what it cost.
     Summarised {
         /// Tokens used.
@@ -392,6 +415,7 @@ impl Entry {
             Entry::Replanned { .. } => "replanned",
             Entry::Compacted { .. } => "compacted",
             Entry::Shortened { .. } => "shortened",
+            Entry::Counted { .. } => "counted",
             Entry::Summarised { .. } => "summarised",
             Entry::Note { .. } => "note",
             Entry::Ended { .. } => "ended",

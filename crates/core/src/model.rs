@@ -328,6 +328,19 @@ pub trait Model: Send + Sync {
         deltas: &DeltaSink<'_>,
         stop: &Stop,
     ) -> Result<ModelReply, ModelError>;
+
+    /// Its own tokenizer, where there is one that can be asked. Known without asking.
+    fn tokenizer(&self) -> Option<Arc<dyn TokenCounter>> {
+        None
+    }
+}
+
+/// A model's own tokenizer.
+#[async_trait]
+pub trait TokenCounter: Send + Sync {
+    /// How many tokens each of these texts has by itself, in their order. None where that cannot be
+    /// said now, or not soon; whoever asks then goes by an estimate.
+    async fn count(&self, texts: &[&str]) -> Option<Vec<u64>>;
 }
 
 /// The configured models, by name.

@@ -11,13 +11,12 @@ use crate::clock::Millis;
 use crate::conversation::NO_RESULT;
 use crate::job::Output;
 use crate::journal::{
-    Call, CallOutcome, EndStatus, Entry, OfferedSkill, OfferedTool, Opening, Overflow, Recorded, Turn,
+    Call, CallOutcome, Count, EndStatus, Entry, OfferedSkill, OfferedTool, Opening, Overflow, Recorded, Turn,
 };
 use crate::model::{CallRequest, Message, ToolCalling, Usage};
 use crate::persona::Style;
 use crate::skill::{READ_SKILL_FILE, SkillCallArgs};
-use crate::tokens::{self, Calibration};
-use crate::tool::ToolSpec;
+use crate::tokens::{self, Gauge, Tally};
 
 pub mod compaction;
 mod cycle;
@@ -56,10 +55,10 @@ pub struct Run {
     tool_rounds: u32,
     usage: Usage,
     cost_microusd: Option<u64>,
-    /// How this model's tokens compare with our estimates.
-    calibration: Calibration,
-    /// What the tools are estimated to have, in tokens.
-    tools_tokens: u64,
+    /// How this model's tokens compare with counts and estimates.
+    gauge: Gauge,
+    /// What the model is told of tools, in tokens.
+    tools_tokens: Tally,
     worked_ms: u64,
     tools_used: BTreeSet<String>,
     /// What the last request that did not fit taught about the model's window.
@@ -140,6 +139,7 @@ impl Run {
             }
             Entry::Compacted { cut, summary } => self.top_mut().summarise(cut, summary),
             Entry::Shortened { shortenings } => self.top_mut().shorten(shortenings),
+            Entry::Counted { tools, messages } => self.take_counts(*tools, messages),
             Entry::Summarised { usage, cost_microusd, ms, .. } => self.spend(usage, *cost_microusd, *ms),
             Entry::Note { text } => {
                 self.close_calls(NO_RESULT);
@@ -192,9 +192,9 @@ impl Run {
         messages.extend(opening.examples.iter().chain(&opening.history).cloned());
         messages.push(Message::User { text: prompt::task(goal) });
         self.tools_tokens = match opening.calling {
-            ToolCalling::Native => tokens_of_tools(opening),
+            ToolCalling::Native => Tally::estimated(tokens::text(&told_of_tools(opening))),
             // Held to by the server's decoder; the model does not read them.
-            ToolCalling::Structured => 0,
+            ToolCalling::Structured => Tally::default(),
         };
         self.cycles = vec![Cycle::new(goal, messages)];
         self.opening = Some(Arc::clone(opening));
@@ -258,7 +258,7 @@ impl Run {
         self.turns += 1;
         // Where no window is known there is nothing to count for.
         if self.window().is_some() {
-            self.calibration.learn(self.request_estimate(), &turn.usage);
+            self.gauge.replied(self.request_tally(), &turn.usage);
         }
         self.spend(&turn.usage, turn.cost_microusd, turn.ms);
         turn.failed_tries.iter().for_each(|failed| self.usage.add(&failed.usage));
@@ -275,6 +275,21 @@ impl Run {
         let calling = self.calling();
         self.top_mut().take_turn(turn, new, calling);
         turn.calls.iter().for_each(|call| self.count_call(&call.request.id));
+    }
+
+    /// Takes in what the model's tokenizer counted. It teaches the estimates of everything else, too.
+    fn take_counts(&mut self, tools: Option<u64>, messages: &[Count]) {
+        let (mut estimated, mut counted) = (0, 0);
+        let mut add = |(before, now): (u64, u64)| {
+            estimated += before;
+            counted += now;
+        };
+        messages.iter().filter_map(|count| self.top_mut().take_count(count)).for_each(&mut add);
+        if let Some(tokens) = tools {
+            add((self.tools_tokens.estimated, tokens));
+            self.tools_tokens = Tally::counted(tokens);
+        }
+        self.gauge.counted(estimated, counted);
     }
 
     /// Takes note of an id, wherever it comes up, so that no call after it gets the same one.
@@ -471,9 +486,9 @@ impl Run {
     }
 }
 
-fn tokens_of_tools(opening: &Opening) -> u64 {
+/// What a model with native calling is told of tools and skills, as one text.
+fn told_of_tools(opening: &Opening) -> String {
     let last = if opening.persona.style == Style::Phased { phase::spec() } else { finish::spec() };
     let specs = opening.tools.iter().map(|tool| &tool.spec).chain(opening.skills.iter().map(|skill| &skill.spec));
-    let text = |spec: &ToolSpec| format!("{} {} {}", spec.name, spec.description, spec.parameters);
-    specs.chain([&last]).map(|spec| tokens::text(&text(spec))).sum()
+    specs.chain([&last]).map(|spec| format!("{} {} {}\n", spec.name, spec.description, spec.parameters)).collect()
 }

@@ -1,5 +1,6 @@
-//! How many tokens a text has, without a tokenizer: an estimate by kinds of characters, and what
-//! the replies of a model teach about it.
+//! How many tokens a text has: what the model's own tokenizer counts, where one can be asked
+//! ([`TokenCounter`](crate::model::TokenCounter)), else an estimate by kinds of characters; and what
+//! counts and replies teach about both ([`Gauge`]).
 //!
 //! The estimate was fitted to OpenAI's two current vocabularies and measured on pieces of 3,000
 //! characters. Of 1,100 pieces of prose, source code, JSON, TOML and hexadecimal, nine in ten came
@@ -7,11 +8,12 @@
 //! to 1.23. Base64 comes out at 0.7, other languages between 0.8 and 1.4, but Greek at 0.55 of what
 //! the older vocabulary makes of it. The usual "a token is four bytes" gave 0.58 to 1.19 on the
 //! first lot, and 0.4 for one piece in a hundred. A [`Calibration`] takes out what is left of the
-//! error in a turn or two, for these vocabularies and for all others, which is why no tokenizer is
+//! error in a turn or two, for these vocabularies and for all others, which is why no vocabulary is
 //! built in: the tables of one take 70 MB of memory and 7 MB of the program, and know one
 //! provider's models.
 
-use std::collections::BTreeMap;
+use std::iter::Sum;
+use std::ops::AddAssign;
 
 use crate::model::{Message, Usage};
 
@@ -51,15 +53,35 @@ pub fn text(text: &str) -> u64 {
 /// Estimates the tokens of a message in a request: its words, its calls, and what stands around
 /// them. Reasoning counts, though not every provider is sent it.
 pub fn message(message: &Message) -> u64 {
-    let words = match message {
-        Message::System { text: words } | Message::User { text: words } => text(words),
-        Message::Tool { name, text: words, .. } => text(words) + text(name) + PER_CALL,
-        Message::Assistant { text: words, reasoning, calls } => {
-            let of_calls: u64 = calls.iter().map(|call| text(&call.name) + text(&call.arguments) + PER_CALL).sum();
-            text(words) + reasoning.as_ref().map_or(0, |reasoning| text(&reasoning.text)) + of_calls
-        }
+    texts(message).map(text).sum::<u64>() + around(message)
+}
+
+/// The texts in a message, each of which a tokenizer counts by itself.
+pub fn texts(message: &Message) -> impl Iterator<Item = &str> {
+    let (words, name, reasoning, calls) = match message {
+        Message::System { text } | Message::User { text } => (text, None, None, &[][..]),
+        Message::Tool { name, text, .. } => (text, Some(name), None, &[][..]),
+        Message::Assistant { text, reasoning, calls } => (text, None, reasoning.as_ref().map(|r| &r.text), &calls[..]),
     };
-    words + PER_MESSAGE
+    let of_calls = calls.iter().flat_map(|call| [&call.name, &call.arguments]);
+    [words].into_iter().chain(name).chain(reasoning).chain(of_calls).map(String::as_str)
+}
+
+/// Tokens of a message beside its texts: what a provider's template puts around them, about.
+pub fn around(message: &Message) -> u64 {
+    let calls = match message {
+        Message::System { .. } | Message::User { .. } => 0,
+        Message::Tool { .. } => 1,
+        Message::Assistant { calls, .. } => calls.len() as u64,
+    };
+    PER_MESSAGE + PER_CALL * calls
+}
+
+/// Whether texts of so many bytes may have so many tokens. No tokenizer finds none in a text, or
+/// more than one in each byte, but for a mark that some put in front.
+pub fn may_have(bytes: usize, tokens: u64) -> bool {
+    let most = (bytes as u64).saturating_mul(2);
+    (bytes == 0 || tokens > 0) && tokens <= most
 }
 
 /// Characters that vocabularies treat alike.
@@ -120,11 +142,47 @@ impl Kind {
     }
 }
 
-/// What a model's replies say about our estimates: the true tokens for each estimated one, from
-/// [`Calibration::LEAST`] to [`Calibration::MOST`].
+/// Tokens of texts of which some were counted by the model's tokenizer and the others estimated.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Tokens of those that were counted.
+    pub counted: u64,
+    /// Tokens that the others are estimated to have.
+    pub estimated: u64,
+}
+
+impl Tally {
+    /// So many tokens, by the tokenizer.
+    pub fn counted(tokens: u64) -> Tally {
+        Tally { counted: tokens, estimated: 0 }
+    }
+
+    /// So many tokens, by our estimate.
+    pub fn estimated(tokens: u64) -> Tally {
+        Tally { counted: 0, estimated: tokens }
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.counted = self.counted.saturating_add(other.counted);
+        self.estimated = self.estimated.saturating_add(other.estimated);
+    }
+}
+
+impl Sum for Tally {
+    fn sum<I: Iterator<Item = Tally>>(tallies: I) -> Tally {
+        tallies.fold(Tally::default(), |mut sum, tally| {
+            sum += tally;
+            sum
+        })
+    }
+}
+
+/// The true tokens for each expected one, from [`Calibration::LEAST`] to [`Calibration::MOST`].
 ///
-/// An estimate that was too low costs a refused request, one that was too high a summary too early:
-/// so the ratio rises at once and sinks by halves.
+/// An expectation that was too low costs a refused request, one that was too high a summary too
+/// early: so the ratio rises at once and sinks by halves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Calibration {
     ratio: f64,
@@ -144,40 +202,74 @@ impl Calibration {
     /// The highest ratio that is believed.
     pub const MOST: f64 = 4.0;
 
-    /// A request of fewer estimated tokens says more about what a provider adds than about its
-    /// tokens.
+    /// Fewer expected tokens than these say more about what a provider adds than about its tokens.
     const TOO_SMALL: u64 = 64;
 
-    /// Learns from a reply: what the request was estimated at, uncorrected, and what the provider
-    /// counted. Numbers that are themselves estimates, and those of small requests, teach nothing.
-    pub fn learn(&mut self, estimated: u64, usage: &Usage) {
-        if usage.estimated || usage.input == 0 || estimated < Self::TOO_SMALL {
+    /// Learns from tokens that were expected, uncorrected, and how many there were. Few teach
+    /// nothing, and neither does none.
+    pub fn learn(&mut self, expected: u64, found: u64) {
+        if found == 0 || expected < Self::TOO_SMALL {
             return;
         }
-        let seen = (usage.input as f64 / estimated as f64).clamp(Self::LEAST, Self::MOST);
+        let seen = (found as f64 / expected as f64).clamp(Self::LEAST, Self::MOST);
         self.ratio = if self.taught && seen < self.ratio { (self.ratio + seen) / 2.0 } else { seen };
         self.taught = true;
     }
 
-    /// An estimate, corrected by what was learned; rounded up.
-    pub fn correct(&self, estimated: u64) -> u64 {
-        (estimated as f64 * self.ratio).ceil() as u64
+    /// Expected tokens, corrected by what was learned; rounded up.
+    pub fn correct(&self, expected: u64) -> u64 {
+        (expected as f64 * self.ratio).ceil() as u64
+    }
+
+    /// What would have been expected of so many tokens; rounded down.
+    fn expected(&self, found: u64) -> u64 {
+        (found as f64 / self.ratio) as u64
     }
 }
 
-/// A [`Calibration`] for each model, by the name that the provider gives it.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Calibrations(BTreeMap<String, Calibration>);
+/// How a model's tokens compare with what its tokenizer counts, and those with what we estimate.
+///
+/// Counts are near the truth from the first; what is learned about them is what a provider's template
+/// puts around texts, and whether this is the model's tokenizer at all. Without a tokenizer they stay
+/// what they are, and all that is learned is about the estimates.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Gauge {
+    /// Tokens for each counted one.
+    counts: Calibration,
+    /// Counted tokens for each estimated one.
+    estimates: Calibration,
+}
 
-impl Calibrations {
-    /// What is known about a model; nothing yet, for one that has not replied.
-    pub fn of(&self, model: &str) -> Calibration {
-        self.0.get(model).copied().unwrap_or_default()
+impl Gauge {
+    /// The true number, as far as it is known.
+    pub fn tokens(&self, tally: Tally) -> u64 {
+        self.counts.correct(tally.counted.saturating_add(self.estimates.correct(tally.estimated)))
     }
 
-    /// Learns from a model's reply, as [`Calibration::learn`].
-    pub fn learn(&mut self, model: &str, estimated: u64, usage: &Usage) {
-        self.0.entry(model.to_owned()).or_default().learn(estimated, usage);
+    /// The highest number there may be, if our estimates are as wrong as they ever are.
+    pub fn at_most(&self, tally: Tally) -> u64 {
+        let estimated = (tally.estimated as f64 * Calibration::MOST).ceil() as u64;
+        self.counts.correct(tally.counted.saturating_add(estimated))
+    }
+
+    /// Learns from a reply: what its request was expected to have, and what the provider counted.
+    /// Numbers that are themselves estimates teach nothing.
+    pub fn replied(&mut self, request: Tally, usage: &Usage) {
+        let Tally { counted, estimated } = request;
+        if usage.estimated {
+            return;
+        }
+        if counted > estimated {
+            self.counts.learn(counted.saturating_add(self.estimates.correct(estimated)), usage.input);
+        } else {
+            self.estimates.learn(estimated, self.counts.expected(usage.input).saturating_sub(counted));
+        }
+    }
+
+    /// Learns from the tokenizer: what it counted, and what the same texts were estimated at. So
+    /// what is never counted is estimated the better.
+    pub fn counted(&mut self, estimated: u64, counted: u64) {
+        self.estimates.learn(estimated, counted);
     }
 }
 
@@ -237,10 +329,9 @@ mod tests {
         ) {
             let mut calibration = Calibration::default();
             let real = |estimated: u64, noise: f64| (estimated as f64 * truth * noise) as u64;
-            let usage = |input| Usage { input, ..Usage::default() };
             // The first turn may be odd; the second is like all that follow.
-            calibration.learn(estimates[0], &usage(real(estimates[0], first)));
-            calibration.learn(estimates[1], &usage(real(estimates[1], 1.0)));
+            calibration.learn(estimates[0], real(estimates[0], first));
+            calibration.learn(estimates[1], real(estimates[1], 1.0));
             let (corrected, real) = (calibration.correct(estimates[2]), real(estimates[2], 1.0));
             prop_assert!(corrected.abs_diff(real) * 100 <= real * 12, "{corrected} for {real}");
         }
@@ -249,7 +340,7 @@ mod tests {
         fn no_reply_makes_a_count_absurd(replies in prop::collection::vec((any::<u64>(), any::<u64>()), 0..9)) {
             let mut calibration = Calibration::default();
             for (estimated, input) in replies {
-                calibration.learn(estimated, &Usage { input, ..Usage::default() });
+                calibration.learn(estimated, input);
             }
             prop_assert!((400..=4_000).contains(&calibration.correct(1_000)));
         }
@@ -257,28 +348,51 @@ mod tests {
 
     #[test]
     fn what_teaches_nothing() {
-        let mut calibration = Calibration::default();
-        calibration.learn(1_000, &Usage { input: 3_000, estimated: true, ..Usage::default() });
-        calibration.learn(1_000, &Usage::default());
-        calibration.learn(10, &Usage { input: 30, ..Usage::default() });
-        assert_eq!(calibration, Calibration::default());
+        let mut gauge = Gauge::default();
+        let all = [Tally::estimated(1_000), Tally::counted(1_000)];
+        for tally in all {
+            gauge.replied(tally, &Usage { input: 3_000, estimated: true, ..Usage::default() });
+            gauge.replied(tally, &Usage::default());
+        }
+        gauge.replied(Tally::estimated(10), &Usage { input: 30, ..Usage::default() });
+        gauge.counted(10, 30);
+        assert_eq!(gauge, Gauge::default());
     }
 
     #[test]
     fn a_low_count_is_mended_at_once_and_a_high_one_by_halves() {
         let mut calibration = Calibration::default();
-        let says = |input| Usage { input, ..Usage::default() };
-        calibration.learn(1_000, &says(1_000));
-        calibration.learn(1_000, &says(2_000));
+        calibration.learn(1_000, 1_000);
+        calibration.learn(1_000, 2_000);
         assert_eq!(calibration.correct(100), 200);
-        calibration.learn(1_000, &says(1_000));
+        calibration.learn(1_000, 1_000);
         assert_eq!(calibration.correct(100), 150);
     }
 
     #[test]
-    fn models_are_calibrated_apart() {
-        let mut all = Calibrations::default();
-        all.learn("a", 1_000, &Usage { input: 2_000, ..Usage::default() });
-        assert_eq!((all.of("a").correct(100), all.of("b").correct(100)), (200, 100));
+    fn counts_and_estimates_learn_apart() {
+        let mut gauge = Gauge::default();
+        // A language that our estimate makes half of.
+        gauge.counted(1_000, 2_000);
+        assert_eq!(gauge.tokens(Tally { counted: 1_000, estimated: 100 }), 1_200, "a count is not corrected by that");
+        // The template adds a quarter to all of it.
+        gauge.replied(Tally { counted: 1_000, estimated: 100 }, &Usage { input: 1_500, ..Usage::default() });
+        assert_eq!((gauge.tokens(Tally::counted(1_000)), gauge.tokens(Tally::estimated(100))), (1_250, 250));
+        // Where little was counted, it is the estimate that learns.
+        gauge.replied(Tally { counted: 100, estimated: 1_000 }, &Usage { input: 3_875, ..Usage::default() });
+        assert_eq!(gauge.tokens(Tally { counted: 100, estimated: 1_000 }), 3_875);
+        assert_eq!(gauge.at_most(Tally { counted: 100, estimated: 1_000 }), 5_125);
+    }
+
+    #[test]
+    fn a_message_is_the_sum_of_its_texts_and_what_is_around_them() {
+        use crate::model::CallRequest;
+        let call = |name: &str| CallRequest { id: "x".into(), name: name.into(), arguments: "{}".into(), extra: None };
+        let (words, calls) = ("Two at once.".to_owned(), vec![call("look"), call("peek")]);
+        let said = Message::Assistant { text: words, reasoning: None, calls };
+        assert_eq!(texts(&said).collect::<Vec<_>>(), ["Two at once.", "look", "{}", "peek", "{}"]);
+        assert_eq!(message(&said), texts(&said).map(text).sum::<u64>() + PER_MESSAGE + 2 * PER_CALL);
+        let result = Message::Tool { call_id: "x".into(), name: "look".into(), text: "a ship".into() };
+        assert_eq!(texts(&result).collect::<Vec<_>>(), ["a ship", "look"]);
     }
 }

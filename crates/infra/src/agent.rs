@@ -13,7 +13,7 @@ use posse_core::job::{Job, Output};
 use posse_core::journal::{Entry, OfferedTool, Opening, effect_key};
 use posse_core::model::{CallRequest, Delta, FailedTry, Model, ModelError, ModelErrorKind, ModelReply, Models, Usage};
 use posse_core::persona::PersonaTemplate;
-use posse_core::run::machine::{Again, Effect, Input, Step, Verdict, step};
+use posse_core::run::machine::{Again, Effect, Input, Step, ToCount, Verdict, step};
 use posse_core::run::{OpenCall, Run, finish};
 use posse_core::skill::Skill;
 use posse_core::stop::StopReason;
@@ -118,6 +118,7 @@ impl GenericAgentExecutor {
                     seq = run.next_seq() - last.entries.len() as u64;
                     last
                 }
+                Effect::Count(what) => self.count(cx, run, &what).await?,
                 Effect::Summarise(_) if asked => return Ok(StepOutcome::Continue),
                 Effect::Summarise(what) => {
                     asked = true;
@@ -158,6 +159,21 @@ impl GenericAgentExecutor {
             }
             Err(error) => step(run, Input::ModelFailed { error, ms }),
         })
+    }
+
+    /// Has the model's tokenizer count. Never a reason to fail: without an answer, estimates have to do.
+    async fn count(&self, cx: &JobContext, run: &mut Run, what: &[ToCount]) -> Result<Step, Halt> {
+        let texts: Vec<&str> = what.iter().flat_map(|one| &one.texts).map(String::as_str).collect();
+        let model = self.model(run).ok();
+        let counted = tokio::select! {
+            counted = count_tokens(model.as_deref(), &texts) => counted,
+            reason = cx.stop.stopped() => return Err(reason.into()),
+        };
+        let tokens = counted.map(|counted| {
+            let mut counted = counted.into_iter();
+            what.iter().map(|one| counted.by_ref().take(one.texts.len()).sum()).collect()
+        });
+        Ok(step(run, Input::Counted { tokens }))
     }
 
     fn model(&self, run: &Run) -> Result<Arc<dyn Model>, ModelError> {
@@ -263,6 +279,12 @@ impl AgentExecutor for GenericAgentExecutor {
         cx.run = Some(run);
         outcome.unwrap_or_else(StepOutcome::from)
     }
+}
+
+/// Tokens of each text by the model's own tokenizer, if it has one that answers.
+async fn count_tokens(model: Option<&dyn Model>, texts: &[&str]) -> Option<Vec<u64>> {
+    let counted = model?.tokenizer()?.count(texts).await?;
+    (counted.len() == texts.len()).then_some(counted)
 }
 
 fn waits_for(run: &Run) -> String {

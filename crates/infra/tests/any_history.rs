@@ -22,7 +22,7 @@ mod sendable;
 
 use entries::{author, entry, reader};
 use histories::{moves, play, setups};
-use kit::{Harness, TASK, check};
+use kit::{Harness, TASK, check, count, half_the_bytes};
 use posse_core::conversation::{Normaliser, Rules};
 use posse_core::journal::{Entry, Recorded};
 use posse_core::model::{Author, Message, ModelRequest, Reasoning};
@@ -173,6 +173,7 @@ fn go_on(run: &mut Run, opening: &Arc<posse_core::journal::Opening>) -> Effect {
                 let text = Some("what was done, and what was found out".to_owned());
                 step(run, Input::Summarised { text, written: Written::default() }).effect
             }
+            Effect::Count(what) => step(run, Input::Counted { tokens: count(half_the_bytes, &what) }).effect,
             Effect::Suspend => {
                 let questions = run.asked().map_or(0, |asked| asked.questions.len());
                 (0..).take(questions).for_each(|question| run.apply(&Entry::Answered { question, answer: None }));

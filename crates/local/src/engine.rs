@@ -52,6 +52,8 @@ enum Message {
 /// Access to the thread that generates.
 pub struct Engine {
     jobs: mpsc::Sender<Message>,
+    /// Works beside that thread, so that a count need not wait for an answer.
+    pub tokenizer: Arc<Tokenizer>,
     /// Tokens that a prompt and its answer may have together.
     pub n_ctx: usize,
 }
@@ -76,8 +78,8 @@ impl Engine {
             .name("engine".into())
             .spawn(move || plan.run(queue, ready, &stopped))
             .map_err(|e| format!("cannot start a thread: {e}"))?;
-        let n_ctx = loaded.await.map_err(|_| "the model's thread ended while it was loading")??;
-        Ok((Self { jobs: jobs.clone(), n_ctx }, Stopper { stop, jobs, thread }))
+        let (tokenizer, n_ctx) = loaded.await.map_err(|_| "the model's thread ended while it was loading")??;
+        Ok((Self { jobs: jobs.clone(), tokenizer, n_ctx }, Stopper { stop, jobs, thread }))
     }
 
     /// Queues a job, or says why not.
@@ -120,17 +122,21 @@ struct Plan {
     verbose: bool,
 }
 
+/// What the thread tells once the model is loaded: its tokenizer, and the tokens that fit its context.
+type Loaded = Result<(Arc<Tokenizer>, usize), String>;
+
 impl Plan {
-    fn run(self, mut queue: mpsc::Receiver<Message>, ready: oneshot::Sender<Result<usize, String>>, stop: &AtomicBool) {
+    fn run(self, mut queue: mpsc::Receiver<Message>, ready: oneshot::Sender<Loaded>, stop: &AtomicBool) {
         let (backend, model) = match self.load() {
             Ok(loaded) => loaded,
             Err(error) => return drop(ready.send(Err(error))),
         };
-        let mut worker = match self.worker(&backend, &model) {
+        let tokenizer = Arc::new(Tokenizer::new(model));
+        let mut worker = match self.worker(&backend, &tokenizer) {
             Ok(worker) => worker,
             Err(error) => return drop(ready.send(Err(error))),
         };
-        if ready.send(Ok(worker.memory.n_ctx())).is_err() {
+        if ready.send(Ok((Arc::clone(&tokenizer), worker.memory.n_ctx()))).is_err() {
             return;
         }
         while let Some(Message::Job(job)) = queue.blocking_recv() {
@@ -161,7 +167,8 @@ impl Plan {
         Ok((backend, model))
     }
 
-    fn worker<'m>(&self, backend: &LlamaBackend, model: &'m LlamaModel) -> Result<Worker<'m>, String> {
+    fn worker<'m>(&self, backend: &LlamaBackend, tokenizer: &'m Tokenizer) -> Result<Worker<'m>, String> {
+        let model = &tokenizer.model;
         // Past what it was trained on, a model writes nonsense.
         let ctx = NonZeroU32::new(model.n_ctx_train()).map_or(self.ctx, |trained| trained.min(self.ctx));
         let params = LlamaContextParams::default()
@@ -175,15 +182,12 @@ impl Plan {
             .with_swa_full(true);
         let context =
             model.new_context(backend, params).map_err(|e| format!("cannot make a context of {ctx} tokens: {e}"))?;
-        let vocab = model.vocab();
-        let control = vocab.tokens().filter(|&t| vocab.is_control(t)).filter_map(|t| vocab.text(t));
-        let control = ControlTexts::new(control.map(|t| t.to_string_lossy().into_owned()).collect());
         let chatml = || LlamaChatTemplate::new("chatml").map_err(|e| e.to_string());
         let template = match model.chat_template(None) {
             Ok(own) => own,
             Err(_) => chatml()?,
         };
-        let worker = Worker { model, template, control, memory: Memory::new(context) };
+        let worker = Worker { tokenizer, template, memory: Memory::new(context) };
         let probe = [Turn { role: "user", content: "?".into() }];
         if worker.render(&probe).is_ok() {
             return Ok(worker);
@@ -193,11 +197,48 @@ impl Plan {
     }
 }
 
+/// The model as far as texts become tokens. Many threads may use it at once.
+pub struct Tokenizer {
+    model: LlamaModel,
+    control: ControlTexts,
+}
+
+impl Tokenizer {
+    fn new(model: LlamaModel) -> Self {
+        let vocab = model.vocab();
+        let control = vocab.tokens().filter(|&t| vocab.is_control(t)).filter_map(|t| vocab.text(t));
+        let control = ControlTexts::new(control.map(|t| t.to_string_lossy().into_owned()).collect());
+        Self { model, control }
+    }
+
+    /// The tokens of a text as it would be read inside a message.
+    pub fn text(&self, text: &str) -> Vec<i32> {
+        self.pieces(&self.control.hide(text), false).into_iter().map(|token| token.0).collect()
+    }
+
+    /// The tokens of a rendered prompt.
+    fn prompt(&self, rendered: &str) -> Vec<LlamaToken> {
+        self.pieces(rendered, true)
+    }
+
+    /// `begins`: whether the tokens that a prompt begins with, if the model wants any, are put in front.
+    fn pieces(&self, rendered: &str, begins: bool) -> Vec<LlamaToken> {
+        let vocab = self.model.vocab();
+        let mut tokens = Vec::new();
+        for (i, piece) in self.control.pieces(rendered).into_iter().enumerate() {
+            tokens.extend(match piece {
+                Piece::Template(text) => vocab.tokenize(text.as_bytes(), begins && i == 0, true),
+                Piece::Plain(text) => vocab.tokenize(text.as_bytes(), false, false),
+            });
+        }
+        tokens
+    }
+}
+
 /// The model and all that belongs to it.
 struct Worker<'m> {
-    model: &'m LlamaModel,
+    tokenizer: &'m Tokenizer,
     template: LlamaChatTemplate,
-    control: ControlTexts,
     memory: Memory<'m>,
 }
 
@@ -209,11 +250,11 @@ impl Worker<'_> {
             return Ok(None);
         }
         let begun = Instant::now();
-        let prompt = self.tokenize(&self.render(&job.turns)?);
+        let prompt = self.tokenizer.prompt(&self.render(&job.turns)?);
         if prompt.is_empty() || prompt.len() >= self.memory.n_ctx() {
             return Err(ApiError::too_long(prompt.len(), self.memory.n_ctx()));
         }
-        let picker = Picker::new(self.model, &job.settings)?;
+        let picker = Picker::new(&self.tokenizer.model, &job.settings)?;
         let _ = job.events.send(Event::Started);
         let cached = self.memory.recall(&prompt);
         if !self.memory.read(&prompt, go_on)? {
@@ -236,7 +277,7 @@ impl Worker<'_> {
         start: usize,
         go_on: impl Fn() -> bool,
     ) -> Result<Option<(Finish, usize)>, ApiError> {
-        let vocab = self.model.vocab();
+        let vocab = self.tokenizer.model.vocab();
         let room = self.memory.n_ctx() - start;
         let most = job.settings.max_tokens.map_or(room, |most| room.min(most as usize));
         let mut out = TextOut::new(job.settings.stop.clone());
@@ -286,22 +327,10 @@ impl Worker<'_> {
         let failed = |e: &dyn std::fmt::Display| ApiError::internal(format!("chat template: {e}"));
         let mut chat = Vec::with_capacity(turns.len());
         for turn in turns {
-            let content = self.control.hide(&turn.content);
+            let content = self.tokenizer.control.hide(&turn.content);
             chat.push(LlamaChatMessage::new(turn.role.into(), content).map_err(|e| failed(&e))?);
         }
-        self.model.apply_chat_template(&self.template, &chat, true).map_err(|e| failed(&e))
-    }
-
-    fn tokenize(&self, rendered: &str) -> Vec<LlamaToken> {
-        let vocab = self.model.vocab();
-        let mut tokens = Vec::new();
-        for (i, piece) in self.control.pieces(rendered).into_iter().enumerate() {
-            tokens.extend(match piece {
-                Piece::Template(text) => vocab.tokenize(text.as_bytes(), i == 0, true),
-                Piece::Plain(text) => vocab.tokenize(text.as_bytes(), false, false),
-            });
-        }
-        tokens
+        self.tokenizer.model.apply_chat_template(&self.template, &chat, true).map_err(|e| failed(&e))
     }
 }
 

@@ -15,13 +15,14 @@ use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_util::{Stream, StreamExt as _, stream};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
 use tokio::sync::mpsc;
 
 use crate::engine::{Engine, Event, Job};
 use crate::prompt;
-use crate::wire::{ApiError, ChatRequest, Finish, Usage};
+use crate::wire::{ApiError, ChatRequest, Finish, TokenizeRequest, Usage};
 
 /// Far more than any context holds.
 const LARGEST_BODY: usize = 8 << 20;
@@ -40,6 +41,7 @@ pub fn router(server: Server) -> Router {
     Router::new()
         .route("/v1/models", get(models))
         .route("/v1/chat/completions", post(chat))
+        .route("/tokenize", post(tokenize))
         .fallback(async || ApiError::new(StatusCode::NOT_FOUND, "not_found", "no such path"))
         .method_not_allowed_fallback(async || {
             ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "not with this method")
@@ -98,11 +100,28 @@ async fn models(State(server): State<Arc<Server>>) -> Response {
     )
 }
 
+/// As llama.cpp's own server has it, with the number of tokens besides.
+async fn tokenize(
+    State(server): State<Arc<Server>>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, ApiError> {
+    let _busy = server.activity.begin();
+    let request: TokenizeRequest = read(body, "a request for tokens")?;
+    let tokenizer = Arc::clone(&server.engine.tokenizer);
+    // A long text takes its time, and this thread has others to serve.
+    let tokens = tokio::task::spawn_blocking(move || tokenizer.text(&request.content)).await;
+    let tokens = tokens.map_err(|_| ApiError::internal("the text could not be counted"))?;
+    Ok(json_response(StatusCode::OK, &json!({"count": tokens.len(), "tokens": tokens})))
+}
+
+fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>, what: &str) -> Result<T, ApiError> {
+    let body = body.map_err(|e| ApiError::new(e.status(), "invalid_body", e.body_text()))?;
+    serde_json::from_slice(&body).map_err(|e| ApiError::bad("invalid_json", format!("the body is not {what}: {e}")))
+}
+
 async fn chat(State(server): State<Arc<Server>>, body: Result<Bytes, BytesRejection>) -> Result<Response, ApiError> {
     let busy = server.activity.begin();
-    let body = body.map_err(|e| ApiError::new(e.status(), "invalid_body", e.body_text()))?;
-    let request: ChatRequest = serde_json::from_slice(&body)
-        .map_err(|e| ApiError::bad("invalid_json", format!("the body is not a chat completion request: {e}")))?;
+    let request: ChatRequest = read(body, "a chat completion request")?;
     let (sender, mut events) = mpsc::unbounded_channel();
     server.engine.submit(Job {
         settings: request.settings()?,

@@ -23,6 +23,13 @@ pub struct ChatRequest {
     pub functions: Option<Vec<Value>>,
 }
 
+/// A `POST /tokenize` body. Fields that are not here are ignored: no token is put in front of a text, and none in it is
+/// a control token.
+#[derive(Debug, Deserialize)]
+pub struct TokenizeRequest {
+    pub content: String,
+}
+
 /// One message of the conversation.
 #[derive(Debug, Default, Deserialize)]
 pub struct Message {

@@ -252,6 +252,83 @@ fn a_known_prefix_is_not_read_again_and_changes_nothing() {
     }
 }
 
+/// What counts of texts and the count of a whole prompt have to do with each other: the template's tokens lie between
+/// them, the same number for each message.
+#[test]
+fn texts_are_counted_as_the_model_reads_them() {
+    let Some(server) = Server::start("texts_are_counted_as_the_model_reads_them", &["--ctx", "4096"], "") else {
+        return;
+    };
+    let count = |text: &str| {
+        // With the words of other servers beside ours, which are ignored.
+        let body = json!({"content": text, "prompt": text, "add_special_tokens": false});
+        let (status, answer) = server.request("/tokenize", "", Some(&body.to_string()));
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        assert_eq!(status, 200, "{answer}");
+        let tokens = answer["tokens"].as_array().expect("tokens").len();
+        assert_eq!(answer["count"], tokens);
+        tokens as u64
+    };
+    let read = |messages: &Value| {
+        let (_, reply) = server.text(&json!({"messages": messages, "max_tokens": 1}));
+        reply["usage"]["prompt_tokens"].as_u64().expect("a count")
+    };
+    let message = |role: &str, text: &str| json!({"role": role, "content": text});
+    let texts = [
+        "The harbour was quiet when the ferry came in.",
+        "fn main() {\n    println!(\"{:?}\", [1, 2, 3]);\n}",
+        "{\"ship\": {\"name\": \"Clio\", \"built\": 1987}}",
+        "港は静かでした。Капитан один привязал судно.",
+        "SGFyYm91ciBtYXN0ZXIgMTk4NyBsb2cgYm9vaw==",
+        "What a file may hold: <|im_end|>\n<|im_start|>system",
+        &long(60),
+    ];
+    assert_eq!(count(""), 0);
+    let system = message("system", texts[0]);
+    let frame = read(&json!([system, message("user", "a")])) - count(texts[0]) - count("a");
+    for text in texts {
+        let around = read(&json!([system, message("user", text)])) - count(texts[0]) - count(text);
+        // Where text and template meet, a line break may join the one that follows or part from it.
+        assert!(around.abs_diff(frame) <= 1, "{around} tokens around, else {frame}: {text}");
+    }
+    // In a whole conversation the template takes the same for each message.
+    let all: Vec<Value> = [system]
+        .into_iter()
+        .chain(texts.iter().flat_map(|text| [message("user", text), message("assistant", text)]))
+        .collect();
+    let of_texts = count(texts[0]) + 2 * texts.iter().map(|text| count(text)).sum::<u64>();
+    let around = read(&all.clone().into()) - of_texts;
+    let each = around as f64 / all.len() as f64;
+    println!(
+        "{} tokens in {} messages, {of_texts} by their texts; {each:.2} for each message",
+        of_texts + around,
+        all.len()
+    );
+    assert!((3.0..=6.0).contains(&each), "{each}");
+
+    for broken in ["{", "{}", r#"{"content": 7}"#] {
+        let (status, answer) = server.request("/tokenize", "", Some(broken));
+        assert_eq!((status, answer.contains("the body is not a request for tokens")), (400, true), "{answer}");
+    }
+    assert_eq!(server.request("/tokenize", "", None).0, 405);
+}
+
+/// A count comes at once, also while an answer is being written.
+#[test]
+fn counting_waits_for_no_answer() {
+    let Some(server) = Server::start("counting_waits_for_no_answer", &["--ctx", "4096"], "") else { return };
+    let mut stream = server.send(&json!({"messages": user("Tell a long story."), "stream": true,
+        "response_format": {"type": "json_schema", "json_schema": {"schema":
+            {"type": "array", "items": {"type": "integer"}, "minItems": 1500}}}}));
+    stream.read_exact(&mut [0; 400]).expect("the stream begins");
+    let (status, answer) = server.request("/tokenize", "", Some(&json!({"content": long(500)}).to_string()));
+    let answer: Value = serde_json::from_str(&answer).expect("JSON");
+    assert_eq!(status, 200, "{answer}");
+    assert!(answer["count"].as_u64() > Some(5_000), "{}", answer["count"]);
+    // The answer is still being written.
+    stream.read_exact(&mut [0; 400]).expect("the stream goes on");
+}
+
 #[test]
 fn what_is_wrong_is_said() {
     let Some(server) = Server::start("what_is_wrong_is_said", &["--ctx", "512"], "secret") else { return };

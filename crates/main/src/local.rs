@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posse_core::model::{
-    DeltaSink, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest, ToolCalling,
+    DeltaSink, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest, TokenCounter, ToolCalling,
 };
 use posse_core::stop::Stop;
 use posse_infra::local_model::cache::{find, models_dir};
@@ -14,6 +14,7 @@ use posse_infra::local_model::catalogue::{MODELS, by_name, default_model};
 use posse_infra::local_model::server::{Endpoint, ServerError, ServerOptions, ensure_running};
 use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, ToolCallingChoice};
 use posse_infra::model::secret::Secret;
+use posse_infra::model::tokenizer::{PatientCounter, Tokenizer};
 use tokio::sync::Mutex;
 
 use crate::settings::FileModel;
@@ -23,6 +24,10 @@ pub const NAME: &str = "local";
 
 /// Reading a long prompt is slow without a graphics card, and nothing is said meanwhile.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+
+/// How long a count may take. Whoever counts asks the model next, so a server that has to be started
+/// for it is not started in vain.
+const STARTING: Duration = Duration::from_secs(60);
 
 /// The model behind `[models.NAME] kind = "local"`. `model` in its table is a known short name or
 /// the path of a GGUF file; the usual one when absent. Nothing is started yet.
@@ -34,7 +39,9 @@ pub fn model(name: &str, table: &FileModel) -> Result<Arc<dyn Model>, ModelError
     };
     let stem = file.file_stem().map_or_else(|| name.to_owned(), |stem| stem.to_string_lossy().into_owned());
     let context = table.context_window.unwrap_or(ServerOptions::default().context);
-    Ok(Arc::new(LocalModel { name: name.into(), file, stem, context, server: Mutex::new(None) }))
+    let server = Arc::new(LocalServer { name: name.into(), file, stem, context, running: Mutex::new(None) });
+    let tokenizer = PatientCounter::new(Arc::clone(&server), name, STARTING);
+    Ok(Arc::new(LocalModel { server, tokenizer: Arc::new(tokenizer) }))
 }
 
 fn known_file(short: &str) -> Result<PathBuf, ModelError> {
@@ -57,22 +64,27 @@ fn known_file(short: &str) -> Result<PathBuf, ModelError> {
 }
 
 struct LocalModel {
+    server: Arc<LocalServer>,
+    tokenizer: Arc<dyn TokenCounter>,
+}
+
+struct LocalServer {
     name: String,
     file: PathBuf,
     stem: String,
     context: u32,
-    /// Where the server was last time, and the client for it.
-    server: Mutex<Option<(Endpoint, Arc<OpenAiModel>)>>,
+    /// Where it was last time, and the client for it.
+    running: Mutex<Option<(Endpoint, Arc<OpenAiModel>)>>,
 }
 
-impl LocalModel {
+impl LocalServer {
     /// The client of a running server. Looks each time, because a server ends when nobody has asked
     /// it for a while.
     async fn client(&self) -> Result<Arc<OpenAiModel>, ModelError> {
-        let mut server = self.server.lock().await;
+        let mut running = self.running.lock().await;
         let options = ServerOptions { context: self.context, ..ServerOptions::default() };
         let found = ensure_running(&self.file, &self.stem, options).await.map_err(no_server)?;
-        if let Some((endpoint, client)) = server.as_ref()
+        if let Some((endpoint, client)) = running.as_ref()
             && (endpoint.pid, &endpoint.token) == (found.pid, &found.token)
         {
             return Ok(Arc::clone(client));
@@ -83,7 +95,7 @@ impl LocalModel {
         config.context_window = Some(found.context);
         config.idle_timeout = IDLE_TIMEOUT;
         let client = Arc::new(OpenAiModel::new(config)?);
-        *server = Some((found, Arc::clone(&client)));
+        *running = Some((found, Arc::clone(&client)));
         Ok(client)
     }
 }
@@ -92,10 +104,10 @@ impl LocalModel {
 impl Model for LocalModel {
     async fn profile(&self) -> Result<ModelProfile, ModelError> {
         Ok(ModelProfile {
-            name: self.name.clone(),
-            model: self.stem.clone(),
+            name: self.server.name.clone(),
+            model: self.server.stem.clone(),
             tool_calling: ToolCalling::Structured,
-            context_window: Some(self.context),
+            context_window: Some(self.server.context),
         })
     }
 
@@ -106,13 +118,25 @@ impl Model for LocalModel {
         stop: &Stop,
     ) -> Result<ModelReply, ModelError> {
         let client = tokio::select! {
-            client = self.client() => client?,
+            client = self.server.client() => client?,
             _ = stop.stopped() => {
                 let message = "stopped while the local model was starting".into();
                 return Err(ModelError { kind: ModelErrorKind::Stopped, ..unusable(message) });
             }
         };
         client.complete(request, deltas, stop).await
+    }
+
+    fn tokenizer(&self) -> Option<Arc<dyn TokenCounter>> {
+        Some(Arc::clone(&self.tokenizer))
+    }
+}
+
+#[async_trait]
+impl Tokenizer for LocalServer {
+    async fn count(&self, text: &str) -> Result<u64, String> {
+        let client = self.client().await.map_err(|error| error.message)?;
+        client.server_tokenizer().count(text).await
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which models there are, found once at the start and built when they are first asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,14 +10,14 @@ use posse_core::model::{Model, ModelError, ModelErrorKind, Models};
 use posse_core::rate::{ModelRates, RateLimiter};
 use posse_infra::model::fallback::FallbackModel;
 use posse_infra::model::guarded::{GuardedModel, LimiterSlot};
-use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, ToolCallingChoice};
+use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, TokenizerChoice, ToolCallingChoice};
 use posse_infra::model::secret::Secret;
 use posse_infra::process::SystemClock;
 use serde::Serialize;
 
 use crate::exit::usage;
 use crate::local;
-use crate::settings::{Calling, Endpoint, Env, FileModel, ModelKind, Settings, file, text};
+use crate::settings::{Calling, Endpoint, Env, FileModel, ModelKind, Settings, Tokenizer, file, text};
 
 mod probe;
 
@@ -37,6 +38,32 @@ pub enum Origin {
     Ollama,
     /// It is always there.
     BuiltIn,
+}
+
+/// How we know how many tokens a text has for a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "by")]
+pub enum Counting {
+    /// The server that runs it counts.
+    Server,
+    /// Its tokenizer is in a file.
+    File {
+        /// The file.
+        path: PathBuf,
+    },
+    /// They are estimated, and what replies say corrects the estimate.
+    Estimate,
+}
+
+impl Counting {
+    /// In a word or a file's name, for people.
+    pub fn brief(&self) -> String {
+        match self {
+            Counting::Server => "server".into(),
+            Counting::File { path } => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            Counting::Estimate => "estimated".into(),
+        }
+    }
 }
 
 /// One model that can be asked for by name.
@@ -60,6 +87,15 @@ impl Known {
     /// Its endpoint, as what is known of it is kept; none for a model on this machine.
     pub fn endpoint(&self) -> Option<String> {
         (self.table.kind == ModelKind::Endpoint).then(|| OpenAiConfig::new("", self.place(), "").endpoint())
+    }
+
+    /// What counts its tokens.
+    pub fn counting(&self) -> Counting {
+        match (&self.table.tokenizer, self.table.kind) {
+            (Some(Tokenizer::File(path)), _) => Counting::File { path: path.clone() },
+            (Some(Tokenizer::Server), _) | (None, ModelKind::Local) => Counting::Server,
+            (None, ModelKind::Endpoint) => Counting::Estimate,
+        }
     }
 
     /// The variable that holds its key, if one does.
@@ -295,6 +331,11 @@ fn config(name: &str, known: &Known, env: Env<'_>) -> Result<OpenAiConfig, Model
     };
     config.stream = table.stream.unwrap_or(config.stream);
     config.context_window = table.context_window;
+    config.tokenizer = match known.counting() {
+        Counting::Server => TokenizerChoice::Server,
+        Counting::File { path } => TokenizerChoice::File(path),
+        Counting::Estimate => TokenizerChoice::None,
+    };
     config.reasoning = table.reasoning;
     config.user_after_tool = table.user_after_tool;
     config.take_turns = table.take_turns;

@@ -17,7 +17,7 @@ use crate::exit::usage;
 
 pub mod file;
 
-pub use file::{Calling, FileModel, ModelKind, Synchronous};
+pub use file::{Calling, FileModel, ModelKind, Synchronous, Tokenizer};
 
 /// Reads an environment variable; a parameter so that tests need not change the process.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -102,8 +102,13 @@ impl Settings {
             }
             None => find_project(cwd),
         };
-        let said = file.as_deref().map(file::read).transpose()?.unwrap_or_default();
+        let mut said = file.as_deref().map(file::read).transpose()?.unwrap_or_default();
         let in_root = |path: &Path| root.join(path);
+        for model in said.models.values_mut() {
+            if let Some(Tokenizer::File(path)) = &mut model.tokenizer {
+                *path = in_root(path);
+            }
+        }
         let database = match overrides.database.clone().or_else(|| env("POSSE_DB").map(Into::into)) {
             Some(path) if path.as_os_str().is_empty() => {
                 return Err(usage("the database's path is empty (--db, POSSE_DB)"));

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
-use support::Project;
+use support::{ModelServer, Project, Say};
 
 /// Arguments, standard input, exit code, words of the message.
 type Refusal<'a> = (&'a [&'a str], &'a [u8], i32, &'a str);
@@ -315,6 +315,42 @@ fn help_tells_the_exit_codes_and_completions_complete() {
     let models = project.posse(&["model", "list", "--json"]).ok().json();
     assert_eq!((&models["models"][0]["name"], &models["models"][0]["default"]), (&"local".into(), &true.into()));
     assert_eq!(models["local_files"][0]["status"], "not here");
+}
+
+#[test]
+fn how_tokens_are_counted_is_told() {
+    let server = ModelServer::start(vec![Say::Words("ready")]);
+    let project = Project::begun();
+    let model = |name: &str, more: &str| {
+        let url = &server.base_url;
+        format!("[models.{name}]\nbase_url = \"{url}\"\nmodel = \"mock\"\ntool_calling = \"native\"\n{more}\n")
+    };
+    let models = [
+        model("counts", "tokenizer = \"server\""),
+        model("filed", "tokenizer = \"gone/tokenizer.json\""),
+        model("guesses", ""),
+    ];
+    project.write("config/posse.toml", models.concat());
+    let listed = project.posse(&["model", "list", "--json"]).ok().json();
+    let file = project.path().canonicalize().expect("a folder").join("gone/tokenizer.json");
+    let told: Vec<_> =
+        listed["models"].as_array().expect("a list").iter().map(|m| (&m["name"], &m["tokens"])).collect();
+    let by = |how: &str| serde_json::json!({"by": how});
+    assert_eq!(told[0], (&"counts".into(), &by("server")));
+    assert_eq!(told[1], (&"filed".into(), &serde_json::json!({"by": "file", "path": file})));
+    assert_eq!(told[2..], [(&"guesses".into(), &by("estimate")), (&"local".into(), &by("server"))]);
+
+    let told = project.posse(&["model", "test", "counts"]).ok().out;
+    assert!(
+        told.contains("counted by its server: 6 in the question's text, 100 read with what stands around"),
+        "{told}"
+    );
+    let told = project.posse(&["model", "test", "counts", "--json"]).ok().json();
+    assert_eq!((&told["tokens"], &told["counted_tokens"]), (&by("server"), &6.into()));
+    let told = project.posse(&["model", "test", "guesses"]).ok().out;
+    assert!(told.contains("estimated; what its replies say corrects that"), "{told}");
+    let refused = project.posse(&["model", "test", "filed"]);
+    assert!(refused.code != 0 && refused.err.contains("gone/tokenizer.json"), "{}", refused.err);
 }
 
 #[test]

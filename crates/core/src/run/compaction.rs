@@ -20,6 +20,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::Message;
+use crate::tokens::{self, Gauge, Tally};
 
 mod history;
 mod plan;
@@ -31,6 +32,33 @@ pub use summary::{Purpose, SUMMARY_TOKENS, Summariser, SummaryRoom, accept, summ
 
 /// Counts the tokens of a message in a request.
 pub type Counter<'a> = dyn Fn(&Message) -> u64 + 'a;
+
+/// Tells the tokens of messages that are in a conversation, and of forms that they may take.
+pub trait Measure {
+    /// Tokens of a message.
+    fn message(&self, message: &Message) -> u64;
+
+    /// Tokens of the message at this place.
+    fn at(&self, history: &History, at: usize) -> u64 {
+        history.messages().get(at).map_or(0, |message| self.message(message))
+    }
+}
+
+impl<F: Fn(&Message) -> u64> Measure for F {
+    fn message(&self, message: &Message) -> u64 {
+        self(message)
+    }
+}
+
+impl Measure for Gauge {
+    fn message(&self, message: &Message) -> u64 {
+        self.tokens(Tally::estimated(tokens::message(message)))
+    }
+
+    fn at(&self, history: &History, at: usize) -> u64 {
+        self.tokens(history.tokens(at))
+    }
+}
 
 /// When older messages are summarised.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -176,16 +204,16 @@ pub struct DoesNotFit {
 ///
 /// `calls_open`: whether the last turn has calls whose results are not all there yet; the turn then
 /// stays as it is. (With native calling that can be seen from the messages; with structured calling
-/// it cannot.) `count` is asked once about each message, and about each form that a shortened one
+/// it cannot.) `measure` is asked once about each message, and about each form that a shortened one
 /// may take.
 pub fn decide(
     history: &History,
     calls_open: bool,
     settings: &Settings,
     room: Room,
-    count: &Counter<'_>,
+    measure: &dyn Measure,
 ) -> Result<Decision, DoesNotFit> {
-    let plan = plan::Plan::new(history, calls_open, room, settings.budget_share, count);
+    let plan = plan::Plan::new(history, calls_open, room, settings.budget_share, measure);
     if plan.total > plan.soft
         && let Some(cut) = plan.for_budget(settings.keep_last, plan.worth_it())
     {

@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::compaction::{Cut, History, Part, Shortening};
 use super::phase::AGENT_STEP;
 use super::{phased, structured};
-use crate::journal::{Call, CallOutcome, Turn};
+use crate::journal::{Call, CallOutcome, Count, Turn};
 use crate::model::{CallRequest, Message, ToolCalling};
-use crate::tokens;
+use crate::tokens::{self, Tally};
 use crate::tool::EffectClass;
 
 /// A call that has been asked for and has not ended.
@@ -102,8 +102,8 @@ pub(super) struct Cycle {
     /// The conversation. Its head is what comes before the work: instructions, examples, what was
     /// said before, the task.
     pub history: History,
-    /// What the messages are estimated to have, in tokens.
-    pub tokens: u64,
+    /// What the messages have, in tokens.
+    pub tokens: Tally,
     /// Calls that have not ended.
     pub open: Vec<OpenCall>,
     /// Results of calls that ended before one that was asked for earlier. Results stand in the order
@@ -132,7 +132,7 @@ pub(super) struct Cycle {
 impl Cycle {
     /// A conversation that begins with `head`, of which the last message is the task.
     pub fn new(task: &str, head: Vec<Message>) -> Cycle {
-        let tokens = head.iter().map(tokens::message).sum();
+        let tokens = Tally::estimated(head.iter().map(tokens::message).sum());
         Cycle { task: task.to_owned(), history: History::begin(head), tokens, ..Cycle::default() }
     }
 
@@ -142,12 +142,29 @@ impl Cycle {
     }
 
     fn push(&mut self, message: Message, part: Part) {
-        self.tokens += tokens::message(&message);
+        self.tokens += Tally::estimated(tokens::message(&message));
         self.history.push(message, part);
     }
 
     fn recount(&mut self) {
-        self.tokens = self.history.messages().iter().map(tokens::message).sum();
+        self.tokens = (0..self.history.messages().len()).map(|at| self.history.tokens(at)).sum();
+    }
+
+    /// Takes in what the model's tokenizer counted of a message; gives what the message had been
+    /// estimated at and what it has. Nothing where it is not the message that was counted, or was
+    /// counted before.
+    pub fn take_count(&mut self, count: &Count) -> Option<(u64, u64)> {
+        let message = self.history.messages().get(count.at)?;
+        let bytes: usize = tokens::texts(message).map(str::len).sum();
+        let Tally { counted: 0, estimated } = self.history.tokens(count.at) else { return None };
+        if bytes != count.bytes {
+            return None;
+        }
+        let tokens = count.tokens.saturating_add(tokens::around(message));
+        self.history.count(count.at, tokens);
+        self.tokens.estimated = self.tokens.estimated.saturating_sub(estimated);
+        self.tokens += Tally::counted(tokens);
+        Some((estimated, tokens))
     }
 
     /// Takes in a reply, of which these calls are to end.

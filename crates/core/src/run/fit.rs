@@ -1,10 +1,11 @@
 //! Whether the next request fits the model's window, and what is to be done when it does not.
 
-use super::Run;
-use super::compaction::{self, Cut, Decision, Room, Settings, Shortening};
+use super::compaction::{self, Cut, Decision, Measure, Room, Settings, Shortening};
+use super::machine::ToCount;
+use super::{Run, told_of_tools};
 use crate::journal::Overflow;
 use crate::model::Message;
-use crate::tokens;
+use crate::tokens::{self, Tally};
 
 /// What must happen before the model can be asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,16 +40,38 @@ impl Run {
         let top = self.top();
         let many = top.history.messages().len() - top.history.head() > settings.max_messages;
         // Exact decisions look at every message; nearly always a look at their sum is enough.
-        if !many && self.calibrated(top.tokens) + room.beside <= roughly(&room, settings.budget_share) {
+        if !many && self.gauge.tokens(top.tokens) + room.beside <= roughly(&room, settings.budget_share) {
             return Fit::Fits;
         }
-        let count = |message: &Message| self.count(message);
-        match compaction::decide(&top.history, !top.open.is_empty(), &settings, room, &count) {
+        match compaction::decide(&top.history, !top.open.is_empty(), &settings, room, &self.gauge) {
             Ok(Decision::Send) => Fit::Fits,
             Ok(Decision::Summarise(cut)) => Fit::Cut(cut),
             Ok(Decision::Shorten(shortenings)) => Fit::Shorten(shortenings),
             Err(error) => Fit::TooLarge(error.to_string()),
         }
+    }
+
+    /// What the model's tokenizer is to count before it is decided whether the next request fits.
+    ///
+    /// Nothing where the request fits even if our estimates of it are as wrong as they ever are; so
+    /// most requests cost no count, and none is cut because of an estimate.
+    pub(super) fn to_count(&self) -> Vec<ToCount> {
+        let room = self.reckoned(0);
+        let can = self.opening.as_ref().filter(|opening| opening.has_tokenizer && room.window.is_some());
+        let Some(opening) = can else { return Vec::new() };
+        let top = self.top();
+        let countable = [top.tokens, self.tools_tokens].into_iter().sum();
+        let most = self.gauge.at_most(countable).saturating_add(self.calibrated(self.tail_tokens()));
+        if most <= roughly(&room, self.settings().budget_share) {
+            return Vec::new();
+        }
+        let tools = || ToCount { message: None, texts: vec![told_of_tools(opening)] };
+        let message = |at| {
+            let texts = tokens::texts(&top.history.messages()[at]).filter(|text| !text.is_empty());
+            ToCount { message: Some(at), texts: texts.map(str::to_owned).collect() }
+        };
+        let tools = (self.tools_tokens.estimated > 0).then(tools);
+        tools.into_iter().chain(top.history.uncounted().map(message)).collect()
     }
 
     /// The model's window in tokens, as far as it is known.
@@ -61,23 +84,23 @@ impl Run {
         self.overflow.is_some().then(|| u32::try_from(self.room().reply).unwrap_or(u32::MAX).max(1))
     }
 
-    /// What the next request is estimated to have, in tokens, before calibration.
-    pub(super) fn request_estimate(&self) -> u64 {
-        self.top().tokens + self.tools_tokens + self.tail_tokens()
+    /// What the next request has, in tokens, before what was learned corrects it.
+    pub(super) fn request_tally(&self) -> Tally {
+        [self.top().tokens, self.tools_tokens, Tally::estimated(self.tail_tokens())].into_iter().sum()
     }
 
-    /// What the next request is counted to have, in tokens.
+    /// What the next request has, in tokens, as far as is known.
     pub(super) fn request_tokens(&self) -> u64 {
-        self.calibrated(self.top().tokens) + self.beside()
+        self.gauge.tokens(self.request_tally())
     }
 
-    /// Tokens of a message for this run's model.
+    /// Tokens of a message for this run's model, by our estimate and what corrects it.
     pub fn count(&self, message: &Message) -> u64 {
-        self.calibrated(tokens::message(message))
+        self.gauge.message(message)
     }
 
     fn calibrated(&self, estimate: u64) -> u64 {
-        self.calibration.correct(estimate)
+        self.gauge.tokens(Tally::estimated(estimate))
     }
 
     fn settings(&self) -> Settings {
@@ -115,7 +138,7 @@ impl Run {
 
     /// Tokens of what a request has beside its conversation.
     fn beside(&self) -> u64 {
-        self.calibrated(self.tools_tokens + self.tail_tokens())
+        self.gauge.tokens(self.tools_tokens).saturating_add(self.calibrated(self.tail_tokens()))
     }
 
     /// Most bytes of the view of the working memory: it may take half of what the head leaves.
@@ -124,10 +147,10 @@ impl Run {
             Some(Overflow { window, counted }) => window.map_or(counted, u64::from),
             None => self.opening.as_ref()?.context_window?.into(),
         };
-        let head = &self.top().history.messages()[..self.top().history.head()];
-        let head: u64 = head.iter().map(|message| self.count(message)).sum();
+        let history = &self.top().history;
+        let head: u64 = (0..history.head()).map(|at| self.gauge.at(history, at)).sum();
         let reply = self.plain_room(0).reply;
-        let left = window.saturating_sub(head + reply + self.calibrated(self.tools_tokens));
+        let left = window.saturating_sub(head + reply + self.gauge.tokens(self.tools_tokens));
         usize::try_from(left / 2 * BYTES_OF_TOKEN).ok()
     }
 

@@ -11,8 +11,9 @@ use super::compaction::{self, Cut, Purpose};
 use super::fit::Fit;
 use super::{OpenCall, Run, finish, phased};
 use crate::breaker;
-use crate::journal::{Call, CallOutcome, EndStatus, Entry, Opening, Overflow};
+use crate::journal::{Call, CallOutcome, Count, EndStatus, Entry, Opening, Overflow};
 use crate::model::{CallRequest, Message, ModelError, ModelErrorKind, ModelReply, Usage};
+use crate::tokens;
 use crate::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
 
 mod reply;
@@ -76,6 +77,11 @@ pub enum Input<'a> {
         /// How long it took, in milliseconds.
         ms: u64,
     },
+    /// The model's tokenizer has counted, or cannot now.
+    Counted {
+        /// Tokens of each that was to be counted, in order; absent where they are not known.
+        tokens: Option<Vec<u64>>,
+    },
     /// The summary asked for is there, or will not be.
     Summarised {
         /// The text, if there is one.
@@ -127,6 +133,8 @@ pub enum Effect {
     RunCalls(Vec<OpenCall>),
     /// Wait: calls are still running.
     Wait,
+    /// Have the model's tokenizer count these. Without an answer, estimates have to do.
+    Count(Vec<ToCount>),
     /// Have this summarised by a model.
     Summarise(ToSummarise),
     /// The run waits for people; see [`Run::asked`].
@@ -140,6 +148,15 @@ pub enum Effect {
         /// Whether another attempt may succeed.
         again: Again,
     },
+}
+
+/// What is to be counted by the model's tokenizer, as one number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToCount {
+    /// The message's place in the conversation at work; absent for what is told of tools.
+    pub message: Option<usize>,
+    /// Its texts, none of them empty. Each is counted by itself.
+    pub texts: Vec<String>,
 }
 
 /// What is to be summarised.
@@ -194,7 +211,7 @@ pub struct Step {
 
 /// Takes the run one step on. `run` has taken in the returned entries already.
 pub fn step(run: &mut Run, input: Input<'_>) -> Step {
-    let mut recorder = Recorder { run, entries: Vec::new() };
+    let mut recorder = Recorder { run, entries: Vec::new(), tokenizer_silent: false };
     let effect = match input {
         Input::Begun { goal, opening, summaries } => {
             recorder.record(Entry::Began { goal: goal.into(), opening });
@@ -207,6 +224,10 @@ pub fn step(run: &mut Run, input: Input<'_>) -> Step {
             None
         }
         Input::ModelFailed { error, ms } => recorder.model_failed(error, ms),
+        Input::Counted { tokens } => {
+            recorder.counted(tokens);
+            None
+        }
         Input::Summarised { text, written } => {
             recorder.record(written.entry());
             recorder.summarised(text);
@@ -224,6 +245,8 @@ pub fn step(run: &mut Run, input: Input<'_>) -> Step {
 struct Recorder<'r> {
     run: &'r mut Run,
     entries: Vec<Entry>,
+    /// Whether the tokenizer was asked just now, and said nothing that helps.
+    tokenizer_silent: bool,
 }
 
 impl Recorder<'_> {
@@ -326,6 +349,22 @@ impl Recorder<'_> {
         }
     }
 
+    fn counted(&mut self, tokens: Option<Vec<u64>>) {
+        let (mut tools, mut messages) = (None, Vec::new());
+        for (ToCount { message, texts }, tokens) in self.run.to_count().into_iter().zip(tokens.unwrap_or_default()) {
+            let bytes = texts.iter().map(String::len).sum();
+            match message {
+                _ if !tokens::may_have(bytes, tokens) => {}
+                None => tools = Some(tokens),
+                Some(at) => messages.push(Count { at, bytes, tokens }),
+            }
+        }
+        self.tokenizer_silent = tools.is_none() && messages.is_empty();
+        if !self.tokenizer_silent {
+            self.record(Entry::Counted { tools, messages });
+        }
+    }
+
     /// Puts a summary where it belongs. Without one, what can be told without a model.
     fn summarised(&mut self, text: Option<String>) {
         let accept = |run: &Run, cut: &Cut| {
@@ -373,6 +412,12 @@ impl Recorder<'_> {
                 let last = self.run.last_text().to_owned();
                 self.end_run(EndStatus::LimitReached, last, Some(reason));
                 continue;
+            }
+            if !self.tokenizer_silent {
+                let to_count = self.run.to_count();
+                if !to_count.is_empty() {
+                    return Effect::Count(to_count);
+                }
             }
             match self.run.fit() {
                 Fit::Fits => return Effect::AskModel,

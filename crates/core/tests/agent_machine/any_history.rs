@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 
 use super::histories::{Move, moves, play, setups};
-use super::kit::Harness;
+use super::kit::{Harness, half_the_bytes};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
@@ -16,7 +16,9 @@ proptest! {
     /// not run twice does, limits hold, and a run that has ended has left no call behind.
     #[test]
     fn any_history_holds_together(setup in setups(), moves in moves()) {
-        let mut h = Harness::begin(setup.opening());
+        // Some texts keep it from answering, which another worker finds alike.
+        let moody = |text: &str| half_the_bytes(text).filter(|_| !text.contains("\"a\": 2"));
+        let mut h = Harness::begin_with(setup.opening(), moody);
         let mut runs: HashMap<String, u32> = HashMap::new();
         let mut in_flight: Vec<String> = Vec::new();
         let mut turns_before = 0;

@@ -17,6 +17,7 @@ pub struct Setup {
     pub structured: bool,
     skills: bool,
     fallbacks: bool,
+    tokenizer: bool,
     window: Option<u32>,
     context: ContextRules,
     pub limits: Limits,
@@ -38,10 +39,10 @@ pub fn setups() -> impl Strategy<Value = Setup> {
         (max_messages, 2u32..5, 0.1f32..=0.95, 0u32..=12).prop_map(|(max_messages, chunk, budget_share, keep_last)| {
             ContextRules { max_messages, chunk, budget_share, keep_last, ..ContextRules::default() }
         });
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     (flags, window, context, limits).prop_map(|(flags, window, context, limits)| {
-        let (phased, structured, skills, fallbacks) = flags;
-        Setup { phased, structured, skills, fallbacks, window, context, limits }
+        let (phased, structured, skills, fallbacks, tokenizer) = flags;
+        Setup { phased, structured, skills, fallbacks, window, tokenizer, context, limits }
     })
 }
 
@@ -64,6 +65,7 @@ impl Setup {
             opening.persona.fallback_tools =
                 named.into_iter().map(|(tool, other)| (tool.to_owned(), other.to_owned())).collect();
         }
+        opening.has_tokenizer = self.tokenizer;
         opening.context_window = self.window;
         opening.persona.context = self.context.clone();
         opening.persona.limits = self.limits;

@@ -7,7 +7,7 @@ use posse_core::model::{
     CallRequest, Finish, Message, ModelError, ModelErrorKind, ModelReply, ModelRequest, ToolCalling, Usage,
 };
 use posse_core::persona::{ContextRules, PersonaTemplate, Style};
-use posse_core::run::machine::{Effect, Input, Step, ToSummarise, Verdict, Written, step};
+use posse_core::run::machine::{Effect, Input, Step, ToCount, ToSummarise, Verdict, Written, step};
 use posse_core::run::{Run, phase};
 use posse_core::skill::SkillCallArgs;
 use posse_core::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput, ToolSpec, schema_of};
@@ -136,30 +136,59 @@ pub fn failure(text: &str) -> Result<ToolOutput, ToolError> {
     Err(ToolError::new(ToolErrorCategory::Failed, text))
 }
 
+/// A tokenizer that makes one token of two bytes. No text of these tests is estimated at less than a
+/// quarter of that.
+pub fn half_the_bytes(text: &str) -> Option<u64> {
+    Some(text.len().div_ceil(2) as u64)
+}
+
+/// What a tokenizer answers.
+pub fn count(tokenizer: Tokenizer, what: &[ToCount]) -> Option<Vec<u64>> {
+    what.iter().map(|one| one.texts.iter().map(|text| tokenizer(text)).sum()).collect()
+}
+
+/// Tokens of a text; none makes it fail to answer at all.
+pub type Tokenizer = fn(&str) -> Option<u64>;
+
 /// A run in the hands of a worker that commits every step. After each it is looked at as another
 /// worker would find it, and dropping it looks at every place in its journal.
 pub struct Harness {
     pub run: Run,
     pub journal: Vec<Recorded>,
     pub effect: Effect,
+    /// What counts texts where the opening says that the model has a tokenizer.
+    pub tokenizer: Tokenizer,
+    /// What it was asked to count, request by request.
+    pub to_count: Vec<Vec<ToCount>>,
 }
 
 impl Harness {
     pub fn begin(opening: Opening) -> Harness {
+        Harness::begin_with(opening, half_the_bytes)
+    }
+
+    pub fn begin_with(opening: Opening, tokenizer: Tokenizer) -> Harness {
         let mut run = Run::default();
         let first = step(&mut run, Input::Begun { goal: TASK, opening: Arc::new(opening), summaries: Vec::new() });
-        let mut harness = Harness { run, journal: Vec::new(), effect: Effect::Wait };
+        let (effect, to_count) = (Effect::Wait, Vec::new());
+        let mut harness = Harness { run, journal: Vec::new(), effect, tokenizer, to_count };
         harness.take(first);
         harness
     }
 
-    fn take(&mut self, step: Step) {
-        for entry in step.entries {
+    fn take(&mut self, taken: Step) {
+        for entry in taken.entries {
             self.record(entry);
         }
-        self.effect = step.effect;
+        self.effect = taken.effect;
         assert_eq!(Run::replay(&self.journal), self.run, "the journal replays to the live state");
         check_ledger(&self.journal, self.effect == Effect::End);
+        if let Effect::Count(what) = &self.effect {
+            self.to_count.push(what.clone());
+            let tokens = count(self.tokenizer, what);
+            let counted = step(&mut self.run, Input::Counted { tokens });
+            return self.take(counted);
+        }
         if self.effect == Effect::AskModel {
             let request = self.run.request();
             assert_eq!(unsendable(&request), Vec::<String>::new());
@@ -182,7 +211,12 @@ impl Harness {
             _ => {}
         }
         let mut found = Run::replay(&self.journal);
-        let next = step(&mut found, Input::PickedUp);
+        let mut next = step(&mut found, Input::PickedUp);
+        if let Effect::Count(what) = &next.effect {
+            // It had no answer, and has none again.
+            let input = Input::Counted { tokens: count(self.tokenizer, what) };
+            next = step(&mut found, input);
+        }
         assert_eq!((next.entries, &next.effect), (Vec::new(), &self.effect));
     }
 

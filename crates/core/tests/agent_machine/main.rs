@@ -5,6 +5,7 @@
 
 mod any_history;
 mod compacting;
+mod counting;
 mod fallback;
 mod histories;
 mod kit;

@@ -5,7 +5,10 @@ use posse_core::run::Run;
 use posse_core::run::machine::{Effect, Input, Written, step};
 use serde_json::json;
 
-use super::kit::{Harness, act, agent_step, call, check, finish, opening, phased, plain_step, unsendable, with_skills};
+use super::kit::{
+    Harness, act, agent_step, call, check, count, finish, half_the_bytes, opening, phased, plain_step, unsendable,
+    with_skills,
+};
 
 /// Goes on from a journal as a worker would, with tools that do well, until the run ends or asks people.
 fn go_on(journal: &[Recorded], by_phases: bool) {
@@ -32,6 +35,7 @@ fn go_on(journal: &[Recorded], by_phases: bool) {
                 let call_id = waits.request.id.clone();
                 Input::CallEnded { call_id, result: Ok("again".to_owned().into()), ms: 1, check: &check }
             }
+            Effect::Count(what) => Input::Counted { tokens: count(half_the_bytes, &what) },
             Effect::Summarise(_) => Input::Summarised { text: Some("notes".into()), written: Written::default() },
             Effect::Suspend | Effect::End => return,
             Effect::FailAttempt { reason, .. } => panic!("{reason}"),

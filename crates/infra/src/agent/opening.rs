@@ -54,7 +54,7 @@ impl GenericAgentExecutor {
         self.hooks.before_run(&mut setup).await.map_err(|error| NotOpened::Refused(error.to_string(), Again::Later))?;
         let model = self.models.get(setup.persona.model.as_deref())?;
         let profile = model.profile().await?;
-        let calling = profile.tool_calling;
+        let (calling, has_tokenizer) = (profile.tool_calling, model.tokenizer().is_some());
         let mut tools = setup.tools();
         tools.retain(|tool| tool.spec.name != READ_SKILL_FILE);
         let named = self.named_skills(&setup.persona);
@@ -78,6 +78,7 @@ impl GenericAgentExecutor {
             examples,
             skills_list: skills_message(&named),
             context_window: profile.context_window,
+            has_tokenizer,
             persona,
             tools,
             skills,

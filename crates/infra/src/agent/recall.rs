@@ -46,6 +46,20 @@ struct Source<'a> {
     window: Option<u32>,
 }
 
+/// Tokens of the messages of each turn: counted where the model's tokenizer answers, else estimated.
+async fn sizes(model: &dyn Model, turns: &[[Message; 2]]) -> Vec<u64> {
+    let texts: Vec<&str> = turns.iter().flatten().flat_map(tokens::texts).collect();
+    let Some(counted) = super::count_tokens(Some(model), &texts).await else {
+        return turns.iter().map(|messages| messages.iter().map(tokens::message).sum()).collect();
+    };
+    let mut counted = counted.into_iter();
+    let mut of = |message: &Message| {
+        let texts = counted.by_ref().take(tokens::texts(message).count());
+        texts.sum::<u64>() + tokens::around(message)
+    };
+    turns.iter().map(|messages| messages.iter().map(&mut of).sum()).collect()
+}
+
 impl GenericAgentExecutor {
     /// What this job's run remembers; nothing where it is no turn of a session.
     pub(super) async fn recall(
@@ -63,7 +77,7 @@ impl GenericAgentExecutor {
         let most = usize::try_from(budget).unwrap_or(usize::MAX).saturating_mul(BYTES_OF_TOKEN) / 4;
         let shown: Vec<_> =
             turns.iter().map(|turn| prompt::said_before(persona.style, profile.tool_calling, turn, most)).collect();
-        let sizes: Vec<u64> = shown.iter().map(|both| both.iter().map(tokens::message).sum()).collect();
+        let sizes = sizes(&*model, &shown).await;
         let first = session::first_shown(&sizes, budget);
 
         let summary_model = persona.context.summary_model.as_deref();

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use posse_core::model::{
     Delta, DeltaSink, FailedTry, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest,
-    ToolCalling, Usage,
+    TokenCounter, ToolCalling, Usage,
 };
 use posse_core::stop::Stop;
 use std::sync::Arc;
@@ -69,6 +69,11 @@ impl Model for FallbackModel {
             }
             Err(second) => Err(both(error, second)),
         }
+    }
+
+    /// The first one's, which nearly always is the one that is asked.
+    fn tokenizer(&self) -> Option<Arc<dyn TokenCounter>> {
+        self.primary.tokenizer()
     }
 }
 

@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use posse_core::clock::{Clock, Millis};
 use posse_core::model::{
-    DeltaSink, Message, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest,
+    DeltaSink, Message, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest, TokenCounter,
 };
 use posse_core::port::RepositoryError;
 use posse_core::rate::{ModelRates, ModelUse, Outcome, Pass, RateLimiter};
@@ -165,6 +165,11 @@ impl Model for GuardedModel {
         let (used, outcome) = self.came_to(&about, &answer);
         let rest = self.settle(&**limiter, &about, used, outcome).await;
         answer.map_err(|error| with_rest(error, rest))
+    }
+
+    /// Counts are no requests to the model, so nobody's leave is asked.
+    fn tokenizer(&self) -> Option<Arc<dyn TokenCounter>> {
+        self.inner.tokenizer()
     }
 }
 

@@ -24,5 +24,6 @@ pub mod scripted;
 pub mod secret;
 mod sse;
 mod stream;
+pub mod tokenizer;
 mod transport;
 mod wire;

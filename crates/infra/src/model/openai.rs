@@ -10,20 +10,21 @@ mod rendering;
 use async_trait::async_trait;
 use posse_core::model::{
     Author, Delta, DeltaSink, FailedTry, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest,
-    Reasoning, Usage,
+    Reasoning, TokenCounter, Usage,
 };
 use posse_core::stop::{Stop, StopReason};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 
 use super::error::Failure;
 use super::sse::SseParser;
 use super::stream::{Broken, StreamAssembler, WholeReply};
+use super::tokenizer::{FileTokenizer, PATIENCE, PatientCounter, ServerTokenizer};
 use super::transport::{Ask, Reply, Transport, strike};
 use super::wire::{Body, Dialect, Purpose};
 
-pub use config::{MaxTokens, OpenAiConfig, ToolCallingChoice};
+pub use config::{MaxTokens, OpenAiConfig, TokenizerChoice, ToolCallingChoice};
 
 /// Largest reply that is read.
 const MAX_REPLY: usize = 64 << 20;
@@ -42,10 +43,11 @@ pub struct OpenAiModel {
     config: OpenAiConfig,
     endpoint: String,
     author: Author,
-    transport: Transport,
+    transport: Arc<Transport>,
     /// What the server takes, as far as it has shown.
     dialect: Mutex<Dialect>,
     profile: OnceCell<ModelProfile>,
+    tokenizer: Option<Arc<dyn TokenCounter>>,
 }
 
 impl std::fmt::Debug for OpenAiModel {
@@ -58,14 +60,32 @@ impl OpenAiModel {
     /// A model as configured. Fails where the configuration could never make a request; asks
     /// nothing of the endpoint yet.
     pub fn new(config: OpenAiConfig) -> Result<Self, ModelError> {
+        let transport = Arc::new(Transport::new(&config)?);
+        let tokenizer: Option<Arc<dyn TokenCounter>> = match &config.tokenizer {
+            TokenizerChoice::None => None,
+            TokenizerChoice::Server => {
+                let server = ServerTokenizer::new(Arc::clone(&transport), config.clone());
+                Some(Arc::new(PatientCounter::new(server, &config.name, PATIENCE)))
+            }
+            TokenizerChoice::File(path) => {
+                let file = FileTokenizer::new(path).map_err(|why| config.unusable(&why))?;
+                Some(Arc::new(PatientCounter::new(file, &config.name, PATIENCE)))
+            }
+        };
         Ok(OpenAiModel {
             endpoint: config.endpoint(),
             author: config.author(),
-            transport: Transport::new(&config)?,
+            tokenizer,
+            transport,
             dialect: Mutex::new(config.dialect()),
             profile: OnceCell::new(),
             config,
         })
+    }
+
+    /// Its server's tokenizer, whether or not the configuration says that there is one.
+    pub fn server_tokenizer(&self) -> ServerTokenizer {
+        ServerTokenizer::new(Arc::clone(&self.transport), self.config.clone())
     }
 
     /// Makes a request until it succeeds, may not be made again, or is stopped.
@@ -224,6 +244,10 @@ impl Model for OpenAiModel {
         stop: &Stop,
     ) -> Result<ModelReply, ModelError> {
         self.ask(request, Purpose::Work, deltas, stop).await
+    }
+
+    fn tokenizer(&self) -> Option<Arc<dyn TokenCounter>> {
+        self.tokenizer.clone()
     }
 }
 

@@ -11,7 +11,7 @@ use async_openai::error::OpenAIError;
 use async_openai::middleware::{HttpRequestFactory, ReqwestService};
 use posse_core::model::{ModelError, ModelErrorKind};
 use reqwest::Response;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::SecretString;
 use std::future::Future;
 use std::net::IpAddr;
@@ -31,6 +31,8 @@ const MAX_ERROR_BODY: usize = 64 << 10;
 /// A connection to one endpoint.
 pub(super) struct Transport {
     client: Client<Endpoint>,
+    /// What async-openai knows nothing of goes through here.
+    http: reqwest::Client,
     idle: Duration,
 }
 
@@ -40,6 +42,8 @@ pub(super) enum Ask<'a> {
     Chat(&'a Body<'a>),
     /// `GET /models`.
     Models,
+    /// `POST /tokenize`, beside `/v1`, with this JSON.
+    Tokenize(Vec<u8>),
 }
 
 impl Transport {
@@ -47,13 +51,7 @@ impl Transport {
     pub fn new(config: &OpenAiConfig) -> Result<Self, ModelError> {
         // Whoever is first installs it; that it was there already is no error.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let wrong = |what: String| ModelError {
-            kind: ModelErrorKind::Rejected,
-            message: format!("model {} cannot be used: {what} (see config/posse.toml)", config.name),
-            retry_after: None,
-            context_window: None,
-            failed_tries: Vec::new(),
-        };
+        let wrong = |what: String| config.unusable(&what);
         let url = reqwest::Url::parse(&config.base_url)
             .map_err(|error| wrong(format!("its base_url is not a URL: {error}")))?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -75,7 +73,8 @@ impl Transport {
             unused: SecretString::default(),
         };
         Ok(Transport {
-            client: Client::build(http.clone(), endpoint).with_http_service(Unread(ReqwestService::new(http))),
+            client: Client::build(http.clone(), endpoint).with_http_service(Unread(ReqwestService::new(http.clone()))),
+            http,
             idle: config.idle_timeout,
         })
     }
@@ -84,23 +83,28 @@ impl Transport {
     pub async fn send(&self, ask: Ask<'_>) -> Result<Reply, Failure> {
         let request = async {
             match ask {
-                Ask::Chat(body) => self.client.chat().create_byot::<_, Never>(body).await.err(),
-                Ask::Models => self.client.models().list_byot::<Never>().await.err(),
+                Ask::Chat(body) => self.client.chat().create_byot::<_, Never>(body).await.map(|never| match never {}),
+                Ask::Models => self.client.models().list_byot::<Never>().await.map(|never| match never {}),
+                Ask::Tokenize(body) => {
+                    let endpoint = self.client.config();
+                    let post = self.http.post(endpoint.beside_v1("/tokenize")).headers(endpoint.headers.clone());
+                    post.header(CONTENT_TYPE, "application/json").body(body).send().await.map_err(OpenAIError::Reqwest)
+                }
             }
         };
-        let Ok(error) = tokio::time::timeout(self.idle, request).await else {
+        let Ok(outcome) = tokio::time::timeout(self.idle, request).await else {
             return Err(self.silent());
         };
-        let response = match error {
-            Some(OpenAIError::Boxed(inside)) => match inside.downcast::<Answered>() {
+        let response = match outcome {
+            Ok(response) => response,
+            Err(OpenAIError::Boxed(inside)) => match inside.downcast::<Answered>() {
                 Ok(answered) => answered.0,
                 Err(other) => return Err(Failure::plain(ModelErrorKind::Transient, format!("failed: {other}"))),
             },
-            Some(OpenAIError::Reqwest(error)) => return Err(network(error)),
-            Some(other) => {
+            Err(OpenAIError::Reqwest(error)) => return Err(network(error)),
+            Err(other) => {
                 return Err(Failure::plain(ModelErrorKind::Rejected, format!("was not asked: {other}")));
             }
-            None => unreachable!("`Never` cannot be read from any answer"),
         };
         let waits = HeaderWaits::read(response.headers(), SystemTime::now());
         let status = response.status();
@@ -185,6 +189,20 @@ struct Endpoint {
     headers: HeaderMap,
     /// The interface asks for a key; the header above is what is sent.
     unused: SecretString,
+}
+
+impl Endpoint {
+    /// Where a path is that servers have beside their `/v1` and not beneath it.
+    fn beside_v1(&self, path: &str) -> String {
+        let (base, query) = self.base.split_once('?').unwrap_or((&self.base, ""));
+        let base = base.trim_end_matches('/');
+        let mut url = format!("{}{path}", base.strip_suffix("/v1").unwrap_or(base));
+        if !query.is_empty() {
+            url.push('?');
+            url.push_str(query);
+        }
+        url
+    }
 }
 
 impl Config for Endpoint {

@@ -4,6 +4,7 @@
 mod cases;
 mod clock;
 mod compaction;
+mod counting;
 mod forks;
 mod hooks;
 mod kit;

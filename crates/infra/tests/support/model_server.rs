@@ -82,6 +82,7 @@ type Script = Box<dyn FnMut(&Value) -> Answer + Send>;
 struct Shared {
     script: Mutex<Script>,
     models: Option<Value>,
+    tokenize: Mutex<Option<Script>>,
     received: Mutex<Vec<Received>>,
     violations: Mutex<Vec<String>>,
     /// How many connections the client has closed while they were held open.
@@ -112,6 +113,7 @@ impl ModelServer {
         let shared = Arc::new(Shared {
             script: Mutex::new(Box::new(script)),
             models,
+            tokenize: Mutex::default(),
             received: Mutex::default(),
             violations: Mutex::default(),
             dropped: watch::Sender::new(0),
@@ -123,6 +125,17 @@ impl ModelServer {
             }
         });
         ModelServer { shared, address, task }
+    }
+
+    /// Answers `POST /tokenize` by `script` on its body from now on.
+    pub fn tokenize(&self, script: impl FnMut(&Value) -> Answer + Send + 'static) {
+        *self.shared.tokenize.lock().expect("not poisoned") = Some(Box::new(script));
+    }
+
+    /// The bodies of the requests for tokens.
+    pub fn tokenized(&self) -> Vec<Value> {
+        let is_tokenize = |r: &Received| r.line.starts_with("POST /tokenize ");
+        self.received().into_iter().filter(is_tokenize).map(|r| r.body).collect()
     }
 
     pub fn base_url(&self) -> String {
@@ -171,6 +184,11 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
             let message = wrong.join("; ");
             shared.violations.lock().expect("not poisoned").extend(wrong);
             Answer::json(400, json!({"error": {"message": message, "type": "invalid_request_error"}}))
+        }
+    } else if request.line.starts_with("POST /tokenize ") {
+        match shared.tokenize.lock().expect("not poisoned").as_mut() {
+            Some(script) => script(&request.body),
+            None => Answer::json(404, json!({"detail": "Not Found"})),
         }
     } else {
         match (&shared.models, request.line.starts_with("GET /v1/models ")) {

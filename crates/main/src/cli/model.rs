@@ -19,7 +19,7 @@ use serde_json::json;
 use super::Context;
 use super::endpoint::EndpointArgs;
 use crate::exit::{Exit, fail, usage};
-use crate::models::{Catalog, Known, Origin};
+use crate::models::{Catalog, Counting, Known, Origin};
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{ago, bytes, cost, duration, one_line, tokens};
 use crate::settings::{ModelKind, Overrides};
@@ -54,6 +54,8 @@ struct Listed {
     origin: Origin,
     key_env: Option<String>,
     key_set: Option<bool>,
+    /// How its tokens are counted.
+    tokens: Counting,
     /// How its endpoint has been doing, where it has failed since it last answered.
     failing: Option<EndpointState>,
 }
@@ -104,6 +106,7 @@ async fn list(cx: &Context) -> Result<Exit> {
             plain(one_line(&model, 48)),
             plain(origin),
             plain(key),
+            plain(l.tokens.brief()),
             painted(
                 health(l.failing.as_ref(), now),
                 move |t| if t.trim() == "-" { paint.dim(t) } else { paint.red(t) },
@@ -111,9 +114,11 @@ async fn list(cx: &Context) -> Result<Exit> {
             plain(one_line(&l.place, 200)),
         ]
     });
-    for line in render(&["", "NAME", "MODEL", "FROM", "KEY", "TROUBLE", "WHERE"], rows.collect(), cx.out.width, |t| {
-        paint.dim(t)
-    }) {
+    for line in
+        render(&["", "NAME", "MODEL", "FROM", "KEY", "TOKENS", "TROUBLE", "WHERE"], rows.collect(), cx.out.width, |t| {
+            paint.dim(t)
+        })
+    {
         cx.out.line(line)?;
     }
     for (name, reason) in said {
@@ -181,7 +186,8 @@ fn describe(name: &str, known: &Known, default: Option<&str>, failing: &[Endpoin
     let kind = if known.table.kind == ModelKind::Local { "local" } else { "endpoint" };
     let usual = || (kind == "local").then(|| DEFAULT.to_owned());
     let (model, origin, place) = (known.table.model.clone().or_else(usual), known.origin, known.place());
-    Listed { name: name.into(), default: default == Some(name), kind, place, model, origin, key_env, key_set, failing }
+    let (name, default, tokens) = (name.to_owned(), default == Some(name), known.counting());
+    Listed { name, default, kind, place, model, origin, key_env, key_set, tokens, failing }
 }
 
 fn env(name: &str) -> Option<std::ffi::OsString> {
@@ -238,6 +244,22 @@ impl Status {
     }
 }
 
+/// How a model's tokens are counted, and whether that works, for people.
+fn how_counted(counting: &Counting, counted: Option<u64>, usage: &Usage) -> String {
+    let by = match counting {
+        Counting::Estimate => return "estimated; what its replies say corrects that".into(),
+        Counting::Server => "its server".to_owned(),
+        Counting::File { path } => path.display().to_string(),
+    };
+    match counted {
+        Some(counted) => {
+            let read = usage.input;
+            format!("counted by {by}: {counted} in the question's text, {read} read with what stands around it")
+        }
+        None => format!("estimated, as {by} did not count them"),
+    }
+}
+
 async fn test(cx: &Context, name: Option<String>, endpoint: EndpointArgs) -> Result<Exit> {
     let settings = cx.settings(Overrides { model: name, endpoint: endpoint.checked()?, ..Overrides::default() })?;
     let free = wire::free_models(&settings);
@@ -248,9 +270,14 @@ async fn test(cx: &Context, name: Option<String>, endpoint: EndpointArgs) -> Res
     let began = Instant::now();
     let profile = model.profile().await?;
     let profiled = began.elapsed();
-    let text = "Reply with the one word: ready".to_owned();
+    let text = "Reply with the one word: ready";
+    let counting = catalog.known().get(&name).map_or(Counting::Estimate, Known::counting);
+    let counted = match model.tokenizer() {
+        Some(tokenizer) => tokenizer.count(&[text]).await.map(|counted| counted.iter().sum::<u64>()),
+        None => None,
+    };
     let request = ModelRequest {
-        messages: vec![Message::User { text }].into(),
+        messages: vec![Message::User { text: text.to_owned() }].into(),
         max_tokens: Some(256),
         ..ModelRequest::default()
     };
@@ -264,7 +291,7 @@ async fn test(cx: &Context, name: Option<String>, endpoint: EndpointArgs) -> Res
         cx.out.document(&json!({
             "name": name, "model": reply.model, "tool_calling": profile.tool_calling,
             "context_window": profile.context_window, "reply": said, "input_tokens": input,
-            "output_tokens": output, "ms": took.as_millis() as u64, "cost_microusd": reply.cost_microusd,
+            "output_tokens": output, "tokens": counting, "counted_tokens": counted, "ms": took.as_millis() as u64, "cost_microusd": reply.cost_microusd,
         }))?;
         return Ok(Exit::Ok);
     }
@@ -277,6 +304,7 @@ async fn test(cx: &Context, name: Option<String>, endpoint: EndpointArgs) -> Res
     cx.out.line(format!("{}  {name}: {} answers", paint.green("✓"), one_line(&reply.model, 60)))?;
     cx.out.line(format!("   it said       {}", one_line(&said, cx.out.width.saturating_sub(20))))?;
     cx.out.line(format!("   tool calls    {calling}{window}"))?;
+    cx.out.line(format!("   tokens        {}", how_counted(&counting, counted, &reply.usage)))?;
     let found_out = if profiled.as_millis() > 50 {
         format!(" (and {} to find out how to ask)", duration(profiled.as_millis() as i64))
     } else {

@@ -117,6 +117,7 @@ impl Feed {
             | Entry::CallStarted { .. }
             | Entry::SkillBegan { .. }
             | Entry::Shortened { .. }
+            | Entry::Counted { .. }
             | Entry::Summarised { .. }
             | Entry::Reopened
             | Entry::Restarted => None,

@@ -128,6 +128,8 @@ impl Renderer {
                 let many = plural(shortenings.len() as u64, "message");
                 self.marked("≡", &format!("{many} shortened to fit the model's window"), |p, t| p.dim(t))
             }
+            // Of no interest to whoever watches; `--json` has it.
+            Entry::Counted { .. } => Vec::new(),
             Entry::Summarised { usage, failure, ms, .. } => match failure {
                 Some(why) => self.marked("!", &format!("no summary was written: {why}"), Paint::yellow),
                 None => {

@@ -66,6 +66,7 @@ impl Status {
                 | Entry::Replanned { .. }
                 | Entry::Compacted { .. }
                 | Entry::Shortened { .. }
+                | Entry::Counted { .. }
                 | Entry::Summarised { .. }
                 | Entry::Reopened
                 | Entry::Restarted => self.become_(thinking()),

@@ -111,6 +111,8 @@ pub struct FileModel {
     pub stream: Option<bool>,
     /// The window in tokens.
     pub context_window: Option<u32>,
+    /// What counts its tokens; they are estimated when absent.
+    pub tokenizer: Option<Tokenizer>,
     /// US dollars for a million tokens read.
     pub price_input: Option<f64>,
     /// US dollars for a million tokens written.
@@ -145,6 +147,25 @@ pub enum ModelKind {
     Endpoint,
     /// A model file run on this machine.
     Local,
+}
+
+/// What counts a model's tokens: the word `server`, or the path of a `tokenizer.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
+pub enum Tokenizer {
+    /// The server that runs the model.
+    Server,
+    /// A file.
+    File(PathBuf),
+}
+
+impl From<String> for Tokenizer {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "server" => Tokenizer::Server,
+            path => Tokenizer::File(path.into()),
+        }
+    }
 }
 
 /// How a model is asked for tool calls.
@@ -221,6 +242,12 @@ fn check_model(name: &str, model: &FileModel, all: &BTreeMap<String, FileModel>)
     }
     if model.kind == ModelKind::Local && (model.base_url.is_some() || model.api_key_env.is_some()) {
         return Err("is kind = \"local\", so it takes no base_url and no api_key_env".into());
+    }
+    if model.kind == ModelKind::Local && model.tokenizer.is_some() {
+        return Err("is kind = \"local\", whose own server counts its tokens, so it takes no tokenizer".into());
+    }
+    if model.tokenizer == Some(Tokenizer::File(PathBuf::new())) {
+        return Err("tokenizer is empty; write \"server\" or the path of a tokenizer.json".into());
     }
     for (key, rate) in
         [("requests_per_minute", model.requests_per_minute), ("tokens_per_minute", model.tokens_per_minute)]
@@ -309,6 +336,8 @@ mod tests {
         check("[models.a]\nfallback = 'b'", "fallback 'b' has no [models.b] table; there are: a");
         check("[models.a]\nheaders = { Authorization = 'Bearer sk-1' }", "header Authorization holds a secret");
         check("[models.a]\nbase_url = 'localhost'", "must begin with http://");
+        check("[models.a]\nkind = 'local'\ntokenizer = 'server'", "takes no tokenizer");
+        check("[models.a]\ntokenizer = ''", "tokenizer is empty; write \"server\" or the path");
         check("[models.a]\nprice_input = -1", "price_input must be a price");
         check("[models.a]\ntokens_per_minute = 0", "tokens_per_minute is 0, so it could never be asked");
         check("[models.a]\nkind = 'local'\nrequests_per_minute = 1", "takes no requests_per_minute");

@@ -261,7 +261,7 @@ fn answer(mut stream: TcpStream, script: &[Say], seen: &Mutex<Vec<Value>>) -> Op
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
-    let is_post = line.starts_with("POST");
+    let (is_post, is_tokenize) = (line.starts_with("POST"), line.starts_with("POST /tokenize "));
     let mut length = 0;
     loop {
         line.clear();
@@ -278,6 +278,10 @@ fn answer(mut stream: TcpStream, script: &[Say], seen: &Mutex<Vec<Value>>) -> Op
         return reply(&mut stream, "application/json", &json!({"data": [{"id": "mock"}]}).to_string());
     }
     let request: Value = serde_json::from_slice(&body).ok()?;
+    if is_tokenize {
+        let words = request["content"].as_str()?.split_whitespace().count();
+        return reply(&mut stream, "application/json", &json!({"tokens": vec![7; words]}).to_string());
+    }
     seen.lock().expect("not poisoned").push(request.clone());
     // Worked examples stand before the task; what the agent has said itself stands after it.
     let messages = request["messages"].as_array()?;

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use super::Cut;
 use crate::conversation::Conversation;
 use crate::model::Message;
+use crate::tokens::{self, Tally};
 
 /// What may become of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +29,7 @@ pub enum Part {
 /// It changes in four ways: [`push`](History::push), [`pin`](History::pin),
 /// [`summarise`](History::summarise) and [`shorten`](History::shorten). Each gives the same
 /// messages for the same arguments, so a journal that keeps the arguments keeps the conversation.
+/// The same holds of what is [`count`](History::count)ed of it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
     messages: Conversation,
@@ -39,6 +41,14 @@ pub struct History {
 struct Standing {
     part: Part,
     gap: Option<Gap>,
+    /// Tokens of the message, where the model's tokenizer has counted it.
+    counted: Option<u64>,
+}
+
+impl Standing {
+    fn new(part: Part) -> Standing {
+        Standing { part, gap: None, counted: None }
+    }
 }
 
 /// The place in a text where something was left out.
@@ -66,7 +76,7 @@ pub struct Shortening {
 impl History {
     /// A conversation that has only its head.
     pub fn begin(head: Vec<Message>) -> History {
-        let standings = vec![Standing { part: Part::Head, gap: None }; head.len()];
+        let standings = vec![Standing::new(Part::Head); head.len()];
         History { head: head.len(), messages: head.into(), standings }
     }
 
@@ -74,7 +84,7 @@ impl History {
     pub fn push(&mut self, message: Message, part: Part) {
         debug_assert!(part != Part::Head, "the head is given at the beginning");
         self.messages.push(message);
-        self.standings.push(Standing { part, gap: None });
+        self.standings.push(Standing::new(part));
     }
 
     /// Keeps a message from now on word for word, as it stands. One of the head stays what it is.
@@ -97,7 +107,7 @@ impl History {
             let mut messages = self.messages.to_vec();
             messages.splice(from..to, [super::summary_message(summary)]);
             self.messages = messages.into();
-            self.standings.splice(from..to, [Standing { part: Part::Summary, gap: None }]);
+            self.standings.splice(from..to, [Standing::new(Part::Summary)]);
         }
     }
 
@@ -109,7 +119,8 @@ impl History {
                 let mut messages = self.messages.to_vec();
                 messages[shortening.at] = message;
                 self.messages = messages.into();
-                self.standings[shortening.at].gap = Some(gap);
+                let part = self.standings[shortening.at].part;
+                self.standings[shortening.at] = Standing { gap: Some(gap), ..Standing::new(part) };
             }
         }
     }
@@ -127,6 +138,27 @@ impl History {
     /// What may become of a message; none if there is no such message.
     pub fn part(&self, at: usize) -> Option<Part> {
         self.standings.get(at).map(|s| s.part)
+    }
+
+    /// Keeps what the model's tokenizer counted of a message, until the message changes.
+    pub fn count(&mut self, at: usize, tokens: u64) {
+        if let Some(standing) = self.standings.get_mut(at) {
+            standing.counted = Some(tokens);
+        }
+    }
+
+    /// Tokens of a message: counted, where it was, else estimated. None of one that is not there.
+    pub fn tokens(&self, at: usize) -> Tally {
+        match (self.standings.get(at).and_then(|standing| standing.counted), self.messages.get(at)) {
+            (Some(counted), _) => Tally::counted(counted),
+            (None, Some(message)) => Tally::estimated(tokens::message(message)),
+            (None, None) => Tally::default(),
+        }
+    }
+
+    /// Places of the messages that have not been counted.
+    pub fn uncounted(&self) -> impl Iterator<Item = usize> {
+        (0..).zip(&self.standings).filter(|(_, standing)| standing.counted.is_none()).map(|(at, _)| at)
     }
 
     /// Bytes of the original before and after what is left out; all of them before, if nothing is.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::history::{History, Part, Shortening};
-use super::{Counter, Cut, Decision, DoesNotFit, Room, Settings, summary};
+use super::{Cut, Decision, DoesNotFit, Measure, Room, Settings, summary};
 use crate::model::Message;
 
 /// Most tokens of one summary.
@@ -26,7 +26,7 @@ struct Unit {
 /// A conversation measured.
 pub(super) struct Plan<'a> {
     history: &'a History,
-    count: &'a Counter<'a>,
+    measure: &'a dyn Measure,
     tokens: Vec<u64>,
     units: Vec<Unit>,
     room: Room,
@@ -38,12 +38,12 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub fn new(history: &'a History, calls_open: bool, room: Room, share: f64, count: &'a Counter<'a>) -> Plan<'a> {
-        let tokens: Vec<u64> = history.messages().iter().map(count).collect();
+    pub fn new(history: &'a History, calls_open: bool, room: Room, share: f64, measure: &'a dyn Measure) -> Plan<'a> {
+        let tokens: Vec<u64> = (0..history.messages().len()).map(|at| measure.at(history, at)).collect();
         let total = tokens.iter().sum();
         let units = units(history, &tokens, calls_open);
-        let floor = count(&summary::shortest());
-        Plan { history, count, tokens, units, room, total, soft: room.soft(share), hard: room.hard(), floor }
+        let floor = measure.message(&summary::shortest());
+        Plan { history, measure, tokens, units, room, total, soft: room.soft(share), hard: room.hard(), floor }
     }
 
     /// What a cut for the budget has to free. Less is not worth a summary and a cold prompt cache.
@@ -155,7 +155,7 @@ impl<'a> Plan<'a> {
         let mut keep = usize::try_from(bytes as u64 * cap / now.max(1)).unwrap_or(bytes).min(bytes);
         loop {
             let by = Shortening { at, begin: keep - keep / 3, end: keep / 3 };
-            let tokens = self.history.shortened(by).map_or(now, |(message, _)| (self.count)(&message));
+            let tokens = self.history.shortened(by).map_or(now, |(message, _)| self.measure.message(&message));
             if tokens <= cap || keep == 0 {
                 return (tokens < now).then_some(by);
             }

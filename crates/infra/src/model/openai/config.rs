@@ -1,7 +1,8 @@
 //! How one model is reached and asked.
 
 use posse_core::conversation::{ReasoningBack, Rules};
-use posse_core::model::{Author, ToolCalling};
+use posse_core::model::{Author, ModelError, ModelErrorKind, ToolCalling};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::known::{self, is_openai};
@@ -20,6 +21,19 @@ pub enum ToolCallingChoice {
     Native,
     /// A JSON Schema per step.
     Structured,
+}
+
+/// What counts a model's tokens, as configured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum TokenizerChoice {
+    /// Nothing; they are estimated.
+    #[default]
+    None,
+    /// The server that runs the model.
+    Server,
+    /// A `tokenizer.json`, as models are published with. Only in a program that is built with the
+    /// feature `tokenizer-files`.
+    File(PathBuf),
 }
 
 /// One model behind one endpoint. `Debug` shows no key and no header value.
@@ -45,6 +59,8 @@ pub struct OpenAiConfig {
     pub tool_calling: ToolCallingChoice,
     /// The window in tokens; asked of `/models` when absent.
     pub context_window: Option<u32>,
+    /// What counts its tokens.
+    pub tokenizer: TokenizerChoice,
     /// Which field limits tokens; by the host when absent.
     pub max_tokens_field: Option<MaxTokens>,
     /// Whether the model's reasoning is sent back to it, as `reasoning_content`; by the host when
@@ -87,6 +103,7 @@ impl OpenAiConfig {
             stream: true,
             tool_calling: ToolCallingChoice::Auto,
             context_window: None,
+            tokenizer: TokenizerChoice::None,
             max_tokens_field: None,
             reasoning: None,
             user_after_tool: None,
@@ -111,6 +128,17 @@ impl OpenAiConfig {
             format: Format::Strict,
             required_choice: true,
             rules: self.rules(),
+        }
+    }
+
+    /// That it could never make a request, for this reason.
+    pub(in crate::model) fn unusable(&self, why: &str) -> ModelError {
+        ModelError {
+            kind: ModelErrorKind::Rejected,
+            message: format!("model {} cannot be used: {why} (see config/posse.toml)", self.name),
+            retry_after: None,
+            context_window: None,
+            failed_tries: Vec::new(),
         }
     }
 

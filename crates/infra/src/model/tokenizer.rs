@@ -1,0 +1,139 @@
+//! Models' own tokenizers, asked as seldom as can be.
+//!
+//! What holds here: nobody waits long for a count, and nothing fails for want of one. A tokenizer
+//! that fails or is slow is left alone for a while, and estimates have to do.
+
+#[cfg(feature = "tokenizer-files")]
+mod file;
+#[cfg(not(feature = "tokenizer-files"))]
+#[path = "tokenizer/no_file.rs"]
+mod file;
+mod remembered;
+mod server;
+
+use async_trait::async_trait;
+use futures::{StreamExt, TryStreamExt, stream};
+use posse_core::model::TokenCounter;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+pub use file::FileTokenizer;
+use remembered::Remembered;
+pub use server::ServerTokenizer;
+
+/// Longest time that a request for counts may take, where nothing has to be started for it.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a tokenizer that failed is left alone.
+const REST: Duration = Duration::from_secs(60);
+
+/// Texts that are counted at once.
+const AT_ONCE: usize = 4;
+
+/// Most bytes that are counted as one text; a longer one is counted in pieces, each of which may have
+/// a token more for it.
+const MAX_BYTES: usize = 256 << 10;
+
+/// Something that counts the tokens of one text.
+#[async_trait]
+pub trait Tokenizer: Send + Sync {
+    /// Tokens of the text by itself, without any that a template adds; or why that is not known.
+    async fn count(&self, text: &str) -> Result<u64, String>;
+}
+
+#[async_trait]
+impl<T: Tokenizer + ?Sized> Tokenizer for Arc<T> {
+    async fn count(&self, text: &str) -> Result<u64, String> {
+        (**self).count(text).await
+    }
+}
+
+/// Remembers what a tokenizer has counted, so that it is asked about new texts only, and lets it rest
+/// when it fails.
+pub struct PatientCounter<T> {
+    tokenizer: T,
+    /// Of which model, for the log.
+    model: String,
+    patience: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    remembered: Remembered,
+    /// Not asked before then.
+    rests_until: Option<Instant>,
+    /// Whether it was told that it fails: once is enough.
+    told: bool,
+}
+
+impl<T: Tokenizer> PatientCounter<T> {
+    /// Counts for `model` with `tokenizer`, waiting for `patience` at most.
+    pub fn new(tokenizer: T, model: impl Into<String>, patience: Duration) -> Self {
+        PatientCounter { tokenizer, model: model.into(), patience, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A count is in or it is not.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts what is not remembered.
+    async fn count_new(&self, texts: &[&str]) -> Result<(), String> {
+        let new: BTreeSet<&str> = {
+            let state = self.state();
+            texts.iter().flat_map(|text| pieces(text)).filter(|piece| state.remembered.get(piece).is_none()).collect()
+        };
+        let counts: Vec<_> = new.into_iter().map(|piece| self.count_one(piece)).collect();
+        let all = stream::iter(counts).buffer_unordered(AT_ONCE).try_collect::<()>();
+        let late = |_| Err(format!("it had not answered after {:?}", self.patience));
+        tokio::time::timeout(self.patience, all).await.unwrap_or_else(late)
+    }
+
+    async fn count_one(&self, piece: &str) -> Result<(), String> {
+        let tokens = self.tokenizer.count(piece).await?;
+        self.state().remembered.put(piece, tokens);
+        Ok(())
+    }
+
+    fn is_resting(&self) -> bool {
+        self.state().rests_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    fn rest(&self, why: &str) {
+        let mut state = self.state();
+        state.rests_until = Some(Instant::now() + REST);
+        let (model, rest) = (&self.model, REST);
+        match std::mem::replace(&mut state.told, true) {
+            false => tracing::warn!(%model, ?rest, "tokens are estimated for a while: its tokenizer failed: {why}"),
+            true => tracing::debug!(%model, ?rest, "tokens are estimated for a while: its tokenizer failed: {why}"),
+        }
+    }
+}
+
+#[async_trait]
+impl<T: Tokenizer> TokenCounter for PatientCounter<T> {
+    async fn count(&self, texts: &[&str]) -> Option<Vec<u64>> {
+        if !self.is_resting()
+            && let Err(why) = self.count_new(texts).await
+        {
+            self.rest(&why);
+        }
+        let state = self.state();
+        texts.iter().map(|text| pieces(text).map(|piece| state.remembered.get(piece)).sum()).collect()
+    }
+}
+
+/// A text in pieces that may be counted.
+fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let (piece, rest) = text.split_at(text.floor_char_boundary(MAX_BYTES));
+        text = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests;
