@@ -1,14 +1,18 @@
 //! Posse as a peer of the agent benchmark: `--mode b1|b2|b3 --base URL --db FILE --steps N
 //! --agents N --latency MS [--resume] [--toolfile FILE] [--toolsleep S]`, and `b4`, which the
-//! harness does not have: one long run, CPU at marks along the way, then its size and cold resume.
+//! harness does not have: one long run, CPU at marks along the way, then its size, its cold resume, and
+//! what keeping it costs by itself. `--style phased` has it work by phases, with a view of its working
+//! memory at the end of every request.
 
 use anyhow::{Context, bail};
 use posse_bench::{fleet, open, resources};
 use posse_core::clock::Clock;
 use posse_core::job::{JobId, JobState, NewJob, Payload};
+use posse_core::journal::{Entry, Recorded};
+use posse_core::lease::WorkerId;
 use posse_core::model::{Model, ModelError, Models};
-use posse_core::persona::{ContextRules, Limits, PersonaTemplate};
-use posse_core::port::{JobQueries, JobRepository};
+use posse_core::persona::{ContextRules, Limits, PersonaTemplate, Style};
+use posse_core::port::{ClaimRequest, JobQueries, JobRepository};
 use posse_core::run::Run;
 use posse_core::tool::{EffectClass, ToolError};
 use posse_core::worker::{Fleet, Progress, WorkerService, maintain};
@@ -27,6 +31,12 @@ use std::time::Duration;
 
 const ROLE: &str = "bench";
 
+/// A step by phases that runs the tool; the stand-in puts its number in.
+const ACT: &str = r#"{"phase":"act","thinking":"I run it.","summary":"Ran it.","action":{"tool_name":"noop","tool_input":{"step":$STEP,"out_bytes":200}}}"#;
+
+/// The last one.
+const END: &str = r#"{"phase":"end","thinking":"","end_status":"solved","end_message":"done"}"#;
+
 #[derive(Default)]
 struct Args {
     mode: String,
@@ -38,6 +48,7 @@ struct Args {
     resume: bool,
     toolfile: String,
     toolsleep: f64,
+    style: Style,
 }
 
 fn parse() -> anyhow::Result<Args> {
@@ -58,6 +69,7 @@ fn parse() -> anyhow::Result<Args> {
             "--latency" => args.latency = value.parse()?,
             "--toolfile" => args.toolfile = value,
             "--toolsleep" => args.toolsleep = value.parse()?,
+            "--style" => args.style = if value == "phased" { Style::Phased } else { Style::Direct },
             _ => {}
         }
     }
@@ -120,6 +132,7 @@ impl Bench {
             role: ROLE.into(),
             goal: "Run the tool until told to stop.".into(),
             tools: vec!["noop".into()],
+            style: args.style,
             limits: Limits { max_turns: u32::MAX, ..Limits::default() },
             // Measured is a conversation that grows.
             context: ContextRules { max_messages: Some(0), ..ContextRules::default() },
@@ -141,9 +154,11 @@ impl Bench {
     }
 
     fn goal(&self, id: &str, steps: u64, latency: u64) -> NewJob {
-        let goal = format!(
-            "Run the tool until told to stop. ID={id} STEPS={steps} LATENCY_MS={latency} TOOL=noop OUT_BYTES=200"
-        );
+        let model = match self.args.style {
+            Style::Direct => "TOOL=noop OUT_BYTES=200".to_owned(),
+            Style::Phased => format!("TOOL=agent_step TOOL_ARGS={ACT} FINISH_TOOL=agent_step FINISH_ARGS={END}"),
+        };
+        let goal = format!("Run the tool until told to stop. ID={id} STEPS={steps} LATENCY_MS={latency} {model}");
         NewJob { role: ROLE.into(), payload: Payload { goal, ..Payload::default() }, ..NewJob::default() }
     }
 
@@ -297,18 +312,44 @@ async fn long_run(bench: &Bench) -> anyhow::Result<()> {
     let journal = bench.store.journal(ids[0], 0).await?;
     let run = Run::replay(&journal);
     let resume_ms = (monotonic_ns() - t0) as f64 / 1e6;
+    let resume_rss = resources().1 - rss0;
+    let kept = keep_again(bench, &journal).await?;
     println!(
-        r#"{{"steps":{steps},"turns":{},"marks":[{}],"content_bytes":{content},"cold_resume_ms":{resume_ms:.1},"cold_resume_rss_mb":{:.1}}}"#,
+        r#"{{"steps":{steps},"turns":{},"marks":[{}],"content_bytes":{content},"cold_resume_ms":{resume_ms:.1},"cold_resume_rss_mb":{resume_rss:.1},"durability":{kept}}}"#,
         run.turns(),
         measured.join(","),
-        resources().1 - rss0,
     );
     Ok(())
 }
 
+/// What durability alone costs: the entries of a run are committed once more, to another job, as the run
+/// committed them, and nothing else is done.
+async fn keep_again(bench: &Bench, journal: &[Recorded]) -> anyhow::Result<String> {
+    let role = "bench-keep".to_owned();
+    bench.store.enqueue(vec![NewJob { role: role.clone(), ..NewJob::default() }], SystemClock.now()).await?;
+    let (worker, now) = (WorkerId(role.clone()), SystemClock.now());
+    let request = ClaimRequest { worker, role, queues: Vec::new(), limit: 1, now, lease_until: now + 3_600_000 };
+    let lease = bench.store.claim(request).await?.first().context("the job just enqueued")?.lease;
+    // A call's start is in the commit of what comes before it.
+    let commits: Vec<&[Recorded]> =
+        journal.chunk_by(|_, next| matches!(next.entry, Entry::CallStarted { .. })).collect();
+    let (steps, mut seq) = (journal.iter().filter(|r| r.entry.kind() == "turn").count().max(1) as f64, 0);
+    let (t0, cpu0, disk0) = begin();
+    for commit in &commits {
+        let entries: Vec<Entry> = commit.iter().map(|recorded| recorded.entry.clone()).collect();
+        let many = entries.len() as u64;
+        bench.store.append(lease, seq, entries, SystemClock.now()).await?;
+        seq += many;
+    }
+    let (cpu_ms, wall_ms) = ((resources().0 - cpu0) * 1e3 / steps, (monotonic_ns() - t0) as f64 / 1e6 / steps);
+    let (each, disk) = (commits.len() as f64 / steps, (written_bytes() - disk0) as f64 / steps);
+    Ok(format!(
+        r#"{{"commits_per_step":{each:.2},"cpu_ms_per_step":{cpu_ms:.3},"wall_ms_per_step":{wall_ms:.3},"disk_written_bytes_per_step":{disk:.0}}}"#
+    ))
+}
+
 /// Bytes that a model or a tool brought into the world with this entry.
-fn content_bytes(entry: &posse_core::journal::Entry) -> usize {
-    use posse_core::journal::Entry;
+fn content_bytes(entry: &Entry) -> usize {
     match entry {
         Entry::Began { goal, .. } => goal.len(),
         Entry::Turn(turn) => {
