@@ -10,7 +10,7 @@ use posse_core::port::{
 use posse_core::schedule::Schedule;
 
 use super::log::Log;
-use super::repository::{ROW, unwritable};
+use super::repository::{MANY_ROWS, ROW, unwritable};
 use super::{SqliteStore, care, holders, jobs, prune, schedules};
 
 #[async_trait]
@@ -66,15 +66,15 @@ impl CareRepository for SqliteStore {
     }
 
     async fn prune(&self, cutoffs: Vec<(JobState, Millis)>, now: Millis) -> Result<Pruned, RepositoryError> {
-        self.writer()?.run(ROW, move |tx| prune::prune(tx, &cutoffs, now)).await
+        self.writer()?.run(MANY_ROWS, move |tx| prune::prune(tx, &cutoffs, now)).await
     }
 
     async fn shrink(&self) -> Result<bool, RepositoryError> {
-        self.writer()?.run(ROW, prune::shrink).await
+        self.writer()?.run(MANY_ROWS, prune::shrink).await
     }
 
     async fn clock_jumped(&self, jump: ClockJump) -> Result<(), RepositoryError> {
-        self.writer()?.run(ROW, move |tx| care::clock_jumped(tx, &jump)).await
+        self.writer()?.run(MANY_ROWS, move |tx| care::clock_jumped(tx, &jump)).await
     }
 
     async fn request_drain(&self, worker: Option<WorkerId>, now: Millis) -> Result<Vec<String>, RepositoryError> {

@@ -28,6 +28,8 @@ use super::{
 
 /// Roughly what a change of a row takes, in bytes.
 pub(super) const ROW: usize = 300;
+/// What is said of a change that may touch any number of rows.
+pub(super) const MANY_ROWS: usize = 1000 * ROW;
 
 #[async_trait]
 impl JobRepository for SqliteStore {
@@ -90,11 +92,11 @@ impl JobRepository for SqliteStore {
     }
 
     async fn rescue(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError> {
-        self.writer()?.run(ROW, move |tx| leases::rescue(tx, &dead, true, now)).await
+        self.writer()?.run(MANY_ROWS, move |tx| leases::rescue(tx, &dead, true, now)).await
     }
 
     async fn rescue_from(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError> {
-        self.writer()?.run(ROW, move |tx| leases::rescue(tx, &dead, false, now)).await
+        self.writer()?.run(MANY_ROWS, move |tx| leases::rescue(tx, &dead, false, now)).await
     }
 
     async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled, RepositoryError> {
@@ -140,7 +142,7 @@ impl QuestionRepository for SqliteStore {
     }
 
     async fn expire_questions(&self, now: Millis) -> Result<u32, RepositoryError> {
-        self.writer()?.run(ROW, move |tx| questions::expire(tx, now)).await
+        self.writer()?.run(MANY_ROWS, move |tx| questions::expire(tx, now)).await
     }
 }
 
@@ -278,7 +280,7 @@ impl JobRelations for SqliteStore {
         reason: String,
         now: Millis,
     ) -> Result<Vec<(JobId, Cancelled)>, RepositoryError> {
-        self.writer()?.run(ROW, move |tx| relations::cancel_within(tx, job, reach, &reason, now)).await
+        self.writer()?.run(MANY_ROWS, move |tx| relations::cancel_within(tx, job, reach, &reason, now)).await
     }
 
     async fn change(&self, jobs: Vec<JobId>, change: Change, now: Millis) -> Result<Vec<Changed>, RepositoryError> {

@@ -36,6 +36,8 @@ const WAITING: usize = 4096;
 /// After so many batches of one command, commands are taken to come one by one: then there is nothing to
 /// gain from the thread, which would have them share commits.
 const ALONE: u32 = 8;
+/// Most bytes a caller writes by itself, so that its thread is kept for a millisecond or two at most.
+const AT_ONCE_BYTES: usize = 64 << 10;
 
 /// Takes commands; see the module's documentation.
 pub(super) struct Writer {
@@ -164,7 +166,8 @@ impl Shared {
     fn take(&self, command: Command) {
         let mut batch = Batch::default();
         batch.add(command);
-        if self.alone.load(Ordering::Relaxed) >= ALONE && self.write_at_once(&mut batch) {
+        let alone = self.alone.load(Ordering::Relaxed) >= ALONE;
+        if alone && batch.bytes() <= AT_ONCE_BYTES && self.write_at_once(&mut batch) {
             return batch.answer();
         }
         let mut waiting = self.waiting();
