@@ -277,13 +277,14 @@ impl TestFleet {
         // While nothing runs, only somebody else can let those start that are held. They are counted first:
         // one that starts meanwhile is seen to run.
         let held = if rules.is_empty() { 0 } else { self.held().await.len() as u64 };
+        // Before the counts too: a job that is due now and then claimed is seen by one of both.
+        let is_due = self.next_due().await.is_some_and(|due| due <= now);
         let counts = self.store.counts().await.expect("the jobs can be counted");
         let many = |of: JobState| {
             let ours = counts.iter().filter(|(role, state, _)| *state == of && self.roles.contains(role));
             ours.map(|(_, _, jobs)| jobs).sum::<u64>()
         };
-        let can_go_on = many(JobState::Running) > 0 || many(JobState::Available) > held;
-        can_go_on || self.next_due().await.is_some_and(|due| due <= now)
+        is_due || many(JobState::Running) > 0 || many(JobState::Available) > held
     }
 
     /// Jobs that may be claimed and that somebody here would work.

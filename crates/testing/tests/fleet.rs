@@ -170,3 +170,14 @@ async fn what_a_rule_holds_is_named_and_waited_for_no_longer() {
     fleet.drain().await;
     assert_eq!((fleet.answer(limited).await.as_str(), fleet.held().await.len()), ("three", 0));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_becomes_due_is_waited_for_at_whatever_moment_it_is_claimed() {
+    let model = (0..300).fold(ScriptedModel::new(), |model, _| model.say("Done."));
+    let fleet = TestFleet::start(model).await;
+    for _ in 0..300 {
+        let job = fleet.enqueue_after(Duration::from_secs(1), "Wait.").await;
+        fleet.advance(Duration::from_secs(1)).await;
+        assert_eq!(fleet.job(job).await.state, JobState::Completed);
+    }
+}
