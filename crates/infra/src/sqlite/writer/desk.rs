@@ -21,7 +21,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 /// How often to look for changes that other processes made without ringing the bell.
 const POLL: Duration = Duration::from_secs(1);
 /// After roughly how many bytes written to it the log is taken into the database.
-const CHECKPOINT_BYTES: usize = 8 << 20;
+const CHECKPOINT_BYTES: usize = 16 << 20;
 /// Roughly what a commit writes beside its content: the pages of the tables and indexes it touches.
 const COMMIT_BYTES: usize = 6 * 4096;
 
