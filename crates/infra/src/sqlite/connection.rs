@@ -48,7 +48,7 @@ fn settings(access: Access) -> String {
         // A commit that split a page walks the whole cache, so that is kept small.
         Access::Write(synchronous) => format!(
             "PRAGMA busy_timeout = 30000; PRAGMA synchronous = {}; PRAGMA cache_size = -8192;
-             PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 6000;",
+             PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 8000;",
             synchronous.as_str()
         ),
         Access::Read | Access::Look | Access::Frozen => {

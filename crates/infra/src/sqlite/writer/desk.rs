@@ -20,8 +20,11 @@ use crate::sqlite::wake::Bell;
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 /// How often to look for changes that other processes made without ringing the bell.
 const POLL: Duration = Duration::from_secs(1);
-/// After roughly how many bytes written to it the log is taken into the database.
-const CHECKPOINT_BYTES: usize = 16 << 20;
+/// After roughly how many bytes written to it the log is taken into the database. That takes two syncs of
+/// the disk, which nobody is to wait for: so it is done at a look, when hardly ever somebody writes.
+const CHECKPOINT_BYTES: usize = 8 << 20;
+/// After how many it is done before the next command.
+const MOST_BYTES: usize = 24 << 20;
 /// Roughly what a commit writes beside its content: the pages of the tables and indexes it touches.
 const COMMIT_BYTES: usize = 6 * 4096;
 
@@ -77,17 +80,18 @@ impl Desk {
     /// Whether something is to be looked after that may wait for the disk.
     pub fn needs_care(&self) -> bool {
         let now = Instant::now();
-        now >= self.next_poll || self.log.is_due(now) || self.written >= CHECKPOINT_BYTES
+        now >= self.next_poll || self.log.is_due(now) || self.written >= MOST_BYTES
     }
 
     /// Looks after what is due, and tells when to do so again if nothing is written.
     pub fn care(&mut self) -> Instant {
-        if Instant::now() >= self.next_poll {
+        let is_look = Instant::now() >= self.next_poll;
+        if is_look {
             self.poll();
             self.next_poll = Instant::now() + POLL;
         }
         self.log.keep_small(&mut self.connection);
-        if self.written >= CHECKPOINT_BYTES {
+        if self.written >= if is_look { CHECKPOINT_BYTES } else { MOST_BYTES } {
             self.written = 0;
             // What others keep it from taking over now is taken over the next time.
             let _ = self.connection.batch_execute("PRAGMA wal_checkpoint(PASSIVE)");
