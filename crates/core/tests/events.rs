@@ -2,8 +2,8 @@
 
 use posse_core::event::{Event, Events, Outcome, Speaker};
 use posse_core::job::{Job, JobId, JobState};
-use posse_core::journal::{Entry, OfferedSkill, OfferedTool, Opening};
-use posse_core::model::{CallRequest, Finish, ModelReply, Usage};
+use posse_core::journal::{Entry, OfferedSkill, Opening};
+use posse_core::model::{CallRequest, ModelReply};
 use posse_core::persona::{ContextRules, Limits, PersonaTemplate};
 use posse_core::run::Run;
 use posse_core::run::machine::{Effect, Input, Step, Verdict, step};
@@ -13,10 +13,14 @@ use serde_json::json;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+#[path = "support/parts.rs"]
+mod parts;
+
+use parts::tool;
+
 fn opening() -> Arc<Opening> {
     let spec =
         |name: &str| ToolSpec { name: name.into(), description: "d".into(), parameters: json!({"type": "object"}) };
-    let tool = |name: &str, effect| OfferedTool { spec: spec(name), effect };
     let skill = |name: &str, skills: &[&str]| OfferedSkill {
         spec: spec(name),
         system: "You test.".into(),
@@ -56,17 +60,7 @@ fn reply(calls: &[&str]) -> ModelReply {
         arguments: arguments(name).to_string(),
         extra: None,
     };
-    ModelReply {
-        text: "aloud".into(),
-        reasoning: None,
-        calls: calls.iter().map(call).collect(),
-        refusal: None,
-        finish: Finish::Stop,
-        usage: Usage { input: 10, output: 5, ..Usage::default() },
-        model: "m".into(),
-        cost_microusd: None,
-        failed_tries: Vec::new(),
-    }
+    parts::reply("aloud", calls.iter().map(call).collect())
 }
 
 /// A run whose entries are kept.

@@ -1,31 +1,26 @@
 //! The run machine, through its one door.
 
-use posse_core::journal::{CallOutcome, EndStatus, Entry, OfferedTool, Opening, Recorded};
-use posse_core::model::{CallRequest, Finish, Message, ModelError, ModelErrorKind, ModelReply, ToolCalling, Usage};
+use posse_core::journal::{CallOutcome, EndStatus, Entry, Opening, Recorded};
+use posse_core::model::{CallRequest, Finish, Message, ModelError, ModelErrorKind, ModelReply, ToolCalling};
 use posse_core::persona::{ContextRules, Limits, PersonaTemplate};
 use posse_core::run::machine::{Again, Effect, Input, MAX_CORRECTIONS, MAX_REPEATS, Step, Verdict, step};
 use posse_core::run::{Run, structured};
-use posse_core::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput, ToolSpec};
+use posse_core::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[path = "support/parts.rs"]
+mod parts;
 #[path = "support/sendable.rs"]
 mod sendable;
 
+use parts::tool;
 use sendable::unsendable;
 
 fn opening(calling: ToolCalling, limits: Limits) -> Arc<Opening> {
-    let tool = |name: &str, effect| OfferedTool {
-        spec: ToolSpec {
-            name: name.into(),
-            description: "does it".into(),
-            parameters: json!({"type": "object", "properties": {}}),
-        },
-        effect,
-    };
     let persona = PersonaTemplate {
         role: "tester".into(),
         goal: "test".into(),
@@ -59,17 +54,7 @@ fn reply(text: &str, calls: &[&str]) -> ModelReply {
         arguments: if *name == "finish" { json!({"final_summary": "42"}).to_string() } else { "{}".into() },
         extra: None,
     };
-    ModelReply {
-        text: text.into(),
-        reasoning: None,
-        calls: calls.iter().map(call).collect(),
-        refusal: None,
-        finish: Finish::Stop,
-        usage: Usage { input: 10, output: 5, ..Usage::default() },
-        model: "m".into(),
-        cost_microusd: Some(3),
-        failed_tries: Vec::new(),
-    }
+    ModelReply { cost_microusd: Some(3), ..parts::reply(text, calls.iter().map(call).collect()) }
 }
 
 /// A run in the hands of a worker that commits every entry.

@@ -180,7 +180,7 @@ pub fn warn_of_skills(out: &crate::output::Out, skills: &LoadedSkills) {
 }
 
 /// Says what is wrong with the skills of one persona.
-pub fn warn_of_skills_of(out: &crate::output::Out, skills: &LoadedSkills, persona: &PersonaTemplate) {
+fn warn_of_skills_of(out: &crate::output::Out, skills: &LoadedSkills, persona: &PersonaTemplate) {
     let named = skills.resolve(&persona.skills).unwrap_or_default();
     warn_of_each(out, skills.problems.iter().filter(|found| named.iter().any(|skill| skill.source.file == found.file)));
 }
@@ -278,6 +278,22 @@ impl Kit {
         }
         let models = Arc::new(Catalog::find(settings, &|name| std::env::var_os(name)).await?);
         Ok(Kit { models, offer, personas })
+    }
+
+    /// Gathers it for one persona, whose jobs are worked in this process by `model`, or by its own. A
+    /// missing key is told of here, before there is a job.
+    pub async fn gather_for(
+        out: &crate::output::Out,
+        settings: &Settings,
+        role: &str,
+        model: Option<&str>,
+    ) -> Result<(Kit, PersonaFile, Arc<GenericAgentExecutor>)> {
+        let kit = Kit::gather(settings).await?;
+        let file = persona(&kit.personas, role)?.clone();
+        warn_of_skills_of(out, &kit.offer.skills, &file.persona);
+        let executor = kit.executor(settings, &file)?;
+        kit.models.get(model.or(file.persona.model.as_deref()))?;
+        Ok((kit, file, executor))
     }
 
     /// Who works the jobs of `persona`.

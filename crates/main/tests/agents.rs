@@ -138,11 +138,7 @@ fn an_interrupted_run_leaves_its_job_in_the_queue() {
     let project = Project::with_model(&server);
     project.write("config/posse.toml", "grace_seconds = 0\n");
     let run = project.start(&["run", "--role", "researcher", "x"]);
-    let until = Instant::now() + Duration::from_secs(20);
-    while server.requests().is_empty() {
-        assert!(Instant::now() < until, "the model was never asked");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    server.wait_for_requests(1);
     project.wait_for_state(1, "running");
     run.interrupt();
     let ended = run.wait().expect(130);

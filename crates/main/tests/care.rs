@@ -5,7 +5,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use support::{ModelServer, Project, Say};
+use support::{ModelServer, Project, Say, until};
 
 fn finishing() -> ModelServer {
     ModelServer::start(vec![Say::Call("finish", json!({"final_summary": "done"}))])
@@ -284,11 +284,7 @@ fn a_database_is_compacted_while_nobody_works() {
 impl Project {
     /// Waits until there is such a job and it is in this state.
     fn wait_for_state_of_new(&self, job: i64, state: &str) {
-        let until = Instant::now() + Duration::from_secs(30);
-        while self.posse(&["show", &job.to_string()]).code == 3 {
-            assert!(Instant::now() < until, "there never was a job {job}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        until(&format!("there is a job {job}"), || self.posse(&["show", &job.to_string()]).code != 3);
         self.wait_for_state(job, state);
     }
 }

@@ -2,8 +2,6 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 use support::{ModelServer, Project, Say};
 
@@ -17,14 +15,6 @@ fn project_with(server: &ModelServer) -> Project {
     let project = Project::begun();
     use_model(&project, server, "native");
     project
-}
-
-fn wait_for_requests(server: &ModelServer, n: usize) {
-    let until = Instant::now() + Duration::from_secs(30);
-    while server.requests().len() < n {
-        assert!(Instant::now() < until, "the model was never asked {n} times");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn contents(request: &Value) -> Vec<String> {
@@ -125,11 +115,11 @@ fn ctrl_c_drops_what_is_worked_on_and_the_chat_goes_on() {
     let project = project_with(&server);
     let mut chat = project.start_to_talk(&["chat", "researcher", "--json"]);
     chat.write("something long\n");
-    wait_for_requests(&server, 1);
+    server.wait_for_requests(1);
     chat.interrupt();
     project.wait_for_state(1, "cancelled");
     chat.write("something else\n");
-    wait_for_requests(&server, 2);
+    server.wait_for_requests(2);
     chat.interrupt();
     project.wait_for_state(2, "cancelled");
     chat.close_input();
@@ -146,7 +136,7 @@ fn a_chat_that_is_told_to_end_leaves_its_job_for_the_next_one() {
     let project = project_with(&server);
     let mut chat = project.start_to_talk(&["chat", "researcher"]);
     chat.write("something long\n");
-    wait_for_requests(&server, 1);
+    server.wait_for_requests(1);
     chat.terminate();
     chat.wait().expect(130);
     let job = project.posse(&["show", "1", "--json"]).ok().json()["job"].clone();

@@ -6,10 +6,10 @@ mod support;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
-use support::{ModelServer, Project, Say};
+use support::{ModelServer, Project, Say, until};
 
 /// A file system of a few megabytes, gone with this.
 struct SmallDisk(PathBuf);
@@ -62,14 +62,6 @@ fn persona(project: &Project) {
     project.write("config/personas/writer.json", persona.to_string());
 }
 
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(40);
-    while !is_so() {
-        assert!(Instant::now() < until, "never: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 fn entries(project: &Project, job: i64) -> usize {
     let shown = project.posse(&["show", &job.to_string(), "--json"]).ok().json();
     shown["journal"].as_array().map_or(0, Vec::len)
@@ -94,9 +86,9 @@ fn a_full_disk_stops_work_and_loses_nothing() {
         enqueue().ok();
     }
     let worker = project.start(&["work", "--role", "writer"]);
-    wait_for("work", || entries(&project, 1) > 6);
+    until("work", || entries(&project, 1) > 6);
     disk.fill();
-    wait_for("the full disk is noticed", || enqueue().code == 5);
+    until("the full disk is noticed", || enqueue().code == 5);
     let before = entries(&project, 1);
     let refused = enqueue().expect(5);
     let said = refused.err.trim();

@@ -4,10 +4,9 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use support::{ModelServer, Project, Say};
+use support::{ModelServer, Project, Say, until};
 
 fn enqueue(project: &Project, more: &[&str]) -> Value {
     let args = [&["enqueue", "-r", "scribe", "--json"], more, &["write it"]].concat();
@@ -153,7 +152,7 @@ fn a_limit_holds_over_worker_processes_and_a_pause_ends_nothing() {
     }
     let workers = [0, 1].map(|_| project.start(&["work", "--quiet"]));
     let running = || project.posse(&["queue", "list", "--json"]).ok().json()[0]["running"].as_u64();
-    wait("two run", || running() == Some(2) && server.requests().len() >= 2);
+    until("two run", || running() == Some(2) && server.requests().len() >= 2);
     project.posse(&["pause", "--all"]).ok();
     project.posse(&["limit", "set", "--all", "--running", "9"]).ok();
     // A worker that may, claims within milliseconds of the bell; the pause is what holds it.
@@ -161,14 +160,14 @@ fn a_limit_holds_over_worker_processes_and_a_pause_ends_nothing() {
     assert!(list.err.contains("everything is paused"), "{}", list.err);
     assert_eq!(running(), Some(2), "what runs goes on, and nothing starts");
     let run = project.start(&["run", "--role", "scribe", "x"]);
-    wait("it is enqueued", || project.posse(&["show", "7"]).code == 0);
+    until("it is enqueued", || project.posse(&["show", "7"]).code == 0);
     // Whoever waits for it is told why.
     run.interrupt();
     let ended = run.wait().expect(130);
     assert!(ended.err.contains("job 7 is held: everything is paused"), "{}", ended.err);
     project.posse(&["job", "cancel", "7"]).ok();
     project.posse(&["resume", "--all"]).ok();
-    wait("all run", || running() == Some(6));
+    until("all run", || running() == Some(6));
     for worker in workers {
         worker.terminate();
         worker.terminate();
@@ -189,7 +188,7 @@ fn an_outage_is_seen_and_spends_no_attempts() {
     }
     let worker = project.start(&["work", "--quiet", "--slots", "1"]);
     let mut jobs = Vec::new();
-    wait("all have been tried", || {
+    until("all have been tried", || {
         jobs = project.posse(&["list", "--json"]).ok().json()["jobs"].as_array().expect("jobs").clone();
         jobs.iter().all(|job| job["state"] == "scheduled" || job["state"] == "retryable")
     });
@@ -215,7 +214,7 @@ fn a_run_that_is_overtaken_watches_the_one_who_works_it() {
     let project = Project::with_model(&server);
     project.posse(&["pause", "--all"]).ok();
     let run = project.start(&["run", "--role", "scribe", "x"]);
-    wait("it is enqueued", || project.posse(&["show", "1"]).code == 0);
+    until("it is enqueued", || project.posse(&["show", "1"]).code == 0);
     // It cannot be the first while it is stopped.
     run.stop();
     let other = project.start(&["work", "--quiet"]);
@@ -264,13 +263,4 @@ fn the_doctor_names_keys_that_are_stuck_and_endpoints_that_are_out() {
     assert!(out["verdict"] == "wrong" && said.contains("http://model/v1 is out") && said.contains("refused"), "{said}");
     project.posse(&["resume", "--queue", "mail"]).ok();
     assert_eq!(findings("unique keys")[0]["verdict"], "ok");
-}
-
-#[track_caller]
-fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < until, "{what}: never");
-        std::thread::sleep(Duration::from_millis(30));
-    }
 }

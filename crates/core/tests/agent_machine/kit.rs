@@ -1,10 +1,8 @@
 //! A run in the hands of a worker that may die after every step.
 
-use posse_core::journal::{
-    CallState, EndStatus, Entry, LedgerChange, OfferedSkill, OfferedTool, Opening, Recorded, ledger_changes,
-};
+use posse_core::journal::{CallState, EndStatus, Entry, LedgerChange, OfferedSkill, Opening, Recorded, ledger_changes};
 use posse_core::model::{
-    CallRequest, Finish, Message, ModelError, ModelErrorKind, ModelReply, ModelRequest, ToolCalling, Usage,
+    CallRequest, Message, ModelError, ModelErrorKind, ModelReply, ModelRequest, ToolCalling, Usage,
 };
 use posse_core::persona::{ContextRules, PersonaTemplate, Style};
 use posse_core::run::machine::{Effect, Input, Step, ToCount, ToSummarise, Verdict, Written, step};
@@ -15,19 +13,16 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+#[path = "../support/parts.rs"]
+mod parts;
+
+use parts::tool;
+
 /// Odd enough to show that it is passed on word for word.
 pub const TASK: &str = "Find the ship \"Clio\";\n  two lines, {braces} and a tab\t.";
 
 /// What a run begins with: four tools, no skills, no compaction by number.
 pub fn opening() -> Opening {
-    let tool = |name: &str, effect| OfferedTool {
-        spec: ToolSpec {
-            name: name.into(),
-            description: "does it".into(),
-            parameters: json!({"type": "object", "properties": {}}),
-        },
-        effect,
-    };
     let tools = vec![
         tool("look", EffectClass::Pure),
         tool("peek", EffectClass::Pure),
@@ -104,18 +99,9 @@ pub fn finish(text: &str) -> CallRequest {
 
 /// A reply of words and calls.
 pub fn reply(text: &str, calls: Vec<CallRequest>) -> ModelReply {
-    ModelReply {
-        text: text.into(),
-        reasoning: None,
-        calls,
-        refusal: None,
-        finish: Finish::Stop,
-        // Numbers of a provider would teach how its tokens compare with ours.
-        usage: Usage { input: 10, output: 5, estimated: true, ..Usage::default() },
-        model: "m".into(),
-        cost_microusd: Some(3),
-        failed_tries: Vec::new(),
-    }
+    let reply = parts::reply(text, calls);
+    // Numbers of a provider would teach how its tokens compare with ours.
+    ModelReply { usage: Usage { estimated: true, ..reply.usage }, cost_microusd: Some(3), ..reply }
 }
 
 /// What a worker's check says: every tool takes anything but `{"bad": true}`.

@@ -19,58 +19,56 @@ use super::writer::Transaction;
 /// Questions settled in one transaction.
 const EXPIRED_AT_ONCE: i64 = 500;
 
-type Row = (i64, i64, String, String, Option<String>, Option<String>, i64, Option<i64>, Option<i64>, String);
-
-const COLUMNS: (
-    asks::id,
-    asks::job_id,
-    asks::text,
-    asks::state,
-    asks::answer,
-    asks::settled_by,
-    asks::created_at,
-    asks::expires_at,
-    asks::settled_at,
-    jobs::role,
-) = (
-    asks::id,
-    asks::job_id,
-    asks::text,
-    asks::state,
-    asks::answer,
-    asks::settled_by,
-    asks::created_at,
-    asks::expires_at,
-    asks::settled_at,
-    jobs::role,
-);
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = asks)]
+struct Row {
+    id: i64,
+    job_id: i64,
+    text: String,
+    state: String,
+    answer: Option<String>,
+    settled_by: Option<String>,
+    created_at: i64,
+    expires_at: Option<i64>,
+    settled_at: Option<i64>,
+    #[diesel(select_expression = jobs::role, select_expression_type = jobs::role)]
+    role: String,
+}
 
 fn question(row: Row) -> Outcome<Question> {
-    let (id, job, text, state, answer, settled_by, created_at, expires_at, settled_at, role) = row;
+    let Row { id, job_id, text, state, answer, settled_by, created_at, expires_at, settled_at, role } = row;
     let known = QuestionState::ALL.into_iter().find(|known| known.as_str() == state);
     let state = known.ok_or_else(|| unusable(format!("question {id} has the unknown state '{state}'")))?;
-    let (id, job) = (QuestionId(id), JobId(job));
+    let (id, job) = (QuestionId(id), JobId(job_id));
     Ok(Question { id, job, role, text, state, answer, settled_by, created_at, expires_at, settled_at })
 }
 
 /// One question.
 pub(super) fn one(connection: &mut SqliteConnection, id: QuestionId) -> Outcome<Option<Question>> {
-    let row: Option<Row> =
-        asks::table.inner_join(jobs::table).filter(asks::id.eq(id.0)).select(COLUMNS).first(connection).optional()?;
+    let row: Option<Row> = asks::table
+        .inner_join(jobs::table)
+        .filter(asks::id.eq(id.0))
+        .select(Row::as_select())
+        .first(connection)
+        .optional()?;
     row.map(question).transpose()
 }
 
 /// Questions by filter, oldest first.
 pub(super) fn list(connection: &mut SqliteConnection, filter: &QuestionFilter) -> Outcome<Vec<Question>> {
-    let mut query =
-        asks::table.inner_join(jobs::table).select(COLUMNS).order(asks::id).limit(i64::from(filter.limit)).into_boxed();
+    let mut query = asks::table
+        .inner_join(jobs::table)
+        .select(Row::as_select())
+        .order(asks::id)
+        .limit(i64::from(filter.limit))
+        .into_boxed();
     if !filter.settled {
         query = query.filter(asks::state.eq(QuestionState::Open.as_str()));
     }
     if let Some(job) = filter.job {
         query = query.filter(asks::job_id.eq(job.0));
     }
-    query.load::<Row>(connection)?.into_iter().map(question).collect()
+    query.load(connection)?.into_iter().map(question).collect()
 }
 
 /// The earliest time at which an open question expires.

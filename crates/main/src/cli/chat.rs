@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use posse_core::model::Models as _;
 use posse_core::session::{NewSession, Session, SessionId, check_name};
 use posse_core::usecase::enqueue::{Ask, accept};
 
@@ -41,12 +40,7 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     let endpoint = endpoint.checked()?;
     let settings = cx.settings(Overrides { model: model.clone(), endpoint, ..Overrides::default() })?;
     let mut signals = Signals::listen()?;
-    let kit = Kit::gather(&settings).await?;
-    let persona = wire::persona(&kit.personas, &role)?.clone();
-    wire::warn_of_skills_of(&cx.out, &kit.offer.skills, &persona.persona);
-    let executor = kit.executor(&settings, &persona)?;
-    // Better to hear of a missing key before anything is said.
-    kit.models.get(model.as_deref().or(persona.persona.model.as_deref()))?;
+    let (kit, persona, executor) = Kit::gather_for(&cx.out, &settings, &role, model.as_deref()).await?;
     let wanted = session.as_deref().map(parse).transpose()?;
     let shop = Workshop::open(&settings, &kit)?;
     let (session, is_new) = find_or_begin(&shop, &role, wanted, new).await?;

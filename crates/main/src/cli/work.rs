@@ -83,12 +83,7 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     let model = terms.model.clone();
     let settings = cx.settings(Overrides { model: model.clone(), endpoint, ..Overrides::default() })?;
     let mut signals = Signals::listen()?;
-    let kit = Kit::gather(&settings).await?;
-    let persona = wire::persona(&kit.personas, &role)?.clone();
-    wire::warn_of_skills_of(&cx.out, &kit.offer.skills, &persona.persona);
-    let executor = kit.executor(&settings, &persona)?;
-    // Better to hear of a missing key before there is a job.
-    kit.models.get(model.as_deref().or(persona.persona.model.as_deref()))?;
+    let (kit, persona, executor) = Kit::gather_for(&cx.out, &settings, &role, model.as_deref()).await?;
     // A queue of its own, so that this process works this job and no other; any posse work takes it
     // over should this process end before it.
     let queue = format!("run-{:08x}", random() & 0xffff_ffff);

@@ -19,6 +19,16 @@ pub struct Project {
     env: Vec<(String, String)>,
 }
 
+/// Waits for what another process is about to do; a minute is more than any of it takes.
+#[track_caller]
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let late = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < late, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// How a command ended.
 pub struct Ended {
     pub code: i32,
@@ -130,15 +140,9 @@ impl Project {
 
     /// Waits until the job is in this state.
     pub fn wait_for_state(&self, job: i64, state: &str) {
-        let until = Instant::now() + Duration::from_secs(30);
-        loop {
-            let shown = self.posse(&["show", &job.to_string(), "--json"]).ok().json();
-            if shown["job"]["state"] == state {
-                return;
-            }
-            assert!(Instant::now() < until, "job {job} never became {state}: {shown}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        until(&format!("job {job} is {state}"), || {
+            self.posse(&["show", &job.to_string(), "--json"]).ok().json()["job"]["state"] == state
+        });
     }
 }
 
@@ -197,12 +201,8 @@ impl Running {
 
     /// Waits for its end.
     pub fn wait(mut self) -> Ended {
-        let until = Instant::now() + Duration::from_secs(60);
         // Small outputs fit into the pipes, so nothing blocks before it is read.
-        while self.child.try_wait().expect("waited").is_none() {
-            assert!(Instant::now() < until, "it does not end");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until("it ends", || self.child.try_wait().expect("waited").is_some());
         let mut text = (String::new(), String::new());
         self.child.stdout.take().expect("piped").read_to_string(&mut text.0).expect("UTF-8");
         self.child.stderr.take().expect("piped").read_to_string(&mut text.1).expect("UTF-8");
@@ -254,6 +254,12 @@ impl ModelServer {
     /// What was asked.
     pub fn requests(&self) -> Vec<Value> {
         self.requests.lock().expect("not poisoned").clone()
+    }
+
+    /// Waits until it was asked `n` times.
+    #[track_caller]
+    pub fn wait_for_requests(&self, n: usize) {
+        until(&format!("the model is asked {n} times"), || self.requests().len() >= n);
     }
 }
 
