@@ -243,7 +243,7 @@ async fn c05_calls_of_a_batch_are_kept_one_by_one() {
     let (tool, mut at) = gate(EffectClass::Once);
     let call = |line: &str| ("gate", json!({"line": line}));
     let model = Arc::new(ScriptedModel::new().call(&[call("one"), call("two"), call("three")]).say("ok"));
-    let options = || WorkerOptions { tools: vec![tool.clone()], lease_ms: 300, ..WorkerOptions::default() };
+    let options = || WorkerOptions { tools: vec![tool.clone()], ..WorkerOptions::default() };
     let worker = Worker::start_with(&home, model.clone(), options()).await;
     let id = home.enqueue("three lines").await;
     assert_eq!(at.begun.recv().await.as_deref(), Some("one"));
@@ -253,7 +253,7 @@ async fn c05_calls_of_a_batch_are_kept_one_by_one() {
     drop(worker);
 
     at.let_go.add_permits(10);
-    let mut next = Worker::start_with(&home, model.clone(), options()).await;
+    let mut next = Worker::start_with(&home, model.clone(), options().after_the_lease()).await;
     next.until_ended(id).await;
     assert_eq!(lines(&home.workspace().join("ledger.txt")), ["one", "two", "three"], "nothing ran twice");
     assert_eq!(home.job(id).await.state, JobState::Completed);
@@ -276,7 +276,7 @@ async fn a_new_persona_file_does_not_change_a_run_that_has_begun() {
     let options = |goal: &str| {
         let mut persona = persona();
         persona.goal = goal.into();
-        WorkerOptions { persona, tools: vec![tool.clone()], lease_ms: 300, ..WorkerOptions::default() }
+        WorkerOptions { persona, tools: vec![tool.clone()], ..WorkerOptions::default() }
     };
     let worker = Worker::start_with(&home, model.clone(), options("the first goal")).await;
     let id = home.enqueue("go").await;
@@ -284,7 +284,7 @@ async fn a_new_persona_file_does_not_change_a_run_that_has_begun() {
     worker.fleet.leave().await;
     drop(worker);
     at.let_go.add_permits(10);
-    let mut next = Worker::start_with(&home, model.clone(), options("another goal")).await;
+    let mut next = Worker::start_with(&home, model.clone(), options("another goal").after_the_lease()).await;
     next.until_ended(id).await;
     let requests = model.requests();
     assert_eq!(requests[0].messages[..2], requests[1].messages[..2], "the prefix is the same after a restart");

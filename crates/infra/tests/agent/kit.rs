@@ -1,6 +1,6 @@
 //! A worker process in miniature.
 
-use posse_core::clock::Clock;
+use posse_core::clock::{Clock, ManualClock};
 use posse_core::hook::{RunHook, compose};
 use posse_core::job::{Job, JobId, NewJob, Payload};
 use posse_core::journal::{CallState, Entry, LedgerChange, ledger_changes};
@@ -123,14 +123,24 @@ pub struct Worker {
 
 static WORKERS: AtomicU64 = AtomicU64::new(0);
 
+/// How long a worker has a job for without saying that it lives.
+const LEASE_MS: i64 = 30_000;
+
 pub struct WorkerOptions {
     pub persona: PersonaTemplate,
     pub tools: Vec<Arc<dyn Tool>>,
     pub hooks: Vec<Arc<dyn RunHook>>,
     pub skills: Vec<Skill>,
-    pub lease_ms: i64,
     pub slots: usize,
     pub clock: Arc<dyn Clock>,
+}
+
+impl WorkerOptions {
+    /// The same for a worker that comes when the leases of those before it are over.
+    pub fn after_the_lease(self) -> WorkerOptions {
+        let over = SystemClock.now() + 2 * LEASE_MS;
+        WorkerOptions { clock: Arc::new(ManualClock::at(over)), ..self }
+    }
 }
 
 impl Default for WorkerOptions {
@@ -140,7 +150,6 @@ impl Default for WorkerOptions {
             tools: Vec::new(),
             hooks: Vec::new(),
             skills: Vec::new(),
-            lease_ms: 30_000,
             slots: 4,
             clock: Arc::new(SystemClock),
         }
@@ -153,7 +162,7 @@ impl Worker {
     }
 
     pub async fn start_with(home: &Home, model: Arc<dyn Model>, options: WorkerOptions) -> Worker {
-        let WorkerOptions { mut persona, tools, hooks, skills, lease_ms, slots, clock } = options;
+        let WorkerOptions { mut persona, tools, hooks, skills, slots, clock } = options;
         let mut registry = ToolRegistry::builtin();
         for tool in tools {
             if !persona.tools.contains(&tool.spec().name) {
@@ -172,7 +181,7 @@ impl Worker {
             slots: slots as u32,
             started_at: clock.now(),
             heartbeat_at: clock.now(),
-            lease_ms,
+            lease_ms: LEASE_MS,
             drain_requested_at: None,
         };
         let id = worker.id.clone();
