@@ -22,6 +22,7 @@ async fn the_default_is_found_in_order() {
     assert_eq!(default("", &[]).await, "local");
     assert_eq!(default("", &[("OPENAI_API_KEY", "k")]).await, "openai");
     assert_eq!(default("[models.a]\nmodel='m'", &[("OPENAI_API_KEY", "k")]).await, "a");
+    assert_eq!(default("default_model='local'\n[models.b]", &[]).await, "local");
     assert_eq!(default("default_model='b'\n[models.a]\n[models.b]", &[]).await, "b");
     assert_eq!(default("[models.a]\n[models.b]", &[]).await, "");
     let unclear = find("[models.a]\n[models.b]", &[], |_| ()).await.expect("found");
@@ -38,6 +39,16 @@ async fn a_flag_names_a_model_at_what_was_found() {
     assert!(unknown.err().expect("unknown").to_string().contains("there are a, local"));
     let nobody = find("", &[], |s| s.endpoint.base_url = Some("http://127.0.0.1:1/v1".into())).await;
     assert!(nobody.err().expect("which model").to_string().contains("set OPENAI_MODEL or --model"));
+}
+
+#[tokio::test]
+async fn the_local_model_may_be_a_fallback_without_a_table() {
+    let file = "[models.a]\nmodel='m'\nbase_url='http://127.0.0.1:1/v1'\nfallback='local'";
+    let catalog = find(file, &[], |_| ()).await.expect("found");
+    // Whether its file has been fetched is this machine's business.
+    if let Err(error) = catalog.get(Some("a")) {
+        assert!(error.message.contains("fetch it with posse model pull"), "{error:?}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use posse_infra::persona::nearest;
 use serde::Deserialize;
 
 use crate::exit::{Exit, fail, usage};
-use crate::times;
+use crate::{local, times};
 
 /// Everything the file may say. Paths are relative to the project's folder.
 #[derive(Debug, Default, Clone, Deserialize)]
@@ -208,9 +208,10 @@ pub fn parse(path: &Path, text: &str) -> Result<FileSettings> {
             return Err(usage(format!("{}: [models.{name}] {what}", path.display())));
         }
     }
-    if let Some(name) = settings.default_model.as_deref().filter(|name| !settings.models.contains_key(*name)) {
-        let known = settings.models.keys().map(String::as_str).collect::<Vec<_>>();
-        let there_are = if known.is_empty() { "none".into() } else { known.join(", ") };
+    if let Some(name) = &settings.default_model
+        && !is_there(name, &settings.models)
+    {
+        let there_are = there_are(&settings.models);
         return Err(usage(format!(
             "{}: default_model '{name}' has no [models.{name}] table; there are: {there_are}",
             path.display()
@@ -270,15 +271,24 @@ fn check_model(name: &str, model: &FileModel, all: &BTreeMap<String, FileModel>)
         if seen.contains(&fallback) {
             return Err(format!("fallback goes round in a circle: {} -> {fallback}", seen.join(" -> ")));
         }
-        let Some(model) = all.get(fallback) else {
-            let names: Vec<_> = all.keys().map(String::as_str).collect();
-            let names = names.join(", ");
-            return Err(format!("fallback '{fallback}' has no [models.{fallback}] table; there are: {names}"));
-        };
+        if !is_there(fallback, all) {
+            let there_are = there_are(all);
+            return Err(format!("fallback '{fallback}' has no [models.{fallback}] table; there are: {there_are}"));
+        }
         seen.push(fallback);
-        next = model.fallback.as_deref();
+        next = all.get(fallback).and_then(|model| model.fallback.as_deref());
     }
     Ok(())
+}
+
+/// Whether there is such a model. The local one needs no table.
+fn is_there(name: &str, all: &BTreeMap<String, FileModel>) -> bool {
+    name == local::NAME || all.contains_key(name)
+}
+
+fn there_are(all: &BTreeMap<String, FileModel>) -> String {
+    let other = all.keys().map(String::as_str).filter(|name| *name != local::NAME);
+    other.chain([local::NAME]).collect::<Vec<_>>().join(", ")
 }
 
 /// The parser's words, without the line's text: it may hold a key.
@@ -331,9 +341,9 @@ mod tests {
         );
         check("[retention]\nfailed = '1d'", "posse.toml:2: unknown key 'failed'. Known here: completed, cancelled");
         check("synchronous = 'off'", "expected 'full' or 'normal'");
-        check("default_model = 'b'\n[models.a]", "default_model 'b' has no [models.b] table; there are: a");
+        check("default_model = 'b'\n[models.a]", "default_model 'b' has no [models.b] table; there are: a, local");
         check("[models.a]\nfallback = 'b'\n[models.b]\nfallback = 'a'", "goes round in a circle: a -> b -> a");
-        check("[models.a]\nfallback = 'b'", "fallback 'b' has no [models.b] table; there are: a");
+        check("[models.a]\nfallback = 'b'", "fallback 'b' has no [models.b] table; there are: a, local");
         check("[models.a]\nheaders = { Authorization = 'Bearer sk-1' }", "header Authorization holds a secret");
         check("[models.a]\nbase_url = 'localhost'", "must begin with http://");
         check("[models.a]\nkind = 'local'\ntokenizer = 'server'", "takes no tokenizer");
