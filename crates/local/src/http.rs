@@ -115,7 +115,17 @@ async fn tokenize(
 }
 
 fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>, what: &str) -> Result<T, ApiError> {
-    let body = body.map_err(|e| ApiError::new(e.status(), "invalid_body", e.body_text()))?;
+    let body = body.map_err(|e| match e.status() {
+        too_large @ StatusCode::PAYLOAD_TOO_LARGE => {
+            let limit = LARGEST_BODY >> 20;
+            ApiError::new(
+                too_large,
+                "invalid_body",
+                format!("the body is over {limit} MiB; send {what} that is smaller"),
+            )
+        }
+        status => ApiError::new(status, "invalid_body", e.body_text()),
+    })?;
     serde_json::from_slice(&body).map_err(|e| ApiError::bad("invalid_json", format!("the body is not {what}: {e}")))
 }
 
