@@ -59,6 +59,10 @@ pub enum StepOutcome {
         /// Last entries of the journal, committed together with it.
         entries: Vec<Entry>,
     },
+    /// The executor has completed the job itself, in a transaction of its own that stored more
+    /// (`posse_infra::sqlite::complete_in`) and was committed. Should the job not be completed, the attempt
+    /// has failed.
+    AlreadyCompleted,
     /// The step was asked to end, and did.
     Stopped(StopReason),
 }
@@ -127,6 +131,11 @@ impl JobContext {
             None if !self.fleet.holds(self.lease) => Err(StopReason::LeaseLost.into()),
             None => Ok(()),
         }
+    }
+
+    /// What makes this worker the job's owner: only with it can its end be stored.
+    pub fn lease(&self) -> Lease {
+        self.lease
     }
 
     /// The run's journal, from the database.

@@ -57,7 +57,7 @@ impl WorkerService {
                 // is on its way before the next claim and can share its commit.
                 tokio::task::yield_now().await;
                 while let Some(end) = working.try_join_next() {
-                    over.extend(end);
+                    over.extend(end.into_iter().flatten());
                 }
                 storing.begin(&self, std::mem::take(&mut over));
             }
@@ -102,13 +102,13 @@ impl WorkerService {
             tokio::select! {
                 _ = wakes.changed(), if trouble.is_zero() => {}
                 _ = phase.changed() => {}
-                Some(end) = working.join_next() => over.extend(end),
+                Some(end) = working.join_next() => over.extend(end.into_iter().flatten()),
                 Some(stored) = storing.tasks.join_next(), if is_behind => storing.done(stored),
                 () = tokio::time::sleep(idle) => {}
             }
         }
         while let Some(end) = working.join_next().await {
-            storing.begin(&self, end.into_iter().collect());
+            storing.begin(&self, end.into_iter().flatten().collect());
         }
         while let Some(stored) = storing.tasks.join_next().await {
             storing.done(stored);
@@ -140,9 +140,9 @@ impl WorkerService {
         }
     }
 
-    /// Works one claimed job until its attempt is over. `until` is the end of its lease, in the terms of
-    /// [`Clock::elapsed`](crate::clock::Clock::elapsed).
-    async fn work(&self, claimed: Claimed, until: Millis) -> AttemptEnd {
+    /// Works one claimed job until its attempt is over, and gives its end, unless that is stored. `until`
+    /// is the end of its lease, in the terms of [`Clock::elapsed`](crate::clock::Clock::elapsed).
+    async fn work(&self, claimed: Claimed, until: Millis) -> Option<AttemptEnd> {
         let Claimed { job, lease } = claimed;
         let (id, attempt) = (job.id, job.attempt);
         debug!(job.id = id.0, attempt, role = %self.handles_role, "claimed job {id}");
@@ -153,7 +153,14 @@ impl WorkerService {
         self.fleet.keep(lease, until, stopper);
         let mut cx = JobContext::new(job, lease, stop, Arc::clone(&self.fleet));
         let outcome = self.steps(&mut cx).await;
-        AttemptEnd { lease, ending: self.ending(&cx, outcome) }
+        let is_completed = matches!(outcome, StepOutcome::AlreadyCompleted);
+        let end = AttemptEnd { lease, ending: self.ending(&cx, outcome) };
+        if !is_completed {
+            return Some(end);
+        }
+        // If that is so, the lease is gone and this changes nothing.
+        self.store(vec![end], true).await;
+        None
     }
 
     async fn steps(&self, cx: &mut JobContext) -> StepOutcome {
@@ -202,6 +209,10 @@ impl WorkerService {
                 ending.due_at = now + policy.wait_ms(cx.job.attempt, cx.job.id.0 as u64);
                 ending.reason = Some(reason);
             }
+            StepOutcome::AlreadyCompleted => {
+                let reason = "a bug in its executor, which said that the job was completed when it was not".into();
+                return self.ending(cx, StepOutcome::Failed { reason });
+            }
             StepOutcome::Snoozed { reason, wait } => {
                 ending.event = Event::Snooze;
                 ending.due_at = now.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX / 2));
@@ -233,8 +244,9 @@ impl WorkerService {
     }
 
     /// Stores the ends of attempts. A database that cannot take them now is waited for; if a job is
-    /// somebody else's by then, its token says so and nothing is changed.
-    async fn store(&self, mut ends: Vec<AttemptEnd>) {
+    /// somebody else's by then, its token says so and nothing is changed. With `are_completed` a
+    /// lease that is gone means that its job is completed.
+    async fn store(&self, mut ends: Vec<AttemptEnd>, are_completed: bool) {
         let mut wait = Duration::from_millis(500);
         let mut phase = self.fleet.phase();
         loop {
@@ -250,7 +262,7 @@ impl WorkerService {
                         self.fleet.warn_unavailable(&why);
                         unstored.push(end);
                     }
-                    result => self.let_go(end, result),
+                    result => self.let_go(end, result, are_completed),
                 }
             }
             if unstored.is_empty() {
@@ -266,11 +278,14 @@ impl WorkerService {
     }
 
     /// Gives the lease up and tells what became of the attempt's end.
-    fn let_go(&self, end: AttemptEnd, result: Result<JobState, RepositoryError>) {
+    fn let_go(&self, end: AttemptEnd, result: Result<JobState, RepositoryError>, is_completed: bool) {
         let job = end.lease.job;
         self.fleet.release(end.lease);
         match result {
             Ok(state) => self.report_end(job, state, end.ending),
+            Err(RepositoryError::LeaseLost(_)) if is_completed => {
+                self.report_end(job, JobState::Completed, Ending { reason: None, ..end.ending });
+            }
             Err(RepositoryError::LeaseLost(_)) => {
                 info!(job.id = job.0, "lost the lease on job {job}; its result is dropped");
                 self.fleet.report(Progress::LeaseLost { job });
@@ -310,7 +325,7 @@ impl Storing {
         let (service, count) = (Arc::clone(service), ends.len());
         self.jobs += count;
         self.tasks.spawn(async move {
-            service.store(ends).await;
+            service.store(ends, false).await;
             count
         });
     }

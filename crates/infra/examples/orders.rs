@@ -1,8 +1,10 @@
 //! A program that keeps its own tables in Posse's file: an order and the job that packs it are committed
-//! together or not at all; an executor of its own works the jobs; a stream tells what becomes of them.
+//! together or not at all, and so are the parcel and the end of that job; an executor of its own works the
+//! jobs; a stream tells what becomes of them.
 //!
 //!     cargo run -p posse-infra --example orders
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -16,22 +18,55 @@ use posse_core::port::JobQueries;
 use posse_core::worker::{Fleet, WorkerService, maintain};
 use posse_infra::fleet;
 use posse_infra::process::SystemClock;
-use posse_infra::sqlite::{Options, SqliteStore, enqueue_in, ring};
+use posse_infra::sqlite::{Options, SqliteStore, complete_in, enqueue_in, ring};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The role of the jobs that pack orders.
 const PACKER: &str = "packer";
 
-/// Packs an order. Each job is one step here; one with more of them gives `Continue` in between.
-struct Packer;
+/// Packs an order. Each job is one step here; one with more of them gives `Continue` in between, and one
+/// that has nothing of its own to store gives `Completed` at its end.
+struct Packer {
+    path: PathBuf,
+}
 
 #[async_trait]
 impl AgentExecutor for Packer {
     async fn process_job(&self, cx: &mut JobContext) -> StepOutcome {
-        let text = format!("packed: {}", cx.job.payload.goal);
-        StepOutcome::Completed { output: Output { text, ..Output::default() }, entries: Vec::new() }
+        match self.pack(cx) {
+            Ok(()) => {
+                ring(&self.path);
+                StepOutcome::AlreadyCompleted
+            }
+            Err(error) => StepOutcome::Failed { reason: error.to_string() },
+        }
     }
+}
+
+impl Packer {
+    /// Writes the parcel down and completes the job, in one transaction: however often it is tried, by
+    /// whichever worker, there is one parcel.
+    fn pack(&self, cx: &JobContext) -> Result<(), Failure> {
+        let text = format!("packed: {}", cx.job.payload.goal);
+        open(&self.path)?.immediate_transaction(|shop| {
+            diesel::sql_query("INSERT INTO parcels (what) VALUES (?)")
+                .bind::<diesel::sql_types::Text, _>(&cx.job.payload.goal)
+                .execute(shop)?;
+            Ok(complete_in(shop, cx.lease(), Output { text, ..Output::default() }, cx.now())?)
+        })
+    }
+}
+
+/// The shop's own tables, in Posse's file.
+fn open(path: &Path) -> Result<SqliteConnection, Failure> {
+    let mut shop = SqliteConnection::establish(&path.to_string_lossy())?;
+    shop.batch_execute(
+        "PRAGMA busy_timeout = 5000;
+         CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, what TEXT NOT NULL) STRICT;
+         CREATE TABLE IF NOT EXISTS parcels (id INTEGER PRIMARY KEY, what TEXT NOT NULL) STRICT",
+    )?;
+    Ok(shop)
 }
 
 /// Writes an order down and enqueues its job, in one transaction of the program's own.
@@ -52,10 +87,7 @@ async fn main() -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("shop.db");
     let store = Arc::new(SqliteStore::open(&path, Options::default())?);
-    let mut shop = SqliteConnection::establish(&path.to_string_lossy())?;
-    shop.batch_execute(
-        "PRAGMA busy_timeout = 5000; CREATE TABLE orders (id INTEGER PRIMARY KEY, what TEXT NOT NULL) STRICT",
-    )?;
+    let mut shop = open(&path)?;
 
     // A worker in this process. `posse work` in another one would do as well, for jobs of personas.
     let clock = Arc::new(SystemClock);
@@ -67,7 +99,7 @@ async fn main() -> Result<(), Failure> {
         handles_role: PACKER.into(),
         queues: Vec::new(),
         slots: 4,
-        executor: Arc::new(Packer),
+        executor: Arc::new(Packer { path: path.clone() }),
         fleet: Arc::clone(&fleet),
     };
     let service = tokio::spawn(Arc::new(service).run());
@@ -109,7 +141,10 @@ mod tests {
     /// How such an executor is tested: a fleet with a clock that stands still, and no model.
     #[tokio::test]
     async fn an_order_is_packed() {
-        let fleet = TestFleet::builder().executor(PACKER, Arc::new(Packer)).start(ScriptedModel::new()).await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("shop.db");
+        let packer = Arc::new(Packer { path: path.clone() });
+        let fleet = TestFleet::builder().database(path).executor(PACKER, packer).start(ScriptedModel::new()).await;
         let payload = Payload { goal: "a lamp".into(), ..Payload::default() };
         let id = fleet.enqueue_job(NewJob { role: PACKER.into(), payload, ..NewJob::default() }).await;
         fleet.drain().await;

@@ -69,7 +69,7 @@ mod writer;
 
 pub use backup::{Backup, SchemaSteps, schema_of};
 pub use compact::{Compacted, compact};
-pub use guest::{enqueue_in, ring};
+pub use guest::{complete_in, enqueue_in, ring};
 
 use connection::{Access, beside, traceless};
 use fault::describe;

@@ -1,4 +1,4 @@
-//! Enqueueing inside the caller's own transaction.
+//! Enqueueing and completing inside the caller's own transaction.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use posse_core::job::dependency::After;
-use posse_core::job::{JobId, JobState, NewJob};
-use posse_core::port::{JobQueries, JobRepository, RepositoryError};
-use posse_infra::sqlite::{Options, SqliteStore, enqueue_in, ring};
+use posse_core::job::{JobId, JobState, NewJob, Output, Unique};
+use posse_core::lease::Lease;
+use posse_core::port::{ClaimRequest, JobQueries, JobRepository, RepositoryError};
+use posse_infra::sqlite::{Options, SqliteStore, complete_in, enqueue_in, ring};
 
 fn job() -> NewJob {
     NewJob { role: "r".into(), ..NewJob::default() }
@@ -103,4 +104,81 @@ async fn workers_are_told_after_the_commit() {
     let (rung, alone) = (woken(true).await, woken(false).await);
     assert!(rung < Duration::from_millis(500), "told after {rung:?}");
     assert!(alone < Duration::from_secs(5), "found after {alone:?}");
+}
+
+async fn claim(store: &SqliteStore, now: i64) -> Lease {
+    let request = ClaimRequest {
+        worker: posse_core::lease::WorkerId("w".into()),
+        role: "r".into(),
+        queues: Vec::new(),
+        limit: 1,
+        now,
+        lease_until: now + 100,
+    };
+    store.claim(request).await.expect("is claimed")[0].lease
+}
+
+/// Notes an order and completes its job, and thinks better of it if `commits` is false.
+fn complete(connection: &mut SqliteConnection, lease: Lease, commits: bool) -> Result<(), RepositoryError> {
+    let mut said = Ok(());
+    let ended = connection.immediate_transaction(|connection| {
+        diesel::sql_query("INSERT INTO orders (id) VALUES (NULL)").execute(connection)?;
+        let output = Output { text: "packed".into(), ..Output::default() };
+        said = complete_in(connection, lease, output, 20);
+        if commits && said.is_ok() { Ok(()) } else { Err(diesel::result::Error::RollbackTransaction) }
+    });
+    assert_eq!(ended.is_ok(), commits && said.is_ok());
+    said
+}
+
+#[tokio::test]
+async fn a_job_is_completed_with_the_rows_or_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("jobs.db");
+    let store = SqliteStore::open(&path, Options::default()).expect("opens");
+    let mut connection = guest(&path);
+    let unique = || Some(Unique { key: "one".into(), for_ms: None });
+    let first = NewJob { unique: unique(), ..job() };
+    let waiting = NewJob { after: vec![After::Earlier(0)], ..job() };
+    store.enqueue(vec![first, waiting], 5).await.expect("is stored");
+    let lease = claim(&store, 10).await;
+    let state = async |id| store.job(JobId(id)).await.expect("can be read").expect("is there").state;
+
+    complete(&mut connection, lease, false).expect("would do");
+    assert_eq!((orders(&mut connection), state(1).await, state(2).await), (0, JobState::Running, JobState::Suspended));
+
+    complete(&mut connection, lease, true).expect("is done");
+    assert_eq!(
+        (orders(&mut connection), state(1).await, state(2).await),
+        (1, JobState::Completed, JobState::Available)
+    );
+    let done = store.job(JobId(1)).await.expect("can be read").expect("is there");
+    assert_eq!((done.output.expect("has one").text.as_str(), done.finalized_at), ("packed", Some(20)));
+    let attempts = store.attempts(JobId(1)).await.expect("can be read");
+    assert_eq!((attempts.len(), attempts[0].ended_at), (1, Some(20)));
+    let again = store.enqueue(vec![NewJob { unique: unique(), ..job() }], 21).await.expect("is stored");
+    assert!(!again[0].existed, "the key is free");
+
+    // Its worker may die now, or end it a second time: nothing is left to be done.
+    assert!(store.rescue(Vec::new(), 1_000).await.expect("looks").is_empty());
+    let lost = complete(&mut connection, lease, true).expect_err("is over");
+    assert!(matches!(lost, RepositoryError::LeaseLost(JobId(1))), "{lost:?}");
+    assert_eq!(orders(&mut connection), 1, "what a second try stored was taken back");
+}
+
+#[tokio::test]
+async fn who_lost_the_lease_completes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("jobs.db");
+    let store = SqliteStore::open(&path, Options::default()).expect("opens");
+    let mut connection = guest(&path);
+    store.enqueue(vec![job()], 5).await.expect("is stored");
+    let old = claim(&store, 10).await;
+    assert_eq!(store.rescue(Vec::new(), 200).await.expect("is taken back").len(), 1);
+    let new = claim(&store, 300).await;
+    let lost = complete(&mut connection, old, true).expect_err("is somebody else's");
+    assert!(matches!(lost, RepositoryError::LeaseLost(JobId(1))), "{lost:?}");
+    assert_eq!(orders(&mut connection), 0);
+    complete(&mut connection, new, true).expect("is done");
+    assert_eq!(orders(&mut connection), 1);
 }

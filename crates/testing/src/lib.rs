@@ -65,6 +65,7 @@ pub struct Builder {
     tools: Vec<Arc<dyn Tool>>,
     executors: Vec<(String, Arc<dyn AgentExecutor>)>,
     slots: usize,
+    database: Option<PathBuf>,
 }
 
 impl Default for Builder {
@@ -75,7 +76,7 @@ impl Default for Builder {
             tools: vec!["filesystem".into(), "annotations".into()],
             ..PersonaTemplate::default()
         };
-        Builder { persona, tools: Vec::new(), executors: Vec::new(), slots: 4 }
+        Builder { persona, tools: Vec::new(), executors: Vec::new(), slots: 4, database: None }
     }
 }
 
@@ -104,13 +105,21 @@ impl Builder {
         self
     }
 
+    /// Keeps the database in this file, for an executor that opens it too; otherwise in a folder that is
+    /// deleted with the fleet.
+    pub fn database(mut self, path: impl Into<PathBuf>) -> Self {
+        self.database = Some(path.into());
+        self
+    }
+
     /// Starts the fleet; `model` is asked in jobs of the persona.
     pub async fn start(self, model: impl Into<Arc<ScriptedModel>>) -> TestFleet {
-        let Builder { mut persona, tools, mut executors, slots } = self;
+        let Builder { mut persona, tools, mut executors, slots, database } = self;
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let workspace = folder.path().join("workspace");
         std::fs::create_dir(&workspace).expect("a folder can be made in it");
-        let store = SqliteStore::open(&folder.path().join("posse.db"), Options::default());
+        let database = database.unwrap_or_else(|| folder.path().join("posse.db"));
+        let store = SqliteStore::open(&database, Options::default());
         let store = Arc::new(store.expect("a new database can be made"));
 
         let model = Arc::new(Stage(Mutex::new(model.into())));

@@ -181,3 +181,30 @@ async fn whoever_becomes_due_is_waited_for_at_whatever_moment_it_is_claimed() {
         assert_eq!(fleet.job(job).await.state, JobState::Completed);
     }
 }
+
+/// Says that its job is completed, without having done anything about it the first time.
+struct Boaster(AtomicU32);
+
+#[async_trait]
+impl AgentExecutor for Boaster {
+    async fn process_job(&self, _: &mut JobContext) -> StepOutcome {
+        match self.0.fetch_add(1, Ordering::Relaxed) {
+            0 => StepOutcome::AlreadyCompleted,
+            _ => StepOutcome::Completed { output: Output::default(), entries: Vec::new() },
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_says_wrongly_that_a_job_is_completed_has_failed() {
+    let boaster = Arc::new(Boaster(AtomicU32::new(0)));
+    let fleet = TestFleet::builder().executor("boaster", boaster).start(ScriptedModel::new()).await;
+    let id = fleet.enqueue_job(for_role("boaster", "boast")).await;
+    fleet.drain().await;
+    let job = fleet.job(id).await;
+    assert_eq!((job.state, job.attempt), (JobState::Retryable, 1));
+    assert!(job.reason.expect("says why").contains("said that the job was completed when it was not"));
+    fleet.advance(Duration::from_secs(3600)).await;
+    fleet.drain().await;
+    assert_eq!(fleet.job(id).await.state, JobState::Completed);
+}

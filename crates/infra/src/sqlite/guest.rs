@@ -1,18 +1,21 @@
-//! Enqueueing in somebody else's transaction: a program that keeps tables of its own in Posse's file
-//! commits its rows and the jobs about them together, or neither.
+//! Enqueueing and completing in somebody else's transaction: a program that keeps tables of its own in
+//! Posse's file commits its rows and what becomes of the jobs about them together, or neither.
 
 use std::path::Path;
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
-use posse_core::job::NewJob;
-use posse_core::port::{Enqueued, RepositoryError};
+use posse_core::job::transition::Event;
+use posse_core::job::{NewJob, Output};
+use posse_core::lease::Lease;
+use posse_core::port::{AttemptEnd, Ending, Enqueued, RepositoryError};
 
 use super::connection::beside;
 use super::fault::{Fault, Outcome, describe};
+use super::finish::{End, Finish};
 use super::jobs::{self, Batch};
 use super::wake::Bell;
-use super::writer::Transaction;
+use super::writer::{Transaction, Verb as _};
 
 /// Stores jobs, all or none, in the transaction that `connection` is in (in one of its own if it is
 /// in none), and says what became of each, in the same order. The rules are those of
@@ -32,14 +35,56 @@ pub fn enqueue_in(
     new: Vec<NewJob>,
     now: Millis,
 ) -> Result<Vec<Enqueued>, RepositoryError> {
-    let batch = Batch::new(new, now)
-        .map_err(|error| RepositoryError::Unusable(format!("a value cannot be written as JSON: {error}")))?;
-    let stored: Outcome<Vec<Enqueued>> = connection.transaction(|connection| {
+    let batch = Batch::new(new, now).map_err(not_json)?;
+    within(connection, |tx| jobs::enqueue(tx, &batch, None))
+}
+
+/// Completes the job that `lease` is about ([`JobContext::lease`](posse_core::executor::JobContext::lease)),
+/// in the transaction that `connection` is in. What waits for it goes on, and its unique key is free, as
+/// with every end. After the COMMIT the executor says
+/// [`StepOutcome::AlreadyCompleted`](posse_core::executor::StepOutcome::AlreadyCompleted); if it rolls back,
+/// another outcome.
+///
+/// [`RepositoryError::LeaseLost`] when the job is not this worker's any more: whoever has it works it
+/// again, so nothing of this attempt may be kept, and the transaction is to be rolled back.
+///
+/// The rules for `connection`, and the need for [`ring`], are those of [`enqueue_in`]. `output` is final;
+/// entries of a journal are not stored here.
+pub fn complete_in(
+    connection: &mut SqliteConnection,
+    lease: Lease,
+    output: Output,
+    now: Millis,
+) -> Result<(), RepositoryError> {
+    let ending = Ending {
+        event: Event::Complete,
+        due_at: now,
+        reason: None,
+        output: Some(output),
+        entries: Vec::new(),
+        seq: 0,
+        children: Vec::new(),
+    };
+    let end = End::new(&AttemptEnd { lease, ending }, now).map_err(not_json)?;
+    let answers = within(connection, |tx| Finish::run(tx, &[&end]))?;
+    answers.into_iter().try_for_each(|answer| answer.map(drop))
+}
+
+fn not_json(error: serde_json::Error) -> RepositoryError {
+    RepositoryError::Unusable(format!("a value cannot be written as JSON: {error}"))
+}
+
+/// Does it whole or not at all, whatever becomes of the caller's transaction.
+fn within<T>(
+    connection: &mut SqliteConnection,
+    work: impl FnOnce(&mut Transaction<'_>) -> Outcome<T>,
+) -> Result<T, RepositoryError> {
+    let done: Outcome<T> = connection.transaction(|connection| {
         // The bell is for after the COMMIT, which is the caller's.
         let mut rings = false;
-        jobs::enqueue(&mut Transaction::new(connection, &mut rings), &batch, None)
+        work(&mut Transaction::new(connection, &mut rings))
     });
-    stored.map_err(|fault| match fault {
+    done.map_err(|fault| match fault {
         Fault::Refused(error) => error,
         Fault::Db(error) => describe(&error, Path::new("of this connection")),
     })
