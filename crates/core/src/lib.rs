@@ -25,6 +25,7 @@ pub mod hook;
 pub mod job;
 pub mod journal;
 pub mod lease;
+pub mod metrics;
 pub mod model;
 pub mod panic;
 pub mod persona;

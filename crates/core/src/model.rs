@@ -267,6 +267,22 @@ pub enum ModelErrorKind {
     Stopped,
 }
 
+impl ModelErrorKind {
+    /// Its name, as it is written down.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ModelErrorKind::Transient => "transient",
+            ModelErrorKind::RateLimited => "rate_limited",
+            ModelErrorKind::Unavailable => "unavailable",
+            ModelErrorKind::Unauthorized => "unauthorized",
+            ModelErrorKind::ContextOverflow => "context_overflow",
+            ModelErrorKind::InvalidToolCall => "invalid_tool_call",
+            ModelErrorKind::Rejected => "rejected",
+            ModelErrorKind::Stopped => "stopped",
+        }
+    }
+}
+
 /// A request that gave no usable reply, after all tries.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]

@@ -11,6 +11,7 @@ use crate::clock::Millis;
 use crate::executor::{AgentExecutor, JobContext, StepOutcome};
 use crate::job::transition::Event;
 use crate::job::{JobId, JobState};
+use crate::metrics::RoleTally;
 use crate::port::{AttemptEnd, ClaimRequest, Claimed, Ending, RepositoryError};
 use crate::stop::{StopReason, stop_pair};
 
@@ -145,6 +146,8 @@ impl WorkerService {
     async fn work(&self, claimed: Claimed, until: Millis) -> Option<AttemptEnd> {
         let Claimed { job, lease } = claimed;
         let (id, attempt) = (job.id, job.attempt);
+        let (tally, began) = (self.tally(), self.fleet.clock.elapsed());
+        tally.claimed(self.fleet.clock.now() - job.run_at);
         debug!(job.id = id.0, attempt, role = %self.handles_role, "claimed job {id}");
         if self.fleet.is_watched() {
             self.fleet.report(Progress::Claimed { job: Box::new(job.clone()) });
@@ -153,6 +156,7 @@ impl WorkerService {
         self.fleet.keep(lease, until, stopper);
         let mut cx = JobContext::new(job, lease, stop, Arc::clone(&self.fleet));
         let outcome = self.steps(&mut cx).await;
+        tally.worked(self.fleet.clock.elapsed() - began);
         let is_completed = matches!(outcome, StepOutcome::AlreadyCompleted);
         let end = AttemptEnd { lease, ending: self.ending(&cx, outcome) };
         if !is_completed {
@@ -161,6 +165,10 @@ impl WorkerService {
         // If that is so, the lease is gone and this changes nothing.
         self.store(vec![end], true).await;
         None
+    }
+
+    fn tally(&self) -> Arc<RoleTally> {
+        self.fleet.tally.role(&self.handles_role)
     }
 
     async fn steps(&self, cx: &mut JobContext) -> StepOutcome {
@@ -282,11 +290,16 @@ impl WorkerService {
         let job = end.lease.job;
         self.fleet.release(end.lease);
         match result {
-            Ok(state) => self.report_end(job, state, end.ending),
+            Ok(state) => {
+                self.tally().ended(end.ending.event, state);
+                self.report_end(job, state, end.ending);
+            }
             Err(RepositoryError::LeaseLost(_)) if is_completed => {
+                self.tally().ended(Event::Complete, JobState::Completed);
                 self.report_end(job, JobState::Completed, Ending { reason: None, ..end.ending });
             }
             Err(RepositoryError::LeaseLost(_)) => {
+                self.tally().lost();
                 info!(job.id = job.0, "lost the lease on job {job}; its result is dropped");
                 self.fleet.report(Progress::LeaseLost { job });
             }

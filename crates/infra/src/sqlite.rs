@@ -45,6 +45,7 @@ mod lines;
 mod literal;
 mod log;
 mod memory;
+mod metrics;
 mod migrate;
 mod people;
 #[cfg(test)]
@@ -192,7 +193,7 @@ impl SqliteStore {
 
     /// Transactions this store has committed: how well writes are grouped.
     pub fn commits(&self) -> u64 {
-        self.writer.as_ref().map_or(0, Writer::commits)
+        posse_core::metrics::MetricsQueries::written(self).commits
     }
 
     fn writer(&self) -> Result<&Writer, RepositoryError> {

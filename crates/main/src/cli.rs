@@ -24,6 +24,7 @@ mod job;
 mod job_events;
 mod job_fork;
 mod job_show;
+mod metrics;
 mod model;
 mod persona;
 mod question;
@@ -130,6 +131,8 @@ enum Command {
     Db(db::DbCommand),
     /// Look at everything, and say what is wrong and what to do
     Doctor(doctor::DoctorArgs),
+    /// Numbers to watch the fleet by, as Prometheus reads them
+    Metrics(metrics::MetricsArgs),
     /// How fast this machine is
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -200,6 +203,7 @@ impl Cli {
             Command::Worker(command) => worker::dispatch(&cx, command).await,
             Command::Db(command) => db::dispatch(&cx, command).await,
             Command::Doctor(args) => doctor::doctor(&cx, args).await,
+            Command::Metrics(args) => metrics::metrics(&cx, args).await,
             Command::Bench(command) => bench::dispatch(&cx, command).await,
             Command::Init(args) => init::init(&cx, args),
             Command::Completions { shell } => completions(&cx, shell),

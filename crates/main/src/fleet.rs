@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use posse_core::executor::AgentExecutor;
 use posse_core::job::JobState;
+use posse_core::metrics::{MetricsSource, ModelTallies};
 use posse_core::port::{JobFilter, JobQueries, WorkerRecord};
 use posse_core::retention::Retention;
 use posse_core::worker::{Fleet, FleetOptions, Phase, Progress, WorkerService, maintain};
@@ -121,6 +122,12 @@ impl Crew {
     /// The name of this process as a worker.
     pub fn worker(&self) -> &str {
         &self.worker
+    }
+
+    /// Where this process's numbers come from.
+    pub fn metrics(&self, shop: &Workshop, models: Arc<ModelTallies>) -> Arc<MetricsSource> {
+        let (store, clock) = (Arc::clone(&shop.metrics), Arc::new(SystemClock));
+        Arc::new(MetricsSource::new(store, self.fleet.tally(), models, clock))
     }
 
     /// What happens in this process from its beginning, if it is watched; given once.

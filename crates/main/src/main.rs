@@ -8,6 +8,7 @@ mod exit;
 mod fleet;
 mod live;
 mod local;
+mod metrics;
 mod models;
 mod output;
 mod settings;

@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
+use posse_core::metrics::ModelTallies;
 use posse_core::model::{Model, ModelError, ModelErrorKind, Models};
 use posse_core::rate::{ModelRates, RateLimiter};
+use posse_infra::model::counted::CountedModel;
 use posse_infra::model::fallback::FallbackModel;
 use posse_infra::model::guarded::{GuardedModel, LimiterSlot};
 use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, TokenizerChoice, ToolCallingChoice};
@@ -131,6 +133,7 @@ pub struct Catalog {
     default: Option<String>,
     built: Mutex<BTreeMap<String, Arc<dyn Model>>>,
     limiter: LimiterSlot,
+    tallies: Arc<ModelTallies>,
 }
 
 impl Catalog {
@@ -177,7 +180,13 @@ impl Catalog {
             };
         }
         say_over(&mut known, default.as_deref(), &settings.endpoint)?;
-        Ok(Catalog { known, default, built: Mutex::default(), limiter: LimiterSlot::default() })
+        Ok(Catalog {
+            known,
+            default,
+            built: Mutex::default(),
+            limiter: LimiterSlot::default(),
+            tallies: Arc::default(),
+        })
     }
 
     /// Every model, by name.
@@ -196,18 +205,26 @@ impl Catalog {
         let _ = self.limiter.set(limiter);
     }
 
+    /// What the models of this process were asked.
+    pub fn tallies(&self) -> Arc<ModelTallies> {
+        Arc::clone(&self.tallies)
+    }
+
     fn build(&self, name: &str, known: &Known) -> Result<Arc<dyn Model>, ModelError> {
-        let primary: Arc<dyn Model> = match known.table.kind {
-            ModelKind::Local => local::model(name, &known.table)?,
+        let clock = Arc::new(SystemClock);
+        let (primary, (endpoint, model)): (Arc<dyn Model>, _) = match known.table.kind {
+            ModelKind::Local => (local::model(name, &known.table)?, ("local".to_owned(), name.to_owned())),
             ModelKind::Endpoint => {
                 let config = config(name, known, &|v| std::env::var_os(v))?;
                 let place = (config.endpoint(), config.model.clone());
                 let FileModel { requests_per_minute, tokens_per_minute, .. } = known.table;
                 let rates = ModelRates { requests_per_minute, tokens_per_minute };
                 let inner = Arc::new(OpenAiModel::new(config)?);
-                Arc::new(GuardedModel::new(inner, place, rates, Arc::clone(&self.limiter), Arc::new(SystemClock)))
+                let limiter = Arc::clone(&self.limiter);
+                (Arc::new(GuardedModel::new(inner, place.clone(), rates, limiter, clock.clone())), place)
             }
         };
+        let primary = Arc::new(CountedModel::new(primary, self.tallies.model(&endpoint, &model), clock));
         match &known.table.fallback {
             Some(fallback) => Ok(Arc::new(FallbackModel::new(primary, self.get(Some(fallback))?))),
             None => Ok(primary),

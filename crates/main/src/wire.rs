@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use posse_core::clock::Clock;
+use posse_core::metrics::MetricsQueries;
 use posse_core::model::Models;
 use posse_core::persona::PersonaTemplate;
 use posse_core::port::{CareRepository, JobQueries, JobRepository, JobSearch, RepositoryError};
@@ -321,6 +322,8 @@ pub struct Workshop {
     pub rules: Arc<dyn Rules>,
     /// Keeps schedules, and the database in order.
     pub care: Arc<dyn CareRepository>,
+    /// Numbers to watch.
+    pub metrics: Arc<dyn MetricsQueries>,
 }
 
 impl Workshop {
@@ -329,7 +332,13 @@ impl Workshop {
     pub fn open(settings: &Settings, kit: &Kit) -> Result<Workshop> {
         let store = open_store(settings)?;
         kit.models.share(store.clone());
-        Ok(Workshop { jobs: store.clone(), queries: store.clone(), rules: store.clone(), care: store })
+        Ok(Workshop {
+            jobs: store.clone(),
+            queries: store.clone(),
+            rules: store.clone(),
+            care: store.clone(),
+            metrics: store,
+        })
     }
 }
 

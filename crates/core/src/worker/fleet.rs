@@ -11,6 +11,7 @@ use crate::clock::{Clock, JumpWatch, Millis, Reading};
 use crate::job::{Job, JobId, JobState};
 use crate::journal::Recorded;
 use crate::lease::{Lease, WorkerId};
+use crate::metrics::WorkTally;
 use crate::model::Delta;
 use crate::port::{CareRepository, ClockJump, JobQueries, JobRepository, ProcessProbe, RepositoryError, WorkerRecord};
 use crate::retention::Retention;
@@ -106,6 +107,7 @@ pub struct Fleet {
     keeper: Keeper,
     progress: broadcast::Sender<Progress>,
     phase: watch::Sender<Phase>,
+    pub(crate) tally: Arc<WorkTally>,
     trouble: Arc<Trouble>,
     jumps: Mutex<JumpWatch>,
     /// Until when, by [`Clock::elapsed`], no lease counts as expired: the time was set, and whoever is
@@ -139,6 +141,7 @@ impl Fleet {
             keeper,
             progress: broadcast::channel(4096).0,
             phase: watch::channel(Phase::Working).0,
+            tally: Arc::default(),
             trouble,
             jumps: Mutex::new(jumps),
             rescue_held_until: AtomicI64::new(Millis::MIN),
@@ -153,6 +156,11 @@ impl Fleet {
     /// How far this process is from its end.
     pub fn phase(&self) -> watch::Receiver<Phase> {
         self.phase.subscribe()
+    }
+
+    /// What this process did so far.
+    pub fn tally(&self) -> Arc<WorkTally> {
+        Arc::clone(&self.tally)
     }
 
     /// Claims nothing more. Jobs in hand go on to their end.
@@ -306,6 +314,7 @@ impl Fleet {
         };
         match rescue.await {
             Ok(rescued) => {
+                self.tally.rescue(rescued.len());
                 for r in rescued {
                     info!(job.id = r.job.0, "job {} is {} again: worker {} is gone", r.job, r.state, r.worker);
                 }

@@ -15,6 +15,7 @@
 //! Reading order: [`openai`] (one model, its tries), `transport` (one request), `wire` (what is
 //! sent and read), `stream` over `sse` (pieces to a reply), `error` (what a failure means).
 
+pub mod counted;
 mod error;
 pub mod fallback;
 pub mod guarded;

@@ -163,6 +163,12 @@ fn settle(
     Ok(rest)
 }
 
+/// Endpoints that have failed since they last answered.
+pub(super) fn failing(connection: &mut SqliteConnection) -> Outcome<Vec<EndpointState>> {
+    let rows: Vec<BreakerRow> = breakers::table.order(breakers::endpoint).load(connection)?;
+    Ok(rows.into_iter().map(to_state).collect())
+}
+
 #[async_trait]
 impl RateLimiter for SqliteStore {
     async fn reserve(&self, about: ModelUse, patience_ms: Millis, now: Millis) -> Result<Pass, RepositoryError> {
@@ -197,10 +203,6 @@ impl RateLimiter for SqliteStore {
     }
 
     async fn failing_endpoints(&self) -> Result<Vec<EndpointState>, RepositoryError> {
-        let read = |connection: &mut SqliteConnection| {
-            let rows: Vec<BreakerRow> = breakers::table.order(breakers::endpoint).load(connection)?;
-            Ok(rows.into_iter().map(to_state).collect())
-        };
-        self.readers.run(read).await
+        self.readers.run(failing).await
     }
 }

@@ -81,6 +81,10 @@ condition! {
     IsNotPaused = "(schedules.paused_at IS NULL)"
 }
 condition! {
+    /// Rows of the index of open questions.
+    IsOpenAsk = "(asks.state = 'open')"
+}
+condition! {
     /// Rows of the index of what is waited for.
     IsOpen = "(dependencies.open = 1)"
 }

@@ -182,7 +182,7 @@ fn no_statement_of_the_hot_paths_walks_a_table() {
 fn lists_and_counts_read_the_index_of_their_state() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut connection = new_database(&folder);
-    for step in [queries::COUNTS, search::LIVE].iter().flat_map(|sql| plan(&mut connection, sql)) {
+    for step in [queries::COUNTS, search::LIVE, metrics::JOBS].iter().flat_map(|sql| plan(&mut connection, sql)) {
         assert!(!step.starts_with("SCAN jobs") || step.contains("INDEX jobs_"), "{step}");
     }
     let asked = listen(&mut connection);

@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use diesel::prelude::*;
+use posse_core::metrics::Written;
 use posse_core::port::RepositoryError;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -43,8 +44,15 @@ const AT_ONCE_BYTES: usize = 64 << 10;
 pub(super) struct Writer {
     shared: Arc<Shared>,
     places: Arc<Semaphore>,
-    commits: Arc<AtomicU64>,
+    count: Arc<Count>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// Counts transactions that were committed, and the commands in them.
+#[derive(Default)]
+struct Count {
+    commits: AtomicU64,
+    commands: AtomicU64,
 }
 
 struct Shared {
@@ -74,7 +82,7 @@ impl Writer {
         bell: Arc<Bell>,
     ) -> std::io::Result<Writer> {
         let desk = Desk::new(connection, synchronous, path, bell);
-        let commits = desk.commits();
+        let count = desk.count();
         let shared = Arc::new(Shared {
             waiting: Mutex::default(),
             changed: Condvar::new(),
@@ -85,7 +93,7 @@ impl Writer {
             let shared = Arc::clone(&shared);
             move || shared.write()
         })?;
-        Ok(Writer { shared, places: Arc::new(Semaphore::new(WAITING)), commits, thread: Some(thread) })
+        Ok(Writer { shared, places: Arc::new(Semaphore::new(WAITING)), count, thread: Some(thread) })
     }
 
     /// Runs `work` in a transaction and returns after it is durable. `bytes` is roughly what it
@@ -138,9 +146,10 @@ impl Writer {
         answered.await.map_err(|_| stopped())
     }
 
-    /// Transactions committed so far.
-    pub fn commits(&self) -> u64 {
-        self.commits.load(Ordering::Relaxed)
+    /// What was written so far.
+    pub fn written(&self) -> Written {
+        let Count { commits, commands } = &*self.count;
+        Written { commits: commits.load(Ordering::Relaxed), commands: commands.load(Ordering::Relaxed) }
     }
 }
 

@@ -6,6 +6,7 @@ use super::journals::began;
 use super::*;
 use posse_core::annotation::NewAnnotation;
 use posse_core::job::dependency::{After, OnFailed};
+use posse_core::metrics::JobsIn;
 use posse_core::port::{Awaited, ClockJump, DueJobs, Pruned, Waiting, WorkerRecord};
 
 const DAY: Millis = 86_400_000;
@@ -202,6 +203,34 @@ pub async fn what_is_in_hand_and_what_is_due_can_be_asked(store: Arc<dyn Store>)
     let of = |role: &str, jobs| DueJobs { role: role.into(), jobs, oldest_due_at: T0 };
     assert_eq!(due(T0 + 49).await.expect("can be read"), [of("a", 1), of("b", 1)]);
     assert_eq!(due(T0 + 50).await.expect("can be read"), [of("a", 2), of("b", 1)]);
+}
+
+pub async fn the_numbers_to_watch_leave_out_what_has_ended(store: Arc<dyn Store>) {
+    let none = store.standing(T0).await.expect("can be read");
+    assert_eq!((none.jobs.len(), none.enqueued, none.workers, none.open_questions), (0, 0, 0, 0));
+    for state in JobState::ALL {
+        in_state(&*store, state, "r").await;
+    }
+    store.enqueue(vec![NewJob { queue: "mail".into(), ..job("r") }; 2], T0).await.expect("is stored");
+    for id in ["w1", "w2"] {
+        let roles = vec!["r".to_owned(), "s".to_owned()];
+        let worker = WorkerRecord { roles, slots: 3, ..worker(id, LEASE) };
+        store.register_worker(worker).await.expect("is on the list");
+    }
+    let now = store.standing(T0 + 7_000).await.expect("can be read");
+    let of = |queue: &str, state, jobs| JobsIn { role: "r".into(), queue: queue.into(), state, jobs };
+    let queue = job("r").queue;
+    let mut right: Vec<_> = JobState::ALL
+        .into_iter()
+        .filter(|state| !state.is_final())
+        .map(|state| of(&queue, state, 1))
+        .chain([of("mail", JobState::Available, 2)])
+        .collect();
+    right.sort_by_key(|jobs| (jobs.queue.clone(), jobs.state.as_str()));
+    assert_eq!(now.jobs, right);
+    assert_eq!((now.leases(), now.enqueued, now.workers, now.slots), (1, 10, 2, 12));
+    assert_eq!(now.due, [DueJobs { role: "r".into(), jobs: 3, oldest_due_at: T0 }]);
+    assert!(now.storage.bytes > 0 && store.written().commands >= store.written().commits);
 }
 
 pub async fn who_holds_a_key_and_what_it_waits_for_can_be_asked(store: Arc<dyn Store>) {

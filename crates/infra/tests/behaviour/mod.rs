@@ -14,6 +14,7 @@ use posse_core::job::transition::Event;
 use posse_core::job::{Job, JobId, JobState, Meta, NewJob, Output, Payload};
 use posse_core::journal::Entry;
 use posse_core::lease::{Lease, WorkerId};
+use posse_core::metrics::MetricsQueries;
 use posse_core::port::{
     CareRepository, ClaimRequest, Claimed, Ending, JobQueries, JobRelations, JobRepository, JobSearch, RepositoryError,
 };
@@ -42,8 +43,14 @@ pub mod waiting;
 pub mod world;
 
 /// A repository with all its ports.
-pub trait Store: JobRepository + JobQueries + JobRelations + JobSearch + Rules + RateLimiter + CareRepository {}
-impl<T: JobRepository + JobQueries + JobRelations + JobSearch + Rules + RateLimiter + CareRepository> Store for T {}
+pub trait Store:
+    JobRepository + JobQueries + JobRelations + JobSearch + Rules + RateLimiter + CareRepository + MetricsQueries
+{
+}
+impl<T: JobRepository + JobQueries + JobRelations + JobSearch + Rules + RateLimiter + CareRepository + MetricsQueries>
+    Store for T
+{
+}
 
 /// Gives empty repositories.
 #[async_trait]
@@ -228,6 +235,7 @@ macro_rules! suite {
                 a_clock_set_back_leaves_no_lease_for_hours,
                 workers_are_asked_to_end,
                 what_is_in_hand_and_what_is_due_can_be_asked,
+                the_numbers_to_watch_leave_out_what_has_ended,
                 who_holds_a_key_and_what_it_waits_for_can_be_asked,
                 a_dead_workers_jobs_are_taken_back_whatever_the_time;
             sessions:

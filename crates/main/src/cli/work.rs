@@ -1,13 +1,16 @@
 //! `posse work`, `posse run`, `posse up`: this process as a worker.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
 use posse_core::job::JobState;
+use posse_core::metrics::ModelTallies;
 use posse_core::model::Models as _;
 use posse_core::usecase::enqueue::Ask;
 use posse_infra::persona::PersonaFile;
+use tokio::net::TcpListener;
 
 use super::Context;
 use super::endpoint::EndpointArgs;
@@ -16,6 +19,7 @@ use super::job::exit_of;
 use crate::exit::{Exit, usage};
 use crate::fleet::{Crew, Plan, Post, Signals, random};
 use crate::live::{AtWork, Follower, Renderer, feed, follow};
+use crate::metrics;
 use crate::output::Out;
 use crate::output::text::{plural, visible};
 use crate::settings::{Overrides, Settings};
@@ -45,6 +49,9 @@ pub struct WorkArgs {
     queue: Vec<String>,
     #[command(flatten)]
     model: ModelArgs,
+    /// Serve numbers to watch at http://ADDRESS/metrics, as Prometheus reads them; on this machine only
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
     /// Do not say what happens
     #[arg(long, short)]
     quiet: bool,
@@ -147,7 +154,7 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
 
 /// Works what is enqueued until told to stop.
 pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
-    let WorkArgs { role, queue, model, quiet } = args;
+    let WorkArgs { role, queue, model, metrics, quiet } = args;
     let settings = settings_for(cx, model)?;
     let mut signals = Signals::listen()?;
     let kit = Kit::gather(&settings).await?;
@@ -155,11 +162,16 @@ pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
     wire::warn_of_skills(&cx.out, &kit.offer.skills);
     let personas = chosen(&kit, &role)?;
     let posts = posts(&kit, &settings, &personas)?;
+    let listener = match metrics {
+        Some(address) => Some(metrics::listen(address).await?),
+        None => None,
+    };
     let shop = Workshop::open(&settings, &kit)?;
     if !quiet {
         greet(&cx.out, &settings, &kit, &personas);
     }
-    serve(cx, &settings, &shop, posts, queue, quiet, &mut signals).await
+    let serving = Serving { posts, queues: queue, quiet, metrics: listener.map(|at| (at, kit.models.tallies())) };
+    serve(cx, &settings, &shop, serving, &mut signals).await
 }
 
 /// Checks the project, says what is served, works everything.
@@ -182,7 +194,8 @@ pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
     cx.out.note(format!("  waiting    {}", plural(waiting, "job")));
     cx.out.note(format!("  enqueue    posse enqueue --role {example} \"<what is to be done>\""));
     cx.out.note("  look       posse list · posse show ID · posse job watch ID\n");
-    serve(cx, &settings, &shop, posts, Vec::new(), false, &mut signals).await
+    let serving = Serving { posts, queues: Vec::new(), quiet: false, metrics: None };
+    serve(cx, &settings, &shop, serving, &mut signals).await
 }
 
 fn settings_for(cx: &Context, args: ModelArgs) -> Result<Settings> {
@@ -241,19 +254,35 @@ fn posts(kit: &Kit, settings: &Settings, personas: &[PersonaFile]) -> Result<Vec
     personas.iter().map(post).collect()
 }
 
+/// What a process serves, and how.
+struct Serving {
+    posts: Vec<Post>,
+    /// Only jobs of these queues; all when empty.
+    queues: Vec<String>,
+    quiet: bool,
+    /// Where its numbers are asked for, and those of its models.
+    metrics: Option<(TcpListener, Arc<ModelTallies>)>,
+}
+
 async fn serve(
     cx: &Context,
     settings: &Settings,
     shop: &Workshop,
-    posts: Vec<Post>,
-    queues: Vec<String>,
-    quiet: bool,
+    serving: Serving,
     signals: &mut Signals,
 ) -> Result<Exit> {
+    let Serving { posts, queues, quiet, metrics } = serving;
     let watched = !quiet || cx.out.json;
     let (lease, retention) = (settings.lease, settings.retention);
     let plan = Plan { queues, slots: settings.slots, lease, retention, watched };
     let mut crew = Crew::start(shop, posts, plan).await?;
+    let watched = match metrics {
+        Some((listener, models)) => {
+            cx.out.note(format!("  metrics    http://{}/metrics", listener.local_addr()?));
+            Some(tokio::spawn(metrics::serve(listener, crew.metrics(shop, models))))
+        }
+        None => None,
+    };
     let heard = crew.heard();
     let showing = async {
         match heard {
@@ -267,6 +296,9 @@ async fn serve(
         () = signals.next() => Ok(()),
     };
     crew.stand_down(&cx.out, settings.grace, signals).await;
+    if let Some(watched) = watched {
+        watched.abort();
+    }
     shown?;
     Ok(Exit::Ok)
 }

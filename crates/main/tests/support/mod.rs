@@ -172,8 +172,8 @@ impl Running {
         self.signal("-CONT");
     }
 
-    /// Reads its standard error until it has said this.
-    pub fn hear(&mut self, text: &str) {
+    /// Reads its standard error until it has said this, and gives what it said.
+    pub fn hear(&mut self, text: &str) -> String {
         let stderr = self.child.stderr.as_mut().expect("piped");
         let mut heard = Vec::new();
         let mut byte = [0];
@@ -182,6 +182,13 @@ impl Running {
             assert!(read == 1, "it ended without saying {text:?}: {}", String::from_utf8_lossy(&heard));
             heard.extend(byte);
         }
+        String::from_utf8_lossy(&heard).into_owned()
+    }
+
+    /// Reads its standard error until it has said this, and gives the rest of that line.
+    pub fn hear_rest_of(&mut self, text: &str) -> String {
+        self.hear(text);
+        self.hear("\n").trim_end().to_owned()
     }
 
     /// Writes to its standard input.

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 
+use super::Count;
 use super::batch::{Batch, Try};
 use crate::sqlite::Synchronous;
 use crate::sqlite::fault::{Kind, describe, kind};
@@ -38,7 +39,7 @@ pub(super) struct Desk {
     lasting: Synchronous,
     /// What the connection is set to.
     set_to: Synchronous,
-    commits: Arc<AtomicU64>,
+    count: Arc<Count>,
     /// Roughly the bytes written to the log since it was last taken into the database.
     written: usize,
     /// The last `data_version`, which changes when another connection commits.
@@ -57,7 +58,7 @@ impl Desk {
             log,
             lasting: synchronous,
             set_to: synchronous,
-            commits: Arc::default(),
+            count: Arc::default(),
             written: 0,
             seen: None,
             next_poll: Instant::now(),
@@ -67,9 +68,9 @@ impl Desk {
         desk
     }
 
-    /// Counts the transactions committed.
-    pub fn commits(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.commits)
+    /// Counts what is written.
+    pub fn count(&self) -> Arc<Count> {
+        Arc::clone(&self.count)
     }
 
     /// Whether a commit of the batch waits for the disk.
@@ -152,7 +153,8 @@ impl Desk {
             Ok(Some(this.rings))
         });
         if matches!(outcome, Ok(Some(_))) {
-            self.commits.fetch_add(1, Ordering::Relaxed);
+            self.count.commits.fetch_add(1, Ordering::Relaxed);
+            self.count.commands.fetch_add(batch.len() as u64, Ordering::Relaxed);
             self.written += COMMIT_BYTES + batch.bytes();
         } else {
             // SQLite has rolled back by itself after some errors and then refuses this; the error

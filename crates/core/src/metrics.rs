@@ -1,0 +1,222 @@
+//! Numbers to watch a fleet by.
+//!
+//! What the database knows is read from it, at one moment ([`Standing`]). What only happens is counted by
+//! the process it happens in, from its start ([`WorkTally`], [`ModelTallies`]): counting in the database
+//! would cost each job a write, and whoever collects these numbers adds processes up anyway.
+//! [`Metrics`] has both; [`Metrics::text`] is what Prometheus reads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::Serialize;
+use tokio::sync::Mutex;
+
+use crate::clock::{Clock, Millis};
+use crate::job::JobState;
+use crate::port::{DueJobs, RepositoryError, Storage};
+use crate::rate::EndpointState;
+
+mod histogram;
+mod tally;
+mod text;
+
+pub use histogram::{Histogram, Observed};
+pub use tally::{ModelCounts, ModelTallies, ModelTally, RoleCounts, RoleTally, WorkTally};
+
+/// Queues that are told apart at most, those with the most jobs; all others are counted as one. A queue
+/// is easily made, and whoever collects the numbers keeps a row of each name for ever.
+pub const MOST_QUEUES: usize = 200;
+
+/// The name under which queues beyond [`MOST_QUEUES`] are counted; no queue can have it.
+pub const OTHER_QUEUES: &str = "(others)";
+
+/// How long the database is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Jobs of one role and queue in one state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct JobsIn {
+    /// The role.
+    pub role: String,
+    /// The queue.
+    pub queue: String,
+    /// The state; not a final one.
+    pub state: JobState,
+    /// How many there are.
+    pub jobs: u64,
+}
+
+/// What a database says of its fleet at one moment. Jobs that have ended are not counted: there may be
+/// millions, and looking at each would cost more with every one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Standing {
+    /// The moment.
+    pub at: Millis,
+    /// Jobs that have not ended.
+    pub jobs: Vec<JobsIn>,
+    /// Jobs that are due, by role.
+    pub due: Vec<DueJobs>,
+    /// Jobs enqueued since the database was made, deleted ones too.
+    pub enqueued: u64,
+    /// Worker processes on the list.
+    pub workers: u64,
+    /// Jobs that all of them can have in their hands at once.
+    pub slots: u64,
+    /// Questions that wait for an answer.
+    pub open_questions: u64,
+    /// Endpoints of models that have failed since they last answered.
+    pub failing_endpoints: Vec<EndpointState>,
+    /// What there is on disk.
+    pub storage: Storage,
+}
+
+impl Standing {
+    /// Leases that are held: one for each job that runs.
+    pub fn leases(&self) -> u64 {
+        self.jobs.iter().filter(|jobs| jobs.state == JobState::Running).map(|jobs| jobs.jobs).sum()
+    }
+
+    /// The same with at most [`MOST_QUEUES`] queues.
+    fn bounded(mut self) -> Standing {
+        let mut queues: std::collections::BTreeMap<&str, u64> = Default::default();
+        for jobs in &self.jobs {
+            *queues.entry(&jobs.queue).or_default() += jobs.jobs;
+        }
+        if queues.len() <= MOST_QUEUES {
+            return self;
+        }
+        let mut by_jobs: Vec<(u64, String)> =
+            queues.into_iter().map(|(queue, jobs)| (jobs, queue.to_owned())).collect();
+        by_jobs.sort_by(|a, b| b.cmp(a));
+        let few: std::collections::BTreeSet<_> =
+            by_jobs.into_iter().skip(MOST_QUEUES).map(|(_, queue)| queue).collect();
+        let mut others: std::collections::BTreeMap<(String, &str), JobsIn> = Default::default();
+        let (rare, mut kept): (Vec<_>, Vec<_>) = self.jobs.into_iter().partition(|jobs| few.contains(&jobs.queue));
+        for jobs in rare {
+            let (key, many) = ((jobs.role.clone(), jobs.state.as_str()), jobs.jobs);
+            let none = JobsIn { queue: OTHER_QUEUES.into(), jobs: 0, ..jobs };
+            others.entry(key).or_insert(none).jobs += many;
+        }
+        kept.extend(others.into_values());
+        self.jobs = kept;
+        self
+    }
+}
+
+/// What the writer of this process's store did, from its start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Written {
+    /// Transactions committed.
+    pub commits: u64,
+    /// Commands in them: together with `commits`, how well writes are grouped.
+    pub commands: u64,
+}
+
+/// What a store tells of itself.
+#[async_trait]
+pub trait MetricsQueries: Send + Sync {
+    /// What there is at `now`. Costs nothing for jobs that have ended.
+    async fn standing(&self, now: Millis) -> Result<Standing, RepositoryError>;
+
+    /// What this process wrote.
+    fn written(&self) -> Written;
+}
+
+/// What one process did, from its start.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ProcessCounts {
+    /// What each role did.
+    pub roles: Vec<RoleCounts>,
+    /// Jobs taken back from vanished workers.
+    pub rescued: u64,
+    /// What each model was asked.
+    pub models: Vec<ModelCounts>,
+    /// What was written.
+    pub written: Written,
+}
+
+/// Every number, at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Metrics {
+    /// What the database says; absent where it could not be read, or not soon.
+    pub standing: Option<Standing>,
+    /// What this process did; absent in one that works no jobs.
+    pub process: Option<ProcessCounts>,
+}
+
+/// Where the numbers of a worker process come from.
+pub struct MetricsSource {
+    /// The store.
+    pub store: Arc<dyn MetricsQueries>,
+    /// What is counted as the process works ([`Fleet::tally`](crate::worker::Fleet::tally)).
+    pub work: Arc<WorkTally>,
+    /// What its models count.
+    pub models: Arc<ModelTallies>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Held by whoever asks the database, so that questions do not pile up before one that is stuck.
+    asking: Mutex<()>,
+}
+
+impl MetricsSource {
+    /// A source of these numbers.
+    pub fn new(
+        store: Arc<dyn MetricsQueries>,
+        work: Arc<WorkTally>,
+        models: Arc<ModelTallies>,
+        clock: Arc<dyn Clock>,
+    ) -> MetricsSource {
+        MetricsSource { store, work, models, clock, asking: Mutex::new(()) }
+    }
+
+    /// The numbers as they are now. A database that does not answer within five seconds is left out:
+    /// the numbers of the process come all the same.
+    pub async fn read(&self) -> Metrics {
+        let asked = tokio::time::timeout(PATIENCE, async {
+            let _alone = self.asking.lock().await;
+            standing(&*self.store, self.clock.now()).await
+        });
+        let standing = match asked.await {
+            Ok(Ok(standing)) => Some(standing),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "the database's numbers were left out");
+                None
+            }
+            Err(_) => None,
+        };
+        let process = ProcessCounts {
+            roles: self.work.roles(),
+            rescued: self.work.rescued(),
+            models: self.models.read(),
+            written: self.store.written(),
+        };
+        Metrics { standing, process: Some(process) }
+    }
+}
+
+/// What a store says at `now`, with queues enough to tell and no more.
+pub async fn standing(store: &dyn MetricsQueries, now: Millis) -> Result<Standing, RepositoryError> {
+    Ok(store.standing(now).await?.bounded())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_beyond_the_most_are_counted_as_one() {
+        let jobs = |n: usize, state, jobs| JobsIn { role: "r".into(), queue: format!("q{n}"), state, jobs };
+        let mut all: Vec<_> = (0..MOST_QUEUES + 3).map(|n| jobs(n, JobState::Available, 1000 - 2 * n as u64)).collect();
+        all.push(jobs(MOST_QUEUES, JobState::Running, 1));
+        let bounded = Standing { jobs: all.clone(), ..Standing::default() }.bounded();
+        let sum = |jobs: &[JobsIn]| jobs.iter().map(|jobs| jobs.jobs).sum::<u64>();
+        assert_eq!(sum(&bounded.jobs), sum(&all));
+        assert_eq!(bounded.leases(), 1);
+        let others: Vec<_> = bounded.jobs.iter().filter(|jobs| jobs.queue == OTHER_QUEUES).collect();
+        assert_eq!(others.iter().map(|jobs| jobs.jobs).collect::<Vec<_>>(), [600 + 598 + 596, 1]);
+        assert_eq!(bounded.jobs.len(), MOST_QUEUES + 2);
+        let few = Standing { jobs: all[..3].to_vec(), ..Standing::default() };
+        assert_eq!(few.clone().bounded(), few);
+    }
+}

@@ -1,0 +1,33 @@
+//! `posse metrics`: the database's numbers, once.
+
+use anyhow::Result;
+use clap::Args;
+use posse_core::metrics::{Metrics, standing};
+
+use super::Context;
+use crate::exit::{Exit, fail};
+use crate::wire;
+
+/// Nothing to say about it
+#[derive(Args)]
+#[command(after_help = "\
+What a worker process counts as it works (claims, failures, durations, tokens) only that process can
+tell: posse work --metrics 127.0.0.1:9470 serves it at http://127.0.0.1:9470/metrics.
+For the textfile collector of Prometheus' node exporter, from a timer:
+  posse metrics > posse.prom.new && mv posse.prom.new /var/lib/node_exporter/posse.prom")]
+pub struct MetricsArgs {}
+
+/// Prints them in Prometheus' text format, or as JSON.
+pub async fn metrics(cx: &Context, MetricsArgs {}: MetricsArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let Some(store) = wire::open_to_look(&settings)? else {
+        let path = settings.database.display();
+        return Err(fail(Exit::Database, format!("there is no database at {path} yet; the first job makes it")));
+    };
+    let metrics = Metrics { standing: Some(standing(&*store, wire::now()).await?), process: None };
+    match cx.out.json {
+        true => cx.out.document(&metrics)?,
+        false => cx.out.raw(&metrics.text())?,
+    }
+    Ok(Exit::Ok)
+}
