@@ -58,9 +58,11 @@ mod questions;
 mod readers;
 mod relations;
 mod repository;
+mod reseal;
 mod rules;
 mod schedules;
 mod schema;
+mod seal;
 mod search;
 mod sessions;
 mod unique;
@@ -71,6 +73,8 @@ mod writer;
 pub use backup::{Backup, SchemaSteps, schema_of};
 pub use compact::{Compacted, compact};
 pub use guest::{complete_in, enqueue_in, ring};
+pub use reseal::Resealed;
+pub use seal::{KEY_BYTES, KEYS_VARIABLE, Keys};
 
 use connection::{Access, beside, traceless};
 use fault::describe;
@@ -104,6 +108,8 @@ impl Synchronous {
 pub struct Options {
     /// What a commit promises.
     pub synchronous: Synchronous,
+    /// What texts are sealed with; none, and they are stored as they are.
+    pub keys: Keys,
     /// Most pages (of 4 KiB) the file may have, so that tests can fill it.
     #[doc(hidden)]
     pub max_page_count: Option<u32>,
@@ -119,6 +125,7 @@ pub struct SqliteStore {
     _ear: Option<Ear>,
     bell: Arc<Bell>,
     installation: Arc<str>,
+    keys: Keys,
     path: PathBuf,
 }
 
@@ -144,19 +151,27 @@ impl SqliteStore {
         let threads = |error| unavailable(path, "served", &error);
         Ok(SqliteStore {
             writer: Some(
-                Writer::start(connection, options.synchronous, path.clone(), Arc::clone(&bell)).map_err(threads)?,
+                Writer::start(connection, options.synchronous, (path.clone(), options.keys.clone()), Arc::clone(&bell))
+                    .map_err(threads)?,
             ),
             readers: Readers::start(path.clone(), Access::Read).map_err(threads)?,
             _ear: ear.ok(),
             bell,
             installation,
+            keys: options.keys,
             path: path.clone(),
         })
     }
 
     /// Opens the database at `path` to be looked at. Nothing is written, so it works where the file
-    /// and its folder may only be read. The schema must be this version's.
+    /// and its folder may only be read. The schema must be this version's. What is sealed
+    /// is shown as a remark that says so.
     pub fn open_read_only(path: &Path) -> Result<SqliteStore, RepositoryError> {
+        SqliteStore::open_read_only_with(path, Keys::default())
+    }
+
+    /// The same with the keys that open what is sealed.
+    pub fn open_read_only_with(path: &Path, keys: Keys) -> Result<SqliteStore, RepositoryError> {
         let path = &std::path::absolute(path).map_err(|error| unavailable(path, "found", &error))?;
         if !path.exists() {
             return Err(RepositoryError::Unavailable(format!(
@@ -182,8 +197,14 @@ impl SqliteStore {
             _ear: Ear::open(&wake_file, Arc::clone(&bell)).ok(),
             bell,
             installation,
+            keys,
             path: path.clone(),
         })
+    }
+
+    /// What texts are sealed with.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     /// Where the database is.
@@ -194,6 +215,16 @@ impl SqliteStore {
     /// Transactions this store has committed: how well writes are grouped.
     pub fn commits(&self) -> u64 {
         posse_core::metrics::MetricsQueries::written(self).commits
+    }
+
+    /// Runs `read` on a connection of the readers, with the keys that open what it finds.
+    async fn read<T, F>(&self, read: F) -> Result<T, RepositoryError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut SqliteConnection, &Keys) -> fault::Outcome<T> + Send + 'static,
+    {
+        let keys = self.keys.clone();
+        self.readers.run(move |connection| read(connection, &keys)).await
     }
 
     fn writer(&self) -> Result<&Writer, RepositoryError> {
@@ -240,6 +271,10 @@ fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Bell>,
     let starting = bell.lock();
     let mut connection = connection::open(path, Access::Write(options.synchronous))?;
     prepare(&mut connection, options, path)?;
+    seal::begin(&mut connection, &options.keys).map_err(|fault| match fault {
+        fault::Fault::Refused(error) => error,
+        fault::Fault::Db(error) => describe(&error, path),
+    })?;
     drop(starting);
     let installation = installation(&mut connection, path)?;
     connection.batch_execute("PRAGMA busy_timeout = 0").map_err(|error| describe(&error, path))?;

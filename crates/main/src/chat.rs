@@ -45,8 +45,8 @@ pub struct Conversation {
     pub queries: Arc<dyn JobQueries>,
     /// The session.
     pub session: Session,
-    /// Where sessions keep their events.
-    pub folder: PathBuf,
+    /// Where sessions keep their events; nowhere where what is said is sealed.
+    pub folder: Option<PathBuf>,
     /// What every job of the chat has, its goal aside.
     pub ask: Ask,
     /// The roles that some persona plays.
@@ -77,8 +77,11 @@ impl Chat {
 
     /// Talks until the end of input. Fails where the last thing said got no answer.
     pub async fn talk(mut self, signals: &mut Signals) -> Result<Exit> {
-        let mut log = EventLog::open(&self.with.queries, &self.with.folder, &self.with.session).await;
-        if let Err(error) = &log {
+        let mut log = match &self.with.folder {
+            Some(folder) => Some(EventLog::open(&self.with.queries, folder, &self.with.session).await),
+            None => None,
+        };
+        if let Some(Err(error)) = &log {
             self.out.warn(format!("the session's events are not written to a file: {error:#}"));
         }
         let mut exit = Exit::Ok;
@@ -91,7 +94,7 @@ impl Chat {
                     None => return Ok(exit),
                 },
             };
-            match self.turn(job, log.as_mut().ok(), signals).await? {
+            match self.turn(job, log.as_mut().and_then(|log| log.as_mut().ok()), signals).await? {
                 Turn::Ended(JobState::Completed) => exit = Exit::Ok,
                 Turn::Ended(_) => exit = Exit::Failed,
                 Turn::Left(exit) => return Ok(exit),

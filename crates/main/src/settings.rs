@@ -12,10 +12,12 @@ use anyhow::{Context as _, Result};
 use posse_core::job::DEFAULT_PRIORITY_STEP_MS;
 use posse_core::retention::Retention;
 use posse_core::usecase::enqueue::MAX_PRIORITY_STEP_MS;
+use posse_infra::sqlite::Keys;
 
 use crate::exit::usage;
 
 pub mod file;
+mod sealing;
 
 pub use file::{Calling, FileModel, ModelKind, Synchronous, Tokenizer};
 
@@ -77,6 +79,8 @@ pub struct Settings {
     pub priority_step: Duration,
     /// How long jobs are kept after their end.
     pub retention: Retention,
+    /// What texts in the database are sealed with.
+    pub keys: Keys,
     /// The models in the file.
     pub models: BTreeMap<String, FileModel>,
     /// The default model's name, if somebody named one.
@@ -130,6 +134,7 @@ impl Settings {
                 .priority_step_minutes
                 .map_or(DEFAULT_PRIORITY_STEP, |m| Duration::from_secs(60 * u64::from(m))),
             retention: said.retention.resolve().map_err(usage)?,
+            keys: sealing::keys(env, said.sealing.key_file.as_deref().map(in_root).as_deref())?,
             models: said.models,
             default_model: model.or(said.default_model),
             endpoint: overrides.endpoint.clone(),

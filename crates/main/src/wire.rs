@@ -66,7 +66,7 @@ pub fn open_store(settings: &Settings) -> Result<Arc<SqliteStore>> {
         settings::Synchronous::Full => Synchronous::Full,
         settings::Synchronous::Normal => Synchronous::Normal,
     };
-    Ok(Arc::new(SqliteStore::open(path, Options { synchronous, ..Options::default() })?))
+    Ok(Arc::new(SqliteStore::open(path, Options { synchronous, keys: settings.keys.clone(), ..Options::default() })?))
 }
 
 fn make_folder(folder: &Path) -> std::io::Result<()> {
@@ -98,7 +98,7 @@ pub fn open_to_look(settings: &Settings) -> Result<Option<Arc<SqliteStore>>> {
         }
     }
     register_extension(settings)?;
-    match SqliteStore::open_read_only(path) {
+    match SqliteStore::open_read_only_with(path, settings.keys.clone()) {
         Ok(store) => Ok(Some(Arc::new(store))),
         // Another process is making it at this moment: there is nothing in it yet.
         Err(RepositoryError::Unavailable(_)) if path.metadata().is_ok_and(|meta| meta.len() == 0) => Ok(None),

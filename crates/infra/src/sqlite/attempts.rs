@@ -12,14 +12,36 @@ use super::fault::Outcome;
 use super::jobs::count;
 use super::literal::among;
 use super::schema::{attempts, jobs};
+use super::seal::{Keys, Place, Sealed, SealedText};
+use super::writer::Transaction;
 
 /// Writes down how and why the attempts that these jobs' rows tell of ended. To be followed by a
 /// change of the rows that takes the attempts out of them.
 pub(super) fn end(
-    connection: &mut SqliteConnection,
+    tx: &mut Transaction<'_>,
     ids: &[i64],
     event: Event,
     reason: Option<&str>,
+    now: Millis,
+) -> QueryResult<()> {
+    match reason {
+        // Each has a seal of its own.
+        Some(reason) if tx.keys.seal_anything() => {
+            let sealed = |id: &i64| tx.keys.seal(Place::attempt(*id), reason);
+            ids.iter().try_for_each(|id| end_all(tx.connection, &[*id], event, Some(&sealed(id)), now))
+        }
+        _ => {
+            let same = reason.map(|reason| tx.keys.seal(Place::attempt(0), reason));
+            end_all(tx.connection, ids, event, same.as_ref(), now)
+        }
+    }
+}
+
+fn end_all(
+    connection: &mut SqliteConnection,
+    ids: &[i64],
+    event: Event,
+    reason: Option<&Sealed>,
     now: Millis,
 ) -> QueryResult<()> {
     let ended = jobs::table.filter(among(ids)).filter(jobs::leased_by.is_not_null()).select((
@@ -30,7 +52,7 @@ pub(super) fn end(
         jobs::claimed_at.assume_not_null(),
         now.into_sql::<Nullable<BigInt>>(),
         event.name().into_sql::<Nullable<Text>>(),
-        reason.into_sql::<Nullable<Text>>(),
+        reason.into_sql::<Nullable<SealedText>>(),
     ));
     diesel::insert_into(attempts::table)
         .values(ended)
@@ -49,8 +71,8 @@ pub(super) fn end(
 }
 
 /// A job's attempts, oldest first.
-pub(super) fn of(connection: &mut SqliteConnection, job: JobId) -> Outcome<Vec<Attempt>> {
-    type Row = (i32, String, i64, Option<i64>, Option<String>, Option<String>);
+pub(super) fn of(connection: &mut SqliteConnection, keys: &Keys, job: JobId) -> Outcome<Vec<Attempt>> {
+    type Row = (i32, String, i64, Option<i64>, Option<String>, Option<Sealed>);
     let in_own_rows = attempts::table.filter(attempts::job_id.eq(job.0)).order(attempts::token).select((
         attempts::number,
         attempts::worker,
@@ -81,7 +103,7 @@ pub(super) fn of(connection: &mut SqliteConnection, job: JobId) -> Outcome<Vec<A
         started_at,
         ended_at,
         outcome,
-        reason,
+        reason: reason.map(|reason| keys.show(Place::attempt(job.0), &reason)),
     };
     Ok(rows.into_iter().map(attempt).collect())
 }

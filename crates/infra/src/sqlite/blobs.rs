@@ -4,6 +4,8 @@ use diesel::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::schema::blobs;
+use super::seal::Place;
+use super::writer::Transaction;
 
 /// Content and its hash.
 #[derive(Debug)]
@@ -22,10 +24,13 @@ impl Blob {
 }
 
 /// Stores the blob unless it is there.
-pub(super) fn keep(connection: &mut SqliteConnection, blob: &Blob) -> QueryResult<()> {
+pub(super) fn keep(tx: &mut Transaction<'_>, blob: &Blob) -> QueryResult<()> {
     diesel::insert_into(blobs::table)
-        .values((blobs::hash.eq(&blob.hash), blobs::bytes.eq(&blob.bytes)))
+        .values((
+            blobs::hash.eq(&blob.hash),
+            blobs::bytes.eq(&*tx.keys.seal_bytes(Place::blob(&blob.hash), &blob.bytes)),
+        ))
         .on_conflict_do_nothing()
-        .execute(connection)
+        .execute(tx.connection)
         .map(drop)
 }

@@ -40,11 +40,11 @@ impl CareRepository for SqliteStore {
     }
 
     async fn schedules(&self) -> Result<Vec<Schedule>, RepositoryError> {
-        self.readers.run(schedules::all).await
+        self.read(schedules::all).await
     }
 
     async fn due_schedules(&self, now: Millis) -> Result<Vec<Schedule>, RepositoryError> {
-        self.readers.run(move |connection| schedules::due(connection, now)).await
+        self.read(move |connection, keys| schedules::due(connection, keys, now)).await
     }
 
     async fn schedule_jobs(&self, name: String, limit: u32) -> Result<Vec<(Millis, JobId)>, RepositoryError> {

@@ -10,6 +10,7 @@ use posse_core::port::{Reach, RepositoryError};
 use super::fault::{Fault, Outcome};
 use super::jobs::{JobRow, find, no_such, store, stored};
 use super::schema::{dependencies, job_data, jobs};
+use super::seal::{Place, Sealed};
 use super::writer::Transaction;
 use super::{journal, people, questions, relations};
 
@@ -81,21 +82,21 @@ fn edit_one(
 ) -> Outcome<Option<String>> {
     let payload = match &edit.goal {
         Some(goal) => {
-            let payload: String = job_data::table.find(job.0).select(job_data::payload).first(tx.connection)?;
-            match serde_json::from_str(&payload) {
+            let payload: Sealed = job_data::table.find(job.0).select(job_data::payload).first(tx.connection)?;
+            match serde_json::from_str(&tx.keys.open(Place::payload(job.0), &payload)?) {
                 Ok(payload) => Some(Payload { goal: goal.clone(), ..payload }),
                 Err(error) => return Ok(Some(format!("its payload cannot be read ({error}); enqueue another job"))),
             }
         }
         None => None,
     };
-    if edit.restarts() && journal::restart(tx.connection, installation, job, &row.role, now)? {
+    if edit.restarts() && journal::restart(tx, installation, job, &row.role, now)? {
         questions::drop_all(tx.connection, job, now)?;
         relations::decide_unless_waiting(tx, job, now)?;
     }
     if let Some(payload) = payload {
         diesel::update(job_data::table.find(job.0))
-            .set(job_data::payload.eq(serde_json::to_string(&payload)?))
+            .set(job_data::payload.eq(tx.keys.seal(Place::payload(job.0), serde_json::to_string(&payload)?)))
             .execute(tx.connection)?;
     }
     if let Some(at) = edit.run_at {

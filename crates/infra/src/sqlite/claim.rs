@@ -7,14 +7,15 @@ use posse_core::clock::Millis;
 use posse_core::job::transition::{Event, Standing, transition};
 use posse_core::job::{Job, JobId, JobState};
 use posse_core::lease::Lease;
-use posse_core::port::{ClaimRequest, Claimed};
+use posse_core::port::{ClaimRequest, Claimed, RepositoryError};
 
-use super::fault::{Outcome, not_ours};
+use super::fault::{Fault, Outcome};
 use super::jobs::{Content, DataRow, content, count, stored};
 use super::lines::{self, Choice};
 use super::literal::{IsAvailable, IsWaiting, among, update};
 use super::quarantine::Unreadable;
 use super::schema::{job_data, jobs};
+use super::seal::{Keys, Place, Sealed};
 use super::writer::Transaction;
 
 /// Most jobs whose time has come that one claim makes available, so that a great many due at one
@@ -37,8 +38,8 @@ struct Row {
     created_at: i64,
     concurrency_key: String,
     unique_key: Option<String>,
-    output: Option<String>,
-    reason: Option<String>,
+    output: Option<Sealed>,
+    reason: Option<Sealed>,
 }
 
 /// Jobs that were taken, still as they are stored, so that reading them keeps nobody from writing.
@@ -51,7 +52,14 @@ pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome
     // Jobs that come to stand alike are taken by one statement; nearly always that is all of them.
     let mut alike: Vec<(Standing, Vec<i64>)> = Vec::new();
     let mut taken = Vec::with_capacity(rows.len());
+    let mut closed = None;
     for (row, data) in rows {
+        // Whoever has its key may work it; here it would be an attempt for nothing.
+        let sealed = [Some(&data.payload), row.output.as_ref()].into_iter().flatten();
+        if let Some(key) = sealed.filter_map(Sealed::key).find(|key| !tx.keys.has(key)) {
+            closed = Some((row.id, key.to_owned()));
+            continue;
+        }
         let from = Standing {
             state: JobState::Available,
             attempt: count(row.attempt),
@@ -66,6 +74,12 @@ pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome
             None => alike.push((to, vec![row.id])),
         }
         taken.push((row, data, to));
+    }
+    if let Some((job, key)) = closed.filter(|_| taken.is_empty()) {
+        return Err(Fault::Refused(RepositoryError::Unavailable(format!(
+            "job {job} is next and sealed with key {key}, which is not configured here: add it to POSSE_SEAL_KEYS or \
+             [sealing] key_file"
+        ))));
     }
     for (to, ids) in alike {
         let taken = (
@@ -84,14 +98,15 @@ pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome
 impl Taken {
     /// The jobs as the core sees them, with their leases; and those that cannot be read, which are to be
     /// given up.
-    pub fn read(self, request: &ClaimRequest) -> (Vec<Claimed>, Vec<Unreadable>) {
+    pub fn read(self, keys: &Keys, request: &ClaimRequest) -> (Vec<Claimed>, Vec<Unreadable>) {
         let (mut claimed, mut unreadable) = (Vec::with_capacity(self.0.len()), Vec::new());
         for (row, data, to) in self.0 {
             let lease = Lease { job: JobId(row.id), token: row.lease_token + 1 };
-            let Content { payload, output, retry, tags, meta } = match content(&data, row.output.as_deref()) {
+            let Content { payload, output, retry, tags, meta } = match content(keys, row.id, &data, row.output.as_ref())
+            {
                 Ok(content) => content,
-                Err(error) => {
-                    unreadable.push(Unreadable { lease, why: not_ours(&error) });
+                Err(why) => {
+                    unreadable.push(Unreadable { lease, why });
                     continue;
                 }
             };
@@ -113,7 +128,7 @@ impl Taken {
                 cancel_requested: to.cancel_requested,
                 payload,
                 output,
-                reason: row.reason,
+                reason: row.reason.map(|reason| keys.show(Place::reason(lease.job.0), &reason)),
                 created_at: row.created_at,
                 finalized_at: None,
                 parent: data.parent_id.map(JobId),

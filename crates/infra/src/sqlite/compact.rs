@@ -7,6 +7,7 @@ use posse_core::port::RepositoryError;
 
 use super::connection::{Access, open};
 use super::fault::{Fault, describe};
+use super::log::Log;
 use super::migrate::{self, Schema};
 use super::{Synchronous, care};
 use crate::process::free_space;
@@ -18,6 +19,8 @@ pub struct Compacted {
     pub before: u64,
     /// Its size now.
     pub after: u64,
+    /// What is left of the log beside it, because somebody still reads: it has what was there before.
+    pub log_bytes: u64,
 }
 
 /// Rewrites the database at `path` without its free space. From then on it gives free space back to the
@@ -53,5 +56,5 @@ pub fn compact(path: &Path) -> Result<Compacted, RepositoryError> {
     // Whoever still reads keeps the log from being taken in whole; it is taken in later.
     connection.batch_execute("PRAGMA wal_checkpoint(TRUNCATE)").map_err(failed)?;
     let (after, _, size) = care::pages(&mut connection).map_err(in_words)?;
-    Ok(Compacted { before: total * size, after: after * size })
+    Ok(Compacted { before: total * size, after: after * size, log_bytes: Log::of(path).bytes() })
 }

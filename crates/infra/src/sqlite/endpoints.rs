@@ -10,6 +10,7 @@ use posse_core::rate::{Bucket, EndpointState, ModelRates, ModelUse, Outcome as W
 use super::SqliteStore;
 use super::fault::Outcome;
 use super::schema::{breakers, rates};
+use super::seal::{Keys, Place, Sealed};
 use super::writer::Transaction;
 
 /// Roughly what a change takes, in bytes.
@@ -18,24 +19,21 @@ const ROW: usize = 300;
 /// An endpoint's breaker; one that is well where there is no row.
 fn breaker(connection: &mut SqliteConnection, endpoint: &str) -> QueryResult<Breaker> {
     let row: Option<BreakerRow> = breakers::table.find(endpoint).first(connection).optional()?;
-    Ok(row.map(|row| to_state(row).breaker).unwrap_or_default())
+    Ok(row.map(|row| to_state(&Keys::default(), row).breaker).unwrap_or_default())
 }
 
-type BreakerRow = (String, i64, i64, i64, i64, i64, Option<String>);
+type BreakerRow = (String, i64, i64, i64, i64, i64, Option<Sealed>);
 
-fn to_state((endpoint, failures, failed_at, rests, out_until, probe_until, reason): BreakerRow) -> EndpointState {
+fn to_state(keys: &Keys, row: BreakerRow) -> EndpointState {
+    let (endpoint, failures, failed_at, rests, out_until, probe_until, reason) = row;
+    let reason = reason.map(|reason| keys.show(Place::endpoint(&endpoint), &reason));
     let [failures, rests] = [failures, rests].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
     EndpointState { endpoint, breaker: Breaker { failures, failed_at, rests, out_until, probe_until }, reason }
 }
 
-fn store_breaker(
-    connection: &mut SqliteConnection,
-    endpoint: &str,
-    breaker: &Breaker,
-    reason: Option<&str>,
-) -> QueryResult<()> {
+fn store_breaker(tx: &mut Transaction<'_>, endpoint: &str, breaker: &Breaker, reason: Option<&str>) -> QueryResult<()> {
     if *breaker == Breaker::default() {
-        return diesel::delete(breakers::table.find(endpoint)).execute(connection).map(drop);
+        return diesel::delete(breakers::table.find(endpoint)).execute(tx.connection).map(drop);
     }
     let state = (
         breakers::failures.eq(i64::from(breaker.failures)),
@@ -45,13 +43,14 @@ fn store_breaker(
         breakers::probe_until.eq(breaker.probe_until),
     );
     // What was said stays until something else is said.
-    let said = reason.map(|reason| breakers::reason.eq(reason));
+    let reason = reason.map(|reason| tx.keys.seal(Place::endpoint(endpoint), reason));
+    let said = reason.as_ref().map(|reason| breakers::reason.eq(reason));
     diesel::insert_into(breakers::table)
-        .values((breakers::endpoint.eq(endpoint), state, breakers::reason.eq(reason)))
+        .values((breakers::endpoint.eq(endpoint), state, breakers::reason.eq(&reason)))
         .on_conflict(breakers::endpoint)
         .do_update()
         .set((state, said))
-        .execute(connection)
+        .execute(tx.connection)
         .map(drop)
 }
 
@@ -115,7 +114,7 @@ fn reserve(tx: &mut Transaction<'_>, about: &ModelUse, patience_ms: Millis, now:
         store_buckets(tx.connection, about, [requests, tokens])?;
     }
     if leave == Leave::Probe {
-        store_breaker(tx.connection, &about.endpoint, &breaker, None)?;
+        store_breaker(tx, &about.endpoint, &breaker, None)?;
     }
     Ok(Pass::Go { after_ms })
 }
@@ -158,15 +157,15 @@ fn settle(
         }
     };
     if after != before {
-        store_breaker(tx.connection, &reserved.endpoint, &after, said)?;
+        store_breaker(tx, &reserved.endpoint, &after, said)?;
     }
     Ok(rest)
 }
 
 /// Endpoints that have failed since they last answered.
-pub(super) fn failing(connection: &mut SqliteConnection) -> Outcome<Vec<EndpointState>> {
+pub(super) fn failing(connection: &mut SqliteConnection, keys: &Keys) -> Outcome<Vec<EndpointState>> {
     let rows: Vec<BreakerRow> = breakers::table.order(breakers::endpoint).load(connection)?;
-    Ok(rows.into_iter().map(to_state).collect())
+    Ok(rows.into_iter().map(|row| to_state(keys, row)).collect())
 }
 
 #[async_trait]
@@ -203,6 +202,6 @@ impl RateLimiter for SqliteStore {
     }
 
     async fn failing_endpoints(&self) -> Result<Vec<EndpointState>, RepositoryError> {
-        self.readers.run(failing).await
+        self.read(failing).await
     }
 }

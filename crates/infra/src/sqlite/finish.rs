@@ -1,6 +1,5 @@
 //! What the holder of a lease writes: entries while it works, and how its attempt ends.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -16,6 +15,7 @@ use super::jobs::{Batch, JobRow, count, find, stored};
 use super::journal::{self, Sheet};
 use super::literal::{IsRunning, among, update};
 use super::schema::jobs;
+use super::seal::{Keys, Place, Sealed};
 use super::writer::{Answer, Transaction, Verb};
 use super::{attempts, questions, relations, rules};
 
@@ -29,7 +29,7 @@ pub(super) fn guarded(connection: &mut SqliteConnection, lease: Lease) -> Outcom
 /// Appends entries from place `seq` on.
 pub(super) fn append(tx: &mut Transaction<'_>, lease: Lease, seq: u64, sheets: &[Sheet], now: Millis) -> Outcome<()> {
     let row = guarded(tx.connection, lease)?;
-    journal::append(tx.connection, lease.job, &row.role, seq, sheets, now)
+    journal::append(tx, lease.job, &row.role, seq, sheets, now)
 }
 
 /// The end of an attempt, with its values written out. Made outside of the transaction.
@@ -102,7 +102,7 @@ impl Verb for Finish {
                         if row.awaited && to.state.is_final() {
                             awaited.push((job, to.state, end.now));
                         }
-                        left(row, to, end)
+                        left(tx.keys, row, to, end)
                     }
                     Err(refused) => {
                         answers.push(Err(refused));
@@ -122,7 +122,7 @@ impl Verb for Finish {
                 }
             }
             if !end.sheets.is_empty() {
-                journal::append(tx.connection, job, &left.role, end.seq, &end.sheets, end.now)?;
+                journal::append(tx, job, &left.role, end.seq, &end.sheets, end.now)?;
             }
             if end.event == Event::Suspend && left.to.state != JobState::Suspended {
                 // Its end was asked for while it was asking.
@@ -166,8 +166,8 @@ struct Running {
     lease_token: i64,
     cancel_requested: bool,
     awaited: bool,
-    output: Option<String>,
-    reason: Option<String>,
+    output: Option<Sealed>,
+    reason: Option<Sealed>,
 }
 
 /// What an attempt leaves behind.
@@ -178,8 +178,8 @@ struct Left<'a> {
     /// Why the attempt ended.
     why: Option<&'a str>,
     /// Why the job is where it is.
-    reason: Option<Cow<'a, str>>,
-    output: Option<Cow<'a, str>>,
+    reason: Option<Sealed>,
+    output: Option<Sealed>,
     role: String,
     now: Millis,
 }
@@ -210,12 +210,12 @@ fn change(row: &Running, end: &End) -> Result<Standing, RepositoryError> {
     Ok(change.to)
 }
 
-fn left(row: Running, to: Standing, end: &End) -> Left<'_> {
-    let why = end.reason.as_deref();
+fn left<'a>(keys: &Keys, row: Running, to: Standing, end: &'a End) -> Left<'a> {
+    let (why, job) = (end.reason.as_deref(), end.lease.job.0);
     // A job that ends because somebody asked for it keeps what they said as its reason.
     let is_asked_for = to.state == JobState::Cancelled && row.cancel_requested;
-    let reason = if is_asked_for { row.reason.map(Cow::Owned) } else { why.map(Cow::Borrowed) };
-    let output = end.output.as_deref().map(Cow::Borrowed).or(row.output.map(Cow::Owned));
+    let reason = if is_asked_for { row.reason } else { why.map(|why| keys.seal(Place::reason(job), why)) };
+    let output = end.output.as_deref().map(|output| keys.seal(Place::output(job), output)).or(row.output);
     Left { event: end.event, to, why, reason, output, role: row.role, now: end.now }
 }
 
@@ -231,14 +231,14 @@ impl Left<'_> {
             jobs::run_at.eq(to.run_at),
             jobs::finalized_at.eq(to.state.is_final().then_some(self.now)),
             jobs::lease_until.eq(None::<i64>),
-            jobs::output.eq(self.output.as_deref()),
-            jobs::reason.eq(self.reason.as_deref()),
+            jobs::output.eq(self.output.as_ref()),
+            jobs::reason.eq(self.reason.as_ref()),
         );
         if to.state == JobState::Completed && self.why.is_none() {
             // The job's row goes on to tell of the attempt.
             update(jobs::table, among(ids), left).execute(tx.connection)?;
         } else {
-            attempts::end(tx.connection, ids, self.event, self.why, self.now)?;
+            attempts::end(tx, ids, self.event, self.why, self.now)?;
             update(jobs::table, among(ids), (left, jobs::leased_by.eq(None::<String>))).execute(tx.connection)?;
         }
         if matches!(to.state, JobState::Available | JobState::Retryable | JobState::Scheduled) {

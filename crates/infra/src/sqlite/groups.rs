@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use diesel::connection::DefaultLoadingMode;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
-use posse_core::job::{GroupStanding, GroupUse, JobState};
+use posse_core::job::{GroupStanding, GroupUse, JobState, Output};
 
 use super::fault::Outcome;
 use super::jobs::state;
+use super::schema::{job_data, jobs};
+use super::seal::{Keys, Place, Sealed};
 
 #[derive(QueryableByName)]
 struct Count {
@@ -30,7 +33,11 @@ pub(super) fn all(connection: &mut SqliteConnection) -> Outcome<Vec<GroupStandin
 }
 
 /// One group, if it has jobs.
-pub(super) fn one(connection: &mut SqliteConnection, name: &str) -> Outcome<Option<(GroupStanding, GroupUse)>> {
+pub(super) fn one(
+    connection: &mut SqliteConnection,
+    keys: &Keys,
+    name: &str,
+) -> Outcome<Option<(GroupStanding, GroupUse)>> {
     #[derive(QueryableByName)]
     struct Used {
         #[diesel(sql_type = BigInt)]
@@ -46,6 +53,9 @@ pub(super) fn one(connection: &mut SqliteConnection, name: &str) -> Outcome<Opti
         .bind::<Text, _>(name)
         .load(connection)?;
     let Some(standing) = standings(rows)?.pop() else { return Ok(None) };
+    if keys.seal_anything() {
+        return Ok(Some((standing, opened_use(connection, keys, name)?)));
+    }
     let used: Used = diesel::sql_query(
         "SELECT CAST(total(output ->> '$.turns') AS INTEGER) AS turns,
                 CAST(total(output ->> '$.usage.input') AS INTEGER) AS input,
@@ -62,6 +72,28 @@ pub(super) fn one(connection: &mut SqliteConnection, name: &str) -> Outcome<Opti
         cost_microusd: used.cost.unsigned_abs(),
     };
     Ok(Some((standing, used)))
+}
+
+/// What a group used, where answers are sealed: SQLite cannot look into them.
+fn opened_use(connection: &mut SqliteConnection, keys: &Keys, name: &str) -> Outcome<GroupUse> {
+    let outputs = job_data::table
+        .inner_join(jobs::table)
+        .filter(job_data::group_name.eq(name))
+        .filter(jobs::output.is_not_null())
+        .select((jobs::id, jobs::output.assume_not_null()))
+        .load_iter::<(i64, Sealed), DefaultLoadingMode>(connection)?;
+    let mut used = GroupUse::default();
+    for row in outputs {
+        let (job, sealed) = row?;
+        // What cannot be opened or read has used nothing that anybody knows of.
+        let Ok(text) = keys.open(Place::output(job), &sealed) else { continue };
+        let Ok(output) = serde_json::from_str::<Output>(&text) else { continue };
+        used.turns += u64::from(output.turns);
+        used.input_tokens += output.usage.input;
+        used.output_tokens += output.usage.output;
+        used.cost_microusd += output.cost_microusd.unwrap_or(0);
+    }
+    Ok(used)
 }
 
 fn standings(rows: Vec<Count>) -> Outcome<Vec<GroupStanding>> {

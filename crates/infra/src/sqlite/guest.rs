@@ -14,6 +14,7 @@ use super::connection::beside;
 use super::fault::{Fault, Outcome, describe};
 use super::finish::{End, Finish};
 use super::jobs::{self, Batch};
+use super::seal::{self, Keys};
 use super::wake::Bell;
 use super::writer::{Transaction, Verb as _};
 
@@ -35,8 +36,7 @@ pub fn enqueue_in(
     new: Vec<NewJob>,
     now: Millis,
 ) -> Result<Vec<Enqueued>, RepositoryError> {
-    let batch = Batch::new(new, now).map_err(not_json)?;
-    within(connection, |tx| jobs::enqueue(tx, &batch, None))
+    Keys::default().enqueue_in(connection, new, now)
 }
 
 /// Completes the job that `lease` is about ([`JobContext::lease`](posse_core::executor::JobContext::lease)),
@@ -56,18 +56,44 @@ pub fn complete_in(
     output: Output,
     now: Millis,
 ) -> Result<(), RepositoryError> {
-    let ending = Ending {
-        event: Event::Complete,
-        due_at: now,
-        reason: None,
-        output: Some(output),
-        entries: Vec::new(),
-        seq: 0,
-        children: Vec::new(),
-    };
-    let end = End::new(&AttemptEnd { lease, ending }, now).map_err(not_json)?;
-    let answers = within(connection, |tx| Finish::run(tx, &[&end]))?;
-    answers.into_iter().try_for_each(|answer| answer.map(drop))
+    Keys::default().complete_in(connection, lease, output, now)
+}
+
+/// The same where texts are sealed, with the keys of the store ([`super::SqliteStore::keys`]). Other keys are
+/// refused there, and so are the functions without any.
+impl Keys {
+    /// See [`enqueue_in`].
+    pub fn enqueue_in(
+        &self,
+        connection: &mut SqliteConnection,
+        new: Vec<NewJob>,
+        now: Millis,
+    ) -> Result<Vec<Enqueued>, RepositoryError> {
+        let batch = Batch::new(new, now).map_err(not_json)?;
+        within(connection, self, |tx| jobs::enqueue(tx, &batch, None))
+    }
+
+    /// See [`complete_in`].
+    pub fn complete_in(
+        &self,
+        connection: &mut SqliteConnection,
+        lease: Lease,
+        output: Output,
+        now: Millis,
+    ) -> Result<(), RepositoryError> {
+        let ending = Ending {
+            event: Event::Complete,
+            due_at: now,
+            reason: None,
+            output: Some(output),
+            entries: Vec::new(),
+            seq: 0,
+            children: Vec::new(),
+        };
+        let end = End::new(&AttemptEnd { lease, ending }, now).map_err(not_json)?;
+        let answers = within(connection, self, |tx| Finish::run(tx, &[&end]))?;
+        answers.into_iter().try_for_each(|answer| answer.map(drop))
+    }
 }
 
 fn not_json(error: serde_json::Error) -> RepositoryError {
@@ -77,12 +103,14 @@ fn not_json(error: serde_json::Error) -> RepositoryError {
 /// Does it whole or not at all, whatever becomes of the caller's transaction.
 fn within<T>(
     connection: &mut SqliteConnection,
+    keys: &Keys,
     work: impl FnOnce(&mut Transaction<'_>) -> Outcome<T>,
 ) -> Result<T, RepositoryError> {
     let done: Outcome<T> = connection.transaction(|connection| {
+        seal::admit(connection, keys)?;
         // The bell is for after the COMMIT, which is the caller's.
         let mut rings = false;
-        work(&mut Transaction::new(connection, &mut rings))
+        work(&mut Transaction::new(connection, keys, &mut rings))
     });
     done.map_err(|fault| match fault {
         Fault::Refused(error) => error,

@@ -1,5 +1,6 @@
 //! Job rows: making them, reading them, and storing what a transition makes of one.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 
 use diesel::prelude::*;
@@ -9,10 +10,12 @@ use posse_core::job::retry::RetryPolicy;
 use posse_core::job::transition::{Standing, Transition};
 use posse_core::job::{Job, JobId, JobState, Meta, NewJob, Output, Payload};
 use posse_core::port::Enqueued;
+use serde::de::DeserializeOwned;
 
-use super::fault::{Fault, Outcome, unusable};
+use super::fault::{Fault, Outcome, not_ours, unusable};
 use super::literal::update;
 use super::schema::{job_data, job_tags, jobs, sqlite_sequence};
+use super::seal::{Keys, Place, Sealed};
 use super::writer::{Answer, Transaction, Verb};
 use super::{relations, sessions, unique};
 
@@ -38,8 +41,8 @@ pub(super) struct JobRow {
     pub awaited: bool,
     pub concurrency_key: String,
     pub unique_key: Option<String>,
-    pub output: Option<String>,
-    pub reason: Option<String>,
+    pub output: Option<Sealed>,
+    pub reason: Option<Sealed>,
 }
 
 impl JobRow {
@@ -65,7 +68,7 @@ impl JobRow {
 #[derive(Debug, Queryable, Selectable)]
 #[diesel(table_name = job_data, check_for_backend(diesel::sqlite::Sqlite))]
 pub(super) struct DataRow {
-    pub payload: String,
+    pub payload: Sealed,
     pub retry: Option<String>,
     pub parent_id: Option<i64>,
     pub root_id: Option<i64>,
@@ -78,8 +81,8 @@ pub(super) struct DataRow {
 pub(super) type StoredJob = (JobRow, DataRow);
 
 /// A stored job as the core sees it.
-pub(super) fn to_job((row, data): StoredJob) -> Outcome<Job> {
-    let (Content { payload, output, retry, tags, meta }, damage) = readable(&data, row.output.as_deref());
+pub(super) fn to_job(keys: &Keys, (row, data): StoredJob) -> Outcome<Job> {
+    let (Content { payload, output, retry, tags, meta }, damage) = readable(keys, row.id, &data, row.output.as_ref());
     let standing = row.standing()?;
     let is_running = standing.state == JobState::Running;
     Ok(Job {
@@ -100,7 +103,7 @@ pub(super) fn to_job((row, data): StoredJob) -> Outcome<Job> {
         cancel_requested: row.cancel_requested,
         payload,
         output,
-        reason: row.reason,
+        reason: row.reason.map(|reason| keys.show(Place::reason(row.id), &reason)),
         created_at: row.created_at,
         finalized_at: row.finalized_at,
         parent: data.parent_id.map(JobId),
@@ -122,20 +125,26 @@ pub(super) struct Content {
     pub meta: Meta,
 }
 
-/// Reads it.
-pub(super) fn content(data: &DataRow, output: Option<&str>) -> Result<Content, serde_json::Error> {
+/// Reads it; the error is in words.
+pub(super) fn content(keys: &Keys, job: i64, data: &DataRow, output: Option<&Sealed>) -> Result<Content, String> {
+    fn part<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+        serde_json::from_str(text).map_err(|error| not_ours(&error))
+    }
+    fn opened<T: DeserializeOwned>(keys: &Keys, place: Place<'_>, stored: &Sealed) -> Result<T, String> {
+        part(&keys.open(place, stored).map_err(|closed| closed.to_string())?)
+    }
     Ok(Content {
-        payload: serde_json::from_str(&data.payload)?,
-        output: output.map(serde_json::from_str).transpose()?,
-        retry: data.retry.as_deref().map(serde_json::from_str).transpose()?,
-        tags: data.tags.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
-        meta: data.meta.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
+        payload: opened(keys, Place::payload(job), &data.payload)?,
+        output: output.map(|output| opened(keys, Place::output(job), output)).transpose()?,
+        retry: data.retry.as_deref().map(part).transpose()?,
+        tags: data.tags.as_deref().map(part).transpose()?.unwrap_or_default(),
+        meta: data.meta.as_deref().map(part).transpose()?.unwrap_or_default(),
     })
 }
 
 /// Reads what of it can be read, and tells what cannot. One damaged row must not hide the others of a list.
-fn readable(data: &DataRow, output: Option<&str>) -> (Content, Option<String>) {
-    fn part<T: Default + serde::de::DeserializeOwned>(name: &str, text: Option<&str>, damage: &mut Vec<String>) -> T {
+fn readable(keys: &Keys, job: i64, data: &DataRow, output: Option<&Sealed>) -> (Content, Option<String>) {
+    fn part<T: Default + DeserializeOwned>(name: &str, text: Option<&str>, damage: &mut Vec<String>) -> T {
         let read = text.map(serde_json::from_str).transpose();
         read.inspect_err(|error| damage.push(format!("its {name} cannot be read: {error}")))
             .ok()
@@ -143,9 +152,19 @@ fn readable(data: &DataRow, output: Option<&str>) -> (Content, Option<String>) {
             .unwrap_or_default()
     }
     let damage = &mut Vec::new();
+    let mut opened = |name: &str, place, stored: &'_ Sealed| {
+        let text = keys.open(place, stored).map(Cow::into_owned);
+        text.inspect_err(|closed| damage.push(format!("its {name} is {closed}")))
+    };
+    let payload = opened("payload", Place::payload(job), &data.payload);
+    let output = output.and_then(|output| opened("output", Place::output(job), output).ok());
+    let payload = match &payload {
+        Ok(text) => part("payload", Some(text), damage),
+        Err(closed) => Payload { goal: format!("({closed})"), ..Payload::default() },
+    };
     let content = Content {
-        payload: part("payload", Some(&data.payload), damage),
-        output: part("output", output, damage),
+        payload,
+        output: part("output", output.as_deref(), damage),
         retry: part("retry policy", data.retry.as_deref(), damage),
         tags: part("tags", data.tags.as_deref(), damage),
         meta: part("metadata", data.meta.as_deref(), damage),
@@ -201,8 +220,9 @@ pub(super) fn store(
 }
 
 /// Says why a job is where it is; nothing clears what was said before.
-pub(super) fn set_reason(connection: &mut SqliteConnection, job: JobId, reason: Option<&str>) -> QueryResult<()> {
-    update(jobs::table, jobs::id.eq(job.0), jobs::reason.eq(reason)).execute(connection).map(drop)
+pub(super) fn set_reason(tx: &mut Transaction<'_>, job: JobId, reason: Option<&str>) -> QueryResult<()> {
+    let reason = reason.map(|reason| tx.keys.seal(Place::reason(job.0), reason));
+    update(jobs::table, jobs::id.eq(job.0), jobs::reason.eq(reason)).execute(tx.connection).map(drop)
 }
 
 /// Jobs about to be stored, with what is JSON of them already written out.
@@ -295,7 +315,7 @@ fn enqueue_all(tx: &mut Transaction<'_>, batches: &[&Batch], above: Option<Ances
             }
             if !job.after.is_empty() {
                 // It may wait for one of those before it, so they have to be there.
-                insert_all(tx.connection, &rows)?;
+                insert_all(tx, &rows)?;
                 rows.clear();
             }
             let others = relations::others(tx.connection, job, &enqueued)?;
@@ -309,7 +329,7 @@ fn enqueue_all(tx: &mut Transaction<'_>, batches: &[&Batch], above: Option<Ances
         }
         answers.push(enqueued);
     }
-    insert_all(tx.connection, &rows)?;
+    insert_all(tx, &rows)?;
     tx.ring();
     Ok(answers)
 }
@@ -326,29 +346,30 @@ struct NewRow<'a> {
 }
 
 /// Stores rows and what belongs to them.
-fn insert_all(connection: &mut SqliteConnection, rows: &[NewRow<'_>]) -> Outcome<()> {
+fn insert_all(tx: &mut Transaction<'_>, rows: &[NewRow<'_>]) -> Outcome<()> {
     // In blocks, because a statement costs as much as several rows. Each size is a statement.
     let (blocks, rest) = rows.as_chunks::<32>();
-    blocks.iter().try_for_each(|block| insert(connection, block))?;
+    blocks.iter().try_for_each(|block| insert(tx, block))?;
     let (blocks, rest) = rest.as_chunks::<4>();
-    blocks.iter().try_for_each(|block| insert(connection, block))?;
-    rest.iter().try_for_each(|row| insert(connection, std::array::from_ref(row)))?;
+    blocks.iter().try_for_each(|block| insert(tx, block))?;
+    rest.iter().try_for_each(|row| insert(tx, std::array::from_ref(row)))?;
     for NewRow { id, sheet: Sheet { job, .. }, now, begins, others, .. } in rows {
         if let Some(session) = job.payload.session {
-            sessions::join(connection, session, *id, &job.role, *now)?;
+            sessions::join(tx.connection, session, *id, &job.role, *now)?;
         }
-        relations::wait_for(connection, JobId(*id), others, begins.state, job.on_failed)?;
+        relations::wait_for(tx.connection, JobId(*id), others, begins.state, job.on_failed)?;
         for tag in &job.tags {
             diesel::insert_into(job_tags::table)
                 .values((job_tags::tag.eq(tag), job_tags::job_id.eq(id)))
-                .execute(connection)?;
+                .execute(tx.connection)?;
         }
     }
     Ok(())
 }
 
 /// Stores rows by one statement per table, which diesel keeps prepared only if its values are owned.
-fn insert<const N: usize>(connection: &mut SqliteConnection, rows: &[NewRow<'_>; N]) -> QueryResult<()> {
+fn insert<const N: usize>(tx: &mut Transaction<'_>, rows: &[NewRow<'_>; N]) -> QueryResult<()> {
+    let keys = tx.keys;
     let new = rows.each_ref().map(|NewRow { id, sheet: Sheet { job, .. }, now, begins, .. }| {
         (
             jobs::id.eq(*id),
@@ -364,18 +385,18 @@ fn insert<const N: usize>(connection: &mut SqliteConnection, rows: &[NewRow<'_>;
             jobs::cancel_requested.eq(false),
             jobs::created_at.eq(*now),
             jobs::finalized_at.eq(begins.state.is_final().then_some(*now)),
-            jobs::reason.eq(begins.reason.clone()),
+            jobs::reason.eq(begins.reason.clone().map(|reason| keys.seal(Place::reason(*id), reason))),
             jobs::priority_step_ms.eq(job.priority_step_ms),
             jobs::concurrency_key.eq(job.concurrency_key.clone().unwrap_or_default()),
             jobs::unique_key.eq(job.unique.as_ref().map(|unique| unique.key.clone())),
             jobs::unique_ms.eq(job.unique.as_ref().and_then(|unique| unique.for_ms)),
         )
     });
-    diesel::insert_into(jobs::table).values(new).execute(connection)?;
+    diesel::insert_into(jobs::table).values(new).execute(tx.connection)?;
     let data = rows.each_ref().map(|NewRow { id, sheet, above, .. }| {
         (
             job_data::job_id.eq(*id),
-            job_data::payload.eq(sheet.payload.clone()),
+            job_data::payload.eq(keys.seal(Place::payload(*id), sheet.payload.clone())),
             job_data::retry.eq(sheet.retry.clone()),
             job_data::parent_id.eq(above.map(|above| above.parent)),
             job_data::root_id.eq(above.map(|above| above.root)),
@@ -384,7 +405,7 @@ fn insert<const N: usize>(connection: &mut SqliteConnection, rows: &[NewRow<'_>;
             job_data::meta.eq(sheet.meta.clone()),
         )
     });
-    diesel::insert_into(job_data::table).values(data).execute(connection)?;
+    diesel::insert_into(job_data::table).values(data).execute(tx.connection)?;
     Ok(())
 }
 

@@ -16,6 +16,8 @@ use serde_json::Value;
 use super::blobs::{self, Blob};
 use super::fault::{Outcome, misused, unusable};
 use super::schema::steps;
+use super::seal::{Keys, Place, Sealed};
+use super::writer::Transaction;
 use super::{annotations, ledger, questions};
 
 /// Texts of tools longer than this many bytes are kept as blobs.
@@ -131,14 +133,14 @@ fn last_seq(connection: &mut SqliteConnection, job: JobId) -> QueryResult<Option
 /// Appends entries from place `seq` on, which must be the next one, with what they change in the
 /// ledger and the annotations they bring, written by `author`.
 pub(super) fn append(
-    connection: &mut SqliteConnection,
+    tx: &mut Transaction<'_>,
     job: JobId,
     author: &str,
     seq: u64,
     sheets: &[Sheet],
     now: Millis,
 ) -> Outcome<()> {
-    let next = last_seq(connection, job)?.map_or(0, |last| last + 1);
+    let next = last_seq(tx.connection, job)?.map_or(0, |last| last + 1);
     if i64::try_from(seq) != Ok(next) {
         return Err(misused(format!(
             "the journal of job {job} goes on at place {next}, and an entry for place {seq} was offered; nothing was \
@@ -147,106 +149,97 @@ pub(super) fn append(
     }
     for (seq, sheet) in (next..).zip(sheets) {
         if let Some(blob) = &sheet.blob {
-            blobs::keep(connection, blob)?;
+            blobs::keep(tx, blob)?;
         }
-        insert(connection, job, seq, sheet, now)?;
+        insert(tx, job, seq, sheet, now)?;
         for (position, change) in (0..).zip(&sheet.ledger) {
-            ledger::apply(connection, job, seq, position, change, now)?;
+            ledger::apply(tx, job, seq, position, change, now)?;
         }
         for annotation in &sheet.annotations {
-            annotations::add(connection, job, author, annotation, now)?;
+            annotations::add(tx, job, author, annotation, now)?;
         }
         if let Some((texts, open_ms)) = &sheet.asked {
-            questions::ask(connection, job, seq, texts, *open_ms, now)?;
-            annotations::add(connection, job, author, &NewAnnotation::clarification(job, texts), now)?;
+            questions::ask(tx, job, seq, texts, *open_ms, now)?;
+            annotations::add(tx, job, author, &NewAnnotation::clarification(job, texts), now)?;
         }
     }
     Ok(())
 }
 
 /// Appends [`Entry::Reopened`] if the run had ended.
-pub(super) fn reopen(connection: &mut SqliteConnection, job: JobId, now: Millis) -> Outcome<()> {
+pub(super) fn reopen(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcome<()> {
     let last: Option<(i64, String)> = steps::table
         .filter(steps::job_id.eq(job.0))
         .order(steps::seq.desc())
         .select((steps::seq, steps::kind))
-        .first(connection)
+        .first(tx.connection)
         .optional()?;
     let Some((seq, kind)) = last else { return Ok(()) };
     if kind != "ended" {
         return Ok(());
     }
-    insert(connection, job, seq + 1, &Sheet::new(&Entry::Reopened)?, now)?;
+    insert(tx, job, seq + 1, &Sheet::new(&Entry::Reopened)?, now)?;
     Ok(())
 }
 
 /// Appends an entry that is not a worker's: the job is in nobody's hands.
-pub(super) fn append_unleased(
-    connection: &mut SqliteConnection,
-    job: JobId,
-    entry: &Entry,
-    now: Millis,
-) -> Outcome<()> {
-    let seq = last_seq(connection, job)?.map_or(0, |last| last + 1);
-    insert(connection, job, seq, &Sheet::new(entry)?, now)?;
+pub(super) fn append_unleased(tx: &mut Transaction<'_>, job: JobId, entry: &Entry, now: Millis) -> Outcome<()> {
+    let seq = last_seq(tx.connection, job)?.map_or(0, |last| last + 1);
+    insert(tx, job, seq, &Sheet::new(entry)?, now)?;
     Ok(())
 }
 
 /// Stores an entry of another journal's time at its place, with its blob.
-pub(super) fn insert_at(
-    connection: &mut SqliteConnection,
-    job: JobId,
-    seq: u64,
-    sheet: &Sheet,
-    at: Millis,
-) -> QueryResult<()> {
+pub(super) fn insert_at(tx: &mut Transaction<'_>, job: JobId, seq: u64, sheet: &Sheet, at: Millis) -> QueryResult<()> {
     if let Some(blob) = &sheet.blob {
-        blobs::keep(connection, blob)?;
+        blobs::keep(tx, blob)?;
     }
-    insert(connection, job, i64::try_from(seq).unwrap_or(i64::MAX), sheet, at)
+    insert(tx, job, i64::try_from(seq).unwrap_or(i64::MAX), sheet, at)
 }
 
-fn insert(connection: &mut SqliteConnection, job: JobId, seq: i64, sheet: &Sheet, now: Millis) -> QueryResult<()> {
+fn insert(tx: &mut Transaction<'_>, job: JobId, seq: i64, sheet: &Sheet, now: Millis) -> QueryResult<()> {
     diesel::insert_into(steps::table)
         .values((
             steps::job_id.eq(job.0),
             steps::seq.eq(seq),
             steps::kind.eq(sheet.kind),
-            steps::data.eq(&sheet.data),
+            steps::data.eq(tx.keys.seal(Place::entry(job.0, seq), sheet.data.as_str())),
             steps::blob_hash.eq(sheet.blob.as_ref().map(|blob| &blob.hash)),
             steps::created_at.eq(now),
         ))
-        .execute(connection)
+        .execute(tx.connection)
         .map(drop)
 }
 
 /// Has a run that has begun begin again; whether it had.
 pub(super) fn restart(
-    connection: &mut SqliteConnection,
+    tx: &mut Transaction<'_>,
     installation: &str,
     job: JobId,
     author: &str,
     now: Millis,
 ) -> Outcome<bool> {
-    let Some(last) = last_seq(connection, job)? else { return Ok(false) };
-    let sheets = Sheet::all(&posse_core::journal::restart(&ledger::read(connection, installation, job)?))?;
-    append(connection, job, author, last.unsigned_abs() + 1, &sheets, now)?;
+    let Some(last) = last_seq(tx.connection, job)? else { return Ok(false) };
+    let sheets = Sheet::all(&posse_core::journal::restart(&ledger::read(tx.connection, installation, job)?))?;
+    append(tx, job, author, last.unsigned_abs() + 1, &sheets, now)?;
     Ok(true)
 }
 
 /// A job's entries from place `from` on, in order.
-pub(super) fn read(connection: &mut SqliteConnection, job: JobId, from: u64) -> Outcome<Vec<Recorded>> {
+pub(super) fn read(connection: &mut SqliteConnection, keys: &Keys, job: JobId, from: u64) -> Outcome<Vec<Recorded>> {
     use super::schema::blobs;
-    type Row = (i64, String, String, i64, Option<Vec<u8>>);
+    type Row = (i64, String, Sealed, i64, Option<Vec<u8>>, Option<Vec<u8>>);
     let rows: Vec<Row> = steps::table
         .left_join(blobs::table.on(steps::blob_hash.eq(blobs::hash.nullable())))
         .filter(steps::job_id.eq(job.0))
         .filter(steps::seq.ge(i64::try_from(from).unwrap_or(i64::MAX)))
         .order(steps::seq)
-        .select((steps::seq, steps::kind, steps::data, steps::created_at, blobs::bytes.nullable()))
+        .select((steps::seq, steps::kind, steps::data, steps::created_at, steps::blob_hash, blobs::bytes.nullable()))
         .load(connection)?;
-    let recorded = |(seq, kind, data, at, blob): Row| {
-        let entry = join(&kind, &data, blob)?;
+    let recorded = |(seq, kind, data, at, hash, blob): Row| {
+        let open = |(hash, bytes): (Vec<u8>, Vec<u8>)| keys.open_bytes(Place::blob(&hash), bytes);
+        let blob = hash.zip(blob).map(open).transpose()?;
+        let entry = join(&kind, &keys.open(Place::entry(job.0, seq), &data)?, blob)?;
         Ok(Recorded { seq: seq.unsigned_abs(), at, entry })
     };
     rows.into_iter().map(recorded).collect()

@@ -63,20 +63,20 @@ pub(super) fn rescue(tx: &mut Transaction<'_>, dead: &[WorkerId], expired: bool,
         let from = row.standing()?;
         let change = transition(from, Event::LeaseExpired, now)?;
         let lost = format!("worker {worker} was lost while working on it");
-        attempts::end(tx.connection, &[row.id], Event::LeaseExpired, Some(&lost), now)?;
+        attempts::end(tx, &[row.id], Event::LeaseExpired, Some(&lost), now)?;
         store(tx.connection, job, &change, now)?;
         match change.to.state {
             // It keeps what was said when its end was asked for.
             JobState::Cancelled => {}
             JobState::Discarded if change.to.crashes >= MAX_CRASHES => {
                 let reason = format!("its worker died {} times while working on it", change.to.crashes);
-                set_reason(tx.connection, job, Some(&reason))?;
+                set_reason(tx, job, Some(&reason))?;
             }
             JobState::Discarded => {
                 let reason = format!("its worker died in the last of its {} attempts", from.max_attempts);
-                set_reason(tx.connection, job, Some(&reason))?;
+                set_reason(tx, job, Some(&reason))?;
             }
-            _ => set_reason(tx.connection, job, Some(&lost))?,
+            _ => set_reason(tx, job, Some(&lost))?,
         }
         relations::ended(tx, &row, change.to.state, now)?;
         rescued.push(Rescued { job, worker, state: change.to.state });

@@ -11,6 +11,8 @@ use serde::de::IntoDeserializer;
 use super::fault::{Outcome, misused, unusable};
 use super::literal::update;
 use super::schema::{steps, tool_calls};
+use super::seal::{Place, Sealed};
+use super::writer::Transaction;
 
 /// Whether a call may go from one state to another.
 fn is_legal(from: CallState, to: CallState, effect: EffectClass) -> bool {
@@ -27,7 +29,7 @@ fn is_legal(from: CallState, to: CallState, effect: EffectClass) -> bool {
 /// it, which is the truth, has lost its end: then it runs again if it may, and else nobody knows what
 /// became of it.
 fn has_lost_its_end(
-    connection: &mut SqliteConnection,
+    tx: &mut Transaction<'_>,
     (job, seq): (JobId, i64),
     call_id: &str,
     (from, to, effect): (CallState, CallState, EffectClass),
@@ -36,20 +38,23 @@ fn has_lost_its_end(
     if !ended || (to != CallState::Unknown && !effect.repeatable()) {
         return Ok(false);
     }
-    let ends: Vec<String> = steps::table
+    let ends: Vec<(i64, Sealed)> = steps::table
         .filter(steps::job_id.eq(job.0).and(steps::seq.lt(seq)).and(steps::kind.eq("call_ended")))
-        .select(steps::data)
-        .load(connection)?;
-    let is_its = |data: &String| {
-        let entry: serde_json::Result<serde_json::Value> = serde_json::from_str(data);
-        entry.is_ok_and(|entry| entry["call_id"] == call_id)
-    };
-    Ok(!ends.iter().any(is_its))
+        .select((steps::seq, steps::data))
+        .load(tx.connection)?;
+    for (seq, data) in ends {
+        let data = tx.keys.open(Place::entry(job.0, seq), &data)?;
+        let entry: serde_json::Result<serde_json::Value> = serde_json::from_str(&data);
+        if entry.is_ok_and(|entry| entry["call_id"] == call_id) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Applies what an entry at place `seq` changes. `position` is the call's place among the entry's.
 pub(super) fn apply(
-    connection: &mut SqliteConnection,
+    tx: &mut Transaction<'_>,
     job: JobId,
     seq: i64,
     position: i32,
@@ -70,7 +75,7 @@ pub(super) fn apply(
                     tool_calls::position.eq(position),
                 ))
                 .on_conflict_do_nothing()
-                .execute(connection)?;
+                .execute(tx.connection)?;
             match added {
                 0 => Err(misused(format!("job {job} has a call {call_id} already; nothing was saved"))),
                 _ => Ok(()),
@@ -81,12 +86,11 @@ pub(super) fn apply(
             let now_is: Option<(String, String)> = tool_calls::table
                 .filter(this)
                 .select((tool_calls::state, tool_calls::effect_class))
-                .first(connection)
+                .first(tx.connection)
                 .optional()?;
             let Some((from, effect)) = now_is else { return Ok(()) };
             let (from, effect) = (named(&from)?, named(&effect)?);
-            if !is_legal(from, *to, effect) && !has_lost_its_end(connection, (job, seq), call_id, (from, *to, effect))?
-            {
+            if !is_legal(from, *to, effect) && !has_lost_its_end(tx, (job, seq), call_id, (from, *to, effect))? {
                 return Err(misused(format!(
                     "call {call_id} of job {job} is {} and cannot become {}; nothing was saved",
                     from.as_str(),
@@ -94,7 +98,7 @@ pub(super) fn apply(
                 )));
             }
             let moved = (tool_calls::state.eq(to.as_str()), tool_calls::changed_at.eq(now));
-            update(tool_calls::table, this, moved).execute(connection)?;
+            update(tool_calls::table, this, moved).execute(tx.connection)?;
             Ok(())
         }
     }

@@ -8,18 +8,20 @@ use posse_core::lease::Lease;
 use super::fault::Outcome;
 use super::finish::guarded;
 use super::schema::memory_items;
+use super::seal::{Keys, Place, Sealed};
 use super::writer::Transaction;
 
 /// Keeps what leaves a run's conversation with its entry `seq`.
 pub(super) fn archive(tx: &mut Transaction<'_>, lease: Lease, seq: u64, content: &str, now: Millis) -> Outcome<()> {
     let row = guarded(tx.connection, lease)?;
+    let seq = i64::try_from(seq).unwrap_or(i64::MAX);
     diesel::insert_or_ignore_into(memory_items::table)
         .values((
             memory_items::scope.eq(&row.role),
             memory_items::tier.eq("archival"),
-            memory_items::content.eq(content),
+            memory_items::content.eq(tx.keys.seal(Place::archived(now, seq), content)),
             memory_items::job_id.eq(lease.job.0),
-            memory_items::seq.eq(i64::try_from(seq).unwrap_or(i64::MAX)),
+            memory_items::seq.eq(seq),
             memory_items::created_at.eq(now),
         ))
         .execute(tx.connection)?;
@@ -27,11 +29,16 @@ pub(super) fn archive(tx: &mut Transaction<'_>, lease: Lease, seq: u64, content:
 }
 
 /// What was archived of a job's conversation, oldest first.
-pub(super) fn of(connection: &mut SqliteConnection, job: JobId) -> Outcome<Vec<(u64, String)>> {
-    let rows: Vec<(Option<i64>, String)> = memory_items::table
+pub(super) fn of(connection: &mut SqliteConnection, keys: &Keys, job: JobId) -> Outcome<Vec<(u64, String)>> {
+    let rows: Vec<(Option<i64>, Sealed, i64)> = memory_items::table
         .filter(memory_items::job_id.eq(job.0))
         .order(memory_items::seq)
-        .select((memory_items::seq, memory_items::content))
+        .select((memory_items::seq, memory_items::content, memory_items::created_at))
         .load(connection)?;
-    Ok(rows.into_iter().map(|(seq, content)| (seq.unwrap_or_default().unsigned_abs(), content)).collect())
+    let archived = |(seq, content, created_at): (Option<i64>, Sealed, i64)| {
+        let seq = seq.unwrap_or_default();
+        let content = keys.open(Place::archived(created_at, seq), &content)?.into_owned();
+        Ok((seq.unsigned_abs(), content))
+    };
+    rows.into_iter().map(archived).collect()
 }

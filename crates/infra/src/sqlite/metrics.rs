@@ -13,6 +13,7 @@ use super::jobs::state;
 use super::literal::IsOpenAsk;
 use super::log::Log;
 use super::schema::{asks, workers};
+use super::seal::Keys;
 use super::{SqliteStore, care, endpoints};
 
 /// Jobs that have not ended. Each part reads one partial index; none looks at a final job.
@@ -59,7 +60,7 @@ fn enqueued(connection: &mut SqliteConnection) -> Outcome<u64> {
     Ok(row.map_or(0, |row| row.n.unsigned_abs()))
 }
 
-fn standing(connection: &mut SqliteConnection, now: Millis) -> Outcome<Standing> {
+fn standing(connection: &mut SqliteConnection, keys: &Keys, now: Millis) -> Outcome<Standing> {
     let roles_and_slots: Vec<(String, i32)> =
         workers::table.select((workers::roles, workers::slots)).load(connection)?;
     // Each role has as many slots as the process says; one whose roles cannot be read has one.
@@ -77,7 +78,7 @@ fn standing(connection: &mut SqliteConnection, now: Millis) -> Outcome<Standing>
         workers: roles_and_slots.len() as u64,
         slots: roles_and_slots.iter().map(of_worker).sum(),
         open_questions: open.unsigned_abs(),
-        failing_endpoints: endpoints::failing(connection)?,
+        failing_endpoints: endpoints::failing(connection, keys)?,
         ..Standing::default()
     };
     standing.storage.bytes = pages * size;
@@ -89,8 +90,9 @@ fn standing(connection: &mut SqliteConnection, now: Millis) -> Outcome<Standing>
 #[async_trait]
 impl MetricsQueries for SqliteStore {
     async fn standing(&self, now: Millis) -> Result<Standing, RepositoryError> {
-        let mut standing =
-            self.readers.run(move |connection| connection.transaction(|connection| standing(connection, now))).await?;
+        let mut standing = self
+            .read(move |connection, keys| connection.transaction(|connection| standing(connection, keys, now)))
+            .await?;
         standing.storage.log_bytes = Log::of(&self.path).bytes();
         Ok(standing)
     }

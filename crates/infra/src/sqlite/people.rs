@@ -24,7 +24,7 @@ pub(super) fn cancel(tx: &mut Transaction<'_>, job: JobId, reason: &str, now: Mi
     }
     let change = transition(from, Event::Cancel, now)?;
     store(tx.connection, job, &change, now)?;
-    set_reason(tx.connection, job, Some(reason))?;
+    set_reason(tx, job, Some(reason))?;
     if from.state == JobState::Suspended {
         questions::close(tx.connection, job, now)?;
     }
@@ -42,10 +42,10 @@ pub(super) fn retry(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcom
     let change = transition(row.standing()?, Event::Retry, now)?;
     unique::check(tx.connection, &row, now)?;
     // A completed job's row tells of the attempt that completed it.
-    attempts::end(tx.connection, &[job.0], Event::Complete, None, row.finalized_at.unwrap_or(now))?;
+    attempts::end(tx, &[job.0], Event::Complete, None, row.finalized_at.unwrap_or(now))?;
     store(tx.connection, job, &change, now)?;
-    set_reason(tx.connection, job, None)?;
-    journal::reopen(tx.connection, job, now)?;
+    set_reason(tx, job, None)?;
+    journal::reopen(tx, job, now)?;
     tx.ring();
     Ok(())
 }

@@ -77,8 +77,8 @@ fn run() -> Vec<Entry> {
 
 /// Everything a worker does, and what people do to single jobs.
 fn work(connection: &mut SqliteConnection) {
-    let mut rings = false;
-    let tx = &mut Transaction::new(connection, &mut rings);
+    let (mut rings, keys) = (false, Keys::default());
+    let tx = &mut Transaction::new(connection, &keys, &mut rings);
     let new = NewJob { queue: "q".into(), role: "r".into(), ..NewJob::default() };
     let later = NewJob { run_at: Some(99), ..new.clone() };
     let beneath = new.clone();
@@ -87,7 +87,7 @@ fn work(connection: &mut SqliteConnection) {
     let batch = jobs::Batch::new(jobs, 1).expect("is JSON");
     jobs::Enqueue::run(tx, &[&batch]).expect("enqueues");
     let asked = request(vec![]);
-    let claimed = claim::claim(tx, &asked).expect("claims").read(&asked).0;
+    let claimed = claim::claim(tx, &asked).expect("claims").read(&keys, &asked).0;
     claim::claim(tx, &request(vec!["q".into()])).expect("claims");
     let leases: Vec<_> = claimed.iter().map(|claimed| claimed.lease).collect();
     leases::heartbeat(tx, &WorkerId("w".into()), &leases, 100, 10).expect("beats");
@@ -127,7 +127,7 @@ fn ruled(tx: &mut Transaction<'_>) {
     jobs::enqueue(tx, &batch(2000), None).expect("enqueues");
     jobs::enqueue(tx, &batch(2000), None).expect("they are there");
     let many = ClaimRequest { role: "s".into(), limit: 40, now: 2000, lease_until: 3000, ..request(vec![]) };
-    let (claimed, _) = claim::claim(tx, &many).expect("claims").read(&many);
+    let (claimed, _) = claim::claim(tx, &many).expect("claims").read(tx.keys, &many);
     claim::claim(tx, &ClaimRequest { queues: vec!["q".into()], ..many }).expect("claims");
     let end = AttemptEnd { lease: claimed[0].lease, ending: ending(Event::Complete) };
     let end = finish::End::new(&end, 2000).expect("is JSON");
@@ -155,7 +155,7 @@ fn no_statement_of_the_hot_paths_walks_a_table() {
     queries::next_deadline(&mut connection, 0).expect("can be read");
     queries::cancel_requested(&mut connection).expect("can be read");
     // What every process asks once a second, and what finds jobs to delete.
-    schedules::due(&mut connection, 99).expect("can be read");
+    schedules::due(&mut connection, &Keys::default(), 99).expect("can be read");
     care::drain_requested(&mut connection, &WorkerId("w".into())).expect("can be read");
     prune::has_any(&mut connection, &[(posse_core::job::JobState::Completed, 99)], 99).expect("can be read");
     connection.set_instrumentation(|_: InstrumentationEvent<'_>| {});
@@ -187,7 +187,8 @@ fn lists_and_counts_read_the_index_of_their_state() {
     }
     let asked = listen(&mut connection);
     let discarded = vec![posse_core::job::JobState::Discarded];
-    search::list(&mut connection, &JobFilter { states: discarded, limit: 5, ..JobFilter::default() }).expect("lists");
+    search::list(&mut connection, &Keys::default(), &JobFilter { states: discarded, limit: 5, ..JobFilter::default() })
+        .expect("lists");
     connection.set_instrumentation(|_: InstrumentationEvent<'_>| {});
     let sql = asked.lock().expect("no panic").ran.remove(0);
     let steps = plan(&mut connection, &sql).join("\n");
@@ -214,16 +215,16 @@ fn turns_of_a_session_are_found_by_their_index() {
     use posse_core::session::NewSession;
     let folder = tempfile::tempdir().expect("a folder");
     let mut connection = new_database(&folder);
-    let mut rings = false;
-    let tx = &mut Transaction::new(&mut connection, &mut rings);
+    let (mut rings, keys) = (false, Keys::default());
+    let tx = &mut Transaction::new(&mut connection, &keys, &mut rings);
     let (session, _) = sessions::begin(tx, &NewSession { name: None, role: "r".into() }, 1).expect("begins");
     let asked = listen(&mut connection);
-    let tx = &mut Transaction::new(&mut connection, &mut rings);
+    let tx = &mut Transaction::new(&mut connection, &keys, &mut rings);
     let mut said = NewJob { role: "r".into(), ..NewJob::default() };
     said.payload.session = Some(session.id);
     let batch = jobs::Batch::new(vec![said], 1).expect("is JSON");
     jobs::enqueue(tx, &batch, None).expect("enqueues");
-    sessions::turns(&mut connection, session.id, None).expect("reads");
+    sessions::turns(&mut connection, &keys, session.id, None).expect("reads");
     sessions::list(&mut connection, Some("r"), 5).expect("reads");
     sessions::list(&mut connection, None, 5).expect("reads");
     connection.set_instrumentation(|_: InstrumentationEvent<'_>| {});

@@ -8,6 +8,7 @@ use super::fault::Outcome;
 use super::finish::guarded;
 use super::literal::among;
 use super::schema::{jobs, progress};
+use super::seal::{Keys, Place, Sealed};
 use super::writer::Transaction;
 
 /// Keeps what the holder of a lease tells.
@@ -17,7 +18,7 @@ pub(super) fn report(tx: &mut Transaction<'_>, lease: Lease, told: &JobProgress)
         .values((
             progress::job_id.eq(lease.job.0),
             progress::share.eq(told.share),
-            progress::text.eq(&told.text),
+            progress::text.eq(tx.keys.seal(Place::progress(lease.job.0), told.text.as_str())),
             progress::at.eq(told.at),
         ))
         .execute(tx.connection)?;
@@ -25,19 +26,19 @@ pub(super) fn report(tx: &mut Transaction<'_>, lease: Lease, told: &JobProgress)
 }
 
 /// Adds to jobs that are running how far they are.
-pub(super) fn fill_in(connection: &mut SqliteConnection, found: &mut [Job]) -> Outcome<()> {
+pub(super) fn fill_in(connection: &mut SqliteConnection, keys: &Keys, found: &mut [Job]) -> Outcome<()> {
     let running: Vec<i64> = found.iter().filter(|job| job.state == JobState::Running).map(|job| job.id.0).collect();
     if running.is_empty() {
         return Ok(());
     }
-    let rows: Vec<(i64, f64, String, i64)> = progress::table
+    let rows: Vec<(i64, f64, Sealed, i64)> = progress::table
         .inner_join(jobs::table)
         .filter(among(&running))
         .select((progress::job_id, progress::share, progress::text, progress::at))
         .load(connection)?;
     for (id, share, text, at) in rows {
         if let Some(job) = found.iter_mut().find(|job| job.id.0 == id) {
-            job.progress = Some(JobProgress { share, text, at });
+            job.progress = Some(JobProgress { share, text: keys.show(Place::progress(id), &text), at });
         }
     }
     Ok(())

@@ -28,9 +28,9 @@ pub(super) fn give_up(tx: &mut Transaction<'_>, unreadable: &[Unreadable], now: 
         let Some(row) = find(tx.connection, job)?.filter(|row| row.is_leased_as(lease.token)) else { continue };
         let reason = format!("it cannot be worked: {why}");
         let change = transition(row.standing()?, Event::GiveUp, now)?;
-        attempts::end(tx.connection, &[job.0], Event::GiveUp, Some(&reason), now)?;
+        attempts::end(tx, &[job.0], Event::GiveUp, Some(&reason), now)?;
         store(tx.connection, job, &change, now)?;
-        set_reason(tx.connection, job, Some(&reason))?;
+        set_reason(tx, job, Some(&reason))?;
         relations::ended(tx, &row, change.to.state, now)?;
         tracing::warn!(job.id = job.0, "job {job} is discarded: {reason}");
     }

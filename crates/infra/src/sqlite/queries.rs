@@ -10,18 +10,19 @@ use super::fault::Outcome;
 use super::jobs::{DataRow, JobRow, StoredJob, state, to_job};
 use super::literal::{IsRunning, IsToBeCancelled, IsWaiting};
 use super::schema::{job_data, jobs};
+use super::seal::Keys;
 use super::{progress, rules};
 
 /// One job.
-pub(super) fn job(connection: &mut SqliteConnection, id: JobId) -> Outcome<Option<Job>> {
+pub(super) fn job(connection: &mut SqliteConnection, keys: &Keys, id: JobId) -> Outcome<Option<Job>> {
     let row: Option<StoredJob> = jobs::table
         .inner_join(job_data::table)
         .filter(jobs::id.eq(id.0))
         .select((JobRow::as_select(), DataRow::as_select()))
         .first(connection)
         .optional()?;
-    let mut job = row.map(to_job).transpose()?;
-    progress::fill_in(connection, job.as_mut_slice())?;
+    let mut job = row.map(|row| to_job(keys, row)).transpose()?;
+    progress::fill_in(connection, keys, job.as_mut_slice())?;
     Ok(job)
 }
 

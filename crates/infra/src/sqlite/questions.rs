@@ -1,5 +1,7 @@
 //! Questions to people: made by a journal entry, settled by another.
 
+use std::borrow::Cow;
+
 use diesel::dsl::{count_star, min};
 use diesel::prelude::*;
 use posse_core::clock::Millis;
@@ -14,6 +16,7 @@ use super::jobs::{JobRow, find, set_reason, store};
 use super::journal;
 use super::literal::update;
 use super::schema::{asks, jobs, steps};
+use super::seal::{Keys, Place, Sealed};
 use super::writer::Transaction;
 
 /// Questions settled in one transaction.
@@ -24,9 +27,11 @@ const EXPIRED_AT_ONCE: i64 = 500;
 struct Row {
     id: i64,
     job_id: i64,
-    text: String,
+    seq: i64,
+    position: i32,
+    text: Sealed,
     state: String,
-    answer: Option<String>,
+    answer: Option<Sealed>,
     settled_by: Option<String>,
     created_at: i64,
     expires_at: Option<i64>,
@@ -35,27 +40,30 @@ struct Row {
     role: String,
 }
 
-fn question(row: Row) -> Outcome<Question> {
-    let Row { id, job_id, text, state, answer, settled_by, created_at, expires_at, settled_at, role } = row;
+fn question(keys: &Keys, row: Row) -> Outcome<Question> {
+    let Row { id, job_id, seq, position, text, state, answer, settled_by, created_at, expires_at, settled_at, role } =
+        row;
     let known = QuestionState::ALL.into_iter().find(|known| known.as_str() == state);
     let state = known.ok_or_else(|| unusable(format!("question {id} has the unknown state '{state}'")))?;
+    let text = keys.show(Place::question(job_id, seq, position), &text);
+    let answer = answer.map(|answer| keys.show(Place::answer(job_id, seq, position), &answer));
     let (id, job) = (QuestionId(id), JobId(job_id));
     Ok(Question { id, job, role, text, state, answer, settled_by, created_at, expires_at, settled_at })
 }
 
 /// One question.
-pub(super) fn one(connection: &mut SqliteConnection, id: QuestionId) -> Outcome<Option<Question>> {
+pub(super) fn one(connection: &mut SqliteConnection, keys: &Keys, id: QuestionId) -> Outcome<Option<Question>> {
     let row: Option<Row> = asks::table
         .inner_join(jobs::table)
         .filter(asks::id.eq(id.0))
         .select(Row::as_select())
         .first(connection)
         .optional()?;
-    row.map(question).transpose()
+    row.map(|row| question(keys, row)).transpose()
 }
 
 /// Questions by filter, oldest first.
-pub(super) fn list(connection: &mut SqliteConnection, filter: &QuestionFilter) -> Outcome<Vec<Question>> {
+pub(super) fn list(connection: &mut SqliteConnection, keys: &Keys, filter: &QuestionFilter) -> Outcome<Vec<Question>> {
     let mut query = asks::table
         .inner_join(jobs::table)
         .select(Row::as_select())
@@ -68,7 +76,7 @@ pub(super) fn list(connection: &mut SqliteConnection, filter: &QuestionFilter) -
     if let Some(job) = filter.job {
         query = query.filter(asks::job_id.eq(job.0));
     }
-    query.load(connection)?.into_iter().map(question).collect()
+    query.load(connection)?.into_iter().map(|row| question(keys, row)).collect()
 }
 
 /// The earliest time at which an open question expires.
@@ -79,7 +87,7 @@ pub(super) fn next_expiry(connection: &mut SqliteConnection) -> Outcome<Option<M
 
 /// Saves the questions that the entry at `seq` asks.
 pub(super) fn ask(
-    connection: &mut SqliteConnection,
+    tx: &mut Transaction<'_>,
     job: JobId,
     seq: i64,
     questions: &[String],
@@ -94,12 +102,12 @@ pub(super) fn ask(
                 asks::seq.eq(seq),
                 asks::position.eq(position),
                 asks::kind.eq("question"),
-                asks::text.eq(text),
+                asks::text.eq(tx.keys.seal(Place::question(job.0, seq, position), text.as_str())),
                 asks::state.eq(QuestionState::Open.as_str()),
                 asks::created_at.eq(now),
                 asks::expires_at.eq(expires_at),
             ))
-            .execute(connection)?;
+            .execute(tx.connection)?;
     }
     Ok(())
 }
@@ -112,7 +120,7 @@ pub(super) fn answer(
     by: &str,
     now: Millis,
 ) -> Outcome<Option<Answered>> {
-    let Some(found) = one(tx.connection, id)? else { return Ok(None) };
+    let Some(found) = one(tx.connection, tx.keys, id)? else { return Ok(None) };
     if found.state != QuestionState::Open {
         return Ok(Some(Answered::Settled { question: found }));
     }
@@ -146,12 +154,19 @@ fn settle(
 ) -> Outcome<u32> {
     let state = if answer.is_some() { QuestionState::Answered } else { QuestionState::Expired };
     let (text, by) = answer.unzip();
-    let position: i32 = diesel::update(asks::table.find(id.0))
-        .set((asks::state.eq(state.as_str()), asks::answer.eq(text), asks::settled_by.eq(by), asks::settled_at.eq(now)))
-        .returning(asks::position)
-        .get_result(tx.connection)?;
+    let (seq, position): (i64, i32) =
+        asks::table.find(id.0).select((asks::seq, asks::position)).first(tx.connection)?;
+    let sealed = text.map(|text| tx.keys.seal(Place::answer(job.0, seq, position), text));
+    diesel::update(asks::table.find(id.0))
+        .set((
+            asks::state.eq(state.as_str()),
+            asks::answer.eq(sealed),
+            asks::settled_by.eq(by),
+            asks::settled_at.eq(now),
+        ))
+        .execute(tx.connection)?;
     let question = position.unsigned_abs();
-    journal::append_unleased(tx.connection, job, &Entry::Answered { question, answer: text.map(str::to_owned) }, now)?;
+    journal::append_unleased(tx, job, &Entry::Answered { question, answer: text.map(str::to_owned) }, now)?;
     let open: i64 = asks::table
         .filter(asks::job_id.eq(job.0))
         .filter(asks::state.eq(QuestionState::Open.as_str()))
@@ -169,7 +184,7 @@ fn go_on(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcome<()> {
     let Some(row) = find(tx.connection, job)?.filter(waits) else { return Ok(()) };
     let change = transition(row.standing()?, Event::Decide, now)?;
     store(tx.connection, job, &change, now)?;
-    set_reason(tx.connection, job, None)?;
+    set_reason(tx, job, None)?;
     tx.ring();
     Ok(())
 }
@@ -177,7 +192,7 @@ fn go_on(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcome<()> {
 /// Tells a suspended run again what was answered, if its journal has lost that: it waits for answers
 /// that were given, and nobody can give them twice.
 pub(super) fn tell_again(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcome<()> {
-    type Row = (i64, i32, String, Option<String>);
+    type Row = (i64, i32, String, Option<Sealed>);
     let all: Vec<Row> = asks::table
         .filter(asks::job_id.eq(job.0))
         .order((asks::seq.desc(), asks::position))
@@ -196,13 +211,10 @@ pub(super) fn tell_again(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> O
     if told >= i64::try_from(last.len()).unwrap_or(i64::MAX) {
         return Ok(());
     }
-    for (_, position, _, answer) in last {
-        journal::append_unleased(
-            tx.connection,
-            job,
-            &Entry::Answered { question: position.unsigned_abs(), answer },
-            now,
-        )?;
+    for (seq, position, _, answer) in last {
+        let open = |answer: Sealed| tx.keys.open(Place::answer(job.0, seq, position), &answer).map(Cow::into_owned);
+        let answer = answer.map(open).transpose()?;
+        journal::append_unleased(tx, job, &Entry::Answered { question: position.unsigned_abs(), answer }, now)?;
     }
     go_on(tx, job, now)
 }

@@ -21,6 +21,7 @@ use super::jobs::{self, Ancestors, Batch, DataRow, JobRow, find, no_such, set_re
 use super::literal::{IsOpen, update};
 use super::people;
 use super::schema::{dependencies, job_data, jobs as jobs_table};
+use super::seal::Keys;
 use super::writer::Transaction;
 
 /// The jobs that `job` names to wait for, each once, and where they are. `earlier` are those before
@@ -108,7 +109,7 @@ pub(super) fn wait_for_children(
     if open.is_empty() {
         return decide(tx, parent, now);
     }
-    set_reason(tx.connection, parent, Some(&waits_for(&open)))?;
+    set_reason(tx, parent, Some(&waits_for(&open)))?;
     Ok(JobState::Suspended)
 }
 
@@ -137,14 +138,14 @@ pub(super) fn tell(tx: &mut Transaction<'_>, job: JobId, to: JobState, now: Mill
                 }
                 Meaning::Waits => {
                     is_awaited = true;
-                    set_reason(tx.connection, waiting, Some(&still_waits_for(on, to)))?;
+                    set_reason(tx, waiting, Some(&still_waits_for(on, to)))?;
                 }
                 Meaning::Cancels => {
                     let row = find(tx.connection, waiting)?.ok_or_else(|| no_such(waiting))?;
                     wait_no_more(tx.connection, waiting)?;
                     let change = transition(row.standing()?, Event::Cancel, now)?;
                     store(tx.connection, waiting, &change, now)?;
-                    set_reason(tx.connection, waiting, Some(&cancelled_with(on, to)))?;
+                    set_reason(tx, waiting, Some(&cancelled_with(on, to)))?;
                     if row.awaited {
                         ended.push((waiting, change.to.state));
                     }
@@ -220,7 +221,7 @@ fn decide(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcome<JobState
     let row = find(tx.connection, job)?.ok_or_else(|| no_such(job))?;
     let change = transition(row.standing()?, Event::Decide, now)?;
     store(tx.connection, job, &change, now)?;
-    set_reason(tx.connection, job, None)?;
+    set_reason(tx, job, None)?;
     // A timer must be set anew where it is due later.
     tx.ring();
     Ok(change.to.state)
@@ -291,7 +292,7 @@ fn children_ids(connection: &mut SqliteConnection, parent: JobId) -> QueryResult
 }
 
 /// The jobs a job has made, oldest first.
-pub(super) fn children(connection: &mut SqliteConnection, parent: JobId) -> Outcome<Vec<Job>> {
+pub(super) fn children(connection: &mut SqliteConnection, keys: &Keys, parent: JobId) -> Outcome<Vec<Job>> {
     jobs_table::table
         .inner_join(job_data::table)
         .filter(job_data::parent_id.eq(parent.0))
@@ -299,7 +300,7 @@ pub(super) fn children(connection: &mut SqliteConnection, parent: JobId) -> Outc
         .select((JobRow::as_select(), DataRow::as_select()))
         .load(connection)?
         .into_iter()
-        .map(to_job)
+        .map(|row| to_job(keys, row))
         .collect()
 }
 

@@ -47,7 +47,7 @@ impl JobRepository for SqliteStore {
         }
         let (bytes, asked) = (ROW * request.limit as usize, request.clone());
         let taken = self.writer()?.run_passing(bytes, move |tx| claim::claim(tx, &asked)).await?;
-        let (claimed, unreadable) = taken.read(&request);
+        let (claimed, unreadable) = taken.read(&self.keys, &request);
         if !unreadable.is_empty() {
             let bytes = ROW * unreadable.len();
             let given_up = self.writer()?.run(bytes, move |tx| quarantine::give_up(tx, &unreadable, request.now)).await;
@@ -167,7 +167,7 @@ impl SessionRepository for SqliteStore {
 #[async_trait]
 impl ForkRepository for SqliteStore {
     async fn fork(&self, fork: Fork, now: Millis) -> Result<JobId, RepositoryError> {
-        let prepared = forks::Prepared::new(fork, now).map_err(unwritable)?;
+        let prepared = forks::Prepared::new(fork, &self.keys, now).map_err(unwritable)?;
         self.writer()?.run(prepared.bytes(), move |tx| forks::fork(tx, &prepared, now)).await
     }
 }
@@ -187,26 +187,26 @@ impl SessionQueries for SqliteStore {
     }
 
     async fn session_turns(&self, id: SessionId, before: Option<JobId>) -> Result<Vec<SessionTurn>, RepositoryError> {
-        self.readers.run(move |connection| sessions::turns(connection, id, before)).await
+        self.read(move |connection, keys| sessions::turns(connection, keys, id, before)).await
     }
 
     async fn session_summary(&self, of: Stretch) -> Result<Option<String>, RepositoryError> {
-        self.readers.run(move |connection| sessions::summary(connection, of)).await
+        self.read(move |connection, keys| sessions::summary(connection, keys, of)).await
     }
 }
 
 #[async_trait]
 impl JobQueries for SqliteStore {
     async fn job(&self, id: JobId) -> Result<Option<Job>, RepositoryError> {
-        self.readers.run(move |connection| queries::job(connection, id)).await
+        self.read(move |connection, keys| queries::job(connection, keys, id)).await
     }
 
     async fn jobs(&self, filter: JobFilter) -> Result<Vec<Job>, RepositoryError> {
-        self.readers.run(move |connection| search::list(connection, &filter)).await
+        self.read(move |connection, keys| search::list(connection, keys, &filter)).await
     }
 
     async fn children(&self, parent: JobId) -> Result<Vec<Job>, RepositoryError> {
-        self.readers.run(move |connection| relations::children(connection, parent)).await
+        self.read(move |connection, keys| relations::children(connection, keys, parent)).await
     }
 
     async fn counts(&self) -> Result<Vec<(String, JobState, u64)>, RepositoryError> {
@@ -214,7 +214,7 @@ impl JobQueries for SqliteStore {
     }
 
     async fn journal(&self, job: JobId, from: u64) -> Result<Vec<Recorded>, RepositoryError> {
-        self.readers.run(move |connection| journal::read(connection, job, from)).await
+        self.read(move |connection, keys| journal::read(connection, keys, job, from)).await
     }
 
     async fn ledger(&self, job: JobId) -> Result<Vec<LedgerRow>, RepositoryError> {
@@ -223,11 +223,11 @@ impl JobQueries for SqliteStore {
     }
 
     async fn attempts(&self, job: JobId) -> Result<Vec<Attempt>, RepositoryError> {
-        self.readers.run(move |connection| attempts::of(connection, job)).await
+        self.read(move |connection, keys| attempts::of(connection, keys, job)).await
     }
 
     async fn annotations(&self, job: JobId) -> Result<Vec<Annotation>, RepositoryError> {
-        self.readers.run(move |connection| annotations::of(connection, job)).await
+        self.read(move |connection, keys| annotations::of(connection, keys, job)).await
     }
 
     async fn next_expiry(&self) -> Result<Option<Millis>, RepositoryError> {
@@ -235,15 +235,15 @@ impl JobQueries for SqliteStore {
     }
 
     async fn question(&self, id: QuestionId) -> Result<Option<Question>, RepositoryError> {
-        self.readers.run(move |connection| questions::one(connection, id)).await
+        self.read(move |connection, keys| questions::one(connection, keys, id)).await
     }
 
     async fn questions(&self, filter: QuestionFilter) -> Result<Vec<Question>, RepositoryError> {
-        self.readers.run(move |connection| questions::list(connection, &filter)).await
+        self.read(move |connection, keys| questions::list(connection, keys, &filter)).await
     }
 
     async fn archived(&self, job: JobId) -> Result<Vec<(u64, String)>, RepositoryError> {
-        self.readers.run(move |connection| memory::of(connection, job)).await
+        self.read(move |connection, keys| memory::of(connection, keys, job)).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>, RepositoryError> {
@@ -303,7 +303,7 @@ impl JobSearch for SqliteStore {
     }
 
     async fn ids(&self, filter: JobFilter) -> Result<Vec<JobId>, RepositoryError> {
-        let ids = self.readers.run(move |connection| search::numbers(connection, &filter)).await?;
+        let ids = self.read(move |connection, keys| search::numbers(connection, keys, &filter)).await?;
         Ok(ids.into_iter().map(JobId).collect())
     }
 
@@ -312,7 +312,7 @@ impl JobSearch for SqliteStore {
     }
 
     async fn group(&self, name: String) -> Result<Option<(GroupStanding, GroupUse)>, RepositoryError> {
-        self.readers.run(move |connection| groups::one(connection, &name)).await
+        self.read(move |connection, keys| groups::one(connection, keys, &name)).await
     }
 
     async fn batch(&self, name: String) -> Result<BatchStanding, RepositoryError> {

@@ -12,6 +12,7 @@ use super::fault::{Outcome, unusable};
 use super::jobs::{self, Batch, state};
 use super::literal::{IsNotPaused, update};
 use super::schema::{jobs as job_rows, schedule_jobs, schedules};
+use super::seal::{Keys, Place, Sealed};
 use super::writer::Transaction;
 
 /// Adds a schedule, unless there is one of its name.
@@ -21,7 +22,7 @@ pub(super) fn add(tx: &mut Transaction<'_>, schedule: &Schedule) -> Outcome<bool
             schedules::name.eq(&schedule.name),
             schedules::cron.eq(&schedule.cron),
             schedules::zone.eq(&schedule.zone),
-            schedules::job.eq(serde_json::to_string(&schedule.job)?),
+            schedules::job.eq(tx.keys.seal(Place::schedule(&schedule.name), serde_json::to_string(&schedule.job)?)),
             schedules::missed.eq(schedule.missed.as_str()),
             schedules::overlap.eq(schedule.overlap.as_str()),
             schedules::next_at.eq(schedule.next_at),
@@ -88,19 +89,19 @@ pub(super) fn fire(tx: &mut Transaction<'_>, firing: &Firing, batch: &Batch) -> 
 }
 
 /// All schedules, by name.
-pub(super) fn all(connection: &mut SqliteConnection) -> Outcome<Vec<Schedule>> {
+pub(super) fn all(connection: &mut SqliteConnection, keys: &Keys) -> Outcome<Vec<Schedule>> {
     let rows: Vec<Row> = schedules::table.order(schedules::name).load(connection)?;
-    rows.into_iter().map(|row| to_schedule(connection, row)).collect()
+    rows.into_iter().map(|row| to_schedule(connection, keys, row)).collect()
 }
 
 /// Those whose next run is not ahead, the most overdue first.
-pub(super) fn due(connection: &mut SqliteConnection, now: Millis) -> Outcome<Vec<Schedule>> {
+pub(super) fn due(connection: &mut SqliteConnection, keys: &Keys, now: Millis) -> Outcome<Vec<Schedule>> {
     let rows: Vec<Row> = schedules::table
         .filter(IsNotPaused)
         .filter(schedules::next_at.le(now))
         .order(schedules::next_at)
         .load(connection)?;
-    rows.into_iter().map(|row| to_schedule(connection, row)).collect()
+    rows.into_iter().map(|row| to_schedule(connection, keys, row)).collect()
 }
 
 /// The jobs a schedule made, newest first.
@@ -114,9 +115,9 @@ pub(super) fn jobs_of(connection: &mut SqliteConnection, name: &str, limit: u32)
     Ok(made.into_iter().map(|(due_at, job)| (due_at, JobId(job))).collect())
 }
 
-type Row = (String, String, String, String, String, String, i64, Option<i64>, i64);
+type Row = (String, String, String, Sealed, String, String, i64, Option<i64>, i64);
 
-fn to_schedule(connection: &mut SqliteConnection, row: Row) -> Outcome<Schedule> {
+fn to_schedule(connection: &mut SqliteConnection, keys: &Keys, row: Row) -> Outcome<Schedule> {
     let (name, cron, zone, job, missed, overlap, next_at, paused_at, created_at) = row;
     let last: Option<(i64, i64, String)> = schedule_jobs::table
         .inner_join(job_rows::table)
@@ -130,9 +131,10 @@ fn to_schedule(connection: &mut SqliteConnection, row: Row) -> Outcome<Schedule>
         .transpose()?;
     let (missed, overlap) = (named(&missed)?, named(&overlap)?);
     // One that cannot be read must not keep the others from making their jobs.
-    let (job, damage) = match serde_json::from_str(&job) {
-        Ok(job) => (job, None),
-        Err(error) => (NewJob::default(), Some(format!("the job it makes cannot be read: {error}"))),
+    let (job, damage) = match keys.open(Place::schedule(&name), &job).map(|job| serde_json::from_str(&job)) {
+        Ok(Ok(job)) => (job, None),
+        Ok(Err(error)) => (NewJob::default(), Some(format!("the job it makes cannot be read: {error}"))),
+        Err(closed) => (NewJob::default(), Some(format!("the job it makes is {closed}"))),
     };
     Ok(Schedule { job, damage, name, cron, zone, missed, overlap, next_at, paused_at, created_at, last })
 }

@@ -8,6 +8,9 @@ diesel::table! {
 }
 
 diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sqlite::seal::SealedText;
+
     jobs (id) {
         id -> BigInt,
         queue -> Text,
@@ -32,15 +35,18 @@ diesel::table! {
         unique_key -> Nullable<Text>,
         unique_ms -> Nullable<BigInt>,
         claimed_at -> Nullable<BigInt>,
-        output -> Nullable<Text>,
-        reason -> Nullable<Text>,
+        output -> Nullable<SealedText>,
+        reason -> Nullable<SealedText>,
     }
 }
 
 diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sqlite::seal::SealedText;
+
     job_data (job_id) {
         job_id -> BigInt,
-        payload -> Text,
+        payload -> SealedText,
         retry -> Nullable<Text>,
         parent_id -> Nullable<BigInt>,
         root_id -> Nullable<BigInt>,
@@ -67,10 +73,13 @@ diesel::table! {
 }
 
 diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sqlite::seal::SealedText;
+
     progress (job_id) {
         job_id -> BigInt,
         share -> Double,
-        text -> Text,
+        text -> SealedText,
         at -> BigInt,
     }
 }
@@ -95,6 +104,9 @@ diesel::table! {
 }
 
 diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sqlite::seal::SealedText;
+
     attempts (job_id, token) {
         job_id -> BigInt,
         token -> BigInt,
@@ -103,7 +115,7 @@ diesel::table! {
         started_at -> BigInt,
         ended_at -> Nullable<BigInt>,
         outcome -> Nullable<Text>,
-        reason -> Nullable<Text>,
+        reason -> Nullable<SealedText>,
     }
 }
 
@@ -115,11 +127,14 @@ diesel::table! {
 }
 
 diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sqlite::seal::SealedText;
+
     steps (job_id, seq) {
         job_id -> BigInt,
         seq -> BigInt,
         kind -> Text,
-        data -> Text,
+        data -> SealedText,
         blob_hash -> Nullable<Binary>,
         created_at -> BigInt,
     }
@@ -139,15 +154,18 @@ diesel::table! {
 }
 
 diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sqlite::seal::SealedText;
+
     asks (id) {
         id -> BigInt,
         job_id -> BigInt,
         seq -> BigInt,
         position -> Integer,
         kind -> Text,
-        text -> Text,
+        text -> SealedText,
         state -> Text,
-        answer -> Nullable<Text>,
+        answer -> Nullable<SealedText>,
         settled_by -> Nullable<Text>,
         created_at -> BigInt,
         expires_at -> Nullable<BigInt>,
@@ -156,11 +174,14 @@ diesel::table! {
 }
 
 diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sqlite::seal::SealedText;
+
     memory_items (id) {
         id -> BigInt,
         scope -> Text,
         tier -> Text,
-        content -> Text,
+        content -> SealedText,
         job_id -> Nullable<BigInt>,
         seq -> Nullable<BigInt>,
         created_at -> BigInt,
@@ -168,11 +189,14 @@ diesel::table! {
 }
 
 diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sqlite::seal::SealedText;
+
     annotations (id) {
         id -> BigInt,
         job_id -> BigInt,
         author -> Text,
-        text -> Text,
+        text -> SealedText,
         tags -> Text,
         created_at -> BigInt,
     }
@@ -194,11 +218,14 @@ diesel::table! {
 }
 
 diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sqlite::seal::SealedText;
+
     schedules (name) {
         name -> Text,
         cron -> Text,
         zone -> Text,
-        job -> Text,
+        job -> SealedText,
         missed -> Text,
         overlap -> Text,
         next_at -> BigInt,
@@ -254,6 +281,9 @@ diesel::table! {
 }
 
 diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sqlite::seal::SealedText;
+
     breakers (endpoint) {
         endpoint -> Text,
         failures -> BigInt,
@@ -261,7 +291,7 @@ diesel::table! {
         rests -> BigInt,
         out_until -> BigInt,
         probe_until -> BigInt,
-        reason -> Nullable<Text>,
+        reason -> Nullable<SealedText>,
     }
 }
 
@@ -285,10 +315,13 @@ diesel::table! {
 }
 
 diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sqlite::seal::SealedText;
+
     session_summaries (session_id, through_job) {
         session_id -> BigInt,
         through_job -> BigInt,
-        text -> Text,
+        text -> SealedText,
         created_at -> BigInt,
     }
 }

@@ -1,9 +1,11 @@
 //! Finding jobs by filter, and counting them.
 
+use std::borrow::Cow;
+
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
 use diesel::sqlite::Sqlite;
-use posse_core::job::{Job, JobId, JobState};
+use posse_core::job::{Job, JobId, JobState, Output, Payload};
 use posse_core::port::{JobFilter, SEARCHED_AT_MOST, StateRow};
 
 use super::fault::Outcome;
@@ -11,29 +13,30 @@ use super::jobs::{DataRow, JobRow, state, to_job};
 use super::literal::{IsAvailable, IsRunning, IsSuspended, IsWaiting, among};
 use super::progress;
 use super::schema::{job_data, job_tags, jobs};
+use super::seal::{Keys, Place, Sealed};
 
 /// Texts looked at in one query.
 const TEXTS_AT_ONCE: usize = 500;
 
 /// Jobs by filter, newest first.
-pub(super) fn list(connection: &mut SqliteConnection, filter: &JobFilter) -> Outcome<Vec<Job>> {
-    let ids = numbers(connection, filter)?;
+pub(super) fn list(connection: &mut SqliteConnection, keys: &Keys, filter: &JobFilter) -> Outcome<Vec<Job>> {
+    let ids = numbers(connection, keys, filter)?;
     let rows: Vec<(JobRow, DataRow)> = jobs::table
         .inner_join(job_data::table)
         .filter(among(&ids))
         .order(jobs::id.desc())
         .select((JobRow::as_select(), DataRow::as_select()))
         .load(connection)?;
-    let mut found = rows.into_iter().map(to_job).collect::<Outcome<Vec<_>>>()?;
-    progress::fill_in(connection, &mut found)?;
+    let mut found = rows.into_iter().map(|row| to_job(keys, row)).collect::<Outcome<Vec<_>>>()?;
+    progress::fill_in(connection, keys, &mut found)?;
     Ok(found)
 }
 
 /// The numbers of jobs by filter, newest first.
-pub(super) fn numbers(connection: &mut SqliteConnection, filter: &JobFilter) -> Outcome<Vec<i64>> {
+pub(super) fn numbers(connection: &mut SqliteConnection, keys: &Keys, filter: &JobFilter) -> Outcome<Vec<i64>> {
     match (&filter.text, &filter.meta) {
         (None, None) => ids(connection, filter, filter.limit),
-        _ => with_content(connection, filter),
+        _ => with_content(connection, keys, filter),
     }
 }
 
@@ -107,14 +110,16 @@ fn fitting(filter: &JobFilter, state: Option<JobState>) -> jobs::BoxedQuery<'_, 
 }
 
 /// The newest jobs that fit and have what is asked for in goal, reason, answer or metadata.
-fn with_content(connection: &mut SqliteConnection, filter: &JobFilter) -> Outcome<Vec<i64>> {
+fn with_content(connection: &mut SqliteConnection, keys: &Keys, filter: &JobFilter) -> Outcome<Vec<i64>> {
     #[derive(QueryableByName)]
     struct Found {
         #[diesel(sql_type = BigInt)]
         job_id: i64,
     }
     let escaped = |text: &String| text.replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_");
-    let pattern = filter.text.as_ref().map(|text| format!("%{}%", escaped(text)));
+    // Where texts are sealed, SQLite sees none: then it finds those whose metadata fit.
+    let sealed = filter.text.as_deref().filter(|_| keys.seal_anything());
+    let pattern = filter.text.as_ref().filter(|_| sealed.is_none()).map(|text| format!("%{}%", escaped(text)));
     let (key, value) = filter.meta.clone().unzip();
     let limit = filter.limit as usize;
     let mut found = Vec::new();
@@ -136,13 +141,42 @@ fn with_content(connection: &mut SqliteConnection, filter: &JobFilter) -> Outcom
         .bind::<Nullable<Text>, _>(&key)
         .bind::<Nullable<Text>, _>(&value)
         .load(connection)?;
-        found.extend(rows.into_iter().map(|row| row.job_id));
+        let ids: Vec<_> = rows.into_iter().map(|row| row.job_id).collect();
+        found.extend(match sealed {
+            Some(text) => opened_with(connection, keys, &ids, text)?,
+            None => ids,
+        });
         if found.len() >= limit {
             break;
         }
     }
     found.truncate(limit);
     Ok(found)
+}
+
+/// Those of some jobs, newest first, that have a text in goal, reason or answer, once those are opened.
+fn opened_with(connection: &mut SqliteConnection, keys: &Keys, ids: &[i64], text: &str) -> Outcome<Vec<i64>> {
+    type Row = (i64, Sealed, Option<Sealed>, Option<Sealed>);
+    let rows: Vec<Row> = jobs::table
+        .inner_join(job_data::table)
+        .filter(among(ids))
+        .order(jobs::id.desc())
+        .select((jobs::id, job_data::payload, jobs::output, jobs::reason))
+        .load(connection)?;
+    let wanted = text.to_ascii_lowercase();
+    let has = |text: &str| text.to_ascii_lowercase().contains(&wanted);
+    let fits = |(id, payload, output, reason): &Row| {
+        // What cannot be opened or read has no text, and hides nobody else's.
+        let part = |place, stored: Option<&Sealed>| keys.open(place, stored?).ok().map(Cow::into_owned);
+        part(Place::reason(*id), reason.as_ref()).is_some_and(|text| has(&text))
+            || part(Place::payload(*id), Some(payload))
+                .and_then(|text| serde_json::from_str(&text).ok())
+                .is_some_and(|payload: Payload| has(&payload.goal))
+            || part(Place::output(*id), output.as_ref())
+                .and_then(|text| serde_json::from_str(&text).ok())
+                .is_some_and(|output: Output| has(&output.text))
+    };
+    Ok(rows.iter().filter(|row| fits(row)).map(|(id, ..)| *id).collect())
 }
 
 #[derive(QueryableByName)]

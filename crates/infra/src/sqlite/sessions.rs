@@ -1,5 +1,7 @@
 //! Sessions: which jobs are turns of one conversation, and summaries of what was said.
 
+use std::borrow::Cow;
+
 use diesel::dsl::{count_star, max};
 use diesel::prelude::*;
 use posse_core::clock::Millis;
@@ -11,6 +13,7 @@ use super::fault::{Fault, Outcome};
 use super::jobs::state;
 use super::literal::update;
 use super::schema::{job_data, jobs, session_jobs, session_summaries, sessions};
+use super::seal::{Keys, Place, Sealed};
 use super::writer::Transaction;
 
 type Row = (i64, Option<String>, String, Option<i64>, Option<i64>, i64, i64);
@@ -103,10 +106,11 @@ pub(super) fn join(connection: &mut SqliteConnection, id: SessionId, job: i64, r
 /// What was said in a session, oldest first.
 pub(super) fn turns(
     connection: &mut SqliteConnection,
+    keys: &Keys,
     id: SessionId,
     before: Option<JobId>,
 ) -> Outcome<Vec<SessionTurn>> {
-    type TurnRow = (i64, String, i64, Option<i64>, String, Option<String>, Option<String>);
+    type TurnRow = (i64, String, i64, Option<i64>, Sealed, Option<Sealed>, Option<Sealed>);
     let rows: Vec<TurnRow> = session_jobs::table
         .inner_join(jobs::table.inner_join(job_data::table))
         .filter(session_jobs::session_id.eq(id.0))
@@ -125,18 +129,31 @@ pub(super) fn turns(
     let turn = |(job, name, said_at, ended_at, payload, output, reason): TurnRow| {
         // One turn that cannot be read must not end the conversation.
         let lost = |_| "(this cannot be read any more)".to_owned();
-        let goal = serde_json::from_str(&payload).map_or_else(lost, |payload: Payload| payload.goal);
-        let read = |text: &str| serde_json::from_str(text).map_or_else(lost, |output: Output| output.text);
-        let (job, state, text) = (JobId(job), state(&name)?, output.as_deref().map(read));
+        let goal = match keys.open(Place::payload(job), &payload) {
+            Ok(text) => serde_json::from_str(&text).map_or_else(lost, |payload: Payload| payload.goal),
+            Err(closed) => format!("({closed})"),
+        };
+        let read = |output: Sealed| match keys.open(Place::output(job), &output) {
+            Ok(text) => serde_json::from_str(&text).map_or_else(lost, |output: Output| output.text),
+            Err(closed) => format!("({closed})"),
+        };
+        let text = output.map(read);
+        let reason = reason.map(|reason| keys.show(Place::reason(job), &reason));
+        let (job, state) = (JobId(job), state(&name)?);
         Ok(SessionTurn { job, state, goal, text, reason, said_at, ended_at })
     };
     rows.into_iter().map(turn).collect()
 }
 
 /// The summary that is kept of a part of a session.
-pub(super) fn summary(connection: &mut SqliteConnection, of: Stretch) -> Outcome<Option<String>> {
+pub(super) fn summary(connection: &mut SqliteConnection, keys: &Keys, of: Stretch) -> Outcome<Option<String>> {
     let row = session_summaries::table.find((of.session.0, of.through.0));
-    Ok(row.select(session_summaries::text).first(connection).optional()?)
+    let text: Option<Sealed> = row.select(session_summaries::text).first(connection).optional()?;
+    Ok(text.map(|text| keys.open(place(of), &text).map(Cow::into_owned)).transpose()?)
+}
+
+fn place(of: Stretch) -> Place<'static> {
+    Place::summary(of.session.0, of.through.0)
 }
 
 /// Keeps a summary unless there is one, and gives the one that is kept.
@@ -146,11 +163,11 @@ pub(super) fn keep_summary(tx: &mut Transaction<'_>, of: Stretch, text: &str, no
         .values((
             session_summaries::session_id.eq(of.session.0),
             session_summaries::through_job.eq(of.through.0),
-            session_summaries::text.eq(text),
+            session_summaries::text.eq(tx.keys.seal(place(of), text)),
             session_summaries::created_at.eq(now),
         ))
         .execute(tx.connection)?;
-    Ok(summary(tx.connection, of)?.unwrap_or_default())
+    Ok(summary(tx.connection, tx.keys, of)?.unwrap_or_default())
 }
 
 fn no_such(id: SessionId) -> Fault {

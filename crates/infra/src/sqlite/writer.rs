@@ -22,6 +22,7 @@ use posse_core::port::RepositoryError;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::fault::Outcome;
+use super::seal::Keys;
 use super::wake::Bell;
 use super::{Synchronous, finish, jobs};
 
@@ -78,10 +79,10 @@ impl Writer {
     pub fn start(
         connection: SqliteConnection,
         synchronous: Synchronous,
-        path: PathBuf,
+        (path, keys): (PathBuf, Keys),
         bell: Arc<Bell>,
     ) -> std::io::Result<Writer> {
-        let desk = Desk::new(connection, synchronous, path, bell);
+        let desk = Desk::new(connection, synchronous, (path, keys), bell);
         let count = desk.count();
         let shared = Arc::new(Shared {
             waiting: Mutex::default(),

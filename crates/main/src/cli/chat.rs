@@ -67,7 +67,8 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
         jobs: Arc::clone(&shop.jobs),
         queries: Arc::clone(&shop.queries),
         session,
-        folder: wire::sessions_folder(&settings),
+        // A file of what is said would undo the sealing.
+        folder: (!settings.keys.seal_anything()).then(|| wire::sessions_folder(&settings)),
         ask,
         roles: kit.personas.roles(),
     };

@@ -13,6 +13,7 @@ use serde_json::json;
 use super::Context;
 use crate::exit::{Exit, fail, not_found, usage};
 use crate::output::text::{bytes, plural, visible};
+use crate::settings::Settings;
 use crate::wire;
 
 /// The database
@@ -26,6 +27,9 @@ pub enum DbCommand {
     Backup(BackupArgs),
     /// Bring it to this version's schema, as any command that writes does by itself
     Migrate,
+    /// Seal what is stored with the first of the keys configured, or store it in the clear again; while no worker
+    /// is at work
+    Reseal(ResealArgs),
     /// Rewrite it without its free space; about a second for each 100 MB, while nothing else writes
     Compact,
 }
@@ -45,6 +49,18 @@ pub struct BackupArgs {
     path: PathBuf,
 }
 
+/// How to seal
+#[derive(Args)]
+#[command(after_help = "\
+To begin: drain the workers, set a key (POSSE_SEAL_KEYS or [sealing] key_file), run this, start the workers.
+To change keys: give all processes both, the new one second; then the new one first; run this; take the old one away.
+To end: run this with --clear, then take the keys away.")]
+pub struct ResealArgs {
+    /// Open everything with the keys there are and store it in the clear
+    #[arg(long)]
+    clear: bool,
+}
+
 /// Does what was asked.
 pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
     let settings = cx.plain_settings()?;
@@ -57,6 +73,7 @@ pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
         DbCommand::Path => cx.out.line(visible(&path))?,
         DbCommand::Check(args) => return check(cx, args.full).await,
         DbCommand::Compact => return compact(cx).await,
+        DbCommand::Reseal(args) => return reseal(cx, args.clear).await,
         DbCommand::Backup(args) => {
             let backup = wire::open_to_look(&settings)?.ok_or_else(none)?.backup(&args.path).await?;
             let to = backup.path.display().to_string();
@@ -102,7 +119,72 @@ pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
 async fn compact(cx: &Context) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let path = settings.database.display().to_string();
-    let store = wire::open_to_look(&settings)?
+    nobody_at_work(&settings).await?;
+    let database = settings.database.clone();
+    let Compacted { before, after, .. } =
+        tokio::task::spawn_blocking(move || posse_infra::sqlite::compact(&database)).await??;
+    if cx.out.json {
+        cx.out.document(&json!({"path": path, "before": before, "after": after}))?;
+    } else {
+        let (before, after) = (bytes(before as usize), bytes(after as usize));
+        cx.out.line(format!("{}  {before} became {after}", visible(&path)))?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn reseal(cx: &Context, clear: bool) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let path = settings.database.display().to_string();
+    let Some(key) = settings.keys.sealing().map(str::to_owned) else {
+        return Err(usage(
+            "there is no key: set POSSE_SEAL_KEYS, or [sealing] key_file in config/posse.toml (openssl rand -hex 32 \
+             makes one)",
+        ));
+    };
+    nobody_at_work(&settings).await?;
+    let store = wire::open_store(&settings)?;
+    let (out, mut told) = (cx.out, 0);
+    let done = store.reseal(clear, |column, values| {
+        if values >= told + TOLD_EVERY {
+            out.note(format!("{values} values so far, at {column}"));
+            told = values;
+        }
+    });
+    let done = done.await?;
+    drop(store);
+    // What was there before is still in the file's free space.
+    let database = settings.database.clone();
+    let Compacted { after, log_bytes, .. } =
+        tokio::task::spawn_blocking(move || posse_infra::sqlite::compact(&database)).await??;
+    if log_bytes > 0 {
+        cx.out.warn("another process reads the database, so its log still has what was there before; run this again");
+    }
+    let key = (!clear).then_some(key);
+    if cx.out.json {
+        let document = json!({
+            "path": path, "key": key, "values": done.values, "closed": done.closed, "bytes": after,
+        });
+        cx.out.document(&document)?;
+    } else {
+        let how = key.map_or_else(|| "in the clear".to_owned(), |key| format!("sealed with key {key}"));
+        cx.out.line(format!("{}  {} written {how}", visible(&path), plural(done.values, "value")))?;
+    }
+    match done.first_closed {
+        None => Ok(Exit::Ok),
+        Some(first) => Err(fail(
+            Exit::Failed,
+            format!("{} could not be opened and stayed as they are: {first}", plural(done.closed, "value")),
+        )),
+    }
+}
+
+/// After how many values it is told how far it is.
+const TOLD_EVERY: u64 = 10_000;
+
+/// Refuses while a worker is at work, with how to end it.
+async fn nobody_at_work(settings: &Settings) -> Result<()> {
+    let path = settings.database.display();
+    let store = wire::open_to_look(settings)?
         .ok_or_else(|| not_found(format!("there is no database at {path} yet; the first job makes it")))?;
     let workers = store.workers().await?;
     let gone = LinuxProcessProbe.dead(&workers);
@@ -112,17 +194,7 @@ async fn compact(cx: &Context) -> Result<Exit> {
         let way_out = "posse worker drain --all ends them when their jobs in hand have ended";
         return Err(usage(format!("worker {first}{more} would have to wait; {way_out}")));
     }
-    drop(store);
-    let database = settings.database.clone();
-    let Compacted { before, after } =
-        tokio::task::spawn_blocking(move || posse_infra::sqlite::compact(&database)).await??;
-    if cx.out.json {
-        cx.out.document(&json!({"path": path, "before": before, "after": after}))?;
-    } else {
-        let (before, after) = (bytes(before as usize), bytes(after as usize));
-        cx.out.line(format!("{}  {before} became {after}", visible(&path)))?;
-    }
-    Ok(Exit::Ok)
+    Ok(())
 }
 
 async fn check(cx: &Context, full: bool) -> Result<Exit> {

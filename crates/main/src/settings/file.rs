@@ -35,11 +35,22 @@ pub struct FileSettings {
     /// How long jobs are kept after their end.
     #[serde(default)]
     pub retention: FileRetention,
+    /// What texts in the database are sealed with.
+    #[serde(default)]
+    pub sealing: FileSealing,
     /// The model used where none is named.
     pub default_model: Option<String>,
     /// Models by name.
     #[serde(default)]
     pub models: BTreeMap<String, FileModel>,
+}
+
+/// The `[sealing]` table.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileSealing {
+    /// The file with the keys, one in each line; the first one seals, all open.
+    pub key_file: Option<PathBuf>,
 }
 
 /// The `[retention] table`: a length of time for each final state, or `forever`.

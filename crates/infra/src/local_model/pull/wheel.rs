@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::error::PullError;
+use crate::sqlite::KEYS_VARIABLE;
 
 /// How often pip is looked after.
 const LOOK: Duration = Duration::from_millis(100);
@@ -52,6 +53,7 @@ pub(super) fn download(
         .current_dir(dir)
         // pip's own scratch space: on the right disk, counted as progress, and gone with the folder.
         .env("TMPDIR", dir)
+        .env_remove(KEYS_VARIABLE)
         // A setting that is meant for installing.
         .env("PIP_REQUIRE_VIRTUALENV", "false")
         .stdin(Stdio::null())

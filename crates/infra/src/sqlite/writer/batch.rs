@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::sqlite::fault::{Fault, Kind, Outcome, describe, kind};
 use crate::sqlite::literal::{Release, RollbackTo, Savepoint};
+use crate::sqlite::seal::Keys;
 use crate::sqlite::{finish, jobs};
 
 /// Most commands in one transaction.
@@ -21,13 +22,15 @@ const BATCH_BYTES: usize = 8 << 20;
 pub(in crate::sqlite) struct Transaction<'a> {
     /// The write connection.
     pub connection: &'a mut SqliteConnection,
+    /// What texts are sealed with.
+    pub keys: &'a Keys,
     rings: &'a mut bool,
 }
 
 impl<'a> Transaction<'a> {
     /// Commands run on `connection` set `rings` if they want the bell rung.
-    pub fn new(connection: &'a mut SqliteConnection, rings: &'a mut bool) -> Self {
-        Transaction { connection, rings }
+    pub fn new(connection: &'a mut SqliteConnection, keys: &'a Keys, rings: &'a mut bool) -> Self {
+        Transaction { connection, keys, rings }
     }
 
     /// Has the bell rung once this is committed: a job may have become claimable or due, or the
@@ -216,6 +219,7 @@ impl Batch {
 pub(super) struct Try<'a> {
     pub connection: &'a mut SqliteConnection,
     pub path: &'a Path,
+    pub keys: &'a Keys,
     /// Whether each piece is to be undone by itself when it fails.
     pub apart: bool,
     /// Whether the bell is to be rung once it is committed.
@@ -277,7 +281,7 @@ impl Try<'_> {
             Savepoint.execute(self.connection)?;
         }
         let mut rings = false;
-        let result = match work(&mut Transaction::new(self.connection, &mut rings)) {
+        let result = match work(&mut Transaction::new(self.connection, self.keys, &mut rings)) {
             Ok(value) => Ok(value),
             Err(Fault::Db(error)) if kind(&error) != Kind::Statement => return Err(error),
             Err(_) if !self.apart => return Ok(None),

@@ -15,6 +15,7 @@ use crate::sqlite::Synchronous;
 use crate::sqlite::fault::{Kind, describe, kind};
 use crate::sqlite::literal::{Begin, Commit, Rollback};
 use crate::sqlite::log::Log;
+use crate::sqlite::seal::Keys;
 use crate::sqlite::wake::Bell;
 
 /// How long the write lock of another process is waited for.
@@ -33,6 +34,7 @@ const COMMIT_BYTES: usize = 6 * 4096;
 pub(super) struct Desk {
     connection: SqliteConnection,
     path: PathBuf,
+    keys: Keys,
     bell: Arc<Bell>,
     log: Log,
     /// What a lasting commit is made with.
@@ -49,11 +51,17 @@ pub(super) struct Desk {
 
 impl Desk {
     /// `synchronous` is what `connection` is set to.
-    pub fn new(connection: SqliteConnection, synchronous: Synchronous, path: PathBuf, bell: Arc<Bell>) -> Desk {
+    pub fn new(
+        connection: SqliteConnection,
+        synchronous: Synchronous,
+        (path, keys): (PathBuf, Keys),
+        bell: Arc<Bell>,
+    ) -> Desk {
         let log = Log::of(&path);
         let mut desk = Desk {
             connection,
             path,
+            keys,
             bell,
             log,
             lasting: synchronous,
@@ -144,7 +152,8 @@ impl Desk {
     /// piece failed and `apart` was not asked for; then nothing was kept. An error is about the whole
     /// batch; then nothing was kept either.
     fn attempt(&mut self, batch: &mut Batch, apart: bool) -> Result<Option<bool>, diesel::result::Error> {
-        let mut this = Try { connection: &mut self.connection, path: &self.path, apart, rings: false };
+        let mut this =
+            Try { connection: &mut self.connection, path: &self.path, keys: &self.keys, apart, rings: false };
         let outcome = this.run(batch).and_then(|complete| {
             if !complete {
                 return Ok(None);
@@ -230,7 +239,7 @@ mod tests {
         let made = "PRAGMA journal_mode = WAL; CREATE TABLE t (n INTEGER) STRICT; PRAGMA busy_timeout = 0";
         connection.batch_execute(made).expect("is made");
         let bell = Arc::new(Bell::new(&folder.path().join("jobs.db.wake")));
-        Desk::new(connection, Synchronous::Full, path, bell)
+        Desk::new(connection, Synchronous::Full, (path, Keys::default()), bell)
     }
 
     fn batch(

@@ -1,0 +1,233 @@
+//! Sealing again what is stored: with another key, for the first time, or no longer.
+//!
+//! Values are read and written a few at a time, each few in a transaction, so that others who write come in
+//! between. What was done stays done: whoever is interrupted begins again and passes over it.
+
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Binary, Integer, Text};
+use posse_core::port::RepositoryError;
+
+use super::SqliteStore;
+use super::fault::Outcome;
+use super::seal::{self, Keys, Place, Row as PlaceRow};
+use super::writer::Transaction;
+
+/// Values in one transaction.
+const AT_ONCE: i64 = 200;
+/// Roughly the bytes they take, for the order among writers.
+const BYTES: usize = 1 << 20;
+
+/// A column of sealed values, by the names in its table.
+struct Column {
+    table: &'static str,
+    column: &'static str,
+    /// What its place is called.
+    place: &'static str,
+    kind: Kind,
+}
+
+enum Kind {
+    /// Its rows are found by two numbers, and its place has these three.
+    Numbered { key: [&'static str; 2], place: [&'static str; 3] },
+    /// Both are a name. There are few of these.
+    Named(&'static str),
+    /// Contents, known by their hash.
+    Contents,
+}
+
+const fn numbered(
+    (table, column, place): (&'static str, &'static str, &'static str),
+    key: [&'static str; 2],
+    numbers: [&'static str; 3],
+) -> Column {
+    Column { table, column, place, kind: Kind::Numbered { key, place: numbers } }
+}
+
+/// Every column of sealed values.
+const COLUMNS: [Column; 13] = [
+    numbered(("job_data", "payload", "job_data.payload"), ["job_id", "0"], ["job_id", "0", "0"]),
+    numbered(("jobs", "output", "jobs.output"), ["id", "0"], ["id", "0", "0"]),
+    numbered(("jobs", "reason", "jobs.reason"), ["id", "0"], ["id", "0", "0"]),
+    numbered(("attempts", "reason", "attempts.reason"), ["job_id", "token"], ["job_id", "0", "0"]),
+    numbered(("progress", "text", "progress.text"), ["job_id", "0"], ["job_id", "0", "0"]),
+    numbered(("steps", "data", "steps.data"), ["job_id", "seq"], ["job_id", "seq", "0"]),
+    numbered(("annotations", "text", "annotations.text"), ["id", "0"], ["job_id", "0", "0"]),
+    numbered(("asks", "text", "asks.text"), ["id", "0"], ["job_id", "seq", "position"]),
+    numbered(("asks", "answer", "asks.answer"), ["id", "0"], ["job_id", "seq", "position"]),
+    numbered(("memory_items", "content", "memory_items.content"), ["id", "0"], ["created_at", "seq", "0"]),
+    numbered(
+        ("session_summaries", "text", "session_summaries.text"),
+        ["session_id", "through_job"],
+        ["session_id", "through_job", "0"],
+    ),
+    Column { table: "schedules", column: "job", place: "schedules.job", kind: Kind::Named("name") },
+    Column { table: "breakers", column: "reason", place: "breakers.reason", kind: Kind::Named("endpoint") },
+];
+
+const CONTENTS: Column = Column { table: "blobs", column: "bytes", place: "blobs.bytes", kind: Kind::Contents };
+
+/// What came of sealing a database again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Resealed {
+    /// Values that were written anew.
+    pub values: u64,
+    /// Values that could not be opened, and were left as they are.
+    pub closed: u64,
+    /// What is wrong with the first of those.
+    pub first_closed: Option<String>,
+}
+
+/// How far it is in a column.
+#[derive(Debug, Clone, Copy)]
+struct Cursor([i64; 2]);
+
+#[derive(QueryableByName)]
+struct Stored {
+    #[diesel(sql_type = BigInt)]
+    a: i64,
+    #[diesel(sql_type = BigInt)]
+    b: i64,
+    #[diesel(sql_type = BigInt)]
+    p: i64,
+    #[diesel(sql_type = BigInt)]
+    q: i64,
+    #[diesel(sql_type = BigInt)]
+    r: i64,
+    #[diesel(sql_type = Binary)]
+    name: Vec<u8>,
+    #[diesel(sql_type = Binary)]
+    value: Vec<u8>,
+}
+
+impl SqliteStore {
+    /// Seals every value with the key that seals, or, `in_the_clear`, stores all as they are; and tells
+    /// `progress` of each column and the values written so far. Values that need no change are not written.
+    ///
+    /// What was in the file before is still in its free space then: [`compact`](super::compact) is to follow.
+    /// Nobody else should write: who has other keys would go on to seal with those.
+    pub async fn reseal(
+        &self,
+        in_the_clear: bool,
+        mut progress: impl FnMut(&str, u64),
+    ) -> Result<Resealed, RepositoryError> {
+        let target = if in_the_clear { Keys::default() } else { self.keys.clone() };
+        let mut total = Resealed::default();
+        for column in COLUMNS.iter().chain([&CONTENTS]) {
+            let mut cursor = Some(Cursor([i64::MIN; 2]));
+            while let Some(from) = cursor {
+                let target = target.clone();
+                let some = self.writer()?.run(BYTES, move |tx| column.reseal(tx, &target, from)).await?;
+                total.values += some.0.values;
+                total.closed += some.0.closed;
+                total.first_closed = total.first_closed.take().or(some.0.first_closed);
+                cursor = some.1;
+                progress(column.place, total.values);
+            }
+        }
+        let sealing = target.sealing().map(str::to_owned);
+        self.writer()?.run(1, move |tx| seal::mark(tx.connection, sealing.as_deref())).await?;
+        Ok(total)
+    }
+}
+
+impl Column {
+    /// Writes some values anew, from `from` on, and tells where to go on.
+    fn reseal(&self, tx: &mut Transaction<'_>, target: &Keys, from: Cursor) -> Outcome<(Resealed, Option<Cursor>)> {
+        let Column { table, column, .. } = self;
+        let ([a, b], [p, q, r], name) = match self.kind {
+            Kind::Numbered { key, place } => (key, place, "x''"),
+            Kind::Named(name) => (["0", "0"], ["0"; 3], name),
+            Kind::Contents => (["rowid", "0"], ["0"; 3], "hash"),
+        };
+        // Those that are not sealed as they should be.
+        let is = if target.seal_anything() { "<>" } else { "=" };
+        let prefix = target.prefix().into_bytes();
+        let rows: Vec<Stored> = diesel::sql_query(format!(
+            "SELECT {a} AS a, {b} AS b, coalesce({p}, 0) AS p, coalesce({q}, 0) AS q, {r} AS r,
+                    CAST({name} AS BLOB) AS name, CAST({column} AS BLOB) AS value
+             FROM {table} WHERE ({a}, {b}) > (?, ?) AND {column} IS NOT NULL
+                AND substr(CAST({column} AS BLOB), 1, ?) {is} ? ORDER BY 1, 2 LIMIT ?"
+        ))
+        .bind::<BigInt, _>(from.0[0])
+        .bind::<BigInt, _>(from.0[1])
+        .bind::<Integer, _>(i32::try_from(prefix.len()).unwrap_or(i32::MAX))
+        .bind::<Binary, _>(&prefix)
+        .bind::<BigInt, _>(if matches!(self.kind, Kind::Named(_)) { -1 } else { AT_ONCE })
+        .load(tx.connection)?;
+        let more = rows.len() as i64 == AT_ONCE && !matches!(self.kind, Kind::Named(_));
+        let next = rows.last().map(|row| Cursor([row.a, row.b])).filter(|_| more);
+        let mut done = Resealed::default();
+        for row in rows {
+            let numbers = [row.p, row.q, row.r];
+            let place = match self.kind {
+                Kind::Numbered { .. } => Place { column: self.place, row: PlaceRow::Numbers(numbers) },
+                Kind::Named(_) | Kind::Contents => Place { column: self.place, row: PlaceRow::Name(&row.name) },
+            };
+            match self.sealed_anew(tx.keys, target, place, row.value) {
+                Ok(value) => {
+                    self.write(tx, [row.a, row.b], &row.name, value)?;
+                    done.values += 1;
+                }
+                Err(why) => {
+                    done.closed += 1;
+                    done.first_closed.get_or_insert(format!("a value of {} is {why}", self.place));
+                }
+            }
+        }
+        Ok((done, next))
+    }
+
+    /// A value as it should be stored.
+    fn sealed_anew(&self, keys: &Keys, target: &Keys, place: Place<'_>, value: Vec<u8>) -> Result<Vec<u8>, String> {
+        if matches!(self.kind, Kind::Contents) {
+            let opened = keys.open_bytes(place, value).map_err(|closed| closed.to_string())?;
+            return Ok(target.seal_bytes(place, &opened).into_owned());
+        }
+        let stored = String::from_utf8(value).map_err(|_| "no text".to_owned())?;
+        let opened = keys.open_text(place, &stored).map_err(|closed| closed.to_string())?;
+        Ok(target.seal_text(place, opened.into_owned()).into_bytes())
+    }
+
+    fn write(&self, tx: &mut Transaction<'_>, [a, b]: [i64; 2], name: &[u8], value: Vec<u8>) -> Outcome<()> {
+        let Column { table, column, .. } = self;
+        match self.kind {
+            Kind::Numbered { key: [first, second], .. } => {
+                let sql = format!("UPDATE {table} SET {column} = CAST(? AS TEXT) WHERE {first} = ? AND {second} = ?");
+                let bound = diesel::sql_query(sql).bind::<Binary, _>(value).bind::<BigInt, _>(a).bind::<BigInt, _>(b);
+                bound.execute(tx.connection)?;
+            }
+            Kind::Named(key) => {
+                let sql = format!("UPDATE {table} SET {column} = CAST(? AS TEXT) WHERE {key} = ?");
+                let name = String::from_utf8_lossy(name).into_owned();
+                diesel::sql_query(sql).bind::<Binary, _>(value).bind::<Text, _>(name).execute(tx.connection)?;
+            }
+            Kind::Contents => {
+                let sql = format!("UPDATE {table} SET {column} = ? WHERE rowid = ?");
+                diesel::sql_query(sql).bind::<Binary, _>(value).bind::<BigInt, _>(a).execute(tx.connection)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_sealed_column_is_forgotten() {
+        let (mut table, mut named) = ("", std::collections::BTreeSet::new());
+        for line in include_str!("schema.rs").lines() {
+            let line = line.trim();
+            if let Some((name, _)) = line.strip_suffix(" {").and_then(|head| head.split_once(" (")) {
+                table = name;
+            } else if let Some((name, _)) = line.split_once(" -> ").filter(|(_, kind)| kind.contains("SealedText")) {
+                named.insert(format!("{table}.{name}"));
+            }
+        }
+        let listed: std::collections::BTreeSet<_> =
+            COLUMNS.iter().map(|column| format!("{}.{}", column.table, column.column)).collect();
+        assert_eq!(listed, named);
+        assert!(COLUMNS.iter().all(|column| column.place == format!("{}.{}", column.table, column.column)));
+    }
+}
