@@ -106,9 +106,14 @@ pub fn open_to_look(settings: &Settings) -> Result<Option<Arc<SqliteStore>>> {
     }
 }
 
-/// Where sessions keep what happens in them: beside the database.
+/// Where sessions keep what happens in them: beside the database, and under its name where that is not the
+/// usual one, for other databases in the folder have sessions of the same numbers.
 pub fn sessions_folder(settings: &Settings) -> PathBuf {
-    settings.database.with_file_name("sessions")
+    let name = settings.database.file_name().unwrap_or_default().to_string_lossy();
+    match &*name {
+        "posse.db" => settings.database.with_file_name("sessions"),
+        other => settings.database.with_file_name(format!("{other}.sessions")),
+    }
 }
 
 /// What personas may name.

@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::{ModelServer, Project, Say};
+use support::{ModelServer, Project, Say, until};
 
 /// From now on the project's model is `server`, which is asked for tools as `calling` says.
 fn use_model(project: &Project, server: &ModelServer, calling: &str) {
@@ -235,5 +235,35 @@ fn a_run_is_forked_and_replayed() {
     ] {
         let refused = project.posse(args).expect(code);
         assert!(refused.err.contains(words), "{args:?}: {}", refused.err);
+    }
+}
+
+#[test]
+fn tenants_in_one_folder_share_nothing() {
+    let server = ModelServer::start(vec![Say::Call("finish", json!({"final_summary": "done"}))]);
+    let project = Project::with_model(&server);
+    let path = |name: &str| project.path().join(name);
+    let enqueue = |tenant: &str| project.posse(&["enqueue", "--db", tenant, "--role", "scribe", "write", "it"]).ok();
+    enqueue("ann.db");
+    enqueue("bob.db");
+    let before = std::fs::read(path("ann.db")).expect("is there");
+    let mut command = project.command(&["work", "--role", "scribe"]);
+    let quiet = || std::process::Stdio::null();
+    let mut worker = command.env("POSSE_DB", "bob.db").stdout(quiet()).stderr(quiet()).spawn().expect("started");
+    until("bob's job", || {
+        project.posse(&["show", "1", "--db", "bob.db", "--json"]).ok().json()["job"]["state"] == "completed"
+    });
+    worker.kill().expect("is ended");
+    worker.wait().expect("has ended");
+    assert_eq!(std::fs::read(path("ann.db")).expect("is there"), before, "not a byte is touched");
+    let listed = project.posse(&["list", "--db", "ann.db", "--json"]).ok().json();
+    assert_eq!(listed["jobs"][0]["state"], "available");
+    for (tenant, said) in [("ann.db", b"I am Ann"), ("bob.db", b"I am Bob")] {
+        project.posse_with(&["chat", "scribe", "--db", tenant], said).ok();
+    }
+    for (tenant, said, other) in [("ann.db", "I am Ann", "I am Bob"), ("bob.db", "I am Bob", "I am Ann")] {
+        let events = path(&format!("{tenant}.sessions/1/events.jsonl"));
+        let events = std::fs::read_to_string(&events).unwrap_or_else(|error| panic!("{}: {error}", events.display()));
+        assert!(events.contains(said) && !events.contains(other), "{events}");
     }
 }

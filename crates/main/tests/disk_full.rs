@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -62,6 +62,15 @@ fn persona(project: &Project) {
     project.write("config/personas/writer.json", persona.to_string());
 }
 
+fn get(address: &str, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).expect("somebody listens");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("is set");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").expect("is sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("is answered in time");
+    answer
+}
+
 fn entries(project: &Project, job: i64) -> usize {
     let shown = project.posse(&["show", &job.to_string(), "--json"]).ok().json();
     shown["journal"].as_array().map_or(0, Vec::len)
@@ -85,7 +94,8 @@ fn a_full_disk_stops_work_and_loses_nothing() {
     for _ in 0..3 {
         enqueue().ok();
     }
-    let worker = project.start(&["work", "--role", "writer"]);
+    let mut worker = project.start(&["work", "--role", "writer", "--metrics", "127.0.0.1:0"]);
+    let address = worker.hear_rest_of("metrics    http://").trim_end_matches("/metrics").to_owned();
     until("work", || entries(&project, 1) > 6);
     disk.fill();
     until("the full disk is noticed", || enqueue().code == 5);
@@ -100,6 +110,8 @@ fn a_full_disk_stops_work_and_loses_nothing() {
         .iter()
         .any(|finding| finding["check"] == "space for the database" && finding["verdict"] == "wrong");
     assert!(is_told, "{health}");
+    let numbers = get(&address, "/metrics");
+    assert!(numbers.contains("posse_database_up 1\n") && numbers.contains("\nposse_leases "), "{numbers}");
     // It is tried again and again meanwhile.
     std::thread::sleep(Duration::from_secs(4));
     for job in 1..=3 {

@@ -26,11 +26,12 @@ pub(super) fn end(
 ) -> QueryResult<()> {
     match reason {
         // Each has a seal of its own.
-        Some(reason) if tx.keys.seal_anything() => {
+        Some(reason) if tx.keys.seals() => {
             let sealed = |id: &i64| tx.keys.seal(Place::attempt(*id), reason);
             ids.iter().try_for_each(|id| end_all(tx.connection, &[*id], event, Some(&sealed(id)), now))
         }
         _ => {
+            // Without a key, a place makes no difference.
             let same = reason.map(|reason| tx.keys.seal(Place::attempt(0), reason));
             end_all(tx.connection, ids, event, same.as_ref(), now)
         }

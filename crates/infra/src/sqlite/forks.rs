@@ -26,7 +26,7 @@ impl Prepared {
     /// Writes out what differs from the source, outside of the transaction.
     pub fn new(fork: Fork, keys: &Keys, now: Millis) -> Result<Prepared, serde_json::Error> {
         let batch = jobs::Batch::new(vec![fork.job.clone()], now)?;
-        let differs = |seq| keys.seal_anything() || fork.edited.contains(seq);
+        let differs = |seq| keys.seals() || fork.edited.contains(seq);
         let anew = fork.journal.iter().filter(|recorded| differs(&recorded.seq));
         let anew = anew.map(|recorded| Ok((recorded.seq, recorded.at, Sheet::new(&recorded.entry)?)));
         let anew = anew.collect::<Result<_, serde_json::Error>>()?;

@@ -53,7 +53,7 @@ pub(super) fn one(
         .bind::<Text, _>(name)
         .load(connection)?;
     let Some(standing) = standings(rows)?.pop() else { return Ok(None) };
-    if keys.seal_anything() {
+    if keys.seals() {
         return Ok(Some((standing, opened_use(connection, keys, name)?)));
     }
     let used: Used = diesel::sql_query(

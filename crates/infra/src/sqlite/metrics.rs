@@ -28,7 +28,7 @@ pub(super) const JOBS: &str = "
     ORDER BY 1, 2, 3";
 
 /// Ids are given out in order and never again, so the highest that was tells how many there were.
-pub(super) const ENQUEUED: &str = "SELECT seq AS n FROM sqlite_sequence WHERE name = 'jobs'";
+const ENQUEUED: &str = "SELECT seq AS n FROM sqlite_sequence WHERE name = 'jobs'";
 
 fn jobs(connection: &mut SqliteConnection) -> Outcome<Vec<JobsIn>> {
     #[derive(QueryableByName)]

@@ -103,7 +103,7 @@ impl SqliteStore {
     /// Seals every value with the key that seals, or, `in_the_clear`, stores all as they are; and tells
     /// `progress` of each column and the values written so far. Values that need no change are not written.
     ///
-    /// What was in the file before is still in its free space then: [`compact`](super::compact) is to follow.
+    /// What was in the file before is still in its free space then: [`compact()`](super::compact()) is to follow.
     /// Nobody else should write: who has other keys would go on to seal with those.
     pub async fn reseal(
         &self,
@@ -140,7 +140,7 @@ impl Column {
             Kind::Contents => (["rowid", "0"], ["0"; 3], "hash"),
         };
         // Those that are not sealed as they should be.
-        let is = if target.seal_anything() { "<>" } else { "=" };
+        let is = if target.seals() { "<>" } else { "=" };
         let prefix = target.prefix().into_bytes();
         let rows: Vec<Stored> = diesel::sql_query(format!(
             "SELECT {a} AS a, {b} AS b, coalesce({p}, 0) AS p, coalesce({q}, 0) AS q, {r} AS r,

@@ -118,7 +118,7 @@ fn with_content(connection: &mut SqliteConnection, keys: &Keys, filter: &JobFilt
     }
     let escaped = |text: &String| text.replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_");
     // Where texts are sealed, SQLite sees none: then it finds those whose metadata fit.
-    let sealed = filter.text.as_deref().filter(|_| keys.seal_anything());
+    let sealed = filter.text.as_deref().filter(|_| keys.seals());
     let pattern = filter.text.as_ref().filter(|_| sealed.is_none()).map(|text| format!("%{}%", escaped(text)));
     let (key, value) = filter.meta.clone().unzip();
     let limit = filter.limit as usize;

@@ -68,7 +68,7 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
         queries: Arc::clone(&shop.queries),
         session,
         // A file of what is said would undo the sealing.
-        folder: (!settings.keys.seal_anything()).then(|| wire::sessions_folder(&settings)),
+        folder: (!settings.keys.seals()).then(|| wire::sessions_folder(&settings)),
         ask,
         roles: kit.personas.roles(),
     };

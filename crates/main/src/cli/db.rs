@@ -159,6 +159,10 @@ async fn reseal(cx: &Context, clear: bool) -> Result<Exit> {
     if log_bytes > 0 {
         cx.out.warn("another process reads the database, so its log still has what was there before; run this again");
     }
+    if !clear && wire::sessions_folder(&settings).is_dir() {
+        let folder = wire::sessions_folder(&settings).display().to_string();
+        cx.out.note(format!("chats from before have files of what was said in {folder}; delete those you do not want"));
+    }
     let key = (!clear).then_some(key);
     if cx.out.json {
         let document = json!({
