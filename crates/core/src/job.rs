@@ -12,8 +12,10 @@ pub mod change;
 pub mod dependency;
 pub mod retry;
 pub mod transition;
+pub mod unique;
 
 use dependency::{After, OnFailed};
+pub use unique::{IfHeld, Unique, holds_key};
 
 /// A job's number in its database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -171,27 +173,6 @@ pub struct NewJob {
 
 /// What an owner keeps with a job; see [`crate::usecase::enqueue`] for its limits.
 pub type Meta = serde_json::Map<String, serde_json::Value>;
-
-/// A key that one job at a time holds, whatever its queue and role.
-///
-/// It is held while the job is not final. A job that completed holds it for `for_ms` longer, if
-/// that is given; one that was cancelled or discarded does not. Enqueueing a job whose key is held
-/// stores nothing and gives the holder instead.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unique {
-    /// The key.
-    pub key: String,
-    /// How long a job that completed goes on holding it.
-    pub for_ms: Option<Millis>,
-}
-
-/// Whether a job in this state holds its unique key at `now`. See [`Unique`].
-pub fn holds_key(state: JobState, finalized_at: Option<Millis>, for_ms: Option<Millis>, now: Millis) -> bool {
-    match (state, finalized_at, for_ms) {
-        (JobState::Completed, Some(at), Some(for_ms)) => now < at.saturating_add(for_ms),
-        _ => !state.is_final(),
-    }
-}
 
 impl Default for NewJob {
     fn default() -> Self {

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use crate::annotation::{Annotation, NewAnnotation};
 use crate::clock::Millis;
 use crate::job::transition::{Event, IllegalTransition};
+use crate::job::unique::Became;
 use crate::job::{Attempt, Job, JobId, JobProgress, JobState, NewJob, Output};
 use crate::journal::{Entry, LedgerRow, Recorded};
 use crate::lease::{Lease, WorkerId};
@@ -69,8 +70,15 @@ pub enum RepositoryError {
 pub struct Enqueued {
     /// The job: the new one, or the one that holds its unique key.
     pub id: JobId,
-    /// Whether it was there already, so that nothing was stored.
-    pub existed: bool,
+    /// What became of it.
+    pub became: Became,
+}
+
+impl Enqueued {
+    /// Whether its unique key was held, so that no job was added.
+    pub fn existed(&self) -> bool {
+        self.became != Became::Stored
+    }
 }
 
 /// What a claim asks for.
@@ -309,8 +317,9 @@ pub trait JobRepository:
 {
     /// Stores jobs, all or none, and says what became of each, in the same order. A job whose unique
     /// key is held, by an earlier job of this call too, is not stored; see
-    /// [`Unique`](crate::job::Unique). A job that waits for one that is not there is
-    /// [`RepositoryError::NoSuchJob`].
+    /// [`Unique`](crate::job::Unique) for what becomes of the one that holds it. A job that waits for
+    /// one that is not there is [`RepositoryError::NoSuchJob`]; one that would wait for itself, by
+    /// becoming a job that others wait for, is [`RepositoryError::Refused`].
     async fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Result<Vec<Enqueued>, RepositoryError>;
 
     /// Takes due jobs in the order of [`rank`](crate::job::rank), as far as the rules let them start

@@ -57,6 +57,7 @@ mod queries;
 mod questions;
 mod readers;
 mod relations;
+mod replace;
 mod repository;
 mod reseal;
 mod rules;

@@ -137,7 +137,7 @@ async fn a_job_is_completed_with_the_rows_or_goes_on() {
     let path = folder.path().join("jobs.db");
     let store = SqliteStore::open(&path, Options::default()).expect("opens");
     let mut connection = guest(&path);
-    let unique = || Some(Unique { key: "one".into(), for_ms: None });
+    let unique = || Some(Unique { key: "one".into(), ..Unique::default() });
     let first = NewJob { unique: unique(), ..job() };
     let waiting = NewJob { after: vec![After::Earlier(0)], ..job() };
     store.enqueue(vec![first, waiting], 5).await.expect("is stored");
@@ -157,7 +157,7 @@ async fn a_job_is_completed_with_the_rows_or_goes_on() {
     let attempts = store.attempts(JobId(1)).await.expect("can be read");
     assert_eq!((attempts.len(), attempts[0].ended_at), (1, Some(20)));
     let again = store.enqueue(vec![NewJob { unique: unique(), ..job() }], 21).await.expect("is stored");
-    assert!(!again[0].existed, "the key is free");
+    assert!(!again[0].existed(), "the key is free");
 
     // Its worker may die now, or end it a second time: nothing is left to be done.
     assert!(store.rescue(Vec::new(), 1_000).await.expect("looks").is_empty());

@@ -50,6 +50,36 @@ fn a_key_is_free_when_its_job_has_ended() {
 }
 
 #[test]
+fn a_job_that_has_not_begun_is_replaced_or_put_off() {
+    let project = Project::begun();
+    let first = enqueue(&project, &["--unique", "k", "--delay", "1h"]);
+    assert_eq!((&first["id"], &first["became"]), (&json!(1), &json!("stored")));
+    assert_eq!(enqueue(&project, &["--unique", "k"])["became"], "kept");
+    let args = ["enqueue", "-r", "scribe", "--unique", "k", "--if-held", "replace", "--tag", "new", "another"];
+    let text = project.posse(&args).ok();
+    assert_eq!(text.out, "job 1  replaced\n");
+    assert!(text.err.contains("it is this job now"), "{}", text.err);
+    let shown = &project.posse(&["show", "1", "--json"]).ok().json()["job"];
+    assert_eq!(
+        (&shown["payload"]["goal"], &shown["state"], &shown["tags"]),
+        (&json!("another"), &json!("available"), &json!(["new"]))
+    );
+    let debounce = ["--unique", "k", "--if-held", "debounce", "--delay", "2h", "--debounce-at-most", "90m"];
+    let put_off = enqueue(&project, &debounce);
+    assert_eq!((&put_off["existing"], &put_off["became"]), (&json!(true), &json!("debounced")));
+    let shown = &project.posse(&["show", "1", "--json"]).ok().json()["job"];
+    let after = shown["run_at"].as_i64().zip(shown["created_at"].as_i64()).map(|(due, first)| due - first);
+    assert_eq!((&shown["state"], after), (&json!("scheduled"), Some(90 * 60_000)));
+    // Lines of a file say it each for itself.
+    let line = |more: &str| format!("{{\"role\": \"scribe\", \"goal\": \"a line\", \"unique\": \"k\"{more}}}");
+    project.write("jobs.jsonl", [line(""), line(", \"if_held\": \"replace\"")].join("\n"));
+    let told = project.posse(&["enqueue", "--jsonl", "jobs.jsonl", "--json"]).ok().json();
+    assert_eq!((&told["jobs"], &told["existing"], &told["changed"]), (&json!(0), &json!(2), &json!(1)));
+    assert_eq!(project.posse(&["show", "1", "--json"]).ok().json()["job"]["payload"]["goal"], "a line");
+    assert_eq!(project.posse(&["list", "--json"]).ok().json()["jobs"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
 fn rules_are_set_shown_and_taken_back() {
     let project = Project::begun();
     assert_eq!(project.posse(&["limit", "list", "--json"]).ok().json(), json!([]));
@@ -102,6 +132,12 @@ fn what_cannot_be_is_refused_with_the_way_out() {
         (&["enqueue", "-r", "scribe", "--unique", &long, "x"], "has 300 bytes; at most 256"),
         (&["enqueue", "-r", "scribe", "--unique-for", "1h", "x"], "--unique <KEY>"),
         (&["enqueue", "-r", "scribe", "--unique", "k", "--unique-for", "0s", "x"], "unique_for is 0 ms"),
+        (&["enqueue", "-r", "scribe", "--if-held", "replace", "x"], "--unique <KEY>"),
+        (&["enqueue", "-r", "scribe", "--unique", "k", "--if-held", "debounce", "x"], "give it a delay"),
+        (
+            &["enqueue", "-r", "scribe", "--unique", "k", "--if-held", "replace", "--debounce-at-most", "1h", "x"],
+            "debounce_at_most is for debounce",
+        ),
         (&["enqueue", "-r", "scribe", "--concurrency-key", "a\tb", "x"], "control character"),
         (&["enqueue", "-r", "scribe", "--retry", "often", "x"], "exponential, fixed, none"),
         (&["enqueue", "-r", "scribe", "--retry-wait", "500ms", "x"], "the shortest wait is 1"),

@@ -1,7 +1,8 @@
 //! Jobs that wait for others: where such a job begins, and what the end of another means for it.
 //!
 //! A job can only wait for jobs that are there already, or that stand before it in the same batch.
-//! So those who are enqueued make no cycles. A parent that waits for its children waits for jobs that
+//! So those who are enqueued make no cycles. One that becomes another by its unique key could, and is
+//! refused. A parent that waits for its children waits for jobs that
 //! came after it: one of them may have been told to wait for the parent, or be there already, by its
 //! unique key, and wait for it. That is looked for, and such a parent is cancelled.
 
@@ -133,6 +134,17 @@ pub fn would_wait_for_itself(child: JobId, parent: JobId) -> String {
         return "it made a job with the unique key that it holds itself, for which it would wait for ever".into();
     }
     format!("it was to wait for job {child}, which waits for it; neither would ever end")
+}
+
+/// Why `job` cannot become one that waits for `on`.
+pub fn would_wait(job: JobId, on: JobId) -> String {
+    if job == on {
+        return format!("after names job {job}, and job {job} holds this unique key and would wait for itself");
+    }
+    format!(
+        "job {job} holds this unique key and would wait for job {on}, which waits for it; neither would ever end. \
+         Leave {on} out of after"
+    )
 }
 
 /// Why a job was cancelled that waited for `job`, which ended in `state`.

@@ -5,7 +5,8 @@ use crate::job::change::Edit;
 use crate::job::dependency::{After, MAX_AFTER, OnFailed};
 use crate::job::retry::{MAX_ATTEMPTS, RetryPolicy, Strategy};
 use crate::job::{
-    DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_PRIORITY_STEP_MS, DEFAULT_QUEUE, Meta, NewJob, Payload, Unique,
+    DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_PRIORITY_STEP_MS, DEFAULT_QUEUE, IfHeld, Meta, NewJob, Payload,
+    Unique,
 };
 use crate::persona::check_role;
 use crate::rules::check_key;
@@ -242,12 +243,23 @@ fn accept_keys(ask: &Ask) -> Result<(), Refused> {
             return refuse(field, message);
         }
     }
-    match ask.unique.as_ref().and_then(|unique| unique.for_ms) {
-        Some(for_ms) if !(1..=MAX_UNIQUE_MS).contains(&for_ms) => {
-            refuse("unique_for", format!("is {for_ms} ms; it must lie between 1 ms and ten years"))
+    let Some(unique) = &ask.unique else { return Ok(()) };
+    let at_most = match unique.if_held {
+        IfHeld::Debounce { .. } if ask.run_at.is_none() => {
+            return refuse(
+                "if_held",
+                "debounce puts off when the job is due, and this one is due at once; give it a delay",
+            );
         }
-        _ => Ok(()),
+        IfHeld::Debounce { at_most_ms } => at_most_ms,
+        IfHeld::Keep | IfHeld::Replace => None,
+    };
+    for (field, time) in [("unique_for", unique.for_ms), ("debounce_at_most", at_most)] {
+        if let Some(ms) = time.filter(|ms| !(1..=MAX_UNIQUE_MS).contains(ms)) {
+            return refuse(field, format!("is {ms} ms; it must lie between 1 ms and ten years"));
+        }
     }
+    Ok(())
 }
 
 fn accept_meta(meta: &Meta) -> Result<(), Refused> {
@@ -310,7 +322,14 @@ mod tests {
         assert_eq!(field(ask(|a| a.max_attempts = Some(0))), Err("max_attempts"));
         assert_eq!(field(ask(|a| a.priority_step_ms = -1)), Err("priority_step"));
         assert_eq!(field(ask(|a| a.concurrency_key = Some("a\nb".into()))), Err("concurrency_key"));
-        let unique = |key: &str, for_ms| Some(Unique { key: key.into(), for_ms });
+        let unique = |key: &str, for_ms| Some(Unique { key: key.into(), for_ms, ..Unique::default() });
+        let debounce = |at_most_ms| {
+            let if_held = IfHeld::Debounce { at_most_ms };
+            Some(Unique { key: "k".into(), if_held, ..Unique::default() })
+        };
+        assert_eq!(field(ask(|a| a.unique = debounce(None))), Err("if_held"));
+        assert_eq!(field(ask(|a| (a.unique, a.run_at) = (debounce(Some(0)), Some(9)))), Err("debounce_at_most"));
+        assert!(ask(|a| (a.unique, a.run_at) = (debounce(Some(1)), Some(9))).is_ok());
         assert_eq!(field(ask(|a| a.unique = unique("", None))), Err("unique"));
         assert_eq!(field(ask(|a| a.unique = unique(&"k".repeat(257), None))), Err("unique"));
         assert_eq!(field(ask(|a| a.unique = unique("k", Some(0)))), Err("unique_for"));

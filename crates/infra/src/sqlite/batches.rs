@@ -24,7 +24,7 @@ pub(super) fn enqueue(tx: &mut Transaction<'_>, chunk: &Chunk, new: &Batch, now:
     }
     let enqueued = jobs::enqueue(tx, new, None)?;
     let Some(name) = &chunk.batch else { return Ok(enqueued) };
-    let stored = enqueued.iter().filter(|enqueued| !enqueued.existed).count();
+    let stored = enqueued.iter().filter(|enqueued| !enqueued.existed()).count();
     let (lines, jobs) = (chunk.to.lines.cast_signed(), stored as i64);
     diesel::insert_into(batches::table)
         .values((

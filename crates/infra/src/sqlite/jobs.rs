@@ -8,7 +8,8 @@ use posse_core::clock::Millis;
 use posse_core::job::dependency::{Beginning, beginning};
 use posse_core::job::retry::RetryPolicy;
 use posse_core::job::transition::{Standing, Transition};
-use posse_core::job::{Job, JobId, JobState, Meta, NewJob, Output, Payload};
+use posse_core::job::unique::{Became, first_due};
+use posse_core::job::{IfHeld, Job, JobId, JobState, Meta, NewJob, Output, Payload};
 use posse_core::port::Enqueued;
 use serde::de::DeserializeOwned;
 
@@ -17,7 +18,7 @@ use super::literal::update;
 use super::schema::{job_data, job_tags, jobs, sqlite_sequence};
 use super::seal::{Keys, Place, Sealed};
 use super::writer::{Answer, Transaction, Verb};
-use super::{relations, sessions, unique};
+use super::{relations, replace, sessions, unique};
 
 /// A row of `jobs`, with what a transition needs of it.
 #[derive(Debug, Queryable, Selectable)]
@@ -232,13 +233,14 @@ pub(super) struct Batch {
     now: Millis,
 }
 
+/// A job about to be stored.
 #[derive(Debug)]
-struct Sheet {
-    job: NewJob,
-    payload: String,
-    retry: Option<String>,
-    tags: Option<String>,
-    meta: Option<String>,
+pub(super) struct Sheet {
+    pub job: NewJob,
+    pub payload: String,
+    pub retry: Option<String>,
+    pub tags: Option<String>,
+    pub meta: Option<String>,
 }
 
 impl Batch {
@@ -309,22 +311,30 @@ fn enqueue_all(tx: &mut Transaction<'_>, batches: &[&Batch], above: Option<Ances
         let mut enqueued = Vec::with_capacity(batch.jobs.len());
         for sheet in &batch.jobs {
             let (job, id, now) = (&sheet.job, JobId(next), batch.now);
-            if let Some(holder) = taken.take(tx.connection, job, id, now)? {
-                enqueued.push(Enqueued { id: holder, existed: true });
-                continue;
-            }
-            if !job.after.is_empty() {
-                // It may wait for one of those before it, so they have to be there.
+            let changes = job.unique.as_ref().is_some_and(|unique| unique.if_held != IfHeld::Keep);
+            if changes || !job.after.is_empty() {
+                // It may change one of those before it, or wait for it, so they have to be there.
                 insert_all(tx, &rows)?;
                 rows.clear();
             }
+            if let Some((holder, meeting)) = taken.take(tx.connection, job, id, now)? {
+                if let Some(due_at) = meeting.due_at {
+                    let begins = replace::replace(tx, holder, sheet, due_at, &enqueued, now)?;
+                    if begins.is_final() {
+                        taken.give_back(job);
+                    }
+                }
+                enqueued.push(Enqueued { id: holder, became: meeting.became });
+                continue;
+            }
+            let run_at = first_due(job, now, now);
             let others = relations::others(tx.connection, job, &enqueued)?;
-            let begins = beginning(job.run_at.unwrap_or(now), now, &others, job.on_failed);
+            let begins = beginning(run_at, now, &others, job.on_failed);
             if begins.state.is_final() {
                 taken.give_back(job);
             }
-            rows.push(NewRow { id: next, sheet, above, now, begins, others });
-            enqueued.push(Enqueued { id, existed: false });
+            rows.push(NewRow { id: next, sheet, above, now, run_at, begins, others });
+            enqueued.push(Enqueued { id, became: Became::Stored });
             next += 1;
         }
         answers.push(enqueued);
@@ -340,6 +350,7 @@ struct NewRow<'a> {
     sheet: &'a Sheet,
     above: Option<Ancestors>,
     now: Millis,
+    run_at: Millis,
     begins: Beginning,
     /// The jobs it names to wait for, and where they are.
     others: Vec<(JobId, JobState)>,
@@ -358,11 +369,17 @@ fn insert_all(tx: &mut Transaction<'_>, rows: &[NewRow<'_>]) -> Outcome<()> {
             sessions::join(tx.connection, session, *id, &job.role, *now)?;
         }
         relations::wait_for(tx.connection, JobId(*id), others, begins.state, job.on_failed)?;
-        for tag in &job.tags {
-            diesel::insert_into(job_tags::table)
-                .values((job_tags::tag.eq(tag), job_tags::job_id.eq(id)))
-                .execute(tx.connection)?;
-        }
+        insert_tags(tx.connection, *id, &job.tags)?;
+    }
+    Ok(())
+}
+
+/// Has a job be found by `tags` too.
+pub(super) fn insert_tags(connection: &mut SqliteConnection, job: i64, tags: &[String]) -> QueryResult<()> {
+    for tag in tags {
+        diesel::insert_into(job_tags::table)
+            .values((job_tags::tag.eq(tag), job_tags::job_id.eq(job)))
+            .execute(connection)?;
     }
     Ok(())
 }
@@ -370,14 +387,14 @@ fn insert_all(tx: &mut Transaction<'_>, rows: &[NewRow<'_>]) -> Outcome<()> {
 /// Stores rows by one statement per table, which diesel keeps prepared only if its values are owned.
 fn insert<const N: usize>(tx: &mut Transaction<'_>, rows: &[NewRow<'_>; N]) -> QueryResult<()> {
     let keys = tx.keys;
-    let new = rows.each_ref().map(|NewRow { id, sheet: Sheet { job, .. }, now, begins, .. }| {
+    let new = rows.each_ref().map(|NewRow { id, sheet: Sheet { job, .. }, now, run_at, begins, .. }| {
         (
             jobs::id.eq(*id),
             jobs::queue.eq(job.queue.clone()),
             jobs::role.eq(job.role.clone()),
             jobs::state.eq(begins.state.as_str()),
             jobs::priority.eq(i32::from(job.priority)),
-            jobs::run_at.eq(job.run_at.unwrap_or(*now)),
+            jobs::run_at.eq(*run_at),
             jobs::attempt.eq(0),
             jobs::max_attempts.eq(stored(job.max_attempts)),
             jobs::crashes.eq(0),

@@ -120,7 +120,7 @@ fn ruled(tx: &mut Transaction<'_>) {
         queue: "q".into(),
         role: "s".into(),
         concurrency_key: Some(format!("k{}", n % 3)),
-        unique: Some(Unique { key: format!("u{n}"), for_ms: Some(1) }),
+        unique: Some(Unique { key: format!("u{n}"), for_ms: Some(1), ..Unique::default() }),
         ..NewJob::default()
     };
     let batch = |now| jobs::Batch::new((0..60).map(with_key).collect(), now).expect("is JSON");

@@ -181,6 +181,13 @@ pub(super) fn wait_no_more(connection: &mut SqliteConnection, job: JobId) -> Out
     Ok(())
 }
 
+/// Has a job that has not begun wait for nothing, and forget what it waited for.
+pub(super) fn forget(connection: &mut SqliteConnection, job: JobId) -> Outcome<()> {
+    wait_no_more(connection, job)?;
+    diesel::delete(dependencies::table.filter(dependencies::job_id.eq(job.0))).execute(connection)?;
+    Ok(())
+}
+
 /// The jobs that a job still waits for.
 fn waits_on(connection: &mut SqliteConnection, job: JobId) -> QueryResult<Vec<JobId>> {
     let open = dependencies::table.filter(dependencies::job_id.eq(job.0)).filter(dependencies::open.eq(true));
@@ -189,7 +196,7 @@ fn waits_on(connection: &mut SqliteConnection, job: JobId) -> QueryResult<Vec<Jo
 }
 
 /// Whether `job` is `on`, or waits for it, directly or not.
-fn depends_on(connection: &mut SqliteConnection, job: JobId, on: JobId) -> QueryResult<bool> {
+pub(super) fn depends_on(connection: &mut SqliteConnection, job: JobId, on: JobId) -> QueryResult<bool> {
     let (mut seen, mut left) = (HashSet::from([job]), vec![job]);
     while let Some(at) = left.pop() {
         if at == on {

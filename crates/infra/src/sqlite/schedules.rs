@@ -75,7 +75,7 @@ pub(super) fn fire(tx: &mut Transaction<'_>, firing: &Firing, batch: &Batch) -> 
     let enqueued = jobs::enqueue(tx, batch, None)?;
     let mut ids = Vec::with_capacity(enqueued.len());
     // A run whose unique key is held has no job of its own.
-    for ((due_at, _), made) in firing.jobs.iter().zip(&enqueued).filter(|(_, made)| !made.existed) {
+    for ((due_at, _), made) in firing.jobs.iter().zip(&enqueued).filter(|(_, made)| !made.existed()) {
         diesel::insert_into(schedule_jobs::table)
             .values((
                 schedule_jobs::schedule.eq(&firing.schedule),

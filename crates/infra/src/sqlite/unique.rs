@@ -8,7 +8,8 @@ use std::collections::HashMap;
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
-use posse_core::job::{JobId, NewJob, Unique, holds_key};
+use posse_core::job::unique::{Became, Holder, Meeting, meet};
+use posse_core::job::{IfHeld, JobId, NewJob, Unique, holds_key};
 use posse_core::port::RepositoryError;
 
 use super::fault::{Fault, Outcome};
@@ -22,23 +23,23 @@ pub(super) struct Taken<'a>(HashMap<&'a str, JobId>);
 
 impl<'a> Taken<'a> {
     /// Takes the key that `new` asks for, if it does, for the job that will have this id; or gives the
-    /// job that holds it.
+    /// job that holds it, and what follows for that. A job that may change it must find it stored.
     pub fn take(
         &mut self,
         connection: &mut SqliteConnection,
         new: &'a NewJob,
         id: JobId,
         now: Millis,
-    ) -> Outcome<Option<JobId>> {
-        let Some(Unique { key, .. }) = &new.unique else { return Ok(None) };
-        if let Some(earlier) = self.0.get(key.as_str()) {
-            return Ok(Some(*earlier));
+    ) -> Outcome<Option<(JobId, Meeting)>> {
+        let Some(Unique { key, if_held, .. }) = &new.unique else { return Ok(None) };
+        if let Some(earlier) = self.0.get(key.as_str()).filter(|_| *if_held == IfHeld::Keep) {
+            return Ok(Some((*earlier, Meeting { became: Became::Kept, due_at: None })));
         }
-        let holder = holder(connection, key, now)?;
-        if holder.is_none() {
+        let Some((job, holder)) = holder(connection, key, now)? else {
             self.0.insert(key, id);
-        }
-        Ok(holder)
+            return Ok(None);
+        };
+        Ok(Some((job, meet(new, &holder, now))))
     }
 
     /// Gives back what the job took: it ends as it begins.
@@ -50,17 +51,27 @@ impl<'a> Taken<'a> {
 }
 
 /// The job that holds `key`. Without one the key is free to be taken in this transaction.
-fn holder(connection: &mut SqliteConnection, key: &str, now: Millis) -> Outcome<Option<JobId>> {
-    type Row = (i64, String, Option<i64>, Option<i64>);
+fn holder(connection: &mut SqliteConnection, key: &str, now: Millis) -> Outcome<Option<(JobId, Holder)>> {
+    type Row = (i64, String, Option<i64>, Option<i64>, i64, i64, i64);
     let found: Option<Row> = jobs::table
         .filter(jobs::unique_key.eq(key))
         .filter(MayHoldKey)
-        .select((jobs::id, jobs::state, jobs::finalized_at, jobs::unique_ms))
+        .select((
+            jobs::id,
+            jobs::state,
+            jobs::finalized_at,
+            jobs::unique_ms,
+            jobs::lease_token,
+            jobs::created_at,
+            jobs::run_at,
+        ))
         .first(connection)
         .optional()?;
-    let Some((id, name, finalized_at, for_ms)) = found else { return Ok(None) };
-    if holds_key(state(&name)?, finalized_at, for_ms, now) {
-        return Ok(Some(JobId(id)));
+    let Some((id, name, finalized_at, for_ms, token, created_at, run_at)) = found else { return Ok(None) };
+    let state = state(&name)?;
+    if holds_key(state, finalized_at, for_ms, now) {
+        // A token rises with each claim and never falls.
+        return Ok(Some((JobId(id), Holder { state, was_claimed: token > 0, created_at, run_at })));
     }
     // Its time is over, which nobody had a reason to write down until now.
     update(jobs::table, jobs::id.eq(id), jobs::unique_ms.eq(None::<i64>)).execute(connection)?;
@@ -71,8 +82,8 @@ fn holder(connection: &mut SqliteConnection, key: &str, now: Millis) -> Outcome<
 pub(super) fn check(connection: &mut SqliteConnection, row: &JobRow, now: Millis) -> Outcome<()> {
     let Some(key) = &row.unique_key else { return Ok(()) };
     let job = JobId(row.id);
-    match holder(connection, key, now)?.filter(|holder| *holder != job) {
-        Some(holder) => Err(Fault::Refused(RepositoryError::KeyHeld { job, key: key.clone(), holder })),
+    match holder(connection, key, now)?.filter(|(holder, _)| *holder != job) {
+        Some((holder, _)) => Err(Fault::Refused(RepositoryError::KeyHeld { job, key: key.clone(), holder })),
         None => Ok(()),
     }
 }

@@ -91,11 +91,11 @@ pub async fn a_key_outlives_the_time_its_job_is_kept_for(store: Arc<dyn Store>) 
     assert!(!has_any(T0 + 3 * DAY - 1).await.expect("can be read"));
     assert_eq!(prune_all_at(&*store, &cutoffs, T0 + 3 * DAY - 1).await.jobs, 0);
     let again = store.enqueue(vec![unique::keyed("k", None)], T0 + 3 * DAY - 1).await.expect("works")[0];
-    assert!(again.existed && again.id == first, "the key is held for as long as was asked");
+    assert!(again.existed() && again.id == first, "the key is held for as long as was asked");
     assert!(has_any(T0 + 3 * DAY).await.expect("can be read"));
     assert_eq!(prune_all_at(&*store, &cutoffs, T0 + 3 * DAY).await.jobs, 1);
     let next = keyed(Some(3 * DAY)).await.expect("works")[0];
-    assert!(!next.existed);
+    assert!(!next.existed());
     // One that was cancelled holds nothing.
     store.cancel(next.id, "enough".into(), T0).await.expect("is cancelled");
     assert_eq!(prune_all_at(&*store, &[(JobState::Cancelled, T0 + DAY)], T0 + DAY).await.jobs, 1);

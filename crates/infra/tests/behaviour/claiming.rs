@@ -37,7 +37,7 @@ pub async fn what_is_enqueued_is_what_is_claimed(store: Arc<dyn Store>) {
         priority_step_ms: 7,
         max_attempts: 7,
         retry: Some(RetryPolicy { strategy: Strategy::Fixed, jitter: 0.1, ..RetryPolicy::default() }),
-        unique: Some(Unique { key: "u".into(), for_ms: Some(9) }),
+        unique: Some(Unique { key: "u".into(), for_ms: Some(9), ..Unique::default() }),
         concurrency_key: Some("k".into()),
         payload: Payload { goal: "g".into(), workspace: "/w".into(), model: Some("m".into()), ..Payload::default() },
         group: Some("g".into()),

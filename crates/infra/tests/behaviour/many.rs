@@ -150,7 +150,7 @@ pub async fn a_batch_remembers_how_far_it_is(store: Arc<dyn Store>) {
 
 pub async fn a_held_unique_key_refuses_a_retry_among_many(store: Arc<dyn Store>) {
     use posse_core::job::Unique;
-    let unique = || NewJob { unique: Some(Unique { key: "k".into(), for_ms: None }), ..job("r") };
+    let unique = || NewJob { unique: Some(Unique { key: "k".into(), for_ms: None, ..Unique::default() }), ..job("r") };
     let first = enqueue_all(&*store, vec![unique()], T0).await[0];
     store.cancel(first, "enough".into(), T0).await.expect("works");
     let holder = enqueue_all(&*store, vec![unique()], T0).await[0];
@@ -161,7 +161,7 @@ pub async fn a_held_unique_key_refuses_a_retry_among_many(store: Arc<dyn Store>)
     // Nor does a batch count what it did not store.
     let held = Chunk { jobs: vec![unique(), job("r")], ..chunk(Some("u"), 0, 2, &[]) };
     let enqueued = store.enqueue_chunk(held, T0).await.expect("is stored");
-    assert_eq!((enqueued[0].id, enqueued[0].existed, enqueued[1].existed), (holder, true, false));
+    assert_eq!((enqueued[0].id, enqueued[0].existed(), enqueued[1].existed()), (holder, true, false));
     assert_eq!(store.batch("u".into()).await.expect("can be read").jobs, 1);
 }
 

@@ -194,6 +194,11 @@ macro_rules! suite {
                 a_batch_obeys_the_same_rule,
                 a_batch_that_fails_holds_no_key,
                 a_retry_whose_key_is_taken_is_refused,
+                a_job_that_has_not_begun_can_be_replaced,
+                a_replaced_job_keeps_its_place,
+                a_debounced_job_runs_once_and_not_too_late,
+                a_job_made_a_waiting_one_waits_and_never_for_itself,
+                many_that_replace_at_once_are_one_job,
                 a_taken_key_wedges_nothing;
             ranking:
                 waiting_outweighs_priority_in_the_end,
@@ -280,7 +285,7 @@ pub async fn enqueue(store: &dyn Store, role: &str, now: Millis) -> JobId {
 /// Enqueues jobs that are all new.
 pub async fn enqueue_all(store: &dyn Store, jobs: Vec<NewJob>, now: Millis) -> Vec<JobId> {
     let enqueued = store.enqueue(jobs, now).await.expect("is stored");
-    assert!(enqueued.iter().all(|one| !one.existed));
+    assert!(enqueued.iter().all(|one| !one.existed()));
     enqueued.into_iter().map(|one| one.id).collect()
 }
 

@@ -40,7 +40,7 @@ pub async fn fifty_enqueue_one_key_at_once(door: &dyn Door) {
     for ask in asked {
         let got = ask.await.expect("ends");
         ids.insert(got.id);
-        new += usize::from(!got.existed);
+        new += usize::from(!got.existed());
     }
     assert_eq!((ids.len(), new), (1, 1));
 }

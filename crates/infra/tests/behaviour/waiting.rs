@@ -234,7 +234,7 @@ pub async fn children_are_made_with_the_suspension_or_not_at_all(store: Arc<dyn 
 }
 
 pub async fn ends_stored_together_know_of_each_other(store: Arc<dyn Store>) {
-    let shared = || NewJob { unique: Some(Unique { key: "k".into(), for_ms: None }), ..job("r") };
+    let shared = || NewJob { unique: Some(Unique { key: "k".into(), for_ms: None, ..Unique::default() }), ..job("r") };
     for is_parent_first in [true, false] {
         // The child is a job that is there already, and it ends with its parent's suspension.
         let child = one(&*store, shared()).await;
@@ -267,13 +267,13 @@ pub async fn ends_stored_together_know_of_each_other(store: Arc<dyn Store>) {
 
 pub async fn a_job_that_ends_as_it_begins_holds_no_key(store: Arc<dyn Store>) {
     let lost = in_state(&*store, JobState::Discarded, "lost").await;
-    let unique = Some(Unique { key: "k".into(), for_ms: None });
+    let unique = Some(Unique { key: "k".into(), for_ms: None, ..Unique::default() });
     let hopeless = NewJob { unique: unique.clone(), ..after(&[lost], OnFailed::Cancel) };
     let made = enqueue_all(&*store, vec![hopeless.clone(), NewJob { unique, ..job("r") }], T0).await;
     assert_eq!(get(&*store, made[0]).await.state, JobState::Cancelled);
     take(&*store, made[1], T0).await;
     let again = store.enqueue(vec![hopeless], T0).await.expect("is stored");
-    assert_eq!((again[0].id, again[0].existed), (made[1], true));
+    assert_eq!((again[0].id, again[0].existed()), (made[1], true));
 }
 
 /// A parent with a child that has a child and one that runs; all of them, top down.
@@ -323,7 +323,7 @@ pub async fn a_cancel_reaches_as_far_as_it_is_told(store: Arc<dyn Store>) {
 }
 
 pub async fn a_parent_that_would_wait_for_itself_is_cancelled(store: Arc<dyn Store>) {
-    let keyed = |key: &str| Some(Unique { key: key.into(), for_ms: None });
+    let keyed = |key: &str| Some(Unique { key: key.into(), for_ms: None, ..Unique::default() });
     let suspend = |lease, children| {
         let end = Ending { children, ..ending(Event::Suspend, T0) };
         let store = Arc::clone(&store);
@@ -358,7 +358,8 @@ pub async fn a_parent_that_would_wait_for_itself_is_cancelled(store: Arc<dyn Sto
 }
 
 pub async fn a_parent_may_wait_for_the_same_job_twice(store: Arc<dyn Store>) {
-    let keyed = || NewJob { unique: Some(Unique { key: "k".into(), for_ms: Some(1000) }), ..job("s") };
+    let keyed =
+        || NewJob { unique: Some(Unique { key: "k".into(), for_ms: Some(1000), ..Unique::default() }), ..job("s") };
     let parent = one(&*store, job("r")).await;
     let mut made = None;
     for _ in 0..2 {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use super::limited::{QUEUES, ROLES, scope};
 use super::*;
-use posse_core::job::Unique;
 use posse_core::job::change::{Change, Edit};
 use posse_core::job::dependency::{After, OnFailed};
+use posse_core::job::{IfHeld, Unique};
 use posse_core::port::{JobFilter, Reach};
 use posse_core::rules::{Limits, Scope};
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ pub struct Spec {
     priority: u8,
     delay: Millis,
     max_attempts: u32,
-    unique: Option<(u8, Option<Millis>)>,
+    unique: Option<(u8, Option<Millis>, IfHeld)>,
     after: Vec<usize>,
     /// It also waits for the one before it in its batch.
     follows: bool,
@@ -57,9 +57,11 @@ pub enum Op {
 
 fn specs(most: usize) -> impl Strategy<Value = Vec<Spec>> {
     let rule = prop::sample::select(&OnFailed::ALL[..]);
+    let debounce = prop::option::of(1..90_000_i64).prop_map(|at_most_ms| IfHeld::Debounce { at_most_ms });
+    let if_held = prop_oneof![2 => Just(IfHeld::Keep), 1 => Just(IfHeld::Replace), 1 => debounce];
     let unique = prop_oneof![
         2 => Just(None),
-        1 => (0..3_u8, prop::option::of(1..90_000_i64)).prop_map(Some),
+        1 => (0..3_u8, prop::option::of(1..90_000_i64), if_held).prop_map(Some),
     ];
     let delay = prop_oneof![3 => Just(0), 1 => 1..60_000_i64];
     let after = prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(any::<usize>(), 1..3)];
@@ -159,7 +161,7 @@ impl Both<'_> {
                 priority: spec.priority,
                 run_at: (spec.delay > 0).then_some(self.now + spec.delay),
                 max_attempts: spec.max_attempts,
-                unique: spec.unique.map(|(key, for_ms)| Unique { key: format!("u{key}"), for_ms }),
+                unique: spec.unique.map(|(key, for_ms, if_held)| Unique { key: format!("u{key}"), for_ms, if_held }),
                 after: named.chain(before).collect(),
                 on_failed: spec.on_failed,
                 ..NewJob::default()
@@ -174,8 +176,14 @@ impl Both<'_> {
             Op::Pass { ms } => self.now += ms,
             Op::Enqueue { jobs } => {
                 let new = self.news(jobs);
-                let got = store.enqueue(new.clone(), now).await.expect("is stored");
-                assert_eq!(got, self.simple.enqueue(&new, None, now), "{op:?}");
+                let got = store.enqueue(new.clone(), now).await;
+                let before = self.simple.clone();
+                if let Some(want) = self.simple.enqueue(&new, None, now) {
+                    assert_eq!(got.expect("is stored"), want, "{op:?}");
+                } else {
+                    assert!(matches!(got, Err(RepositoryError::Refused(_))), "{got:?}: {op:?}");
+                    self.simple = before;
+                }
             }
             &Op::Claim { worker, role, limit } => {
                 let worker = format!("w{worker}");
@@ -281,9 +289,14 @@ impl Both<'_> {
             assert!(is_lost(got, lease.job), "an end by a lease that is lost");
             return;
         }
+        let before = self.simple.clone();
         match self.simple.finish(lease.job, event, now + delay, &children, now) {
-            Some(state) => assert_eq!(got.expect("is legal"), state, "job {} after {event:?}", lease.job),
-            None => assert!(matches!(got, Err(RepositoryError::Illegal(_))), "{got:?}"),
+            Ok(Some(state)) => assert_eq!(got.expect("is legal"), state, "job {} after {event:?}", lease.job),
+            Ok(None) => assert!(matches!(got, Err(RepositoryError::Illegal(_))), "{got:?}"),
+            Err(simple::WaitsForItself) => {
+                assert!(matches!(got, Err(RepositoryError::Refused(_))), "{got:?}");
+                self.simple = before;
+            }
         }
     }
 

@@ -8,7 +8,8 @@ use clap::{Args, ValueEnum};
 use posse_core::clock::Millis;
 use posse_core::job::dependency::{After, OnFailed};
 use posse_core::job::retry::{RetryPolicy, Strategy};
-use posse_core::job::{DEFAULT_PRIORITY, DEFAULT_QUEUE, JobId, Meta, NewJob, Unique};
+use posse_core::job::unique::Became;
+use posse_core::job::{DEFAULT_PRIORITY, DEFAULT_QUEUE, IfHeld, JobId, Meta, NewJob, Unique};
 use posse_core::port::{Enqueued, JobRepository as _};
 use posse_core::usecase::enqueue::{Ask, MAX_GOAL_BYTES, accept};
 use posse_infra::persona::Loaded;
@@ -102,6 +103,46 @@ impl RetryArgs {
     }
 }
 
+/// What becomes of a job that holds the unique key and has not begun
+#[derive(Args, Clone, Default)]
+pub struct HeldArgs {
+    /// When a job that has not begun holds the key: `keep` it, `replace` what it is to do by this, or
+    /// `debounce`: replace it and have it due when this one is (--delay). One that has begun is never changed
+    #[arg(long, value_enum, value_name = "RULE", requires = "unique")]
+    pub if_held: Option<HeldChoice>,
+    /// It is due no later than so long after the first one was enqueued; only with --if-held debounce
+    #[arg(long, value_name = "TIME", requires = "if_held", value_parser = times::span)]
+    pub debounce_at_most: Option<Millis>,
+}
+
+/// What becomes of the holder.
+#[derive(Debug, Clone, Copy, Default, PartialEq, ValueEnum, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldChoice {
+    /// Nothing.
+    #[default]
+    Keep,
+    /// It becomes this job.
+    Replace,
+    /// And is due when this one is.
+    Debounce,
+}
+
+impl HeldArgs {
+    /// What the key's terms say of it.
+    pub fn rule(&self) -> Result<IfHeld> {
+        let choice = self.if_held.unwrap_or_default();
+        if self.debounce_at_most.is_some() && choice != HeldChoice::Debounce {
+            return Err(usage("debounce_at_most is for debounce; say that it is to debounce if held, or leave it out"));
+        }
+        Ok(match choice {
+            HeldChoice::Keep => IfHeld::Keep,
+            HeldChoice::Replace => IfHeld::Replace,
+            HeldChoice::Debounce => IfHeld::Debounce { at_most_ms: self.debounce_at_most },
+        })
+    }
+}
+
 /// Put a goal into the queue, or many
 #[derive(Args)]
 #[command(after_long_help = MANY_HELP)]
@@ -120,12 +161,15 @@ pub struct EnqueueArgs {
     /// The queue it waits in
     #[arg(long, default_value = DEFAULT_QUEUE, value_name = "NAME")]
     queue: String,
-    /// Only if no job with this key is waiting or running; else that job is named and nothing is stored
+    /// Only if no job with this key is waiting or running; else that job is named, and --if-held says what
+    /// becomes of it
     #[arg(long, value_name = "KEY", conflicts_with = "jsonl")]
     unique: Option<String>,
     /// Nor if one has completed within so long: 10m, 2h, 1d
     #[arg(long, value_name = "TIME", requires = "unique", value_parser = times::span)]
     unique_for: Option<Millis>,
+    #[command(flatten)]
+    held: HeldArgs,
     /// Limits per key count it with the jobs of the same key (posse limit)
     #[arg(long, value_name = "KEY")]
     concurrency_key: Option<String>,
@@ -161,7 +205,7 @@ const MANY_HELP: &str = "\
 Many jobs at once:
   posse enqueue --jsonl jobs.jsonl --batch monday
 A line has \"goal\", and may have role, queue, priority, max_attempts, retry, retry_wait, retry_wait_most,
-workspace, model, at, delay, unique, unique_for, concurrency_key, group, tags, meta, after,
+workspace, model, at, delay, unique, unique_for, if_held, debounce_at_most, concurrency_key, group, tags, meta, after,
 on_failed_dependency, as the flags of this command, which stand in where it has not; and name, by which
 later lines can name it in after:
   {\"name\": \"fetch\", \"role\": \"researcher\", \"goal\": \"...\", \"tags\": [\"a\"], \"meta\": {\"k\": 1}}
@@ -171,9 +215,10 @@ A file is checked whole before anything is stored. Lines are stored 1,000 at a t
 #[derive(Serialize)]
 struct Shown<'a> {
     id: JobId,
-    /// Whether a job with this unique key was there already; then it is that one's id, and nothing
-    /// was stored.
+    /// Whether a job with this unique key was there already; then it is that one's id.
     existing: bool,
+    /// stored; or of the one that was there: kept, begun (neither was changed), replaced, debounced.
+    became: Became,
     role: &'a str,
     queue: &'a str,
     priority: u8,
@@ -202,6 +247,7 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
         queue,
         unique,
         unique_for,
+        held,
         concurrency_key,
         after,
         on_failed_dependency,
@@ -215,7 +261,9 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
     let mut ask = Ask {
         role: role.unwrap_or_default(),
         queue,
-        unique: unique.map(|key| Unique { key, for_ms: unique_for }),
+        unique: unique
+            .map(|key| Ok::<_, anyhow::Error>(Unique { key, for_ms: unique_for, if_held: held.rule()? }))
+            .transpose()?,
         concurrency_key,
         run_at: at.or(delay.map(|delay| now + delay)),
         after: after.iter().map(|id| After::Job(JobId(*id))).collect(),
@@ -239,7 +287,8 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
     ask.goal = read_goal(goal)?;
     let job = accepted(&settings, &personas, ask, &terms.retry)?;
     let store = wire::open_store(&settings)?;
-    let Enqueued { id, existed: existing } = store.enqueue(vec![job.clone()], now).await?[0];
+    let enqueued = store.enqueue(vec![job.clone()], now).await?[0];
+    let (Enqueued { id, became }, existing) = (enqueued, enqueued.existed());
     if cx.out.json {
         let NewJob { role, queue, priority, max_attempts, run_at, unique, concurrency_key, payload, .. } = &job;
         let (priority, max_attempts, run_at, goal) = (*priority, *max_attempts, *run_at, payload.goal.as_str());
@@ -248,6 +297,7 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
         cx.out.document(&Shown {
             id,
             existing,
+            became,
             role,
             queue,
             priority,
@@ -263,10 +313,16 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
         })?;
         return Ok(Exit::Ok);
     }
+    let (word, note) = match became {
+        Became::Stored => ("", ""),
+        Became::Kept => ("existing", "it holds that key; nothing was enqueued"),
+        Became::Begun => ("existing", "it holds that key and has begun; nothing was enqueued, and it was not changed"),
+        Became::Replaced => ("replaced", "it holds that key and had not begun; it is this job now"),
+        Became::Debounced => ("debounced", "it holds that key and had not begun; it is this job now, and due anew"),
+    };
     if existing {
-        cx.out.line(format!("{}  existing", cx.out.paint.bold(format!("job {id}"))))?;
-        cx.out
-            .note(cx.out.note_paint.dim(format!("it holds that key; nothing was enqueued · posse show {id} shows it")));
+        cx.out.line(format!("{}  {word}", cx.out.paint.bold(format!("job {id}"))))?;
+        cx.out.note(cx.out.note_paint.dim(format!("{note} · posse show {id} shows it")));
         return Ok(Exit::Ok);
     }
     let due = run_at_in_words(job.run_at, now);

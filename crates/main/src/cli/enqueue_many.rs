@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use posse_core::job::dependency::{After, OnFailed};
+use posse_core::job::unique::Became;
 use posse_core::job::{JobId, Meta, NewJob, Unique};
 use posse_core::port::{BatchMark, Chunk, JobRelations as _, JobSearch as _, RepositoryError};
 use posse_core::usecase::enqueue::{Ask, accept_label};
@@ -17,7 +18,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::Context;
-use super::enqueue::{RetryArgs, RetryChoice, accepted, workspace};
+use super::enqueue::{HeldArgs, HeldChoice, RetryArgs, RetryChoice, accepted, workspace};
 use crate::exit::{Exit, usage};
 use crate::output::Out;
 use crate::output::text::count;
@@ -57,6 +58,8 @@ struct Line {
     after: Vec<Reference>,
     unique: Option<String>,
     unique_for: Option<String>,
+    if_held: Option<HeldChoice>,
+    debounce_at_most: Option<String>,
     concurrency_key: Option<String>,
     on_failed_dependency: Option<String>,
     /// What later lines call it.
@@ -117,7 +120,7 @@ pub async fn enqueue_many(
     }
     let began_at = from.lines;
     let mut progress = Progress { out: &cx.out, began: Instant::now(), jobs: 0, told: 0 };
-    let (mut first, mut last, mut existing) = (None, None, 0);
+    let (mut first, mut last, mut existing, mut changed) = (None, None, 0, 0);
     while let Some(part) = lines.next(&names)? {
         let to = lines.mark.there();
         let Part { jobs, names: new, numbers } = part;
@@ -131,8 +134,9 @@ pub async fn enqueue_many(
             other => other.into(),
         })?;
         names.extend(new.into_iter().filter_map(|(name, place)| Some((name, enqueued.get(place)?.id))));
-        let stored: Vec<_> = enqueued.iter().filter(|one| !one.existed).map(|one| one.id).collect();
+        let stored: Vec<_> = enqueued.iter().filter(|one| !one.existed()).map(|one| one.id).collect();
         existing += enqueued.len() - stored.len();
+        changed += enqueued.iter().filter(|one| matches!(one.became, Became::Replaced | Became::Debounced)).count();
         first = first.or(stored.first().copied());
         last = stored.last().copied().or(last);
         from = to;
@@ -142,7 +146,7 @@ pub async fn enqueue_many(
     let (jobs, seconds) = (progress.jobs, progress.began.elapsed().as_secs_f64());
     if cx.out.json {
         cx.out.document(&json!({
-            "jobs": jobs, "existing": existing, "first": first, "last": last, "lines": from.lines, "resumed_after_line": began_at,
+            "jobs": jobs, "existing": existing, "changed": changed, "first": first, "last": last, "lines": from.lines, "resumed_after_line": began_at,
             "jobs_before": before, "batch": batch, "seconds": (seconds * 1000.0).round() / 1000.0,
         }))?;
         return Ok(Exit::Ok);
@@ -153,8 +157,9 @@ pub async fn enqueue_many(
     cx.out.line(format!("{} {noun} enqueued{ids}, in {seconds:.1} s ({rate}/s)", count(jobs)))?;
     if existing > 0 {
         cx.out.note(format!(
-            "{} more hold unique keys that were held already; nothing was stored for them",
-            count(existing as u64)
+            "the unique keys of {} more were held already: {} of the jobs that hold them were changed, the others not",
+            count(existing as u64),
+            count(changed as u64)
         ));
     }
     if began_at > 0 {
@@ -272,6 +277,9 @@ impl Lines<'_> {
         if unique_for.is_some() && line.unique.is_none() {
             return Err(usage("has unique_for and no unique"));
         }
+        if line.if_held.is_some() && line.unique.is_none() {
+            return Err(usage("has if_held and no unique"));
+        }
         let wait = |field: &str, text: Option<String>| {
             text.map(|text| times::span(&text)).transpose().map_err(|error| time(field, error))
         };
@@ -280,6 +288,9 @@ impl Lines<'_> {
             retry_wait: wait("retry_wait", line.retry_wait)?,
             retry_wait_most: wait("retry_wait_most", line.retry_wait_most)?,
         };
+        let held =
+            HeldArgs { if_held: line.if_held, debounce_at_most: wait("debounce_at_most", line.debounce_at_most)? };
+        let if_held = held.rule()?;
         let mut after = Vec::with_capacity(line.after.len());
         for reference in line.after {
             after.push(match reference {
@@ -302,7 +313,7 @@ impl Lines<'_> {
             queue: line.queue.unwrap_or(defaults.queue),
             priority: line.priority.unwrap_or(defaults.priority),
             max_attempts: line.max_attempts.or(defaults.max_attempts),
-            unique: line.unique.map(|key| Unique { key, for_ms: unique_for }),
+            unique: line.unique.map(|key| Unique { key, for_ms: unique_for, if_held }),
             concurrency_key: line.concurrency_key.or(defaults.concurrency_key),
             workspace: match line.workspace {
                 Some(folder) => workspace(Path::new(&folder))?,

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use posse_core::clock::Millis;
 use posse_core::job::dependency::{After, OnFailed};
 use posse_core::job::transition::{Event, Standing, transition};
-use posse_core::job::{JobId, JobState, MAX_CRASHES, NewJob, Unique};
+use posse_core::job::unique::Became;
+use posse_core::job::{IfHeld, JobId, JobState, MAX_CRASHES, NewJob, Unique};
 use posse_core::port::{Cancelled, Enqueued, Reach};
 use posse_core::rate::Bucket;
 use posse_core::rules::{Limits, Scope};
@@ -18,6 +19,7 @@ pub struct Job {
     pub id: JobId,
     pub new: NewJob,
     pub standing: Standing,
+    pub created_at: Millis,
     pub ended_at: Option<Millis>,
     pub token: i64,
     pub lease: Option<(String, Millis)>,
@@ -108,8 +110,22 @@ fn moved(from: Standing, event: Event, at: Millis) -> Option<Standing> {
     Some(to)
 }
 
+/// When a job is due, the first of its key at `first`.
+fn due(new: &NewJob, first: Millis, now: Millis) -> Millis {
+    let most = match new.unique.as_ref().map(|unique| unique.if_held) {
+        Some(IfHeld::Debounce { at_most_ms }) => at_most_ms,
+        _ => None,
+    };
+    let asked = new.run_at.unwrap_or(now);
+    most.map_or(asked, |most| asked.min(first + most))
+}
+
+/// A job was to become one that waits for itself.
+#[derive(Debug)]
+pub struct WaitsForItself;
+
 /// All there is.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Simple {
     pub jobs: Vec<Job>,
     pub rules: BTreeMap<Scope, Rule>,
@@ -171,40 +187,35 @@ impl Simple {
         completed.for_each(|job| job.key_is_over = true);
     }
 
-    pub fn enqueue(&mut self, new: &[NewJob], parent: Option<JobId>, now: Millis) -> Vec<Enqueued> {
+    /// What became of each; none if one would have waited for itself, and then this is not to be used on.
+    pub fn enqueue(&mut self, new: &[NewJob], parent: Option<JobId>, now: Millis) -> Option<Vec<Enqueued>> {
         let mut made: Vec<Enqueued> = Vec::new();
         for new in new {
-            if let Some(Unique { key, .. }) = &new.unique {
-                if let Some(id) = self.holder(key, now) {
-                    made.push(Enqueued { id, existed: true });
-                    continue;
-                }
-                self.take_over(key);
-            }
-            let id = JobId(self.jobs.len() as i64 + 1);
             let on = new.after.iter().map(|after| match *after {
                 After::Job(id) => id,
                 After::Earlier(place) => made[place].id,
             });
             let on: Vec<JobId> = on.collect();
-            let all: Vec<_> = on.iter().map(|on| meaning(self.state(*on), new.on_failed)).collect();
-            let run_at = new.run_at.unwrap_or(now);
-            let state = if all.contains(&Meaning::Cancels) {
-                JobState::Cancelled
-            } else if all.contains(&Meaning::Waits) {
-                JobState::Suspended
-            } else if run_at > now {
-                JobState::Scheduled
-            } else {
-                JobState::Available
-            };
-            let open = |means: &Meaning| state == JobState::Suspended && *means == Meaning::Waits;
-            let waits = on.iter().zip(&all).map(|(on, means)| (*on, (new.on_failed, open(means)))).collect();
+            if let Some(Unique { key, .. }) = &new.unique {
+                if let Some(id) = self.holder(key, now) {
+                    let (became, run_at) = self.met(id, new, now);
+                    if run_at.is_some_and(|run_at| !self.replace(id, new, &on, run_at, now)) {
+                        return None;
+                    }
+                    made.push(Enqueued { id, became });
+                    continue;
+                }
+                self.take_over(key);
+            }
+            let id = JobId(self.jobs.len() as i64 + 1);
+            let run_at = due(new, now, now);
+            let (state, waits) = self.begins(new, &on, run_at, now);
             let max_attempts = new.max_attempts;
             self.jobs.push(Job {
                 id,
                 new: new.clone(),
                 standing: Standing { state, attempt: 0, max_attempts, crashes: 0, cancel_requested: false, run_at },
+                created_at: now,
                 ended_at: state.is_final().then_some(now),
                 token: 0,
                 lease: None,
@@ -213,9 +224,61 @@ impl Simple {
                 is_deleted: false,
                 key_is_over: false,
             });
-            made.push(Enqueued { id, existed: false });
+            made.push(Enqueued { id, became: Became::Stored });
         }
-        made
+        Some(made)
+    }
+
+    /// Where a job begins, and what it waits for.
+    fn begins(
+        &self,
+        new: &NewJob,
+        on: &[JobId],
+        run_at: Millis,
+        now: Millis,
+    ) -> (JobState, BTreeMap<JobId, (OnFailed, bool)>) {
+        let all: Vec<_> = on.iter().map(|on| meaning(self.state(*on), new.on_failed)).collect();
+        let state = if all.contains(&Meaning::Cancels) {
+            JobState::Cancelled
+        } else if all.contains(&Meaning::Waits) {
+            JobState::Suspended
+        } else if run_at > now {
+            JobState::Scheduled
+        } else {
+            JobState::Available
+        };
+        let open = |means: &Meaning| state == JobState::Suspended && *means == Meaning::Waits;
+        (state, on.iter().zip(&all).map(|(on, means)| (*on, (new.on_failed, open(means)))).collect())
+    }
+
+    /// What follows for the holder of the key that `new` asks for, and when it is due if it becomes that.
+    fn met(&self, holder: JobId, new: &NewJob, now: Millis) -> (Became, Option<Millis>) {
+        let holder = self.job(holder);
+        if holder.token > 0 || holder.ended_at.is_some() {
+            return (Became::Begun, None);
+        }
+        match new.unique.as_ref().expect("has a key").if_held {
+            IfHeld::Keep => (Became::Kept, None),
+            IfHeld::Replace if new.run_at.is_none() && holder.standing.run_at <= now => {
+                (Became::Replaced, Some(holder.standing.run_at))
+            }
+            IfHeld::Replace => (Became::Replaced, Some(new.run_at.unwrap_or(now))),
+            IfHeld::Debounce { .. } => (Became::Debounced, Some(due(new, holder.created_at, now))),
+        }
+    }
+
+    /// Makes a job what `new` is; whether that could be.
+    fn replace(&mut self, id: JobId, new: &NewJob, on: &[JobId], run_at: Millis, now: Millis) -> bool {
+        self.job_mut(id).waits.clear();
+        if on.iter().any(|on| self.depends_on(*on, id)) {
+            return false;
+        }
+        let (state, waits) = self.begins(new, on, run_at, now);
+        let job = self.job_mut(id);
+        job.standing = Standing { state, run_at, max_attempts: new.max_attempts, ..job.standing };
+        (job.new, job.waits, job.ended_at) = (new.clone(), waits, state.is_final().then_some(now));
+        self.tell(id, now);
+        true
     }
 
     /// Whether a job stands in the way of nothing but its turn.
@@ -271,7 +334,8 @@ impl Simple {
         taken
     }
 
-    /// Ends an attempt whose lease stands. Where the job is then; none if its state does not allow it.
+    /// Ends an attempt whose lease stands. Where the job is then; none if its state does not allow it. A
+    /// child that would wait for itself is an error, and then this is not to be used on.
     pub fn finish(
         &mut self,
         id: JobId,
@@ -279,10 +343,10 @@ impl Simple {
         due_at: Millis,
         children: &[NewJob],
         now: Millis,
-    ) -> Option<JobState> {
+    ) -> Result<Option<JobState>, WaitsForItself> {
         let at = if matches!(event, Event::Fail | Event::Snooze) { due_at } else { now };
         if !self.step(id, event, at, now) {
-            return None;
+            return Ok(None);
         }
         if self.state(id) == JobState::Running {
             // The first cancel only asks, and here the worker answers.
@@ -290,10 +354,10 @@ impl Simple {
         }
         self.tell(id, now);
         if self.state(id) == JobState::Suspended && !children.is_empty() {
-            let made = self.enqueue(children, Some(id), now);
+            let made = self.enqueue(children, Some(id), now).ok_or(WaitsForItself)?;
             if made.iter().any(|made| self.depends_on(made.id, id)) {
                 self.cancel_within(id, Reach::Beneath, now);
-                return Some(self.state(id));
+                return Ok(Some(self.state(id)));
             }
             for Enqueued { id: on, .. } in made {
                 let open = !self.state(on).is_final();
@@ -301,7 +365,7 @@ impl Simple {
             }
             self.go_on(id, now);
         }
-        Some(self.state(id))
+        Ok(Some(self.state(id)))
     }
 
     /// Whether `job` is `on`, or waits for it, directly or not.
