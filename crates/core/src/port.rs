@@ -322,8 +322,8 @@ pub trait JobRepository:
     /// becoming a job that others wait for, is [`RepositoryError::Refused`].
     async fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Result<Vec<Enqueued>, RepositoryError>;
 
-    /// Takes due jobs in the order of [`rank`](crate::job::rank), as far as the rules let them start
-    /// (see [`rules`](crate::rules)): each becomes `running` with a new lease, and its attempt
+    /// Takes due jobs in the order of [`rank`](crate::job::rank), or of turns where a rule says so, as far
+    /// as the rules let them start (see [`rules`](crate::rules)): each becomes `running` with a new lease, and its attempt
     /// is written down before anything is done.
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>, RepositoryError>;
 

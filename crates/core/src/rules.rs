@@ -3,6 +3,11 @@
 //! Rules are rows that every process reads at each claim, so a change holds for all of them at once.
 //! How many jobs run follows from the leases there are; nothing is counted up or down, so nothing
 //! can stay counted when its worker dies.
+//!
+//! Where a scope is **fair**, its concurrency keys take turns: each gives one job, its first by
+//! [`rank`](crate::job::rank), and has its next turn when every other key that has jobs which may start
+//! has had one. So somebody with ten thousand jobs keeps nobody waiting who has three, however old or
+//! urgent those ten thousand are: priority is a matter among the jobs of one key.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -81,6 +86,11 @@ pub struct Limits {
     pub running_per_key: Option<u32>,
     /// In a minute: a tenth of it (at least one) at once, the rest evenly. At least 1.
     pub per_minute: Option<u32>,
+    /// Whether concurrency keys take turns. Jobs without one count as one key in each queue, and the
+    /// jobs of a key in two queues as two. A fair queue competes with the other queues of a role by the
+    /// rank of the job whose turn it is; in a fair role, and where all is fair, the turn goes over the
+    /// keys of all queues, whatever their queues' own rules say of turns.
+    pub fair: bool,
 }
 
 /// What holds for a scope.
@@ -215,6 +225,16 @@ impl Gate {
             .find_map(|seats| seats.held(key, self.now))
     }
 
+    /// Whether the keys of all queues take turns.
+    pub fn is_fair(&self) -> bool {
+        [&self.all, &self.role].into_iter().flatten().any(|seats| seats.rule.limits.fair)
+    }
+
+    /// Whether the keys of this queue take turns among themselves.
+    pub fn is_fair_in(&self, queue: &str) -> bool {
+        self.queues.get(queue).is_some_and(|seats| seats.rule.limits.fair)
+    }
+
     /// Counts a job of this queue and key that starts.
     pub fn start(&mut self, queue: &str, key: &str) {
         let now = self.now;
@@ -252,7 +272,7 @@ impl Seats {
 
     fn held(&self, key: &str, now: Millis) -> Option<Held> {
         let scope = || self.rule.scope.clone();
-        let Limits { running, running_per_key, per_minute } = self.rule.limits;
+        let Limits { running, running_per_key, per_minute, fair: _ } = self.rule.limits;
         if self.rule.paused_at.is_some() {
             return Some(Held::Paused { scope: scope() });
         }
@@ -284,6 +304,9 @@ pub fn problem(scope: &Scope, limits: &Limits) -> Option<String> {
             }
             if limits.running_per_key.is_some() {
                 return Some("a key's own limit is --running; --running-per-key is for a queue, a role or all".into());
+            }
+            if limits.fair {
+                return Some("one key has nobody to take turns with; --fair is for a queue, a role or all".into());
             }
         }
     }
@@ -388,6 +411,22 @@ mod tests {
         assert!(gate.held("q", "k").is_some());
         (0..5).for_each(|_| gate.start("q", ""));
         assert_eq!((gate.held("q", ""), gate.shut()), (None, None));
+    }
+
+    #[test]
+    fn keys_take_turns_where_that_is_asked_for() {
+        let fair = Limits { fair: true, ..Limits::default() };
+        let gate = |scope| Gate::new("r", vec![rule(scope, fair)], [], 0);
+        let queue = gate(Scope::Queue("q".into()));
+        assert_eq!((queue.is_fair(), queue.is_fair_in("q"), queue.is_fair_in("p")), (false, true, false));
+        assert_eq!(queue.held("q", "k"), None, "and holds nobody");
+        for (scope, is_fair) in [(Scope::All, true), (Scope::Role("r".into()), true), (Scope::Role("s".into()), false)]
+        {
+            assert_eq!(gate(scope.clone()).is_fair(), is_fair, "{scope}");
+        }
+        let key = Scope::Key("k".into());
+        assert!(problem(&key, &fair).is_some_and(|problem| problem.contains("--fair is for a queue")));
+        assert_eq!(problem(&Scope::All, &fair), None);
     }
 
     #[test]

@@ -66,6 +66,7 @@ mod schema;
 mod seal;
 mod search;
 mod sessions;
+mod turns;
 mod unique;
 mod wake;
 mod workers;

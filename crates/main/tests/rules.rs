@@ -117,6 +117,21 @@ fn rules_are_set_shown_and_taken_back() {
 }
 
 #[test]
+fn keys_take_turns_where_that_is_set() {
+    let project = Project::begun();
+    let set = project.posse(&["limit", "set", "--queue", "mail", "--fair", "--running-per-key", "2"]).ok().out;
+    assert_eq!(set, "queue mail: at most 2 at once for each key, keys take turns\n");
+    let rules = project.posse(&["limit", "list", "--json"]).ok().json();
+    assert_eq!((&rules[0]["fair"], &rules[0]["running"]), (&json!(true), &Value::Null));
+    let table = project.posse(&["limit", "list"]).ok().out;
+    assert!(table.contains("FAIR") && table.contains("yes"), "{table}");
+    assert!(project.posse(&["queue", "list"]).ok().out.contains("keys take turns"));
+    // What is not named is taken back.
+    project.posse(&["limit", "set", "--queue", "mail", "--running", "2"]).ok();
+    assert_eq!(project.posse(&["limit", "list", "--json"]).ok().json()[0]["fair"], json!(false));
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_the_way_out() {
     let project = Project::begun();
     let long = "k".repeat(300);
@@ -126,6 +141,7 @@ fn what_cannot_be_is_refused_with_the_way_out() {
         (&["limit", "set", "--all", "--queue", "q", "--running", "1"], "cannot be used with"),
         (&["limit", "set", "--queue", "A B", "--running", "1"], "\"a-b\""),
         (&["limit", "set", "--key", "k", "--running-per-key", "1"], "a key's own limit is --running"),
+        (&["limit", "set", "--key", "k", "--fair"], "--fair is for a queue, a role or all"),
         (&["limit", "set", "--all", "--per-minute", "0"], "To let nothing start: posse pause"),
         (&["pause"], "--all"),
         (&["enqueue", "-r", "scribe", "--unique", "", "x"], "unique is empty"),

@@ -4,7 +4,8 @@
 //! index `jobs_claim` holds the lines one after the other, so that the head of each is found without
 //! a look at those behind it. A claim merges the lines by rank, and passes by those that the rules let
 //! nothing out of: its work depends on how many lines may move, on how many jobs run and on how many
-//! rules there are, and never on how many jobs wait.
+//! rules there are, and never on how many jobs wait. Where keys take turns the lines are not merged, but
+//! gone over: see [`Turns`].
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -18,6 +19,7 @@ use super::fault::Outcome;
 use super::literal::{IsAvailable, after_rank};
 use super::rules;
 use super::schema::jobs;
+use super::turns::Turns;
 
 /// Most lines that one claim takes jobs from. Where more may move, the next claim goes on behind
 /// them, so that each has its turn.
@@ -31,9 +33,9 @@ thread_local! {
     static TAKEN_FROM: RefCell<HashMap<String, Place>> = RefCell::default();
 }
 
-/// A place between lines.
+/// A place between lines, in the order of queue and key.
 #[derive(Debug, Clone)]
-enum Place {
+pub(super) enum Place {
     /// After the line of this queue and concurrency key.
     Line(String, String),
     /// After all lines of this queue.
@@ -50,7 +52,10 @@ impl Place {
 }
 
 /// The first job of a line: queue, concurrency key, rank, id.
-type Head = (String, String, i64, i64);
+pub(super) type Head = (String, String, i64, i64);
+
+/// Rank and id of a job: its place in its line, and among all.
+pub(super) type Front = (i64, i64);
 
 /// What a claim takes.
 pub(super) enum Choice {
@@ -66,113 +71,176 @@ pub(super) fn choose(connection: &mut SqliteConnection, request: &ClaimRequest) 
     if gate.as_ref().is_some_and(|gate| gate.shut().is_some()) {
         return Ok(Choice::Jobs(Vec::new()));
     }
-    let mut heads = heads(connection, request, gate.as_ref())?;
+    let (mut heads, fair_queues) = match &gate {
+        Some(gate) if gate.is_fair() => Default::default(),
+        gate => heads(connection, request, gate.as_ref())?,
+    };
     if gate.is_none()
         && heads.len() == 1
         && let Some((queue, key, ..)) = heads.pop()
     {
         return Ok(Choice::Line(queue, key));
     }
-    let ids = merge(connection, request, &mut gate, heads)?;
+    let mut turns = Vec::with_capacity(fair_queues.len());
+    if gate.as_ref().is_some_and(Gate::is_fair) {
+        turns.push(Turns::of_all(connection, request)?);
+    }
+    for queue in fair_queues {
+        turns.push(Turns::of_queue(connection, request, queue)?);
+    }
+    let ids = merge(connection, request, &mut gate, heads, &mut turns)?;
+    for turns in turns {
+        turns.store(connection)?;
+    }
     if let Some(gate) = gate {
         rules::store_spent(connection, gate)?;
     }
     Ok(Choice::Jobs(ids))
 }
 
-/// The heads of lines that may move.
-fn heads(connection: &mut SqliteConnection, request: &ClaimRequest, gate: Option<&Gate>) -> QueryResult<Vec<Head>> {
-    let begin = TAKEN_FROM.with_borrow_mut(|taken_from| taken_from.remove(&request.role));
-    let mut found: Vec<Head> = Vec::new();
-    let mut last = begin.clone();
-    let mut came_round = false;
-    while found.len() < LINES_AT_ONCE {
-        let Some(head) = next_head(connection, request, last.as_ref())? else {
-            if came_round || begin.is_none() {
-                return Ok(found);
-            }
-            // It began in the middle; now come the ones before.
-            (came_round, last) = (true, None);
-            continue;
-        };
-        if came_round && begin.as_ref().is_some_and(|begin| begin.is_before(&head)) {
-            return Ok(found);
-        }
-        let held = |key: &str| gate.is_some_and(|gate| gate.held(&head.0, key).is_some());
-        // What holds a job without a key holds the whole queue. Of full keys there are no more than
-        // jobs that run, and of others that are held no more than rules.
-        if held("") {
-            last = Some(Place::Queue(head.0));
-            continue;
-        }
-        last = Some(Place::Line(head.0.clone(), head.1.clone()));
-        if !held(&head.1) {
-            found.push(head);
-        }
-    }
-    if let Some(last) = last {
-        TAKEN_FROM.with_borrow_mut(|taken_from| taken_from.insert(request.role.clone(), last));
-    }
-    Ok(found)
-}
-
-/// The head of the first line after `last`, or of all, among the queues asked for.
-fn next_head(
+/// The heads of lines that may move, and the queues whose keys take turns and may have some that do.
+fn heads(
     connection: &mut SqliteConnection,
     request: &ClaimRequest,
-    last: Option<&Place>,
-) -> QueryResult<Option<Head>> {
-    let of_role = jobs::table
-        .filter(IsAvailable)
-        .filter(jobs::role.eq(&request.role))
-        .order((jobs::queue, jobs::concurrency_key, jobs::rank, jobs::id))
-        .select((jobs::queue, jobs::concurrency_key, jobs::rank, jobs::id));
-    let behind = |queue, key| of_role.filter(jobs::queue.eq(queue)).filter(jobs::concurrency_key.gt(key));
-    if request.queues.is_empty() {
-        let (Some(Place::Line(queue, _)) | Some(Place::Queue(queue))) = last else {
-            return of_role.first(connection).optional();
-        };
-        if let Some(Place::Line(queue, key)) = last
-            && let Some(head) = behind(queue, key).first(connection).optional()?
-        {
-            return Ok(Some(head));
+    gate: Option<&Gate>,
+) -> QueryResult<(Vec<Head>, Vec<String>)> {
+    let begin = TAKEN_FROM.with_borrow_mut(|taken_from| taken_from.remove(&request.role));
+    let mut walk = Walk::new(&request.role, request.queues.clone(), begin);
+    let (mut found, mut fair_queues) = (Vec::new(), Vec::new());
+    while found.len() < LINES_AT_ONCE {
+        let Some(head) = walk.next(connection, gate)? else { return Ok((found, fair_queues)) };
+        if !gate.is_some_and(|gate| gate.is_fair_in(&head.0)) {
+            found.push(head);
+            continue;
         }
-        return of_role.filter(jobs::queue.gt(queue)).first(connection).optional();
-    }
-    let mut queues: Vec<_> = request.queues.iter().collect();
-    queues.sort_unstable();
-    for name in queues {
-        let of_queue = of_role.filter(jobs::queue.eq(name));
-        let head = match last {
-            Some(Place::Line(queue, _)) if name < queue => continue,
-            Some(Place::Queue(queue)) if name <= queue => continue,
-            Some(Place::Line(queue, key)) if name == queue => behind(queue, key).first(connection),
-            _ => of_queue.first(connection),
-        };
-        if let Some(head) = head.optional()? {
-            return Ok(Some(head));
+        walk.last = Some(Place::Queue(head.0.clone()));
+        // A walk that began in the middle of it comes by twice.
+        if !fair_queues.contains(&head.0) {
+            fair_queues.push(head.0);
         }
     }
-    Ok(None)
+    if let Some(last) = walk.last {
+        TAKEN_FROM.with_borrow_mut(|taken_from| taken_from.insert(request.role.clone(), last));
+    }
+    Ok((found, fair_queues))
 }
 
-/// The ids of the jobs that may start, by rank over all lines.
+/// A walk along the heads of lines, in the order of queue and key: from behind a place on, and once around.
+pub(super) struct Walk<'a> {
+    role: &'a str,
+    /// Those asked for, in order; empty for all.
+    queues: Vec<String>,
+    begin: Option<Place>,
+    last: Option<Place>,
+    came_round: bool,
+    is_over: bool,
+}
+
+impl<'a> Walk<'a> {
+    /// Along the lines of `role` in these queues (empty for all), from behind `begin` on.
+    pub fn new(role: &'a str, mut queues: Vec<String>, begin: Option<Place>) -> Walk<'a> {
+        queues.sort_unstable();
+        Walk { role, queues, last: begin.clone(), begin, came_round: false, is_over: false }
+    }
+
+    /// The next head that may move.
+    pub fn next(&mut self, connection: &mut SqliteConnection, gate: Option<&Gate>) -> QueryResult<Option<Head>> {
+        while !self.is_over {
+            let Some(head) = self.head_behind(connection)? else {
+                // If it began in the middle, the ones before come now.
+                self.is_over = self.came_round || self.begin.is_none();
+                (self.came_round, self.last) = (true, None);
+                continue;
+            };
+            if self.came_round && self.begin.as_ref().is_some_and(|begin| begin.is_before(&head)) {
+                self.is_over = true;
+                break;
+            }
+            let held = |key: &str| gate.is_some_and(|gate| gate.held(&head.0, key).is_some());
+            // What holds a job without a key holds the whole queue. Of full keys there are no more than
+            // jobs that run, and of others that are held no more than rules.
+            if held("") {
+                self.last = Some(Place::Queue(head.0));
+                continue;
+            }
+            self.last = Some(Place::Line(head.0.clone(), head.1.clone()));
+            if !held(&head.1) {
+                return Ok(Some(head));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The head of the first line after the last one, or of all, among the queues asked for.
+    fn head_behind(&self, connection: &mut SqliteConnection) -> QueryResult<Option<Head>> {
+        let last = self.last.as_ref();
+        let of_role = jobs::table
+            .filter(IsAvailable)
+            .filter(jobs::role.eq(self.role))
+            .order((jobs::queue, jobs::concurrency_key, jobs::rank, jobs::id))
+            .select((jobs::queue, jobs::concurrency_key, jobs::rank, jobs::id));
+        let behind = |queue, key| of_role.filter(jobs::queue.eq(queue)).filter(jobs::concurrency_key.gt(key));
+        if self.queues.is_empty() {
+            let (Some(Place::Line(queue, _)) | Some(Place::Queue(queue))) = last else {
+                return of_role.first(connection).optional();
+            };
+            if let Some(Place::Line(queue, key)) = last
+                && let Some(head) = behind(queue, key).first(connection).optional()?
+            {
+                return Ok(Some(head));
+            }
+            return of_role.filter(jobs::queue.gt(queue)).first(connection).optional();
+        }
+        for name in &self.queues {
+            let of_queue = of_role.filter(jobs::queue.eq(name));
+            let head = match last {
+                Some(Place::Line(queue, _)) if name < queue => continue,
+                Some(Place::Queue(queue)) if name <= queue => continue,
+                Some(Place::Line(queue, key)) if name == queue => behind(queue, key).first(connection),
+                _ => of_queue.first(connection),
+            };
+            if let Some(head) = head.optional()? {
+                return Ok(Some(head));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The ids of the jobs that may start: by rank over all lines, and over the jobs whose turn it is.
 fn merge(
     connection: &mut SqliteConnection,
     request: &ClaimRequest,
     gate: &mut Option<Gate>,
     heads: Vec<Head>,
+    turns: &mut [Turns<'_>],
 ) -> QueryResult<Vec<i64>> {
     let mut lines: Vec<Line> = Vec::with_capacity(heads.len());
     let mut fronts = BinaryHeap::with_capacity(heads.len());
     for (queue, key, rank, id) in heads {
-        fronts.push(Reverse((rank, id, lines.len())));
-        lines.push(Line { queue, key, read: Vec::new() });
+        fronts.push(Reverse(((rank, id), lines.len())));
+        lines.push(Line::new(queue, key));
     }
     let mut ids = Vec::new();
-    while ids.len() < request.limit as usize
-        && let Some(Reverse((rank, id, index))) = fronts.pop()
-    {
+    while ids.len() < request.limit as usize {
+        // Whose turn it is may be held by what started just now, so it is asked for each job.
+        let mut first: Option<(Front, &mut Turns<'_>)> = None;
+        if let Some(gate) = gate {
+            for turns in turns.iter_mut() {
+                if let Some(front) = turns.front(connection, gate)?
+                    && first.as_ref().is_none_or(|(least, _)| front < *least)
+                {
+                    first = Some((front, turns));
+                }
+            }
+            if let Some((front, turns)) = first
+                && fronts.peek().is_none_or(|Reverse((other, _))| front < *other)
+            {
+                ids.extend(turns.take(gate));
+                continue;
+            }
+        }
+        let Some(Reverse((front, index))) = fronts.pop() else { break };
         let line = &mut lines[index];
         if let Some(gate) = gate {
             if gate.held(&line.queue, &line.key).is_some() {
@@ -181,30 +249,34 @@ fn merge(
             }
             gate.start(&line.queue, &line.key);
         }
-        ids.push(id);
-        if let Some((rank, id)) = line.after(connection, &request.role, rank, id)? {
-            fronts.push(Reverse((rank, id, index)));
+        ids.push(front.1);
+        if let Some(front) = line.after(connection, &request.role, front)? {
+            fronts.push(Reverse((front, index)));
         }
     }
     Ok(ids)
 }
 
-struct Line {
-    queue: String,
-    key: String,
-    /// Rank and id of jobs that were read and not come to yet, the next one last.
-    read: Vec<(i64, i64)>,
+/// A line that jobs are taken from.
+pub(super) struct Line {
+    pub queue: String,
+    pub key: String,
+    /// Jobs that were read and not come to yet, the next one last.
+    read: Vec<Front>,
 }
 
 impl Line {
-    /// The job behind that of `rank` and `id`.
-    fn after(
+    pub fn new(queue: String, key: String) -> Line {
+        Line { queue, key, read: Vec::new() }
+    }
+
+    /// The job behind that one.
+    pub fn after(
         &mut self,
         connection: &mut SqliteConnection,
         role: &str,
-        rank: i64,
-        id: i64,
-    ) -> QueryResult<Option<(i64, i64)>> {
+        (rank, id): Front,
+    ) -> QueryResult<Option<Front>> {
         if self.read.is_empty() {
             self.read = jobs::table
                 .filter(IsAvailable)

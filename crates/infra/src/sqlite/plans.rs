@@ -112,7 +112,7 @@ fn work(connection: &mut SqliteConnection) {
 fn ruled(tx: &mut Transaction<'_>) {
     use posse_core::job::Unique;
     use posse_core::rules::{Limits, Scope};
-    let limits = Limits { running: Some(100), running_per_key: Some(50), per_minute: Some(6000) };
+    let limits = Limits { running: Some(100), running_per_key: Some(50), per_minute: Some(6000), fair: false };
     for scope in [Scope::All, Scope::Queue("q".into())] {
         rules::change(tx, &scope, |rule| rule.limits = limits).expect("is set");
     }
@@ -128,7 +128,12 @@ fn ruled(tx: &mut Transaction<'_>) {
     jobs::enqueue(tx, &batch(2000), None).expect("they are there");
     let many = ClaimRequest { role: "s".into(), limit: 40, now: 2000, lease_until: 3000, ..request(vec![]) };
     let (claimed, _) = claim::claim(tx, &many).expect("claims").read(tx.keys, &many);
-    claim::claim(tx, &ClaimRequest { queues: vec!["q".into()], ..many }).expect("claims");
+    claim::claim(tx, &ClaimRequest { queues: vec!["q".into()], limit: 5, ..many.clone() }).expect("claims");
+    // And where keys take turns, in a queue and over all of them.
+    for scope in [Scope::Queue("q".into()), Scope::Role("s".into())] {
+        rules::change(tx, &scope, |rule| rule.limits.fair = true).expect("is set");
+        claim::claim(tx, &ClaimRequest { limit: 5, ..many.clone() }).expect("claims");
+    }
     let end = AttemptEnd { lease: claimed[0].lease, ending: ending(Event::Complete) };
     let end = finish::End::new(&end, 2000).expect("is JSON");
     finish::Finish::run(tx, &[&end]).expect("finishes");
@@ -176,6 +181,33 @@ fn no_statement_of_the_hot_paths_walks_a_table() {
             assert!(!counts_running || step.contains("COVERING"), "{step}\n{sql}");
         }
     }
+}
+
+#[test]
+fn a_turn_costs_the_same_however_many_keys_and_jobs_there_are() {
+    use posse_core::rules::Scope;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut connection = new_database(&folder);
+    let (mut rings, keys) = (false, Keys::default());
+    let tx = &mut Transaction::new(&mut connection, &keys, &mut rings);
+    rules::change(tx, &Scope::All, |rule| rule.limits.fair = true).expect("is set");
+    let mut statements = |with_key: &dyn Fn(usize) -> String, jobs: usize| {
+        let new = |n| NewJob { role: "r".into(), concurrency_key: Some(with_key(n)), ..NewJob::default() };
+        let batch = jobs::Batch::new((0..jobs).map(new).collect(), 1).expect("is JSON");
+        let tx = &mut Transaction::new(&mut connection, &keys, &mut rings);
+        jobs::enqueue(tx, &batch, None).expect("enqueues");
+        let asked = listen(&mut connection);
+        let tx = &mut Transaction::new(&mut connection, &keys, &mut rings);
+        let request = ClaimRequest { limit: 20, ..request(vec![]) };
+        let (claimed, _) = claim::claim(tx, &request).expect("claims").read(&keys, &request);
+        assert_eq!(claimed.len(), 20);
+        connection.set_instrumentation(|_: InstrumentationEvent<'_>| {});
+        asked.lock().expect("no panic").ran.len()
+    };
+    let few = statements(&|n| format!("k{:02}", n % 40), 400);
+    let many = statements(&|n| if n < 20_000 { "k00".into() } else { format!("k{n}") }, 21_000);
+    assert_eq!(few, many, "one for each job that is taken, and those of every claim");
+    assert!(few <= 20 + 7, "{few}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::SqliteStore;
 use super::fault::{Outcome, unusable};
 use super::jobs::{find, no_such};
 use super::literal::{IsRunning, update};
-use super::schema::{jobs, rules};
+use super::schema::{jobs, rules, turns};
 use super::writer::Transaction;
 
 /// Roughly what a rule takes, in bytes.
@@ -20,12 +20,12 @@ const ROW: usize = 200;
 
 /// All rules. Nearly always none, and then nearly free.
 pub(super) fn all(connection: &mut SqliteConnection) -> Outcome<Vec<Rule>> {
-    type Row = (String, String, Option<i64>, Option<i64>, Option<i64>, Option<i64>, i64);
+    type Row = (String, String, Option<i64>, Option<i64>, Option<i64>, Option<i64>, i64, bool);
     let rows: Vec<Row> = rules::table.order((rules::scope, rules::name)).load(connection)?;
-    let rule = |(kind, name, paused_at, running, running_per_key, per_minute, full_at_us): Row| {
+    let rule = |(kind, name, paused_at, running, running_per_key, per_minute, full_at_us, fair): Row| {
         let scope = Scope::of(&kind, &name).ok_or_else(|| unusable(format!("'{kind}' is no scope of a rule")))?;
         let [running, running_per_key, per_minute] = [running, running_per_key, per_minute].map(count);
-        let limits = Limits { running, running_per_key, per_minute };
+        let limits = Limits { running, running_per_key, per_minute, fair };
         Ok(Rule { scope, paused_at, limits, full_at_us })
     };
     rows.into_iter().map(rule).collect()
@@ -75,9 +75,10 @@ pub(super) fn change<T>(tx: &mut Transaction<'_>, scope: &Scope, change: impl Fn
     let found = all(tx.connection)?.into_iter().find(|rule| rule.scope == *scope);
     let none = Rule { scope: scope.clone(), paused_at: None, limits: Limits::default(), full_at_us: 0 };
     let mut rule = found.unwrap_or(none);
+    let was_fair = rule.limits.fair;
     let given = change(&mut rule);
     diesel::delete(rules::table.find((scope.kind(), scope.name()))).execute(tx.connection)?;
-    let Limits { running, running_per_key, per_minute } = rule.limits;
+    let Limits { running, running_per_key, per_minute, fair } = rule.limits;
     if rule.paused_at.is_some() || rule.limits != Limits::default() {
         diesel::insert_into(rules::table)
             .values((
@@ -88,8 +89,13 @@ pub(super) fn change<T>(tx: &mut Transaction<'_>, scope: &Scope, change: impl Fn
                 rules::running_per_key.eq(running_per_key.map(i64::from)),
                 rules::per_minute.eq(per_minute.map(i64::from)),
                 rules::full_at_us.eq(rule.full_at_us),
+                rules::fair.eq(fair),
             ))
             .execute(tx.connection)?;
+    }
+    if was_fair && !fair {
+        // Those of other scopes too: nobody loses more than a place in the round that is under way.
+        diesel::delete(turns::table).execute(tx.connection)?;
     }
     // Jobs may start that might not before.
     tx.ring();

@@ -268,6 +268,16 @@ diesel::table! {
         running_per_key -> Nullable<BigInt>,
         per_minute -> Nullable<BigInt>,
         full_at_us -> BigInt,
+        fair -> Bool,
+    }
+}
+
+diesel::table! {
+    turns (role, scope) {
+        role -> Text,
+        scope -> Text,
+        queue -> Text,
+        key -> Text,
     }
 }
 

@@ -35,6 +35,7 @@ pub enum Op {
         scope: usize,
         running: Option<u32>,
         per_key: Option<u32>,
+        fair: bool,
     },
     Pause {
         scope: usize,
@@ -75,8 +76,8 @@ pub fn ops() -> impl Strategy<Value = Vec<Op>> {
         6 => (0..3_usize, any::<usize>(), endings)
             .prop_map(|(process, lease, event)| Op::Finish { process, lease, event }),
         1 => (0..3_usize).prop_map(|process| Op::Kill { process }),
-        3 => (0..6_usize, limit(), limit())
-            .prop_map(|(scope, running, per_key)| Op::Limit { scope, running, per_key }),
+        3 => (0..6_usize, limit(), limit(), any::<bool>())
+            .prop_map(|(scope, running, per_key, fair)| Op::Limit { scope, running, per_key, fair }),
         1 => (0..6_usize).prop_map(|scope| Op::Pause { scope }),
         2 => (0..6_usize).prop_map(|scope| Op::Resume { scope }),
         1 => any::<usize>().prop_map(|job| Op::Retry { job }),
@@ -113,9 +114,9 @@ pub async fn holds(stores: [Arc<dyn Store>; 3], ops: Vec<Op>) {
                 let dead = vec![WorkerId(format!("w{process}"))];
                 stores[(process + 1) % 3].rescue(dead, now).await.expect("works");
             }
-            Op::Limit { scope: number, running, per_key } => {
+            Op::Limit { scope: number, running, per_key, fair } => {
                 let running_per_key = per_key.filter(|_| number != 5);
-                let limits = Limits { running, running_per_key, per_minute: None };
+                let limits = Limits { running, running_per_key, per_minute: None, fair: fair && number != 5 };
                 stores[1].set_limits(scope(number), limits).await.expect("is set");
             }
             Op::Pause { scope: number } => drop(stores[2].pause(scope(number), now).await.expect("is paused")),

@@ -38,6 +38,7 @@ pub mod ruling;
 pub mod schedules;
 pub mod sessions;
 pub mod sharing;
+pub mod turns;
 pub mod unique;
 pub mod waiting;
 pub mod world;
@@ -217,6 +218,14 @@ macro_rules! suite {
                 rules_are_listed_until_nothing_is_left_of_them,
                 queues_are_counted,
                 a_job_that_is_held_says_why;
+            turns:
+                ten_thousand_jobs_keep_nobody_waiting,
+                a_new_key_waits_for_one_round_at_most,
+                priority_is_a_matter_within_a_key,
+                a_key_that_is_held_is_passed_by,
+                a_fair_queue_stands_among_others_by_rank,
+                workers_of_different_queues_have_turns_of_their_own,
+                what_is_fair_no_more_goes_by_rank;
             asking:
                 requests_are_counted_for_everybody,
                 what_was_not_used_is_given_back,
@@ -260,6 +269,7 @@ macro_rules! suite {
             sharing:
                 fifty_enqueue_one_key_at_once,
                 limits_hold_over_processes,
+                turns_go_on_from_process_to_process,
                 rules_are_seen_by_all_processes_at_once,
                 one_process_probes_for_all;
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Barrier;
 
 use super::ruling::{at_once, queued};
+use super::turns::fair;
 use super::unique::keyed;
 use super::*;
 use posse_core::breaker::FIRST_REST_MS;
@@ -43,6 +44,20 @@ pub async fn fifty_enqueue_one_key_at_once(door: &dyn Door) {
         new += usize::from(!got.existed());
     }
     assert_eq!((ids.len(), new), (1, 1));
+}
+
+pub async fn turns_go_on_from_process_to_process(door: &dyn Door) {
+    let stores = four(door).await;
+    fair(&*stores[0], Scope::All).await;
+    let keys = ["a", "b", "c"];
+    enqueue_all(&*stores[0], keys.iter().flat_map(|key| vec![queued("q", key); 4]).collect(), T0).await;
+    for n in 0..8 {
+        // Each begins where another one left off, and so does one that was not there before.
+        let newcomer = door.again().await;
+        let store = if n % 2 == 0 { &stores[n % 4] } else { &newcomer };
+        let claimed = claim(&**store, "r", 1, T0).await;
+        assert_eq!(claimed[0].job.concurrency_key.as_deref(), Some(keys[n % 3]), "turn {n}");
+    }
 }
 
 pub async fn limits_hold_over_processes(door: &dyn Door) {

@@ -96,11 +96,8 @@ pub fn ops() -> impl Strategy<Value = Vec<Op>> {
     let limit = || prop_oneof![2 => Just(None), 2 => (0..4_u32).prop_map(Some)];
     let rate = prop_oneof![3 => Just(None), 1 => (1..200_u32).prop_map(Some)];
     let reach = prop::sample::select(vec![Reach::Alone, Reach::Beneath, Reach::Tree]);
-    let limits = (limit(), limit(), rate).prop_map(|(running, running_per_key, per_minute)| Limits {
-        running,
-        running_per_key,
-        per_minute,
-    });
+    let limits = (limit(), limit(), rate, any::<bool>())
+        .prop_map(|(running, running_per_key, per_minute, fair)| Limits { running, running_per_key, per_minute, fair });
     let op = prop_oneof![
         5 => specs(5).prop_map(|jobs| Op::Enqueue { jobs }),
         8 => (0..3_usize, 0..2_usize, 1..6_u32).prop_map(|(worker, role, limit)| Op::Claim { worker, role, limit }),
@@ -203,9 +200,11 @@ impl Both<'_> {
             }
             Op::Limit { scope: number, limits } => {
                 let (scope, mut limits) = (scope(*number), *limits);
-                limits.running_per_key = limits.running_per_key.filter(|_| !matches!(scope, Scope::Key(_)));
+                if matches!(scope, Scope::Key(_)) {
+                    (limits.running_per_key, limits.fair) = (None, false);
+                }
                 store.set_limits(scope.clone(), limits).await.expect("is set");
-                self.simple.rules.entry(scope).or_default().limits = limits;
+                self.simple.limit(scope, limits);
             }
             Op::Pause { scope: number } => {
                 let is_new = store.pause(scope(*number), now).await.expect("is paused");

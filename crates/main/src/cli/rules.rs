@@ -73,6 +73,10 @@ pub struct SetArgs {
     /// At most so many start in a minute: a tenth of them at once, the rest evenly
     #[arg(long, value_name = "N")]
     per_minute: Option<u32>,
+    /// Concurrency keys take turns, one job each: who has a few jobs does not wait behind who has
+    /// thousands, whatever their priority
+    #[arg(long)]
+    fair: bool,
 }
 
 /// Does what was asked.
@@ -86,11 +90,11 @@ pub async fn limit(cx: &Context, command: LimitCommand) -> Result<Exit> {
 
 async fn set(cx: &Context, args: SetArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let SetArgs { scope, running, running_per_key, per_minute } = args;
-    let limits = Limits { running, running_per_key, per_minute };
+    let SetArgs { scope, running, running_per_key, per_minute, fair } = args;
+    let limits = Limits { running, running_per_key, per_minute, fair };
     if limits == Limits::default() {
         return Err(usage(
-            "say which limit: --running, --running-per-key or --per-minute (posse limit remove takes them off)",
+            "say which limit: --running, --running-per-key, --per-minute or --fair (posse limit remove takes them off)",
         ));
     }
     let scope = scope.scope(cx, &settings, &limits)?;
@@ -145,10 +149,11 @@ async fn list(cx: &Context) -> Result<Exit> {
             number(rule.limits.running),
             number(rule.limits.running_per_key),
             number(rule.limits.per_minute),
+            plain(if rule.limits.fair { "yes" } else { "-" }),
             painted(paused(rule.paused_at, now), move |text| paint.yellow(text)),
         ]
     });
-    let titles = ["SCOPE", "NAME", "RUNNING", "PER KEY", "PER MINUTE", "PAUSED"];
+    let titles = ["SCOPE", "NAME", "RUNNING", "PER KEY", "PER MINUTE", "FAIR", "PAUSED"];
     for line in render(&titles, rows.collect(), cx.out.width, |title| paint.dim(title)) {
         cx.out.line(line)?;
     }
@@ -162,11 +167,12 @@ pub fn paused(at: Option<posse_core::clock::Millis>, now: posse_core::clock::Mil
 
 /// Limits, for people; empty when there are none.
 pub fn in_words(limits: &Limits) -> String {
-    let Limits { running, running_per_key, per_minute } = limits;
+    let Limits { running, running_per_key, per_minute, fair } = limits;
     let words = [
         running.map(|n| format!("at most {n} at once")),
         running_per_key.map(|n| format!("at most {n} at once for each key")),
         per_minute.map(|n| format!("at most {n} a minute")),
+        fair.then(|| "keys take turns".into()),
     ];
     words.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

@@ -129,6 +129,8 @@ pub struct WaitsForItself;
 pub struct Simple {
     pub jobs: Vec<Job>,
     pub rules: BTreeMap<Scope, Rule>,
+    /// Of a role, in a queue or (empty) over all: the line that had the last turn.
+    turns: BTreeMap<(String, String), (String, String)>,
 }
 
 impl Simple {
@@ -306,32 +308,64 @@ impl Simple {
         for id in due {
             self.step(id, Event::Due, now, now);
         }
-        let available = self.there().filter(|job| job.standing.state == JobState::Available && job.new.role == role);
-        // Ten minutes of waiting are worth a step of priority.
-        let ranked = |job: &Job| (job.standing.run_at + i64::from(job.new.priority) * 600_000, job.id);
-        let mut available: Vec<_> = available.map(ranked).collect();
-        available.sort();
         let mut taken = Vec::new();
-        for (_, id) in available {
-            if taken.len() == limit {
-                break;
-            }
-            if self.may_start(id, now) {
-                assert!(self.step(id, Event::Claim, now, now));
-                let job = self.job_mut(id);
-                job.token += 1;
-                job.lease = Some((worker.into(), lease_until));
-                let job = job.clone();
-                for (_, rule) in self.rules.iter_mut().filter(|(scope, _)| is_of(&job, scope)) {
-                    if let Some(mut bucket) = rule.bucket() {
-                        bucket.take(1, now);
-                        rule.full_at_us = bucket.full_at_us;
-                    }
+        while taken.len() < limit
+            && let Some((id, scope)) = self.next(role, now)
+        {
+            assert!(self.step(id, Event::Claim, now, now));
+            let job = self.job_mut(id);
+            job.token += 1;
+            job.lease = Some((worker.into(), lease_until));
+            let job = job.clone();
+            for (_, rule) in self.rules.iter_mut().filter(|(scope, _)| is_of(&job, scope)) {
+                if let Some(mut bucket) = rule.bucket() {
+                    bucket.take(1, now);
+                    rule.full_at_us = bucket.full_at_us;
                 }
-                taken.push(id);
             }
+            if let Some(scope) = scope {
+                self.turns.insert((role.into(), scope), line(&job));
+            }
+            taken.push(id);
         }
         taken
+    }
+
+    /// The job that is next to start, and, if that is because it is its key's turn, in which queue (empty for
+    /// all).
+    fn next(&self, role: &str, now: Millis) -> Option<(JobId, Option<String>)> {
+        let available = self.there().filter(|job| job.standing.state == JobState::Available && job.new.role == role);
+        let mut lines: BTreeMap<_, (Millis, JobId)> = BTreeMap::new();
+        for job in available {
+            // Ten minutes of waiting are worth a step of priority.
+            let front = (job.standing.run_at + i64::from(job.new.priority) * 600_000, job.id);
+            let first = lines.entry(line(job)).or_insert(front);
+            *first = front.min(*first);
+        }
+        lines.retain(|_, (_, id)| self.may_start(*id, now));
+        let is_fair = |scope: Scope| self.rules.get(&scope).is_some_and(|rule| rule.limits.fair);
+        let all_are_fair = is_fair(Scope::All) || is_fair(Scope::Role(role.into()));
+        let mut scopes: BTreeMap<Option<String>, BTreeMap<_, _>> = BTreeMap::new();
+        for (line, front) in lines {
+            let by_queue = is_fair(Scope::Queue(line.0.clone())).then(|| line.0.clone());
+            let scope = if all_are_fair { Some(String::new()) } else { by_queue };
+            scopes.entry(scope).or_default().insert(line, front);
+        }
+        let first = |(scope, lines): (Option<String>, BTreeMap<_, _>)| {
+            let Some(turns) = &scope else { return Some((*lines.values().min()?, scope)) };
+            let last = self.turns.get(&(role.into(), turns.clone()));
+            let behind = lines.iter().find(|(line, _)| last.is_none_or(|last| *line > last));
+            Some((*behind.or(lines.iter().next())?.1, scope))
+        };
+        scopes.into_iter().filter_map(first).min().map(|((_, id), scope)| (id, scope))
+    }
+
+    pub fn limit(&mut self, scope: Scope, limits: Limits) {
+        let rule = self.rules.entry(scope).or_default();
+        if rule.limits.fair && !limits.fair {
+            self.turns.clear();
+        }
+        rule.limits = limits;
     }
 
     /// Ends an attempt whose lease stands. Where the job is then; none if its state does not allow it. A
@@ -514,6 +548,11 @@ impl Rule {
     fn bucket(&self) -> Option<Bucket> {
         self.limits.per_minute.map(|n| Bucket::paced(n.into(), self.full_at_us))
     }
+}
+
+/// Its queue, and its key or nothing.
+fn line(job: &Job) -> (String, String) {
+    (job.new.queue.clone(), job.new.concurrency_key.clone().unwrap_or_default())
 }
 
 fn is_of(job: &Job, scope: &Scope) -> bool {

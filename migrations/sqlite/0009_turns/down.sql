@@ -1,0 +1,2 @@
+DROP TABLE turns;
+ALTER TABLE rules DROP COLUMN fair;
