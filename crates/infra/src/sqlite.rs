@@ -209,6 +209,12 @@ impl SqliteStore {
         &self.keys
     }
 
+    /// The id of the key that texts are sealed with in this database, by whoever wrote to it last; none where
+    /// they are in the clear. It may be one that this store has not got.
+    pub async fn sealed_with(&self) -> Result<Option<String>, RepositoryError> {
+        self.readers.run(seal::marked).await
+    }
+
     /// Where the database is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -44,7 +44,16 @@ fn who_has_the_key_works_and_reads_and_nobody_else() {
         assert!(shown.contains(CANARY), "{args:?}: {shown}");
     }
 
+    let sealing = || -> Vec<String> {
+        let report: serde_json::Value = serde_json::from_str(&project.posse(&["doctor", "--json"]).out).expect("JSON");
+        let findings = report["findings"].as_array().expect("findings").clone();
+        let of_texts = findings.iter().filter(|found| found["check"] == "sealing" || found["check"] == "histories");
+        of_texts.map(|found| format!("{} {}", found["check"], found["verdict"]).replace('"', "")).collect()
+    };
+    assert_eq!(sealing(), ["sealing ok", "histories ok"]);
+
     project.write("config/posse.toml", "");
+    assert_eq!(sealing(), ["sealing wrong"], "what cannot be opened is not damage");
     let listed = project.posse(&["list", "--json"]).ok().out;
     assert!(listed.contains("sealed with key") && !listed.contains(CANARY), "{listed}");
     for args in [&["enqueue", "--role", "scribe", "write"][..], &["work", "--role", "scribe"], &["job", "retry", "1"]] {

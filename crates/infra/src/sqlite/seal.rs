@@ -180,12 +180,15 @@ impl Keys {
 /// The row of `meta` that names the key which seals in this database, if one does.
 const MARKER: &str = "sealing_key";
 
+/// The id of the key that seals in this database, if one does.
+pub(super) fn marked(connection: &mut SqliteConnection) -> Outcome<Option<String>> {
+    Ok(meta::table.filter(meta::key.eq(MARKER)).select(meta::value).first(connection).optional()?)
+}
+
 /// Refuses those who would write in the clear what others seal, or cannot open what the others write. Gives
 /// the id of the key that seals so far.
 pub(super) fn admit(connection: &mut SqliteConnection, keys: &Keys) -> Outcome<Option<String>> {
-    let sealing: Option<String> =
-        meta::table.filter(meta::key.eq(MARKER)).select(meta::value).first(connection).optional()?;
-    match sealing {
+    match marked(connection)? {
         None => Ok(None),
         Some(id) if keys.has(&id) => Ok(Some(id)),
         Some(id) => Err(Fault::Refused(RepositoryError::Unavailable(format!(

@@ -166,6 +166,16 @@ async fn gathered(settings: &Settings, store: &SqliteStore) -> Result<Vec<Findin
         endpoints: store.failing_endpoints().await?,
     };
     let mut findings = facts.findings();
+    match store.sealed_with().await? {
+        Some(key) if !settings.keys.has(&key) => {
+            let message = format!("texts are sealed with key {key}, which is not configured here");
+            let way_out = "add the key to POSSE_SEAL_KEYS or [sealing] key_file; histories were not looked at";
+            findings.push(Finding::wrong("sealing", message, way_out));
+            return Ok(findings);
+        }
+        Some(key) => findings.push(Finding::ok("sealing", format!("texts are sealed with key {key}"))),
+        None => {}
+    }
     findings.extend(histories(store).await?);
     Ok(findings)
 }
