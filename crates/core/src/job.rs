@@ -161,6 +161,9 @@ pub struct NewJob {
     pub payload: Payload,
     /// Jobs that must have completed before it runs; none for nearly all jobs.
     pub after: Vec<After>,
+    /// Groups of which every job must have completed before it runs, those too that come to be in one while
+    /// it waits.
+    pub after_groups: Vec<String>,
     /// What becomes of it when one of those is cancelled or discarded.
     pub on_failed: OnFailed,
     /// The group it is counted in.
@@ -188,6 +191,7 @@ impl Default for NewJob {
             concurrency_key: None,
             payload: Payload::default(),
             after: Vec::new(),
+            after_groups: Vec::new(),
             on_failed: OnFailed::default(),
             group: None,
             tags: Vec::new(),

@@ -34,6 +34,7 @@ pub mod extension;
 mod fault;
 mod finish;
 mod forks;
+mod group_waits;
 mod groups;
 mod guest;
 mod holders;

@@ -39,6 +39,29 @@ fn a_job_waits_for_others_and_says_so() {
 }
 
 #[test]
+fn a_job_waits_for_a_group_and_says_so() {
+    let project = Project::begun();
+    let refused = project.posse(&["enqueue", "-r", "scribe", "--after-group", "g", "last"]).expect(4);
+    assert!(refused.err.contains("there is no job in group 'g'"), "{}", refused.err);
+    project.write(
+        "jobs.jsonl",
+        "{\"goal\": \"a\", \"group\": \"g\"}\n{\"goal\": \"b\", \"group\": \"g\"}\n{\"goal\": \"c\", \"after_group\": [\"g\"]}\n",
+    );
+    project.posse(&["enqueue", "--jsonl", "jobs.jsonl", "-r", "scribe"]).ok();
+    let told = project.posse(&["enqueue", "-r", "scribe", "--after-group", "g", "--after", "1", "last"]).ok();
+    assert!(told.out.contains("after 1, group g"), "{}", told.out);
+    assert_eq!((state(&project, 3), state(&project, 4)), ("suspended".into(), "suspended".into()));
+    let shown = project.posse(&["show", "4"]).ok().out;
+    assert!(shown.contains("all of group g, 1 (available), 2 (available)"), "{shown}");
+    let shown = project.posse(&["show", "3", "--json"]).ok().json();
+    assert_eq!(shown["awaited_groups"], json!([{"group": "g", "open": true, "on_failed": "cancel"}]));
+    let own = project.posse(&["enqueue", "-r", "scribe", "--group", "g", "--after-group", "g", "x"]).expect(2);
+    assert!(own.err.contains("its own group"), "{}", own.err);
+    project.posse(&["job", "cancel", "2"]).ok();
+    assert_eq!((state(&project, 3), state(&project, 4)), ("cancelled".into(), "cancelled".into()));
+}
+
+#[test]
 fn groups_tags_and_texts_find_jobs() {
     let project = Project::begun();
     let group =

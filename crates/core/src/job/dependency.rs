@@ -16,6 +16,12 @@ use crate::clock::Millis;
 /// Most jobs that one job may wait for.
 pub const MAX_AFTER: usize = 1000;
 
+/// Most groups that one job may wait for.
+pub const MAX_AFTER_GROUPS: usize = 20;
+
+/// Most jobs that one job may wait for through one group: they are written down one by one.
+pub const MAX_GROUP_AWAITED: usize = 100_000;
+
 /// A job that another one waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -147,6 +153,28 @@ pub fn would_wait(job: JobId, on: JobId) -> String {
     )
 }
 
+/// Why a job cannot wait for a group that has no jobs.
+pub fn empty_group(group: &str) -> String {
+    // Taken for ended, a name misspelled would let the job run at once: what it was to wait for is the opposite.
+    format!("there is no job in group '{group}' to wait for; enqueue its jobs first, or leave it out of after_group")
+}
+
+/// Why a job cannot wait for a group that has too many jobs.
+pub fn too_large(group: &str) -> String {
+    format!(
+        "more than {MAX_GROUP_AWAITED} jobs of group '{group}' have not completed, and a job can wait for so many; have \
+         it wait for a last job of each part of them"
+    )
+}
+
+/// Why `job` cannot come to be in `group`.
+pub fn would_wait_in_group(group: &str, waiting: JobId) -> String {
+    format!(
+        "job {waiting} waits for group '{group}', and a job of that group cannot wait for job {waiting}; neither would \
+         ever end. Give it another group"
+    )
+}
+
 /// Why a job was cancelled that waited for `job`, which ended in `state`.
 pub fn cancelled_with(job: JobId, state: JobState) -> String {
     format!("job {job}, which it waited for, was {state}")
@@ -155,6 +183,17 @@ pub fn cancelled_with(job: JobId, state: JobState) -> String {
 /// Why a job goes on waiting for `job`, which ended in `state`.
 pub fn still_waits_for(job: JobId, state: JobState) -> String {
     format!("waits for job {job}, which was {state}; posse job retry {job} runs that again")
+}
+
+/// A group that a job waits or waited for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupWait {
+    /// The group.
+    pub group: String,
+    /// Whether a job that comes to be in it would still be waited for.
+    pub open: bool,
+    /// What happens if one of its jobs does not complete.
+    pub on_failed: OnFailed,
 }
 
 /// A job that is or was waited for.

@@ -8,7 +8,7 @@ use super::JobQueries;
 use super::{Cancelled, Enqueued, JobFilter, RepositoryError};
 use crate::clock::Millis;
 use crate::job::change::{Change, Changed};
-use crate::job::dependency::Dependency;
+use crate::job::dependency::{Dependency, GroupWait};
 use crate::job::{GroupStanding, GroupUse, JobId, JobState, NewJob};
 
 /// Which jobs beside the one named are meant.
@@ -97,6 +97,9 @@ pub struct StateRow {
 pub trait JobSearch: Send + Sync {
     /// The jobs a job waits for or waited for, in order.
     async fn dependencies(&self, job: JobId) -> Result<Vec<Dependency>, RepositoryError>;
+
+    /// The groups a job waits for or waited for, by name.
+    async fn awaited_groups(&self, job: JobId) -> Result<Vec<GroupWait>, RepositoryError>;
 
     /// The numbers of jobs by filter, newest first.
     async fn ids(&self, filter: JobFilter) -> Result<Vec<JobId>, RepositoryError>;

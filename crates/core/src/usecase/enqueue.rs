@@ -2,7 +2,7 @@
 
 use crate::clock::Millis;
 use crate::job::change::Edit;
-use crate::job::dependency::{After, MAX_AFTER, OnFailed};
+use crate::job::dependency::{After, MAX_AFTER, MAX_AFTER_GROUPS, OnFailed};
 use crate::job::retry::{MAX_ATTEMPTS, RetryPolicy, Strategy};
 use crate::job::{
     DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_PRIORITY_STEP_MS, DEFAULT_QUEUE, IfHeld, Meta, NewJob, Payload,
@@ -58,6 +58,8 @@ pub struct Ask {
     pub model: Option<String>,
     /// Jobs that must have completed before.
     pub after: Vec<After>,
+    /// Groups of which every job must have completed before.
+    pub after_groups: Vec<String>,
     /// What becomes of it when one of those is cancelled or discarded.
     pub on_failed: OnFailed,
     /// The group it is counted in.
@@ -84,6 +86,7 @@ impl Default for Ask {
             workspace: String::new(),
             model: None,
             after: Vec::new(),
+            after_groups: Vec::new(),
             on_failed: OnFailed::default(),
             group: None,
             tags: Vec::new(),
@@ -134,6 +137,7 @@ pub fn accept(ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
     if let Some(group) = &ask.group {
         accept_label("group", group)?;
     }
+    let after_groups = accept_groups(ask.after_groups, ask.group.as_deref())?;
     if ask.tags.len() > MAX_TAGS {
         return refuse("tags", format!("are {}; at most {MAX_TAGS} are allowed", ask.tags.len()));
     }
@@ -157,6 +161,7 @@ pub fn accept(ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
         concurrency_key: ask.concurrency_key,
         payload: Payload { goal: ask.goal, workspace: ask.workspace, model: ask.model, ..Payload::default() },
         after: ask.after,
+        after_groups,
         on_failed: ask.on_failed,
         group: ask.group,
         tags,
@@ -262,6 +267,26 @@ fn accept_keys(ask: &Ask) -> Result<(), Refused> {
     Ok(())
 }
 
+/// The groups to wait for, each once.
+fn accept_groups(mut groups: Vec<String>, own: Option<&str>) -> Result<Vec<String>, Refused> {
+    groups.sort();
+    groups.dedup();
+    if groups.len() > MAX_AFTER_GROUPS {
+        let named = groups.len();
+        return refuse("after_group", format!("names {named} groups; at most {MAX_AFTER_GROUPS} are allowed"));
+    }
+    for group in &groups {
+        accept_label("after_group", group)?;
+        if own == Some(group) {
+            return refuse(
+                "after_group",
+                format!("'{group}' is its own group, and it would wait for itself; leave one out"),
+            );
+        }
+    }
+    Ok(groups)
+}
+
 fn accept_meta(meta: &Meta) -> Result<(), Refused> {
     for key in meta.keys() {
         accept_label("meta", key)?;
@@ -338,6 +363,14 @@ mod tests {
         assert_eq!(field(ask(|a| a.tags = vec!["a\n".into()])), Err("tags"));
         assert_eq!(field(ask(|a| a.tags = vec!["t".into(); MAX_TAGS + 1])), Err("tags"));
         assert_eq!(field(ask(|a| a.after = vec![After::Job(JobId(1)); MAX_AFTER + 1])), Err("after"));
+        let after_groups = |names: &[&str]| names.iter().copied().map(String::from).collect::<Vec<_>>();
+        assert_eq!(field(ask(|a| a.after_groups = after_groups(&["a "]))), Err("after_group"));
+        let many = || (0..=MAX_AFTER_GROUPS).map(|n| n.to_string()).collect();
+        assert_eq!(field(ask(|a| a.after_groups = many())), Err("after_group"));
+        let own = ask(|a| (a.group, a.after_groups) = (Some("g".into()), after_groups(&["f", "g"])));
+        assert!(own.expect_err("waits for itself").message.contains("'g' is its own group"));
+        let kept = ask(|a| a.after_groups = after_groups(&["h", "g", "h"])).expect("is fine");
+        assert_eq!(kept.after_groups, ["g", "h"]);
         let meta = |key: &str, value: String| Meta::from_iter([(key.to_owned(), value.into())]);
         assert_eq!(field(ask(|a| a.meta = meta("k", "x".repeat(MAX_META_BYTES)))), Err("meta"));
         assert_eq!(field(ask(|a| a.meta = meta("k", "a\0b".into()))), Err("meta"));

@@ -18,7 +18,7 @@ use super::literal::update;
 use super::schema::{job_data, job_tags, jobs, sqlite_sequence};
 use super::seal::{Keys, Place, Sealed};
 use super::writer::{Answer, Transaction, Verb};
-use super::{relations, replace, sessions, unique};
+use super::{group_waits, relations, replace, sessions, unique};
 
 /// A row of `jobs`, with what a transition needs of it.
 #[derive(Debug, Queryable, Selectable)]
@@ -312,7 +312,7 @@ fn enqueue_all(tx: &mut Transaction<'_>, batches: &[&Batch], above: Option<Ances
         for sheet in &batch.jobs {
             let (job, id, now) = (&sheet.job, JobId(next), batch.now);
             let changes = job.unique.as_ref().is_some_and(|unique| unique.if_held != IfHeld::Keep);
-            if changes || !job.after.is_empty() {
+            if changes || !job.after.is_empty() || !job.after_groups.is_empty() {
                 // It may change one of those before it, or wait for it, so they have to be there.
                 insert_all(tx, &rows)?;
                 rows.clear();
@@ -321,7 +321,7 @@ fn enqueue_all(tx: &mut Transaction<'_>, batches: &[&Batch], above: Option<Ances
                 if let Some(due_at) = meeting.due_at {
                     let begins = replace::replace(tx, holder, sheet, due_at, &enqueued, now)?;
                     if begins.is_final() {
-                        taken.give_back(job);
+                        taken.look_again();
                     }
                 }
                 enqueued.push(Enqueued { id: holder, became: meeting.became });
@@ -336,6 +336,12 @@ fn enqueue_all(tx: &mut Transaction<'_>, batches: &[&Batch], above: Option<Ances
             rows.push(NewRow { id: next, sheet, above, now, run_at, begins, others });
             enqueued.push(Enqueued { id, became: Became::Stored });
             next += 1;
+            if rows.last().is_some_and(|row| row.begins.state.is_final() && job.group.is_some()) {
+                // Its end may be that of those who wait for its group.
+                insert_all(tx, &rows)?;
+                rows.clear();
+                taken.look_again();
+            }
         }
         answers.push(enqueued);
     }
@@ -369,6 +375,10 @@ fn insert_all(tx: &mut Transaction<'_>, rows: &[NewRow<'_>]) -> Outcome<()> {
             sessions::join(tx.connection, session, *id, &job.role, *now)?;
         }
         relations::wait_for(tx.connection, JobId(*id), others, begins.state, job.on_failed)?;
+        group_waits::wait_for(tx.connection, JobId(*id), job, begins.state)?;
+        if let Some(group) = &job.group {
+            group_waits::join(tx, group, JobId(*id), begins.state, *now)?;
+        }
         insert_tags(tx.connection, *id, &job.tags)?;
     }
     Ok(())

@@ -89,6 +89,11 @@ condition! {
     IsOpen = "(dependencies.open = 1)"
 }
 
+condition! {
+    /// Rows of the index of groups that are waited for.
+    IsGroupOpen = "(group_waits.open = 1)"
+}
+
 statement! {
     /// Takes the write lock at once. A transaction that reads first and writes later can find that
     /// another process has written in between, and then nothing helps but starting over.

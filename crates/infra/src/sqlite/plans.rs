@@ -103,9 +103,26 @@ fn work(connection: &mut SqliteConnection) {
     finish::Finish::run(tx, &[&end(leases[4], suspended)]).expect("finishes");
     finish::Finish::run(tx, &[&end(leases[3], ending(Event::GiveUp))]).expect("finishes");
     people::cancel(tx, leases[2].job, "enough", 10).expect("cancels");
+    grouped(tx, leases[2].job);
     people::retry(tx, leases[0].job, 10).expect("runs again");
     leases::rescue(tx, &[WorkerId("w".into())], true, 1000).expect("rescues");
     ruled(tx);
+}
+
+/// Jobs that wait for a group, come to be in it, and end in it; `ended` has ended.
+fn grouped(tx: &mut Transaction<'_>, ended: posse_core::job::JobId) {
+    let member = || NewJob { role: "g".into(), group: Some("g".into()), ..NewJob::default() };
+    let waits = || NewJob { role: "r".into(), after_groups: vec!["g".into()], ..NewJob::default() };
+    let cancelled = NewJob { after: vec![After::Job(ended)], ..member() };
+    let all: Vec<_> = (0..40).map(|_| member()).chain([waits(), waits(), member()]).collect();
+    let made = jobs::enqueue(tx, &jobs::Batch::new(all, 10).expect("is JSON"), None).expect("enqueues");
+    relations::cancel_within(tx, made[40].id, posse_core::port::Reach::Beneath, "enough", 10).expect("cancels");
+    let ask = ClaimRequest { role: "g".into(), limit: 1, ..request(vec![]) };
+    let (claimed, _) = claim::claim(tx, &ask).expect("claims").read(tx.keys, &ask);
+    let end = AttemptEnd { lease: claimed[0].lease, ending: ending(Event::Complete) };
+    finish::Finish::run(tx, &[&finish::End::new(&end, 10).expect("is JSON")]).expect("finishes");
+    people::retry(tx, claimed[0].job.id, 10).expect("runs again");
+    jobs::enqueue(tx, &jobs::Batch::new(vec![cancelled], 10).expect("is JSON"), None).expect("enqueues");
 }
 
 /// The same where there are rules, unique keys and several lines.

@@ -18,13 +18,13 @@ use posse_core::port::{Cancelled, Enqueued, Reach};
 
 use super::fault::{Outcome, unusable};
 use super::jobs::{self, Ancestors, Batch, DataRow, JobRow, find, no_such, set_reason, state, store, to_job};
-use super::literal::{IsOpen, update};
-use super::people;
+use super::literal::{IsOpen, among, update};
 use super::schema::{dependencies, job_data, jobs as jobs_table};
 use super::seal::Keys;
 use super::writer::Transaction;
+use super::{group_waits, people};
 
-/// The jobs that `job` names to wait for, each once, and where they are. `earlier` are those before
+/// The jobs that `job` names to wait for, by their group too, each once, and where they are. `earlier` are those before
 /// it in its batch.
 pub(super) fn others(
     connection: &mut SqliteConnection,
@@ -48,7 +48,9 @@ pub(super) fn others(
         let row = find(connection, id)?.ok_or_else(|| no_such(id))?;
         Ok((id, state(&row.state)?))
     };
-    ids.into_iter().map(known).collect()
+    let mut others = ids.into_iter().map(known).collect::<Outcome<Vec<_>>>()?;
+    group_waits::add_members(connection, job, &mut others)?;
+    Ok(others)
 }
 
 /// Writes down that `job`, which began in `began`, waits for `others`.
@@ -59,22 +61,39 @@ pub(super) fn wait_for(
     began: JobState,
     on_failed: OnFailed,
 ) -> Outcome<()> {
-    for &(on, is) in others {
-        let open = began == JobState::Suspended && meaning(is, on_failed) == Meaning::Waits;
-        // A parent may come to wait for the same job again, by its unique key.
-        diesel::replace_into(dependencies::table)
-            .values((
-                dependencies::job_id.eq(job.0),
-                dependencies::on_job_id.eq(on.0),
-                dependencies::on_failed.eq(on_failed.as_str()),
-                dependencies::open.eq(open),
-            ))
-            .execute(connection)?;
-        if open {
-            set_awaited(connection, on, true)?;
-        }
+    let waits = |is| began == JobState::Suspended && meaning(is, on_failed) == Meaning::Waits;
+    // In blocks: a group may have a great many jobs.
+    let (blocks, rest) = others.as_chunks::<32>();
+    for block in blocks {
+        write_down(connection, job, &block.map(|(on, is)| (on, waits(is))), on_failed)?;
+    }
+    for &(on, is) in rest {
+        write_down(connection, job, &[(on, waits(is))], on_failed)?;
+    }
+    let open: Vec<_> = others.iter().filter(|(_, is)| waits(*is)).map(|(on, _)| on.0).collect();
+    if !open.is_empty() {
+        update(jobs_table::table, among(&open), jobs_table::awaited.eq(true)).execute(connection)?;
     }
     Ok(())
+}
+
+/// Stores on which jobs one depends, and whether it waits for them.
+fn write_down<const N: usize>(
+    connection: &mut SqliteConnection,
+    job: JobId,
+    others: &[(JobId, bool); N],
+    on_failed: OnFailed,
+) -> QueryResult<()> {
+    let rows = others.map(|(on, open)| {
+        (
+            dependencies::job_id.eq(job.0),
+            dependencies::on_job_id.eq(on.0),
+            dependencies::on_failed.eq(on_failed.as_str()),
+            dependencies::open.eq(open),
+        )
+    });
+    // It may come to wait for the same job again: a parent by a unique key, others by their group.
+    diesel::replace_into(dependencies::table).values(rows).execute(connection).map(drop)
 }
 
 /// Makes the jobs beneath `parent`, which is suspended, and has it wait for them. Tells where it is
@@ -92,11 +111,9 @@ pub(super) fn wait_for_children(
     // Two with one unique key are one.
     ids.sort();
     ids.dedup();
-    for id in &ids {
-        if depends_on(tx.connection, *id, parent)? {
-            cancel_within(tx, parent, Reach::Beneath, &would_wait_for_itself(*id, parent), now)?;
-            return Ok(JobState::Cancelled);
-        }
+    if let Some(child) = depends_on(tx.connection, &ids, parent)? {
+        cancel_within(tx, parent, Reach::Beneath, &would_wait_for_itself(child, parent), now)?;
+        return Ok(JobState::Cancelled);
     }
     let mut states = Vec::with_capacity(ids.len());
     for id in ids {
@@ -170,6 +187,7 @@ fn waiting_for(connection: &mut SqliteConnection, on: JobId) -> QueryResult<Vec<
 
 /// Has a suspended job, which is about to be cancelled, wait for nothing any more.
 pub(super) fn wait_no_more(connection: &mut SqliteConnection, job: JobId) -> Outcome<()> {
+    group_waits::close(connection, job)?;
     let others = waits_on(connection, job)?;
     let open = dependencies::job_id.eq(job.0).and(dependencies::open.eq(true));
     update(dependencies::table, open, dependencies::open.eq(false)).execute(connection)?;
@@ -184,6 +202,7 @@ pub(super) fn wait_no_more(connection: &mut SqliteConnection, job: JobId) -> Out
 /// Has a job that has not begun wait for nothing, and forget what it waited for.
 pub(super) fn forget(connection: &mut SqliteConnection, job: JobId) -> Outcome<()> {
     wait_no_more(connection, job)?;
+    group_waits::forget(connection, job)?;
     diesel::delete(dependencies::table.filter(dependencies::job_id.eq(job.0))).execute(connection)?;
     Ok(())
 }
@@ -195,16 +214,27 @@ fn waits_on(connection: &mut SqliteConnection, job: JobId) -> QueryResult<Vec<Jo
     Ok(ids.into_iter().map(JobId).collect())
 }
 
-/// Whether `job` is `on`, or waits for it, directly or not.
-pub(super) fn depends_on(connection: &mut SqliteConnection, job: JobId, on: JobId) -> QueryResult<bool> {
-    let (mut seen, mut left) = (HashSet::from([job]), vec![job]);
-    while let Some(at) = left.pop() {
-        if at == on {
-            return Ok(true);
+/// One of `jobs` that is `on`, or waits for it, directly or not.
+pub(super) fn depends_on(connection: &mut SqliteConnection, jobs: &[JobId], on: JobId) -> QueryResult<Option<JobId>> {
+    let mut seen = HashSet::new();
+    for &job in jobs {
+        let mut left = vec![job];
+        while let Some(at) = left.pop() {
+            if at == on {
+                return Ok(Some(job));
+            }
+            if seen.insert(at) {
+                left.extend(waits_on(connection, at)?);
+            }
         }
-        left.extend(waits_on(connection, at)?.into_iter().filter(|other| seen.insert(*other)));
     }
-    Ok(false)
+    Ok(None)
+}
+
+/// Has `job`, which is suspended, wait for `on` too.
+pub(super) fn tie(connection: &mut SqliteConnection, job: JobId, on: JobId, on_failed: OnFailed) -> QueryResult<()> {
+    write_down(connection, job, &[(on, true)], on_failed)?;
+    set_awaited(connection, on, true)
 }
 
 fn close(connection: &mut SqliteConnection, job: JobId, on: JobId) -> QueryResult<()> {
@@ -225,6 +255,7 @@ fn waits(connection: &mut SqliteConnection, job: JobId) -> QueryResult<bool> {
 
 /// What a suspended job waited for is there.
 fn decide(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcome<JobState> {
+    group_waits::close(tx.connection, job)?;
     let row = find(tx.connection, job)?.ok_or_else(|| no_such(job))?;
     let change = transition(row.standing()?, Event::Decide, now)?;
     store(tx.connection, job, &change, now)?;

@@ -12,7 +12,7 @@ use super::literal::update;
 use super::schema::{job_data, job_tags, jobs, session_jobs};
 use super::seal::Place;
 use super::writer::Transaction;
-use super::{relations, sessions};
+use super::{group_waits, relations, sessions};
 
 /// Makes `job`, which no worker ever claimed, what the job of `sheet` would have been, due from `due_at` on.
 /// `earlier` are those before that one in its batch. Tells where it begins anew; refused if it would wait
@@ -29,11 +29,13 @@ pub(super) fn replace(
 ) -> Outcome<JobState> {
     let new = &sheet.job;
     relations::forget(tx.connection, job)?;
+    // It leaves its group too, and may come to wait for it.
+    update(job_data::table, job_data::job_id.eq(job.0), job_data::group_name.eq(None::<String>))
+        .execute(tx.connection)?;
     let others = relations::others(tx.connection, new, earlier)?;
-    for (on, _) in &others {
-        if relations::depends_on(tx.connection, *on, job)? {
-            return Err(Fault::Refused(RepositoryError::Refused(would_wait(job, *on))));
-        }
+    let ids: Vec<_> = others.iter().map(|(on, _)| *on).collect();
+    if let Some(on) = relations::depends_on(tx.connection, &ids, job)? {
+        return Err(Fault::Refused(RepositoryError::Refused(would_wait(job, on))));
     }
     let begins = beginning(due_at, now, &others, new.on_failed);
     let standing = (
@@ -65,6 +67,10 @@ pub(super) fn replace(
         sessions::join(tx.connection, session, job.0, &new.role, now)?;
     }
     relations::wait_for(tx.connection, job, &others, begins.state, new.on_failed)?;
+    group_waits::wait_for(tx.connection, job, new, begins.state)?;
+    if let Some(group) = &new.group {
+        group_waits::join(tx, group, job, begins.state, now)?;
+    }
     if begins.state.is_final() {
         // It ends as it begins, and others may have waited for it.
         relations::tell(tx, job, begins.state, now)?;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use posse_core::annotation::{Annotation, NewAnnotation};
 use posse_core::clock::Millis;
 use posse_core::job::change::{Change, Changed};
-use posse_core::job::dependency::Dependency;
+use posse_core::job::dependency::{Dependency, GroupWait};
 use posse_core::job::{Attempt, GroupStanding, GroupUse, Job, JobId, JobProgress, JobState, NewJob};
 use posse_core::journal::{Entry, LedgerRow, Recorded};
 use posse_core::lease::{Lease, WorkerId};
@@ -22,8 +22,8 @@ use tokio::sync::watch;
 
 use super::journal::Sheet;
 use super::{
-    SqliteStore, annotations, attempts, batches, change, claim, finish, forks, groups, jobs, journal, leases, ledger,
-    memory, people, progress, quarantine, queries, questions, relations, search, sessions, workers,
+    SqliteStore, annotations, attempts, batches, change, claim, finish, forks, group_waits, groups, jobs, journal,
+    leases, ledger, memory, people, progress, quarantine, queries, questions, relations, search, sessions, workers,
 };
 
 /// Roughly what a change of a row takes, in bytes.
@@ -300,6 +300,10 @@ impl JobRelations for SqliteStore {
 impl JobSearch for SqliteStore {
     async fn dependencies(&self, job: JobId) -> Result<Vec<Dependency>, RepositoryError> {
         self.readers.run(move |connection| relations::of(connection, job)).await
+    }
+
+    async fn awaited_groups(&self, job: JobId) -> Result<Vec<GroupWait>, RepositoryError> {
+        self.readers.run(move |connection| group_waits::of(connection, job)).await
     }
 
     async fn ids(&self, filter: JobFilter) -> Result<Vec<JobId>, RepositoryError> {

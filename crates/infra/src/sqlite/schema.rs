@@ -73,6 +73,15 @@ diesel::table! {
 }
 
 diesel::table! {
+    group_waits (job_id, group_name) {
+        job_id -> BigInt,
+        group_name -> Text,
+        on_failed -> Text,
+        open -> Bool,
+    }
+}
+
+diesel::table! {
     use diesel::sql_types::*;
     use crate::sqlite::seal::SealedText;
 

@@ -48,6 +48,11 @@ impl<'a> Taken<'a> {
             self.0.remove(key.as_str());
         }
     }
+
+    /// Jobs have ended since their keys were taken. From here on the rows tell, which must all be there.
+    pub fn look_again(&mut self) {
+        self.0.clear();
+    }
 }
 
 /// The job that holds `key`. Without one the key is free to be taken in this transaction.

@@ -27,6 +27,7 @@ pub mod claiming;
 pub mod events;
 pub mod fencing;
 pub mod forking;
+pub mod grouped;
 pub mod journals;
 pub mod limited;
 pub mod many;
@@ -189,6 +190,13 @@ macro_rules! suite {
                 a_job_that_is_cancelled_while_it_asks_asks_nothing,
                 only_the_holder_of_the_lease_asks,
                 what_leaves_a_conversation_is_archived_once;
+            grouped:
+                a_job_waits_for_every_job_of_a_group,
+                a_group_that_fails_is_met_by_the_rule,
+                a_job_of_a_group_that_runs_again_is_waited_for_again,
+                an_empty_group_is_refused,
+                a_group_never_waits_for_itself,
+                children_in_a_group_are_waited_for;
             unique:
                 a_key_is_held_until_its_job_is_final,
                 a_key_may_be_held_after_completion,

@@ -32,6 +32,7 @@ pub struct Spec {
     max_attempts: u32,
     unique: Option<(u8, Option<Millis>, IfHeld)>,
     after: Vec<usize>,
+    after_group: Option<usize>,
     /// It also waits for the one before it in its batch.
     follows: bool,
     on_failed: OnFailed,
@@ -65,9 +66,18 @@ fn specs(most: usize) -> impl Strategy<Value = Vec<Spec>> {
     ];
     let delay = prop_oneof![3 => Just(0), 1 => 1..60_000_i64];
     let after = prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(any::<usize>(), 1..3)];
+    let after_group = prop::option::weighted(0.15, 1..3_usize);
     let place = (0..2_usize, 0..2_usize, 0..4_usize, 0..3_usize, 1..=9_u8);
-    let spec = (place, delay, 1..3_u32, unique, after, prop::bool::weighted(0.2), rule).prop_map(
-        |((role, queue, key, group, priority), delay, max_attempts, unique, after, follows, on_failed)| Spec {
+    let spec = (place, delay, 1..3_u32, unique, (after, after_group), prop::bool::weighted(0.2), rule).prop_map(
+        |(
+            (role, queue, key, group, priority),
+            delay,
+            max_attempts,
+            unique,
+            (after, after_group),
+            follows,
+            on_failed,
+        )| Spec {
             role,
             queue,
             key,
@@ -77,6 +87,7 @@ fn specs(most: usize) -> impl Strategy<Value = Vec<Spec>> {
             max_attempts,
             unique,
             after,
+            after_group: after_group.filter(|named| *named != group),
             follows,
             on_failed,
         },
@@ -160,6 +171,7 @@ impl Both<'_> {
                 max_attempts: spec.max_attempts,
                 unique: spec.unique.map(|(key, for_ms, if_held)| Unique { key: format!("u{key}"), for_ms, if_held }),
                 after: named.chain(before).collect(),
+                after_groups: spec.after_group.and_then(|group| GROUPS[group]).map(Into::into).into_iter().collect(),
                 on_failed: spec.on_failed,
                 ..NewJob::default()
             }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Context;
 use crate::exit::{Exit, usage};
-use crate::output::text::moment;
+use crate::output::text::{moment, visible};
 use crate::settings::Settings;
 use crate::{times, wire};
 
@@ -176,6 +176,10 @@ pub struct EnqueueArgs {
     /// Not before these jobs have completed; they must be there already, so no cycle can be made
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     after: Vec<i64>,
+    /// Not before every job of this group has completed, those too that join it while this one waits; may
+    /// be given more than once
+    #[arg(long, value_name = "NAME")]
+    after_group: Vec<String>,
     /// When one of those is cancelled or discarded: `cancel` this job too, `run` it all the same, or
     /// have it `wait` until that one is re-run and completes
     #[arg(long, value_name = "RULE", default_value_t)]
@@ -190,7 +194,7 @@ pub struct EnqueueArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_meta)]
     meta: Vec<(String, String)>,
     /// Many jobs: a file with one JSON object in each line; `-` is standard input
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["goal", "after"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["goal", "after", "after_group"])]
     jsonl: Option<PathBuf>,
     /// Remember under this name how far the file is, so that the same command again goes on after
     /// the last line that was stored and stores nothing twice
@@ -206,7 +210,7 @@ Many jobs at once:
   posse enqueue --jsonl jobs.jsonl --batch monday
 A line has \"goal\", and may have role, queue, priority, max_attempts, retry, retry_wait, retry_wait_most,
 workspace, model, at, delay, unique, unique_for, if_held, debounce_at_most, concurrency_key, group, tags, meta, after,
-on_failed_dependency, as the flags of this command, which stand in where it has not; and name, by which
+after_group, on_failed_dependency, as the flags of this command, which stand in where it has not; and name, by which
 later lines can name it in after:
   {\"name\": \"fetch\", \"role\": \"researcher\", \"goal\": \"...\", \"tags\": [\"a\"], \"meta\": {\"k\": 1}}
   {\"role\": \"scribe\", \"goal\": \"...\", \"after\": [\"fetch\", 41]}
@@ -229,6 +233,7 @@ struct Shown<'a> {
     concurrency_key: Option<&'a str>,
     goal: &'a str,
     after: &'a [i64],
+    after_groups: &'a [String],
     group: Option<&'a str>,
     tags: &'a [String],
     meta: &'a Meta,
@@ -250,6 +255,7 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
         held,
         concurrency_key,
         after,
+        after_group,
         on_failed_dependency,
         group,
         tag,
@@ -267,6 +273,7 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
         concurrency_key,
         run_at: at.or(delay.map(|delay| now + delay)),
         after: after.iter().map(|id| After::Job(JobId(*id))).collect(),
+        after_groups: after_group,
         on_failed: on_failed_dependency,
         group,
         tags: tag,
@@ -307,6 +314,7 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
             concurrency_key,
             goal,
             after,
+            after_groups: &job.after_groups,
             group,
             tags,
             meta,
@@ -326,7 +334,8 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let due = run_at_in_words(job.run_at, now);
-    let ids: Vec<_> = after.iter().map(ToString::to_string).collect();
+    let mut ids: Vec<_> = after.iter().map(ToString::to_string).collect();
+    ids.extend(job.after_groups.iter().map(|group| format!("group {}", visible(group))));
     let waits = if ids.is_empty() { String::new() } else { format!(", after {}", ids.join(", ")) };
     cx.out.line(format!("{}  {}{due}{waits}", cx.out.paint.bold(format!("job {id}")), cx.out.paint.cyan(&job.role)))?;
     cx.out

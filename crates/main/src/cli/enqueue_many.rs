@@ -56,6 +56,8 @@ struct Line {
     meta: Meta,
     #[serde(default)]
     after: Vec<Reference>,
+    #[serde(default)]
+    after_group: Vec<String>,
     unique: Option<String>,
     unique_for: Option<String>,
     if_held: Option<HeldChoice>,
@@ -322,6 +324,7 @@ impl Lines<'_> {
             model: line.model.or(defaults.model),
             run_at,
             after,
+            after_groups: line.after_group,
             on_failed: on_failed.map_err(|error| time("on_failed_dependency", error))?.unwrap_or(defaults.on_failed),
             group: line.group.or(defaults.group),
             tags: defaults.tags.into_iter().chain(line.tags).collect(),

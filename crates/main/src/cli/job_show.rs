@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use posse_core::annotation::Annotation;
 use posse_core::clock::Millis;
-use posse_core::job::dependency::Dependency;
+use posse_core::job::dependency::{Dependency, GroupWait};
 use posse_core::job::{Attempt, Job, JobId, JobState, Output};
 use posse_core::journal::{LedgerRow, Recorded};
 use posse_core::port::QuestionFilter;
@@ -39,6 +39,7 @@ struct Shown {
     annotations: Vec<Annotation>,
     questions: Vec<Question>,
     dependencies: Vec<Dependency>,
+    awaited_groups: Vec<GroupWait>,
     children: Vec<Child>,
 }
 
@@ -61,6 +62,7 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
         .await?
         .ok_or_else(|| not_found(format!("there is no job {id} in {}", settings.database.display())))?;
     let (annotations, dependencies) = (queries.annotations(id).await?, queries.dependencies(id).await?);
+    let awaited_groups = queries.awaited_groups(id).await?;
     let child = |job: Job| Child { id: job.id, role: job.role, state: job.state, output: job.output };
     let children: Vec<_> = queries.children(id).await?.into_iter().map(child).collect();
     let open = QuestionFilter { settled: cx.out.json, job: Some(id), limit: 1000 };
@@ -68,7 +70,8 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
     if cx.out.json {
         let (attempts, journal, ledger) =
             (queries.attempts(id).await?, queries.journal(id, 0).await?, queries.ledger(id).await?);
-        let shown = Shown { job, attempts, journal, ledger, annotations, questions, dependencies, children };
+        let shown =
+            Shown { job, attempts, journal, ledger, annotations, questions, dependencies, awaited_groups, children };
         cx.out.document(&shown)?;
         return Ok(Exit::Ok);
     }
@@ -76,7 +79,7 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
     let mut renderer = Renderer::new(cx.out.paint, cx.out.width, args.full, wire::free_models(&settings));
     let mut follower = Follower::new(queries, id);
     head(&cx.out, &job, held.as_ref(), wire::now())?;
-    relations(&cx.out, &job, &dependencies, &children)?;
+    relations(&cx.out, &job, &dependencies, &awaited_groups, &children)?;
     let happenings = follower.poll().await?;
     if !happenings.is_empty() {
         cx.out.line("")?;
@@ -150,8 +153,17 @@ fn head(out: &Out, job: &Job, held: Option<&Held>, now: Millis) -> Result<()> {
     Ok(())
 }
 
+/// Jobs that it waits for, at most so many of them are named.
+const DEPENDENCIES_SHOWN: usize = 20;
+
 /// What it belongs to, and with.
-fn relations(out: &Out, job: &Job, dependencies: &[Dependency], children: &[Child]) -> Result<()> {
+fn relations(
+    out: &Out,
+    job: &Job,
+    dependencies: &[Dependency],
+    groups: &[GroupWait],
+    children: &[Child],
+) -> Result<()> {
     let field = |name: &str, value: String| out.line(format!("  {} {value}", out.paint.dim(format!("{name:<10}"))));
     if let Some(progress) = &job.progress {
         field("progress", format!("{:.0} %, {}", progress.share * 100.0, visible(&progress.text)))?;
@@ -162,7 +174,13 @@ fn relations(out: &Out, job: &Job, dependencies: &[Dependency], children: &[Chil
     }
     // A parent waits for its children in the same way; they have a line of their own.
     let others = dependencies.iter().filter(|on| children.iter().all(|child| child.id != on.on));
-    let others: Vec<_> = others.map(|on| in_words(on.on, on.state)).collect();
+    let mut others: Vec<_> = others.map(|on| in_words(on.on, on.state)).collect();
+    if others.len() > DEPENDENCIES_SHOWN {
+        let more = others.len() - DEPENDENCIES_SHOWN;
+        others.truncate(DEPENDENCIES_SHOWN);
+        others.push(format!("{more} more"));
+    }
+    others.splice(0..0, groups.iter().map(|wait| format!("all of group {}", visible(&wait.group))));
     if !others.is_empty() {
         field("after", others.join(", "))?;
     }

@@ -197,18 +197,24 @@ impl Simple {
                 After::Job(id) => id,
                 After::Earlier(place) => made[place].id,
             });
-            let on: Vec<JobId> = on.collect();
+            let named: Vec<JobId> = on.collect();
+            let on = |world: &Simple| world.with_groups(new, &named);
             if let Some(Unique { key, .. }) = &new.unique {
                 if let Some(id) = self.holder(key, now) {
                     let (became, run_at) = self.met(id, new, now);
-                    if run_at.is_some_and(|run_at| !self.replace(id, new, &on, run_at, now)) {
-                        return None;
+                    if let Some(run_at) = run_at {
+                        let job = self.job_mut(id);
+                        job.waits.clear();
+                        job.new.group = None;
+                        let on = on(self)?;
+                        self.replace(id, new, &on, run_at, now)?;
                     }
                     made.push(Enqueued { id, became });
                     continue;
                 }
                 self.take_over(key);
             }
+            let on = on(self)?;
             let id = JobId(self.jobs.len() as i64 + 1);
             let run_at = due(new, now, now);
             let (state, waits) = self.begins(new, &on, run_at, now);
@@ -227,6 +233,7 @@ impl Simple {
                 key_is_over: false,
             });
             made.push(Enqueued { id, became: Became::Stored });
+            self.join(id, now)?;
         }
         Some(made)
     }
@@ -269,18 +276,51 @@ impl Simple {
         }
     }
 
-    /// Makes a job what `new` is; whether that could be.
-    fn replace(&mut self, id: JobId, new: &NewJob, on: &[JobId], run_at: Millis, now: Millis) -> bool {
-        self.job_mut(id).waits.clear();
+    /// The jobs that `new` waits for: those named, and of its groups those that matter; none if one has no jobs.
+    fn with_groups(&self, new: &NewJob, named: &[JobId]) -> Option<Vec<JobId>> {
+        let mut on = named.to_vec();
+        for group in &new.after_groups {
+            let members: Vec<_> = self.there().filter(|job| job.new.group.as_ref() == Some(group)).collect();
+            if members.is_empty() {
+                return None;
+            }
+            let matter = |job: &&Job| meaning(job.standing.state, new.on_failed) != Meaning::Met;
+            on.extend(members.into_iter().filter(matter).map(|job| job.id).filter(|id| !named.contains(id)));
+        }
+        Some(on)
+    }
+
+    /// Those who wait for a job's group wait for it too; none if it waits for one of them.
+    fn join(&mut self, id: JobId, now: Millis) -> Option<()> {
+        let Some(group) = self.job(id).new.group.clone() else { return Some(()) };
+        // One that was never claimed is suspended for nothing else.
+        let waits = |job: &&Job| {
+            let begun = job.token > 0 || job.standing.state != JobState::Suspended;
+            !begun && job.new.after_groups.contains(&group)
+        };
+        let waiting: Vec<_> = self.there().filter(waits).map(|job| (job.id, job.new.on_failed)).collect();
+        for (waiting, rule) in waiting {
+            if self.depends_on(id, waiting) {
+                return None;
+            }
+            self.job_mut(waiting).waits.insert(id, (rule, true));
+        }
+        self.tell(id, now);
+        Some(())
+    }
+
+    /// Makes a job what `new` is; none if it would wait for itself.
+    fn replace(&mut self, id: JobId, new: &NewJob, on: &[JobId], run_at: Millis, now: Millis) -> Option<()> {
         if on.iter().any(|on| self.depends_on(*on, id)) {
-            return false;
+            return None;
         }
         let (state, waits) = self.begins(new, on, run_at, now);
         let job = self.job_mut(id);
         job.standing = Standing { state, run_at, max_attempts: new.max_attempts, ..job.standing };
         (job.new, job.waits, job.ended_at) = (new.clone(), waits, state.is_final().then_some(now));
+        self.join(id, now)?;
         self.tell(id, now);
-        true
+        Some(())
     }
 
     /// Whether a job stands in the way of nothing but its turn.
@@ -491,6 +531,7 @@ impl Simple {
             self.take_over(&key);
         }
         assert!(self.step(id, Event::Retry, now, now));
+        self.join(id, now).expect("it waits for nothing");
         Ok(())
     }
 
