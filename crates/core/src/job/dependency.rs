@@ -19,7 +19,7 @@ pub const MAX_AFTER: usize = 1000;
 /// Most groups that one job may wait for.
 pub const MAX_AFTER_GROUPS: usize = 20;
 
-/// Most jobs that one job may wait for through one group: they are written down one by one.
+/// Most jobs of a group that have not completed for it to be waited for: they are written down one by one.
 pub const MAX_GROUP_AWAITED: usize = 100_000;
 
 /// A job that another one waits for.

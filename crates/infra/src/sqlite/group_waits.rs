@@ -40,21 +40,22 @@ pub(super) fn add_members(
         let members: Vec<(i64, String)> = of_group
             .filter(jobs::state.ne(JobState::Completed.as_str()))
             .order(job_data::job_id)
+            // A group of millions is not to keep everybody from writing while it is read.
+            .limit(MAX_GROUP_AWAITED as i64 + 1)
             .select((jobs::id, jobs::state))
             .load(connection)?;
+        if members.len() > MAX_GROUP_AWAITED {
+            return Err(refused(too_large(group)));
+        }
         if members.is_empty() {
             let any: Option<i64> = of_group.select(jobs::id).first(connection).optional()?;
             any.ok_or_else(|| refused(empty_group(group)))?;
         }
-        let before = others.len();
         for (id, name) in members {
             let (id, is) = (JobId(id), state(&name)?);
             if meaning(is, job.on_failed) != Meaning::Met && known.insert(id) {
                 others.push((id, is));
             }
-        }
-        if others.len() - before > MAX_GROUP_AWAITED {
-            return Err(refused(too_large(group)));
         }
     }
     Ok(())

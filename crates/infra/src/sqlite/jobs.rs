@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::fault::{Fault, Outcome, not_ours, unusable};
 use super::literal::update;
+use super::repository::MANY_ROWS;
 use super::schema::{job_data, job_tags, jobs, sqlite_sequence};
 use super::seal::{Keys, Place, Sealed};
 use super::writer::{Answer, Transaction, Verb};
@@ -258,7 +259,11 @@ impl Batch {
 
     /// Roughly what it will take.
     pub fn bytes(&self) -> usize {
-        let of = |sheet: &Sheet| sheet.payload.len() + sheet.meta.as_ref().map_or(0, String::len) + 200;
+        let of = |sheet: &Sheet| {
+            // Each job of a group that is waited for is a row.
+            let groups = sheet.job.after_groups.len() * MANY_ROWS;
+            groups + sheet.payload.len() + sheet.meta.as_ref().map_or(0, String::len) + 200
+        };
         self.jobs.iter().map(of).sum()
     }
 
