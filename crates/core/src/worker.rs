@@ -9,6 +9,7 @@ use tracing::{debug, info, warn};
 
 use crate::clock::Millis;
 use crate::executor::{AgentExecutor, JobContext, StepOutcome};
+use crate::job::retry::RetryPolicy;
 use crate::job::transition::Event;
 use crate::job::{JobId, JobState};
 use crate::metrics::RoleTally;
@@ -270,6 +271,12 @@ impl WorkerService {
                         self.fleet.warn_unavailable(&why);
                         unstored.push(end);
                     }
+                    // Children that cannot be, now or later: told here, nobody takes its worker for dead.
+                    Err(
+                        why @ (RepositoryError::NoSuchJob(_)
+                        | RepositoryError::Refused(_)
+                        | RepositoryError::Misused(_)),
+                    ) if !end.ending.children.is_empty() => unstored.push(self.failed_with_children(end, &why)),
                     result => self.let_go(end, result, are_completed),
                 }
             }
@@ -283,6 +290,20 @@ impl WorkerService {
             }
             wait = (wait * 2).min(Duration::from_secs(10));
         }
+    }
+
+    /// The end of an attempt whose children cannot be made.
+    fn failed_with_children(&self, end: AttemptEnd, why: &RepositoryError) -> AttemptEnd {
+        let AttemptEnd { lease, ending } = end;
+        let ending = Ending {
+            event: Event::Fail,
+            due_at: self.fleet.clock.now() + RetryPolicy::default().wait_ms(1, lease.job.0 as u64),
+            reason: Some(format!("the jobs that it was to wait for cannot be made: {why}")),
+            entries: Vec::new(),
+            children: Vec::new(),
+            ..ending
+        };
+        AttemptEnd { lease, ending }
     }
 
     /// Gives the lease up and tells what became of the attempt's end.

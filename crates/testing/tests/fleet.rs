@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use posse_core::events::{Followed, JobEvents};
 use posse_core::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_core::job::dependency::After;
-use posse_core::job::{Output, Payload};
+use posse_core::job::{JobId, Output, Payload};
 use posse_core::model::ModelErrorKind;
 use posse_core::port::{JobQueries, JobRepository};
 use posse_core::rules::{Limits, Rules, Scope};
@@ -207,4 +207,25 @@ async fn who_says_wrongly_that_a_job_is_completed_has_failed() {
     fleet.advance(Duration::from_secs(3600)).await;
     fleet.drain().await;
     assert_eq!(fleet.job(id).await.state, JobState::Completed);
+}
+
+/// Asks for a child that waits for a job which is not there.
+struct Dreamer;
+
+#[async_trait]
+impl AgentExecutor for Dreamer {
+    async fn process_job(&self, _: &mut JobContext) -> StepOutcome {
+        let child = NewJob { after: vec![After::Job(JobId(999))], ..for_role("dreamer", "x") };
+        StepOutcome::Suspended { reason: "asks".into(), children: vec![child], entries: Vec::new() }
+    }
+}
+
+#[tokio::test]
+async fn children_that_cannot_be_are_a_failure_with_its_reason() {
+    let fleet = TestFleet::builder().executor("dreamer", Arc::new(Dreamer)).start(ScriptedModel::new()).await;
+    let id = fleet.enqueue_job(for_role("dreamer", "dream")).await;
+    fleet.drain().await;
+    let job = fleet.job(id).await;
+    assert_eq!((job.state, job.attempt, job.crashes), (JobState::Retryable, 1, 0));
+    assert_eq!(job.reason.as_deref(), Some("the jobs that it was to wait for cannot be made: there is no job 999"));
 }
