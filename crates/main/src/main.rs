@@ -43,7 +43,9 @@ fn main() -> ExitCode {
         // Whoever read our output had enough of it.
         Err(error) if exit::is_broken_pipe(&error) => Exit::Ok,
         Err(error) => {
-            out.note(format!("{} {error:#}", out.note_paint.red("posse:")));
+            // It may name what others wrote.
+            let told = output::text::visible(&format!("{error:#}"));
+            out.note(format!("{} {told}", out.note_paint.red("posse:")));
             exit::code_of(&error)
         }
     };

@@ -93,9 +93,9 @@ impl Out {
         let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
     }
 
-    /// A remark that should be seen.
+    /// A remark that should be seen. It may be about what others wrote, so it is shown as text.
     pub fn warn(&self, text: impl AsRef<str>) {
-        self.note(format!("{} {}", self.note_paint.yellow("warning:"), text.as_ref()));
+        self.note(format!("{} {}", self.note_paint.yellow("warning:"), text::visible(text.as_ref())));
     }
 }
 
