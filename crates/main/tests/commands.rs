@@ -44,7 +44,8 @@ fn a_job_has_one_shape_everywhere() {
     let keys =
         |value: &serde_json::Value| value.as_object().expect("an object").keys().cloned().collect::<BTreeSet<_>>();
     let shown = project.posse(&["show", "1", "--json"]).ok().json();
-    let parts = ["annotations", "attempts", "children", "dependencies", "job", "journal", "ledger", "questions"];
+    let of_a_job = ["annotations", "attempts", "awaited_groups", "children", "dependencies"];
+    let parts = [&of_a_job[..], &["job", "journal", "ledger", "questions"]].concat();
     assert_eq!(keys(&shown).into_iter().collect::<Vec<_>>(), parts);
     assert_eq!(keys(&shown["job"]), keys(&next["jobs"][0]));
     let filtered = project.posse(&["list", "--json", "--state", "available", "--role", "scribe"]).ok().json();
