@@ -1,6 +1,6 @@
 //! Enqueueing and completing inside the caller's own transaction.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use diesel::connection::SimpleConnection;
@@ -23,6 +23,18 @@ fn guest(path: &Path) -> SqliteConnection {
     connection
 }
 
+/// A database, opened by Posse and by a guest.
+fn opened() -> (tempfile::TempDir, SqliteStore, SqliteConnection) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = SqliteStore::open(&path_in(&folder), Options::default()).expect("opens");
+    let connection = guest(&path_in(&folder));
+    (folder, store, connection)
+}
+
+fn path_in(folder: &tempfile::TempDir) -> PathBuf {
+    folder.path().join("jobs.db")
+}
+
 #[derive(QueryableByName)]
 struct Count {
     #[diesel(sql_type = diesel::sql_types::BigInt)]
@@ -35,10 +47,7 @@ fn orders(connection: &mut SqliteConnection) -> i64 {
 
 #[tokio::test]
 async fn rows_and_jobs_are_there_together_or_not_at_all() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("jobs.db");
-    let store = SqliteStore::open(&path, Options::default()).expect("opens");
-    let mut connection = guest(&path);
+    let (folder, store, mut connection) = opened();
     let enqueued = connection
         .immediate_transaction(|connection| {
             diesel::sql_query("INSERT INTO orders VALUES (1)").execute(connection)?;
@@ -78,15 +87,12 @@ async fn rows_and_jobs_are_there_together_or_not_at_all() {
     drop(connection);
     assert_eq!(store.enqueue(vec![job()], 5).await.expect("the store goes on")[0].id, JobId(4));
     drop(store);
-    SqliteStore::open(&path, Options::default()).expect("a guest's table keeps nobody out");
+    SqliteStore::open(&path_in(&folder), Options::default()).expect("a guest's table keeps nobody out");
 }
 
 #[tokio::test]
 async fn workers_are_told_after_the_commit() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("jobs.db");
-    let store = SqliteStore::open(&path, Options::default()).expect("opens");
-    let mut connection = guest(&path);
+    let (folder, store, mut connection) = opened();
     let mut wakes = store.wakes();
     let mut woken = async |rung: bool| {
         wakes.mark_unchanged();
@@ -95,7 +101,7 @@ async fn workers_are_told_after_the_commit() {
             .expect("commits");
         let began = Instant::now();
         if rung {
-            ring(&path);
+            ring(&path_in(&folder));
         }
         tokio::time::timeout(Duration::from_secs(10), wakes.changed()).await.expect("are told").expect("is open");
         began.elapsed()
@@ -133,10 +139,7 @@ fn complete(connection: &mut SqliteConnection, lease: Lease, commits: bool) -> R
 
 #[tokio::test]
 async fn a_job_is_completed_with_the_rows_or_goes_on() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("jobs.db");
-    let store = SqliteStore::open(&path, Options::default()).expect("opens");
-    let mut connection = guest(&path);
+    let (_folder, store, mut connection) = opened();
     let unique = || Some(Unique { key: "one".into(), ..Unique::default() });
     let first = NewJob { unique: unique(), ..job() };
     let waiting = NewJob { after: vec![After::Earlier(0)], ..job() };
@@ -168,10 +171,7 @@ async fn a_job_is_completed_with_the_rows_or_goes_on() {
 
 #[tokio::test]
 async fn who_lost_the_lease_completes_nothing() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("jobs.db");
-    let store = SqliteStore::open(&path, Options::default()).expect("opens");
-    let mut connection = guest(&path);
+    let (_folder, store, mut connection) = opened();
     store.enqueue(vec![job()], 5).await.expect("is stored");
     let old = claim(&store, 10).await;
     assert_eq!(store.rescue(Vec::new(), 200).await.expect("is taken back").len(), 1);

@@ -97,7 +97,7 @@ impl Keys {
 }
 
 fn not_json(error: serde_json::Error) -> RepositoryError {
-    RepositoryError::Unusable(format!("a value cannot be written as JSON: {error}"))
+    RepositoryError::Misused(format!("a value cannot be written as JSON: {error}"))
 }
 
 /// Does it whole or not at all, whatever becomes of the caller's transaction.

@@ -30,7 +30,8 @@ pub(super) const JOBS: &str = "
 /// Ids are given out in order and never again, so the highest that was tells how many there were.
 const ENQUEUED: &str = "SELECT seq AS n FROM sqlite_sequence WHERE name = 'jobs'";
 
-fn jobs(connection: &mut SqliteConnection) -> Outcome<Vec<JobsIn>> {
+/// Jobs that have not ended, by role, queue and state.
+pub(super) fn jobs(connection: &mut SqliteConnection) -> Outcome<Vec<JobsIn>> {
     #[derive(QueryableByName)]
     struct Row {
         #[diesel(sql_type = Text)]

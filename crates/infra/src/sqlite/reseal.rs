@@ -17,12 +17,10 @@ const AT_ONCE: i64 = 200;
 /// Roughly the bytes they take, for the order among writers.
 const BYTES: usize = 1 << 20;
 
-/// A column of sealed values, by the names in its table.
+/// A column of sealed values.
 struct Column {
-    table: &'static str,
-    column: &'static str,
-    /// What its place is called.
-    place: &'static str,
+    /// Its table's name and its own, as its [`Place`] has them.
+    name: &'static str,
     kind: Kind,
 }
 
@@ -35,36 +33,32 @@ enum Kind {
     Contents,
 }
 
-const fn numbered(
-    (table, column, place): (&'static str, &'static str, &'static str),
-    key: [&'static str; 2],
-    numbers: [&'static str; 3],
-) -> Column {
-    Column { table, column, place, kind: Kind::Numbered { key, place: numbers } }
+const fn numbered(name: &'static str, key: [&'static str; 2], place: [&'static str; 3]) -> Column {
+    Column { name, kind: Kind::Numbered { key, place } }
+}
+
+const fn named(name: &'static str, key: &'static str) -> Column {
+    Column { name, kind: Kind::Named(key) }
 }
 
 /// Every column of sealed values.
 const COLUMNS: [Column; 13] = [
-    numbered(("job_data", "payload", "job_data.payload"), ["job_id", "0"], ["job_id", "0", "0"]),
-    numbered(("jobs", "output", "jobs.output"), ["id", "0"], ["id", "0", "0"]),
-    numbered(("jobs", "reason", "jobs.reason"), ["id", "0"], ["id", "0", "0"]),
-    numbered(("attempts", "reason", "attempts.reason"), ["job_id", "token"], ["job_id", "0", "0"]),
-    numbered(("progress", "text", "progress.text"), ["job_id", "0"], ["job_id", "0", "0"]),
-    numbered(("steps", "data", "steps.data"), ["job_id", "seq"], ["job_id", "seq", "0"]),
-    numbered(("annotations", "text", "annotations.text"), ["id", "0"], ["job_id", "0", "0"]),
-    numbered(("asks", "text", "asks.text"), ["id", "0"], ["job_id", "seq", "position"]),
-    numbered(("asks", "answer", "asks.answer"), ["id", "0"], ["job_id", "seq", "position"]),
-    numbered(("memory_items", "content", "memory_items.content"), ["id", "0"], ["created_at", "seq", "0"]),
-    numbered(
-        ("session_summaries", "text", "session_summaries.text"),
-        ["session_id", "through_job"],
-        ["session_id", "through_job", "0"],
-    ),
-    Column { table: "schedules", column: "job", place: "schedules.job", kind: Kind::Named("name") },
-    Column { table: "breakers", column: "reason", place: "breakers.reason", kind: Kind::Named("endpoint") },
+    numbered("job_data.payload", ["job_id", "0"], ["job_id", "0", "0"]),
+    numbered("jobs.output", ["id", "0"], ["id", "0", "0"]),
+    numbered("jobs.reason", ["id", "0"], ["id", "0", "0"]),
+    numbered("attempts.reason", ["job_id", "token"], ["job_id", "0", "0"]),
+    numbered("progress.text", ["job_id", "0"], ["job_id", "0", "0"]),
+    numbered("steps.data", ["job_id", "seq"], ["job_id", "seq", "0"]),
+    numbered("annotations.text", ["id", "0"], ["job_id", "0", "0"]),
+    numbered("asks.text", ["id", "0"], ["job_id", "seq", "position"]),
+    numbered("asks.answer", ["id", "0"], ["job_id", "seq", "position"]),
+    numbered("memory_items.content", ["id", "0"], ["created_at", "seq", "0"]),
+    numbered("session_summaries.text", ["session_id", "through_job"], ["session_id", "through_job", "0"]),
+    named("schedules.job", "name"),
+    named("breakers.reason", "endpoint"),
 ];
 
-const CONTENTS: Column = Column { table: "blobs", column: "bytes", place: "blobs.bytes", kind: Kind::Contents };
+const CONTENTS: Column = Column { name: "blobs.bytes", kind: Kind::Contents };
 
 /// What came of sealing a database again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -121,7 +115,7 @@ impl SqliteStore {
                 total.closed += some.0.closed;
                 total.first_closed = total.first_closed.take().or(some.0.first_closed);
                 cursor = some.1;
-                progress(column.place, total.values);
+                progress(column.name, total.values);
             }
         }
         let sealing = target.sealing().map(str::to_owned);
@@ -131,9 +125,14 @@ impl SqliteStore {
 }
 
 impl Column {
+    /// Its table, and its name there.
+    fn parts(&self) -> (&'static str, &'static str) {
+        self.name.split_once('.').unwrap_or_default()
+    }
+
     /// Writes some values anew, from `from` on, and tells where to go on.
     fn reseal(&self, tx: &mut Transaction<'_>, target: &Keys, from: Cursor) -> Outcome<(Resealed, Option<Cursor>)> {
-        let Column { table, column, .. } = self;
+        let (table, column) = self.parts();
         let ([a, b], [p, q, r], name) = match self.kind {
             Kind::Numbered { key, place } => (key, place, "x''"),
             Kind::Named(name) => (["0", "0"], ["0"; 3], name),
@@ -160,8 +159,8 @@ impl Column {
         for row in rows {
             let numbers = [row.p, row.q, row.r];
             let place = match self.kind {
-                Kind::Numbered { .. } => Place { column: self.place, row: PlaceRow::Numbers(numbers) },
-                Kind::Named(_) | Kind::Contents => Place { column: self.place, row: PlaceRow::Name(&row.name) },
+                Kind::Numbered { .. } => Place { column: self.name, row: PlaceRow::Numbers(numbers) },
+                Kind::Named(_) | Kind::Contents => Place { column: self.name, row: PlaceRow::Name(&row.name) },
             };
             match self.sealed_anew(tx.keys, target, place, row.value) {
                 Ok(value) => {
@@ -170,7 +169,7 @@ impl Column {
                 }
                 Err(why) => {
                     done.closed += 1;
-                    done.first_closed.get_or_insert(format!("a value of {} is {why}", self.place));
+                    done.first_closed.get_or_insert(format!("a value of {} is {why}", self.name));
                 }
             }
         }
@@ -189,7 +188,7 @@ impl Column {
     }
 
     fn write(&self, tx: &mut Transaction<'_>, [a, b]: [i64; 2], name: &[u8], value: Vec<u8>) -> Outcome<()> {
-        let Column { table, column, .. } = self;
+        let (table, column) = self.parts();
         match self.kind {
             Kind::Numbered { key: [first, second], .. } => {
                 let sql = format!("UPDATE {table} SET {column} = CAST(? AS TEXT) WHERE {first} = ? AND {second} = ?");
@@ -225,9 +224,7 @@ mod tests {
                 named.insert(format!("{table}.{name}"));
             }
         }
-        let listed: std::collections::BTreeSet<_> =
-            COLUMNS.iter().map(|column| format!("{}.{}", column.table, column.column)).collect();
+        let listed: std::collections::BTreeSet<_> = COLUMNS.iter().map(|column| column.name.to_owned()).collect();
         assert_eq!(listed, named);
-        assert!(COLUMNS.iter().all(|column| column.place == format!("{}.{}", column.table, column.column)));
     }
 }

@@ -1,10 +1,12 @@
 //! The rules: what is paused, and how many jobs may run or start.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
 use posse_core::clock::Millis;
 use posse_core::job::{JobId, JobState};
+use posse_core::metrics::JobsIn;
 use posse_core::port::RepositoryError;
 use posse_core::rules::{Gate, Held, Limits, QueueState, Rule, Rules, Running, Scope};
 
@@ -12,6 +14,7 @@ use super::SqliteStore;
 use super::fault::{Outcome, unusable};
 use super::jobs::{find, no_such};
 use super::literal::{IsRunning, update};
+use super::metrics;
 use super::schema::{jobs, rules, turns};
 use super::writer::Transaction;
 
@@ -104,46 +107,21 @@ pub(super) fn change<T>(tx: &mut Transaction<'_>, scope: &Scope, change: impl Fn
 
 /// The queues with jobs that are not final, or with a rule, by name.
 fn queues(connection: &mut SqliteConnection) -> Outcome<Vec<QueueState>> {
-    #[derive(QueryableByName)]
-    struct Count {
-        #[diesel(sql_type = Text)]
-        queue: String,
-        #[diesel(sql_type = Text)]
-        state: String,
-        #[diesel(sql_type = BigInt)]
-        jobs: i64,
-    }
-    let rows: Vec<Count> = diesel::sql_query(QUEUES).load(connection)?;
-    let mut states: Vec<QueueState> = Vec::new();
-    for row in rows {
-        if states.last().is_none_or(|last| last.queue != row.queue) {
-            states.push(QueueState { queue: row.queue, ..QueueState::default() });
-        }
-        let Some(last) = states.last_mut() else { continue };
-        let jobs = row.jobs.unsigned_abs();
-        match row.state.as_str() {
-            "available" => last.available += jobs,
-            "scheduled" => last.scheduled += jobs,
-            "running" => last.running += jobs,
-            "suspended" => last.suspended += jobs,
-            _ => {}
+    let ruled: Vec<String> = rules::table.filter(rules::scope.eq("queue")).select(rules::name).load(connection)?;
+    let empty = |queue: &str| QueueState { queue: queue.to_owned(), ..QueueState::default() };
+    let mut queues: BTreeMap<String, QueueState> = ruled.iter().map(|name| (name.clone(), empty(name))).collect();
+    for JobsIn { queue, state, jobs, .. } in metrics::jobs(connection)? {
+        let one = queues.entry(queue).or_insert_with_key(|name| empty(name));
+        match state {
+            JobState::Available => one.available += jobs,
+            JobState::Scheduled | JobState::Retryable => one.scheduled += jobs,
+            JobState::Running => one.running += jobs,
+            JobState::Suspended => one.suspended += jobs,
+            JobState::Completed | JobState::Cancelled | JobState::Discarded => {}
         }
     }
-    Ok(states)
+    Ok(queues.into_values().collect())
 }
-
-/// The statement of [`queues`]. Each part reads one partial index; none looks at a final job.
-const QUEUES: &str = "
-    SELECT queue, 'available' AS state, count(*) AS jobs FROM jobs WHERE state = 'available' GROUP BY queue
-    UNION ALL
-    SELECT queue, 'scheduled', count(*) FROM jobs WHERE state IN ('scheduled', 'retryable') GROUP BY queue
-    UNION ALL
-    SELECT queue, 'running', count(*) FROM jobs WHERE state = 'running' GROUP BY queue
-    UNION ALL
-    SELECT queue, 'suspended', count(*) FROM jobs WHERE state = 'suspended' GROUP BY queue
-    UNION ALL
-    SELECT name, 'none', 0 FROM rules WHERE scope = 'queue'
-    ORDER BY 1";
 
 /// Why an available job may not start by the rules.
 fn held(connection: &mut SqliteConnection, job: JobId, now: Millis) -> Outcome<Option<Held>> {
