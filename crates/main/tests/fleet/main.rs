@@ -154,9 +154,24 @@ async fn strike(host: &mut Host, blow: Blow, tally: &mut Tally) {
         }
         Blow::SetClock => {
             // There and back again, so that due times stay near.
-            set_host_clock(host.root(), HOUR * i64::from(tally.clock_set.is_multiple_of(2)));
+            let is_forward = tally.clock_set.is_multiple_of(2);
+            set_host_clock(host.root(), HOUR * i64::from(is_forward));
+            until_jump_is_noticed(host, is_forward).await;
             tally.clock_set += 1;
         }
+    }
+}
+
+/// Waits for the first worker that notices. A clock that is set back before anybody looked was never set.
+async fn until_jump_is_noticed(host: &Host, is_forward: bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let jumps = host.store.clock_jumps().await.expect("readable");
+        if jumps.first().is_some_and(|newest| (newest.by_ms > 0) == is_forward) {
+            return;
+        }
+        assert!(Instant::now() < until, "nobody noticed that the clock was set\n{}", host.log());
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -246,6 +261,15 @@ async fn problems(host: &Host, ids: &[JobId], tally: &mut Tally) -> Vec<String> 
     problems
 }
 
+/// Waits until every worker is on the list. One that starts later than a blow is not struck by it.
+async fn until_at_work(host: &Host) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while host.store.workers().await.expect("readable").len() < host.workers.len() {
+        assert!(Instant::now() < until, "the workers never came\n{}", host.log());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 async fn until_all_ended(host: &Host, about: &str, limit: Duration) {
     let until = Instant::now() + limit;
     let open: Vec<_> = JobState::ALL.into_iter().filter(|state| !state.is_final()).collect();
@@ -271,6 +295,7 @@ async fn whatever_happens_every_job_ends_once() {
     let (mut tally, mut ids) = (Tally::default(), Vec::new());
     let mut host = Host::new();
     (0..WORKERS).for_each(|_| host.start_worker());
+    until_at_work(&host).await;
     let began = Instant::now();
     for Round { jobs, blow, then_ms } in plan(seed, jobs) {
         ids.extend(host.enqueue(jobs).await);
