@@ -16,11 +16,13 @@ use crate::metrics::RoleTally;
 use crate::port::{AttemptEnd, ClaimRequest, Claimed, Ending, RepositoryError};
 use crate::stop::{StopReason, stop_pair};
 
+mod ahead;
 mod fleet;
 mod keeper;
 mod maintenance;
 mod trouble;
 
+use ahead::{Ahead, InHand};
 pub use fleet::{Fleet, FleetOptions, Phase, Progress};
 pub use maintenance::maintain;
 
@@ -29,6 +31,9 @@ const IDLE_AT_MOST: Duration = Duration::from_secs(30);
 
 /// Claims at most so many jobs in one transaction.
 const CLAIM_AT_MOST: usize = 200;
+
+/// Why an attempt is given back when its process ends.
+const SHUT_DOWN: &str = "its worker shut down";
 
 /// Works the jobs of one role. One service per persona role runs in a worker process.
 pub struct WorkerService {
@@ -50,17 +55,14 @@ impl WorkerService {
         let mut wakes = self.fleet.queries.wakes();
         let mut phase = self.fleet.phase();
         let mut working = JoinSet::new();
+        let mut ahead = Ahead::new();
         let mut over = Vec::new();
         let mut storing = Storing::default();
         let mut trouble = Duration::ZERO;
         loop {
             if !over.is_empty() {
-                // Lets those end too that are about to: their ends are stored by one command, which
-                // is on its way before the next claim and can share its commit.
-                tokio::task::yield_now().await;
-                while let Some(end) = working.try_join_next() {
-                    over.extend(end.into_iter().flatten());
-                }
+                // Their ends are on their way before the next claim, and can share its commit.
+                self.work_through(&mut ahead, &mut working, &mut over).await;
                 storing.begin(&self, std::mem::take(&mut over));
             }
             storing.reap();
@@ -68,15 +70,15 @@ impl WorkerService {
                 break;
             }
             wakes.borrow_and_update();
+            let wanted = ahead.wanted(self.slots);
             // The database does not take what there is already.
-            let is_behind = storing.jobs > 2 * self.slots;
+            let is_behind = storing.jobs > 2 * (self.slots + wanted);
             let free = match is_behind {
-                false => self.slots.saturating_sub(working.len()).min(CLAIM_AT_MOST),
+                false => self.slots.saturating_sub(working.len()),
                 true => 0,
             };
-            // Before the claim is sent: nobody else's idea of when the leases end is later than ours.
-            let until = self.fleet.clock.elapsed() + self.fleet.lease_ms;
-            let claimed = match self.claim(free).await {
+            let limit = if free > 0 { (free + wanted).min(CLAIM_AT_MOST) } else { 0 };
+            let claimed = match self.claim(limit).await {
                 Ok(claimed) => {
                     trouble = Duration::ZERO;
                     claimed
@@ -87,11 +89,9 @@ impl WorkerService {
                     Vec::new()
                 }
             };
-            let more = !claimed.is_empty() && claimed.len() == free;
-            for one in claimed {
-                let service = Arc::clone(&self);
-                working.spawn(async move { service.work(one, until).await });
-            }
+            let more = !claimed.is_empty() && claimed.len() == limit;
+            ahead.add(claimed.into_iter());
+            self.begin(&mut ahead, &mut working);
             if more && working.len() < self.slots {
                 continue;
             }
@@ -104,33 +104,82 @@ impl WorkerService {
             tokio::select! {
                 _ = wakes.changed(), if trouble.is_zero() => {}
                 _ = phase.changed() => {}
-                Some(end) = working.join_next() => over.extend(end.into_iter().flatten()),
+                Some(end) = working.join_next() => ended(end, &mut ahead, &mut over),
                 Some(stored) = storing.tasks.join_next(), if is_behind => storing.done(stored),
+                () = tokio::time::sleep_until(ahead.given_back_at()), if !ahead.is_empty() => {
+                    let given_back = |job| self.given_back(job, "its worker has no slot for it after all");
+                    over.extend(ahead.overdue().into_iter().map(given_back));
+                }
                 () = tokio::time::sleep(idle) => {}
             }
         }
+        while let Some(job) = ahead.next() {
+            over.push(self.given_back(job, SHUT_DOWN));
+        }
+        storing.begin(&self, over);
         while let Some(end) = working.join_next().await {
-            storing.begin(&self, end.into_iter().flatten().collect());
+            let mut over = Vec::new();
+            ended(end, &mut ahead, &mut over);
+            storing.begin(&self, over);
         }
         while let Some(stored) = storing.tasks.join_next().await {
             storing.done(stored);
         }
     }
 
-    async fn claim(&self, free: usize) -> Result<Vec<Claimed>, RepositoryError> {
-        if free == 0 {
+    /// Begins jobs that wait, as far as there are slots.
+    fn begin(self: &Arc<Self>, ahead: &mut Ahead, working: &mut JoinSet<Worked>) {
+        while working.len() < self.slots
+            && let Some(job) = ahead.next()
+        {
+            let service = Arc::clone(self);
+            working.spawn(async move { service.work(job).await });
+        }
+    }
+
+    /// Lets jobs end that are about to, and begins those that wait in their places, until none ends any
+    /// more: so the ends of many are stored by one command.
+    async fn work_through(
+        self: &Arc<Self>,
+        ahead: &mut Ahead,
+        working: &mut JoinSet<Worked>,
+        over: &mut Vec<AttemptEnd>,
+    ) {
+        loop {
+            self.begin(ahead, working);
+            let before = over.len();
+            tokio::task::yield_now().await;
+            while let Some(end) = working.try_join_next() {
+                ended(end, ahead, over);
+            }
+            if over.len() == before || ahead.is_empty() {
+                return;
+            }
+        }
+    }
+
+    async fn claim(&self, limit: usize) -> Result<Vec<InHand>, RepositoryError> {
+        if limit == 0 {
             return Ok(Vec::new());
         }
+        // Before the claim is sent: nobody else's idea of when the leases end is later than ours.
+        let until = self.fleet.clock.elapsed() + self.fleet.lease_ms;
         let now = self.fleet.clock.now();
         let request = ClaimRequest {
             worker: self.fleet.worker.clone(),
             role: self.handles_role.clone(),
             queues: self.queues.clone(),
-            limit: free as u32,
+            limit: limit as u32,
             now,
             lease_until: now + self.fleet.lease_ms,
         };
-        self.fleet.jobs.claim(request).await
+        let claimed = self.fleet.jobs.claim(request).await?;
+        let take = |claimed: Claimed| {
+            let (stopper, stop) = stop_pair();
+            self.fleet.keep(claimed.lease, until, stopper);
+            InHand { claimed, stop }
+        };
+        Ok(claimed.into_iter().map(take).collect())
     }
 
     /// How long nothing can become due by itself.
@@ -142,10 +191,9 @@ impl WorkerService {
         }
     }
 
-    /// Works one claimed job until its attempt is over, and gives its end, unless that is stored. `until`
-    /// is the end of its lease, in the terms of [`Clock::elapsed`](crate::clock::Clock::elapsed).
-    async fn work(&self, claimed: Claimed, until: Millis) -> Option<AttemptEnd> {
-        let Claimed { job, lease } = claimed;
+    /// Works one claimed job until its attempt is over.
+    async fn work(&self, job: InHand) -> Worked {
+        let InHand { claimed: Claimed { job, lease }, stop } = job;
         let (id, attempt) = (job.id, job.attempt);
         let (tally, began) = (self.tally(), self.fleet.clock.elapsed());
         tally.claimed(self.fleet.clock.now() - job.run_at);
@@ -153,19 +201,30 @@ impl WorkerService {
         if self.fleet.is_watched() {
             self.fleet.report(Progress::Claimed { job: Box::new(job.clone()) });
         }
-        let (stopper, stop) = stop_pair();
-        self.fleet.keep(lease, until, stopper);
         let mut cx = JobContext::new(job, lease, stop, Arc::clone(&self.fleet));
         let outcome = self.steps(&mut cx).await;
-        tally.worked(self.fleet.clock.elapsed() - began);
+        let took = self.fleet.clock.elapsed() - began;
+        tally.worked(took);
         let is_completed = matches!(outcome, StepOutcome::AlreadyCompleted);
         let end = AttemptEnd { lease, ending: self.ending(&cx, outcome) };
         if !is_completed {
-            return Some(end);
+            return Worked { took, end: Some(end) };
         }
         // If that is so, the lease is gone and this changes nothing.
         self.store(vec![end], true).await;
-        None
+        Worked { took, end: None }
+    }
+
+    /// The end of an attempt that never began.
+    fn given_back(&self, job: InHand, why: &str) -> AttemptEnd {
+        let InHand { claimed: Claimed { job, lease }, stop } = job;
+        let reason = stop.reason();
+        let cx = JobContext::new(job, lease, stop, Arc::clone(&self.fleet));
+        let mut ending = self.ending(&cx, StepOutcome::Stopped(reason.unwrap_or(StopReason::Shutdown)));
+        if reason.is_none() {
+            ending.reason = Some(format!("{why}; the attempt was given back"));
+        }
+        AttemptEnd { lease, ending }
     }
 
     fn tally(&self) -> Arc<RoleTally> {
@@ -234,7 +293,7 @@ impl WorkerService {
             }
             StepOutcome::Stopped(StopReason::Shutdown) => {
                 ending.event = Event::Interrupt;
-                ending.reason = Some("its worker shut down; the attempt was given back".into());
+                ending.reason = Some(format!("{SHUT_DOWN}; the attempt was given back"));
             }
             StepOutcome::Stopped(StopReason::Cancelled) => {
                 // The reason stays the one that was given with the request.
@@ -342,6 +401,21 @@ impl WorkerService {
     }
 }
 
+/// A job that was worked.
+struct Worked {
+    /// In milliseconds.
+    took: Millis,
+    /// The attempt's end, unless that is stored.
+    end: Option<AttemptEnd>,
+}
+
+fn ended(worked: Result<Worked, JoinError>, ahead: &mut Ahead, over: &mut Vec<AttemptEnd>) {
+    // It fails only with the runtime: panics of steps are outcomes.
+    let Ok(Worked { took, end }) = worked else { return };
+    ahead.took(took);
+    over.extend(end);
+}
+
 fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
     format!("a bug in Posse: the step panicked: {}", crate::panic::message(panic))
 }
@@ -356,6 +430,9 @@ struct Storing {
 
 impl Storing {
     fn begin(&mut self, service: &Arc<WorkerService>, ends: Vec<AttemptEnd>) {
+        if ends.is_empty() {
+            return;
+        }
         let (service, count) = (Arc::clone(service), ends.len());
         self.jobs += count;
         self.tasks.spawn(async move {

@@ -1,0 +1,88 @@
+//! Jobs that are claimed before there is a slot for them.
+//!
+//! Where jobs take less time than the commit of their claim, slots would mostly stand idle and every commit
+//! be about a few jobs. So as many more are claimed as the slots get through in a few milliseconds, and
+//! none where jobs take longer than that. They are leased and can be cancelled like those at work. Should
+//! the slots be taken for longer after all, they are given back and their attempts do not count.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+use tokio::time::Instant;
+
+use crate::clock::Millis;
+use crate::port::Claimed;
+use crate::stop::Stop;
+
+/// How long a claimed job is to wait for its slot, in microseconds.
+const WAIT_US: i64 = 5_000;
+/// No more jobs wait than this, since each has met a death if their worker dies.
+const AT_MOST: usize = 100;
+/// How long one waits in fact, before it is given back.
+const GIVEN_BACK_AFTER: Duration = Duration::from_millis(100);
+/// What longer jobs are counted as, in milliseconds: that they are long is all that matters.
+const LONG_MS: Millis = 1_000;
+
+/// A job that this worker has claimed.
+pub(super) struct InHand {
+    pub claimed: Claimed,
+    pub stop: Stop,
+}
+
+/// The jobs that wait for a slot, and how long jobs take.
+pub(super) struct Ahead {
+    waiting: VecDeque<InHand>,
+    since: Instant,
+    /// A moving mean over about sixteen jobs.
+    job_us: i64,
+}
+
+impl Ahead {
+    /// Nothing waits, and jobs are taken to be long until they have been short for a while.
+    pub fn new() -> Ahead {
+        Ahead { waiting: VecDeque::new(), since: Instant::now(), job_us: LONG_MS * 1000 }
+    }
+
+    /// A job took `ms` milliseconds.
+    pub fn took(&mut self, ms: Millis) {
+        self.job_us += (ms.clamp(0, LONG_MS) * 1000 - self.job_us) / 16;
+    }
+
+    /// How many jobs to claim beyond those that there are slots for.
+    pub fn wanted(&self, slots: usize) -> usize {
+        if self.job_us >= WAIT_US {
+            return 0;
+        }
+        let in_time = slots.saturating_mul(WAIT_US as usize) / self.job_us.max(1) as usize;
+        in_time.min(AT_MOST)
+    }
+
+    /// Has jobs wait that were just claimed.
+    pub fn add(&mut self, claimed: impl Iterator<Item = InHand>) {
+        self.since = Instant::now();
+        self.waiting.extend(claimed);
+    }
+
+    /// The one that waits longest.
+    pub fn next(&mut self) -> Option<InHand> {
+        self.waiting.pop_front()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// When those that still wait are to be given back.
+    pub fn given_back_at(&self) -> Instant {
+        self.since + GIVEN_BACK_AFTER
+    }
+
+    /// Those that wait, if it is for too long; jobs are long then, whatever they were before.
+    pub fn overdue(&mut self) -> VecDeque<InHand> {
+        if self.waiting.is_empty() || Instant::now() < self.given_back_at() {
+            return VecDeque::new();
+        }
+        self.job_us = LONG_MS * 1000;
+        std::mem::take(&mut self.waiting)
+    }
+}
