@@ -1,13 +1,13 @@
 //! The loop that joins queue and agents: claim, step, save, finish.
 
 use futures::FutureExt;
+use futures::future::{Fuse, FusedFuture};
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::{JoinError, JoinSet};
 use tracing::{debug, info, warn};
 
-use crate::clock::Millis;
 use crate::executor::{AgentExecutor, JobContext, StepOutcome};
 use crate::job::retry::RetryPolicy;
 use crate::job::transition::Event;
@@ -18,12 +18,13 @@ use crate::stop::{StopReason, stop_pair};
 
 mod ahead;
 mod fleet;
+mod hand;
 mod keeper;
 mod maintenance;
 mod trouble;
 
-use ahead::{Ahead, InHand};
 pub use fleet::{Fleet, FleetOptions, Phase, Progress};
+use hand::{Hand, InHand, Worked};
 pub use maintenance::maintain;
 
 /// A look at the queue at least so often, as a net under lost wake-ups.
@@ -54,114 +55,60 @@ impl WorkerService {
     pub async fn run(self: Arc<Self>) {
         let mut wakes = self.fleet.queries.wakes();
         let mut phase = self.fleet.phase();
-        let mut working = JoinSet::new();
-        let mut ahead = Ahead::new();
-        let mut over = Vec::new();
-        let mut storing = Storing::default();
+        let mut hand = Hand::new(Arc::clone(&self));
+        // One that is under way is waited for, whatever happens: what it takes is ours.
+        let mut claim = pin!(Fuse::terminated());
+        let mut asked = 0;
+        // Whether there may be something to claim.
+        let mut look = true;
         let mut trouble = Duration::ZERO;
         loop {
-            if !over.is_empty() {
-                // Their ends are on their way before the next claim, and can share its commit.
-                self.work_through(&mut ahead, &mut working, &mut over).await;
-                storing.begin(&self, std::mem::take(&mut over));
-            }
-            storing.reap();
+            // Ends are on their way before the next claim, and can share its commit.
+            hand.settle().await;
             if *phase.borrow_and_update() != Phase::Working {
                 break;
             }
-            wakes.borrow_and_update();
-            let wanted = ahead.wanted(self.slots);
-            // The database does not take what there is already.
-            let is_behind = storing.jobs > 2 * (self.slots + wanted);
-            let free = match is_behind {
-                false => self.slots.saturating_sub(working.len()),
-                true => 0,
-            };
-            let limit = if free > 0 { (free + wanted).min(CLAIM_AT_MOST) } else { 0 };
-            let claimed = match self.claim(limit).await {
-                Ok(claimed) => {
-                    trouble = Duration::ZERO;
-                    claimed
+            if look && claim.is_terminated() {
+                asked = hand.room().min(CLAIM_AT_MOST);
+                if asked > 0 {
+                    look = false;
+                    wakes.borrow_and_update();
+                    claim.set(self.claim(asked).fuse());
                 }
-                Err(error) => {
-                    self.fleet.warn_unavailable(&error.to_string());
-                    trouble = (trouble * 2).clamp(Duration::from_secs(1), Duration::from_secs(60));
-                    Vec::new()
-                }
-            };
-            let more = !claimed.is_empty() && claimed.len() == limit;
-            ahead.add(claimed.into_iter());
-            self.begin(&mut ahead, &mut working);
-            if more && working.len() < self.slots {
-                continue;
             }
             let idle = match trouble.is_zero() {
                 false => trouble,
-                // Only a slot that comes free changes anything.
-                true if is_behind || working.len() >= self.slots => IDLE_AT_MOST,
+                // Only the claim's answer or a slot that comes free changes anything.
+                true if look || !claim.is_terminated() || hand.is_full() => IDLE_AT_MOST,
                 true => self.until_next_deadline().await,
             };
             tokio::select! {
-                _ = wakes.changed(), if trouble.is_zero() => {}
+                claimed = &mut claim, if !claim.is_terminated() => match claimed {
+                    Ok(claimed) => {
+                        trouble = Duration::ZERO;
+                        look |= claimed.len() == asked;
+                        hand.take(claimed);
+                    }
+                    Err(error) => {
+                        self.fleet.warn_unavailable(&error.to_string());
+                        trouble = (trouble * 2).clamp(Duration::from_secs(1), Duration::from_secs(60));
+                    }
+                },
+                _ = wakes.changed(), if trouble.is_zero() => look = true,
                 _ = phase.changed() => {}
-                Some(end) = working.join_next() => ended(end, &mut ahead, &mut over),
-                Some(stored) = storing.tasks.join_next(), if is_behind => storing.done(stored),
-                () = tokio::time::sleep_until(ahead.given_back_at()), if !ahead.is_empty() => {
-                    let given_back = |job| self.given_back(job, "its worker has no slot for it after all");
-                    over.extend(ahead.overdue().into_iter().map(given_back));
-                }
-                () = tokio::time::sleep(idle) => {}
+                is_freed = hand.moved() => look |= is_freed,
+                () = tokio::time::sleep(idle) => look = true,
             }
         }
-        while let Some(job) = ahead.next() {
-            over.push(self.given_back(job, SHUT_DOWN));
-        }
-        storing.begin(&self, over);
-        while let Some(end) = working.join_next().await {
-            let mut over = Vec::new();
-            ended(end, &mut ahead, &mut over);
-            storing.begin(&self, over);
-        }
-        while let Some(stored) = storing.tasks.join_next().await {
-            storing.done(stored);
-        }
-    }
-
-    /// Begins jobs that wait, as far as there are slots.
-    fn begin(self: &Arc<Self>, ahead: &mut Ahead, working: &mut JoinSet<Worked>) {
-        while working.len() < self.slots
-            && let Some(job) = ahead.next()
+        if !claim.is_terminated()
+            && let Ok(claimed) = claim.await
         {
-            let service = Arc::clone(self);
-            working.spawn(async move { service.work(job).await });
+            hand.take(claimed);
         }
-    }
-
-    /// Lets jobs end that are about to, and begins those that wait in their places, until none ends any
-    /// more: so the ends of many are stored by one command.
-    async fn work_through(
-        self: &Arc<Self>,
-        ahead: &mut Ahead,
-        working: &mut JoinSet<Worked>,
-        over: &mut Vec<AttemptEnd>,
-    ) {
-        loop {
-            self.begin(ahead, working);
-            let before = over.len();
-            tokio::task::yield_now().await;
-            while let Some(end) = working.try_join_next() {
-                ended(end, ahead, over);
-            }
-            if over.len() == before || ahead.is_empty() {
-                return;
-            }
-        }
+        hand.empty().await;
     }
 
     async fn claim(&self, limit: usize) -> Result<Vec<InHand>, RepositoryError> {
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
         // Before the claim is sent: nobody else's idea of when the leases end is later than ours.
         let until = self.fleet.clock.elapsed() + self.fleet.lease_ms;
         let now = self.fleet.clock.now();
@@ -215,7 +162,7 @@ impl WorkerService {
         Worked { took, end: None }
     }
 
-    /// The end of an attempt that never began.
+    /// The end of an attempt whose work never began.
     fn given_back(&self, job: InHand, why: &str) -> AttemptEnd {
         let InHand { claimed: Claimed { job, lease }, stop } = job;
         let reason = stop.reason();
@@ -401,53 +348,6 @@ impl WorkerService {
     }
 }
 
-/// A job that was worked.
-struct Worked {
-    /// In milliseconds.
-    took: Millis,
-    /// The attempt's end, unless that is stored.
-    end: Option<AttemptEnd>,
-}
-
-fn ended(worked: Result<Worked, JoinError>, ahead: &mut Ahead, over: &mut Vec<AttemptEnd>) {
-    // It fails only with the runtime: panics of steps are outcomes.
-    let Ok(Worked { took, end }) = worked else { return };
-    ahead.took(took);
-    over.extend(end);
-}
-
 fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
     format!("a bug in Posse: the step panicked: {}", crate::panic::message(panic))
-}
-
-/// The ends of attempts that are being stored, by groups.
-#[derive(Default)]
-struct Storing {
-    /// Each gives the number of its ends.
-    tasks: JoinSet<usize>,
-    jobs: usize,
-}
-
-impl Storing {
-    fn begin(&mut self, service: &Arc<WorkerService>, ends: Vec<AttemptEnd>) {
-        if ends.is_empty() {
-            return;
-        }
-        let (service, count) = (Arc::clone(service), ends.len());
-        self.jobs += count;
-        self.tasks.spawn(async move {
-            service.store(ends, false).await;
-            count
-        });
-    }
-
-    fn done(&mut self, stored: Result<usize, JoinError>) {
-        self.jobs -= stored.unwrap_or(0);
-    }
-
-    fn reap(&mut self) {
-        while let Some(stored) = self.tasks.try_join_next() {
-            self.done(stored);
-        }
-    }
 }

@@ -9,9 +9,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::time::Instant;
 
+use super::hand::InHand;
 use crate::clock::Millis;
-use crate::port::Claimed;
-use crate::stop::Stop;
 
 /// How long a claimed job is to wait for its slot, in microseconds.
 const WAIT_US: i64 = 5_000;
@@ -21,12 +20,6 @@ const AT_MOST: usize = 100;
 const GIVEN_BACK_AFTER: Duration = Duration::from_millis(100);
 /// What longer jobs are counted as, in milliseconds: that they are long is all that matters.
 const LONG_MS: Millis = 1_000;
-
-/// A job that this worker has claimed.
-pub(super) struct InHand {
-    pub claimed: Claimed,
-    pub stop: Stop,
-}
 
 /// The jobs that wait for a slot, and how long jobs take.
 pub(super) struct Ahead {
@@ -57,9 +50,14 @@ impl Ahead {
     }
 
     /// Has jobs wait that were just claimed.
-    pub fn add(&mut self, claimed: impl Iterator<Item = InHand>) {
+    pub fn add(&mut self, claimed: Vec<InHand>) {
         self.since = Instant::now();
         self.waiting.extend(claimed);
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
     }
 
     /// The one that waits longest.
@@ -67,21 +65,16 @@ impl Ahead {
         self.waiting.pop_front()
     }
 
-    /// Whether none waits.
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    /// When those that still wait are to be given back.
-    pub fn given_back_at(&self) -> Instant {
-        self.since + GIVEN_BACK_AFTER
-    }
-
-    /// Those that wait, if it is for too long; jobs are long then, whatever they were before.
-    pub fn overdue(&mut self) -> VecDeque<InHand> {
-        if self.waiting.is_empty() || Instant::now() < self.given_back_at() {
-            return VecDeque::new();
+    /// Pends until those that wait do so for too long; for ever if none does.
+    pub async fn overdue(&self) {
+        match self.waiting.is_empty() {
+            true => std::future::pending().await,
+            false => tokio::time::sleep_until(self.since + GIVEN_BACK_AFTER).await,
         }
+    }
+
+    /// All that wait. Jobs are long then, whatever they were before.
+    pub fn give_back(&mut self) -> VecDeque<InHand> {
         self.job_us = LONG_MS * 1000;
         std::mem::take(&mut self.waiting)
     }

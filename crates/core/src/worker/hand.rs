@@ -1,0 +1,156 @@
+//! What a service has in hand: jobs that wait for a slot, jobs at work, ends on their way to the database.
+
+use std::sync::Arc;
+use tokio::task::{JoinError, JoinSet};
+
+use super::ahead::Ahead;
+use super::{SHUT_DOWN, WorkerService};
+use crate::clock::Millis;
+use crate::port::{AttemptEnd, Claimed};
+use crate::stop::Stop;
+
+/// So many commands that store ends may be under way; meanwhile further ends gather for the next.
+const STORING_AT_ONCE: usize = 2;
+
+/// A job that this worker has claimed.
+pub(super) struct InHand {
+    pub claimed: Claimed,
+    pub stop: Stop,
+}
+
+/// A job that was worked.
+pub(super) struct Worked {
+    /// In milliseconds.
+    pub took: Millis,
+    /// The attempt's end, unless that is stored.
+    pub end: Option<AttemptEnd>,
+}
+
+/// See the module's documentation.
+pub(super) struct Hand {
+    service: Arc<WorkerService>,
+    ahead: Ahead,
+    working: JoinSet<Worked>,
+    over: Vec<AttemptEnd>,
+    /// Each gives the number of its ends.
+    storing: JoinSet<usize>,
+    storing_ends: usize,
+}
+
+impl Hand {
+    pub fn new(service: Arc<WorkerService>) -> Hand {
+        let (working, storing) = (JoinSet::new(), JoinSet::new());
+        Hand { service, ahead: Ahead::new(), working, over: Vec::new(), storing, storing_ends: 0 }
+    }
+
+    /// How many jobs to claim now.
+    pub fn room(&self) -> usize {
+        let wanted = self.ahead.wanted(self.service.slots);
+        let room = (self.service.slots + wanted).saturating_sub(self.working.len() + self.ahead.len());
+        // A claim for a few costs as much as one for many.
+        if self.is_behind() || room <= wanted / 2 { 0 } else { room }
+    }
+
+    /// Whether the database does not take what there is already.
+    fn is_behind(&self) -> bool {
+        self.over.len() + self.storing_ends > 2 * (self.service.slots + self.ahead.wanted(self.service.slots))
+    }
+
+    /// Whether every slot is taken.
+    pub fn is_full(&self) -> bool {
+        self.working.len() >= self.service.slots
+    }
+
+    /// Has jobs worked that were claimed.
+    pub fn take(&mut self, claimed: Vec<InHand>) {
+        self.ahead.add(claimed);
+        self.begin();
+    }
+
+    /// Begins jobs that wait, as far as there are slots.
+    fn begin(&mut self) {
+        while !self.is_full()
+            && let Some(job) = self.ahead.next()
+        {
+            let service = Arc::clone(&self.service);
+            self.working.spawn(async move { service.work(job).await });
+        }
+    }
+
+    /// Waits until there is something to settle, and tells whether there may be more room.
+    pub async fn moved(&mut self) -> bool {
+        let is_behind = self.is_behind();
+        tokio::select! {
+            Some(end) = self.working.join_next() => self.ended(end),
+            Some(stored) = self.storing.join_next(), if is_behind || !self.over.is_empty() => {
+                self.stored(stored);
+                return is_behind;
+            }
+            () = self.ahead.overdue() => self.give_back("its worker has no slot for it after all"),
+        }
+        true
+    }
+
+    fn ended(&mut self, worked: Result<Worked, JoinError>) {
+        // It fails only with the runtime: panics of steps are outcomes.
+        let Ok(Worked { took, end }) = worked else { return };
+        self.ahead.took(took);
+        self.over.extend(end);
+    }
+
+    fn stored(&mut self, ends: Result<usize, JoinError>) {
+        self.storing_ends -= ends.unwrap_or(0);
+    }
+
+    fn give_back(&mut self, why: &str) {
+        for job in self.ahead.give_back() {
+            self.over.push(self.service.given_back(job, why));
+        }
+    }
+
+    /// Has what is over stored, and begins what there is a slot for.
+    pub async fn settle(&mut self) {
+        self.gather();
+        if self.over.is_empty() || self.storing.len() >= STORING_AT_ONCE {
+            return;
+        }
+        // Lets those end too that are about to: their ends are stored by one command.
+        tokio::task::yield_now().await;
+        self.gather();
+        self.store();
+    }
+
+    fn gather(&mut self) {
+        while let Some(end) = self.working.try_join_next() {
+            self.ended(end);
+        }
+        while let Some(stored) = self.storing.try_join_next() {
+            self.stored(stored);
+        }
+        self.begin();
+    }
+
+    fn store(&mut self) {
+        if self.over.is_empty() {
+            return;
+        }
+        let (service, ends) = (Arc::clone(&self.service), std::mem::take(&mut self.over));
+        let count = ends.len();
+        self.storing_ends += count;
+        self.storing.spawn(async move {
+            service.store(ends, false).await;
+            count
+        });
+    }
+
+    /// Waits until nothing is in hand any more. What waits for a slot is given back at once.
+    pub async fn empty(mut self) {
+        self.give_back(SHUT_DOWN);
+        self.store();
+        while let Some(end) = self.working.join_next().await {
+            self.ended(end);
+            self.store();
+        }
+        while self.storing.join_next().await.is_some() {}
+    }
+}
