@@ -55,9 +55,9 @@ impl Ahead {
         self.waiting.extend(claimed);
     }
 
-    /// How many wait.
-    pub fn len(&self) -> usize {
-        self.waiting.len()
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
     }
 
     /// The one that waits longest.
@@ -77,5 +77,27 @@ impl Ahead {
     pub fn give_back(&mut self) -> VecDeque<InHand> {
         self.job_us = LONG_MS * 1000;
         std::mem::take(&mut self.waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_where_jobs_have_been_short_for_a_while_are_more_wanted_and_never_many() {
+        let mut ahead = Ahead::new();
+        assert_eq!(ahead.wanted(10), 0, "nothing is known yet");
+        (0..20).for_each(|_| ahead.took(0));
+        assert_eq!(ahead.wanted(10), 0, "a few short ones prove nothing");
+        (0..100).for_each(|_| ahead.took(0));
+        assert_eq!(ahead.wanted(10), AT_MOST);
+        (0..200).for_each(|_| ahead.took(2));
+        assert_eq!(ahead.wanted(10), 25, "what ten slots get through in 5 ms");
+        // One long job is seen at once, and a thousand hours are no longer than a second.
+        ahead.took(3_600_000_000);
+        assert_eq!(ahead.wanted(10), 0);
+        (0..60).for_each(|_| ahead.took(0));
+        assert!(ahead.wanted(10) > 0);
     }
 }

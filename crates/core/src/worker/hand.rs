@@ -46,9 +46,9 @@ impl Hand {
     /// How many jobs to claim now.
     pub fn room(&self) -> usize {
         let wanted = self.ahead.wanted(self.service.slots);
-        let room = (self.service.slots + wanted).saturating_sub(self.working.len() + self.ahead.len());
-        // A claim for a few costs as much as one for many.
-        if self.is_behind() || room <= wanted / 2 { 0 } else { room }
+        // A claim for a few costs as much as one for many, so all that wait are begun first.
+        let may_claim = self.ahead.is_empty() && !self.is_behind();
+        if may_claim { (self.service.slots + wanted).saturating_sub(self.working.len()) } else { 0 }
     }
 
     /// Whether the database does not take what there is already.
@@ -114,9 +114,16 @@ impl Hand {
         if self.over.is_empty() || self.storing.len() >= STORING_AT_ONCE {
             return;
         }
-        // Lets those end too that are about to: their ends are stored by one command.
-        tokio::task::yield_now().await;
-        self.gather();
+        // Lets those end too that are about to, and those that wait in their places, until none ends any
+        // more: the ends of many are stored by one command.
+        loop {
+            let before = self.over.len();
+            tokio::task::yield_now().await;
+            self.gather();
+            if self.over.len() == before || self.ahead.is_empty() {
+                break;
+            }
+        }
         self.store();
     }
 
