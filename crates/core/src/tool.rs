@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::annotation::NewAnnotation;
 use crate::job::JobId;
@@ -66,6 +67,8 @@ pub struct ToolContext {
     pub rules_file: Option<PathBuf>,
     /// The folder of the skill that is being worked by, if one is.
     pub skill_folder: Option<PathBuf>,
+    /// What was left of the run's time when the call began; none where it is not limited.
+    pub time_left: Option<Duration>,
     /// Fires when the call should end early.
     pub stop: Stop,
 }
@@ -101,6 +104,9 @@ pub enum ToolErrorCategory {
     Conflict,
     /// The call was stopped.
     Stopped,
+    /// The call was stopped in the middle, so nobody knows what it had done by then: its outcome is recorded as
+    /// unknown, not as this failure.
+    Interrupted,
     /// Everything else.
     Failed,
 }
@@ -110,7 +116,7 @@ impl ToolErrorCategory {
     pub fn says_nothing_was_done(self) -> bool {
         match self {
             Self::InvalidArguments | Self::NotFound | Self::PermissionDenied | Self::Conflict => true,
-            Self::LimitExceeded | Self::Stopped | Self::Failed => false,
+            Self::LimitExceeded | Self::Stopped | Self::Interrupted | Self::Failed => false,
         }
     }
 }

@@ -185,6 +185,30 @@ fn a_call_in_flight_at_a_crash_is_unknown_unless_it_only_reads() {
 }
 
 #[test]
+fn a_call_stopped_in_the_middle_is_unknown_and_nothing_is_begun_after_it() {
+    let interrupted = || Err(ToolError::new(ToolErrorCategory::Interrupted, "It had said: half"));
+    let mut h = Harness::native();
+    h.say(reply("", &["write", "write"]));
+    let (id, _) = h.running()[0].clone();
+    h.end_call(&id, interrupted());
+    assert_eq!(h.effect, Effect::Wait);
+    let last = &h.journal.last().expect("an entry").entry;
+    let Entry::CallEnded { outcome: CallOutcome::Unknown, text, .. } = last else { panic!("{last:?}") };
+    assert!(text.contains("may or may not") && text.ends_with("It had said: half"), "{text}");
+    // The next worker goes on with the other.
+    h.crash_and_pick_up();
+    assert_eq!(h.running().len(), 1);
+
+    let mut h = Harness::native();
+    h.say(reply("", &["look"]));
+    let (before, entries) = (h.running(), h.journal.len());
+    h.end_call(&before[0].0, interrupted());
+    assert_eq!((&h.effect, h.journal.len()), (&Effect::Wait, entries));
+    h.crash_and_pick_up();
+    assert_eq!(h.running(), before, "a reading call runs again under the same id");
+}
+
+#[test]
 fn provider_ids_are_replaced_by_unique_ones_of_a_shape_every_provider_takes() {
     let mut h = Harness::native();
     for _ in 0..2 {

@@ -206,8 +206,9 @@ impl GenericAgentExecutor {
     async fn run_calls(&self, cx: &JobContext, run: &mut Run, calls: Vec<OpenCall>) -> Result<Step, Halt> {
         cx.check()?;
         let folder = run.skill().and_then(|skill| skill.folder.clone());
+        let left = time_left(run);
         let mut running: FuturesUnordered<_> =
-            calls.iter().map(|call| self.run_call(cx, call, folder.clone())).collect();
+            calls.iter().map(|call| self.run_call(cx, call, folder.clone(), left)).collect();
         let overdue = async {
             if cx.stop.stopped().await != StopReason::LeaseLost {
                 tokio::time::sleep(TOOL_GRACE).await;
@@ -226,7 +227,12 @@ impl GenericAgentExecutor {
             let seq = run.next_seq();
             let opening = run.opening().cloned();
             let check = |call: &CallRequest| self.check(opening.as_deref(), call);
+            let is_cut_off = matches!(&result, Err(error) if error.category == ToolErrorCategory::Interrupted);
             let next = step(run, Input::CallEnded { call_id, result, ms, check: &check });
+            if is_cut_off {
+                cx.append(seq, next.entries).await?;
+                return Err(cx.check().err().unwrap_or(StopReason::Shutdown.into()));
+            }
             if next.effect != Effect::Wait {
                 return Ok(next);
             }
@@ -240,6 +246,7 @@ impl GenericAgentExecutor {
         cx: &JobContext,
         call: &OpenCall,
         skill_folder: Option<PathBuf>,
+        time_left: Option<Duration>,
     ) -> (String, Result<ToolOutput, ToolError>, u64) {
         let began = Instant::now();
         let CallRequest { id, name, arguments, .. } = &call.request;
@@ -250,6 +257,7 @@ impl GenericAgentExecutor {
             workspace: self.workspace(&cx.job),
             rules_file: hook::rules_file(&self.persona.hooks),
             skill_folder,
+            time_left,
             stop: cx.stop.clone(),
         };
         let result = match self.registry.get(name) {

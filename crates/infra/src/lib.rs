@@ -11,6 +11,7 @@ pub mod local_model;
 pub mod model;
 pub mod persona;
 pub mod process;
+pub mod sandbox;
 pub mod skill;
 pub mod sqlite;
 pub mod tool;

@@ -7,7 +7,7 @@ mod arguments;
 mod failure;
 mod function;
 mod registry;
-mod text;
+pub(crate) mod text;
 pub mod workspace;
 
 mod annotate;
@@ -19,13 +19,17 @@ mod finish;
 mod list_files;
 mod read_file;
 mod read_skill_file;
+mod run_command;
 mod search_files;
 
 use std::sync::Arc;
 
+use crate::sandbox::Commands;
+
 pub use arguments::ArgumentCheck;
 pub use function::FnTool;
 pub use registry::{RegisterError, ToolRegistry, UnknownTool, is_legal_name};
+pub use run_command::RUN_COMMAND;
 
 type Make = fn() -> FnTool;
 
@@ -51,5 +55,12 @@ impl ToolRegistry {
             registry.register(pack, Arc::new(tool())).expect("a test registers every built-in tool");
         }
         registry
+    }
+
+    /// The same with `run_command`, in a pack of its own: only personas that name it or the pack get it. Its program
+    /// has to begin with [`sandbox::begin`](crate::sandbox::begin).
+    pub fn with_commands(mut self, commands: Commands) -> Self {
+        self.register("commands", Arc::new(run_command::tool(commands))).expect("a test registers it");
+        self
     }
 }

@@ -23,6 +23,8 @@ use tracing_subscriber::EnvFilter;
 use exit::Exit;
 
 fn main() -> ExitCode {
+    // Before anything else: a sandbox is made of a program that has done nothing yet.
+    posse_infra::sandbox::begin();
     let cli = cli::Cli::parse();
     let out = cli.out();
     log_to_stderr(cli.is_long(), &out);

@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result};
 use posse_core::job::DEFAULT_PRIORITY_STEP_MS;
 use posse_core::retention::Retention;
 use posse_core::usecase::enqueue::MAX_PRIORITY_STEP_MS;
+use posse_infra::sandbox::Limits;
 use posse_infra::sqlite::Keys;
 
 use crate::exit::usage;
@@ -81,6 +82,10 @@ pub struct Settings {
     pub retention: Retention,
     /// What texts in the database are sealed with.
     pub keys: Keys,
+    /// The file with those keys, if one is named; absolute.
+    pub key_file: Option<PathBuf>,
+    /// What a command of an agent may use.
+    pub commands: Limits,
     /// The models in the file.
     pub models: BTreeMap<String, FileModel>,
     /// The default model's name, if somebody named one.
@@ -120,6 +125,7 @@ impl Settings {
             Some(path) => cwd.join(path),
             None => in_root(said.database.as_deref().unwrap_or(Path::new(".posse/posse.db"))),
         };
+        let key_file = said.sealing.key_file.as_deref().map(in_root);
         let model = overrides.model.clone().or(text(env, "POSSE_MODEL")?).filter(|name| !name.is_empty());
         let settings = Settings {
             database,
@@ -134,7 +140,9 @@ impl Settings {
                 .priority_step_minutes
                 .map_or(DEFAULT_PRIORITY_STEP, |m| Duration::from_secs(60 * u64::from(m))),
             retention: said.retention.resolve().map_err(usage)?,
-            keys: sealing::keys(env, said.sealing.key_file.as_deref().map(in_root).as_deref())?,
+            keys: sealing::keys(env, key_file.as_deref())?,
+            key_file,
+            commands: said.commands.resolve().map_err(usage)?,
             models: said.models,
             default_model: model.or(said.default_model),
             endpoint: overrides.endpoint.clone(),

@@ -17,9 +17,10 @@ use posse_infra::agent::GenericAgentExecutor;
 use posse_infra::hook::HookRegistry;
 use posse_infra::persona::{Loaded, PersonaFile, Severity, load_all, nearest, problem};
 use posse_infra::process::SystemClock;
+use posse_infra::sandbox::Commands;
 use posse_infra::skill::{self, LoadedSkills, SkillFileProblem};
 use posse_infra::sqlite::{Options, SqliteStore, Synchronous, extension};
-use posse_infra::tool::ToolRegistry;
+use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 
 use crate::exit::{Exit, fail, not_found, usage};
 use crate::models::{self, Catalog};
@@ -116,6 +117,46 @@ pub fn sessions_folder(settings: &Settings) -> PathBuf {
     }
 }
 
+/// How commands of agents run. What a workspace has of this project's own is not theirs: the database and its keys are not
+/// to be seen, and what decides about agents is not to be changed.
+pub fn commands(settings: &Settings) -> Commands {
+    let Settings { root, database, personas, file, .. } = settings;
+    // With the database go its log and its sessions, so it is the folder that is hidden.
+    let folder = database.parent().unwrap_or(root);
+    let mut commands = Commands::new(settings.commands).hide(folder).hide(root.join(".posse"));
+    if let Some(keys) = &settings.key_file {
+        commands = commands.hide(keys);
+    }
+    let fixed = ["config", ".agents", "sqlite_extensions"].map(|name| root.join(name));
+    fixed.into_iter().chain([personas.clone()]).chain(file.clone()).fold(commands, Commands::keep)
+}
+
+/// Every tool there is.
+pub fn tools(settings: &Settings) -> ToolRegistry {
+    ToolRegistry::builtin().with_commands(commands(settings))
+}
+
+/// Whether commands can run here, or why not; none if no persona runs any.
+pub async fn probe_commands(
+    settings: &Settings,
+    offer: &Offer,
+    personas: &[PersonaFile],
+) -> Option<Result<(), String>> {
+    let wants = |file: &PersonaFile| {
+        let tools = offer.tools.resolve(&file.persona.tools).unwrap_or_default();
+        tools.iter().any(|tool| tool.spec().name == RUN_COMMAND)
+    };
+    match personas.iter().any(wants) {
+        true => Some(commands(settings).probe(&settings.workspace).await),
+        false => None,
+    }
+}
+
+/// What to do where they cannot.
+pub const COMMANDS_WAY_OUT: &str = "let users make namespaces (sysctl user.max_user_namespaces, \
+    kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0; in a container, in its settings); \
+    until then agents are told that no command can run";
+
 /// What personas may name.
 pub struct Offer {
     /// The tools.
@@ -131,7 +172,7 @@ pub struct Offer {
 impl Offer {
     /// Gathers it all.
     pub fn gather(settings: &Settings) -> Offer {
-        let tools = Arc::new(ToolRegistry::builtin());
+        let tools = Arc::new(tools(settings));
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let built_in = if settings.root.join("config/skills").is_dir() { &[][..] } else { &BUILT_IN_SKILLS };
         let skills = skill::load_all(&skill::roots(&settings.root, home.as_deref()), built_in, &tools);

@@ -233,6 +233,13 @@ pub fn step(run: &mut Run, input: Input<'_>) -> Step {
             recorder.summarised(text);
             None
         }
+        Input::CallEnded { call_id, result: Err(error), ms, .. }
+            if error.category == ToolErrorCategory::Interrupted =>
+        {
+            recorder.interrupted(call_id, &error.message, ms);
+            // The job must end or go elsewhere: nothing more is begun.
+            Some(Effect::Wait)
+        }
         Input::CallEnded { call_id, result, ms, check } => {
             recorder.call_ended(call_id, result, ms, check);
             None
@@ -324,6 +331,17 @@ impl Recorder<'_> {
             text.push_str(self.run.next_after_repeat());
         }
         self.record(Entry::CallEnded { call_id, outcome, text, annotations, ms });
+    }
+
+    /// A call that was stopped in the middle counts as one whose worker died in the middle of it.
+    fn interrupted(&mut self, call_id: String, said: &str, ms: u64) {
+        let call = self.run.open_calls().iter().find(|call| call.request.id == call_id);
+        if call.is_some_and(|call| call.effect.is_some_and(EffectClass::repeatable)) {
+            // It simply runs again.
+            return;
+        }
+        let text = format!("{UNKNOWN}\n{said}");
+        self.record(Entry::CallEnded { call_id, outcome: CallOutcome::Unknown, text, annotations: Vec::new(), ms });
     }
 
     /// The call that takes the place of one that failed, if the persona names a tool for it and the

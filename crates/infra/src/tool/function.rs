@@ -187,6 +187,7 @@ mod tests {
             workspace: "/".into(),
             rules_file: None,
             skill_folder: None,
+            time_left: None,
             stop: Stop::never(),
         }
     }

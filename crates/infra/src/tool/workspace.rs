@@ -136,7 +136,7 @@ impl Workspace {
     }
 
     /// The path relative to the root, as the model meant it.
-    fn relative(&self, raw: &str) -> Result<PathBuf, ToolError> {
+    pub fn relative(&self, raw: &str) -> Result<PathBuf, ToolError> {
         path::relative(raw, &self.prefixes)
     }
 

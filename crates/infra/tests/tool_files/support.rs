@@ -78,6 +78,7 @@ impl Bench {
             workspace: self.ws(""),
             rules_file: self.rules_file.clone(),
             skill_folder: self.skill.clone(),
+            time_left: None,
             stop: self.stop.clone(),
         };
         let since = Instant::now();

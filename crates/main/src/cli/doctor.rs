@@ -75,6 +75,11 @@ async fn project(settings: &Settings) -> Vec<Finding> {
                 }
             }));
             findings.extend(models(&kit));
+            findings.push(match wire::probe_commands(settings, &kit.offer, &kit.personas.personas).await {
+                None => Finding::ok("commands", "no persona runs any"),
+                Some(Ok(())) => Finding::ok("commands", "run in sandboxes"),
+                Some(Err(why)) => Finding::wrong("commands", format!("cannot run: {why}"), wire::COMMANDS_WAY_OUT),
+            });
         }
     }
     findings.extend(space_at("the workspace", &settings.workspace));

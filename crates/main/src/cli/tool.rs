@@ -4,13 +4,13 @@ use anyhow::Result;
 use clap::Subcommand;
 use posse_core::tool::{EffectClass, ToolSpec};
 use posse_infra::persona::nearest;
-use posse_infra::tool::ToolRegistry;
 use serde::Serialize;
 
 use super::Context;
 use crate::exit::{Exit, not_found};
 use crate::output::table::{painted, plain, render};
 use crate::output::text::wrap;
+use crate::wire;
 
 /// Tools
 #[derive(Subcommand)]
@@ -34,7 +34,7 @@ struct Listed<'a> {
 
 /// Does what was asked.
 pub fn dispatch(cx: &Context, command: ToolCommand) -> Result<Exit> {
-    let registry = ToolRegistry::builtin();
+    let registry = wire::tools(&cx.plain_settings()?);
     let tools = registry.packs().iter().flat_map(|(pack, names)| names.iter().map(move |name| (pack.as_str(), name)));
     let tools: Vec<_> = tools.filter_map(|(pack, name)| Some((pack, registry.get(name)?))).collect();
     match command {

@@ -91,6 +91,7 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     let settings = cx.settings(Overrides { model: model.clone(), endpoint, ..Overrides::default() })?;
     let mut signals = Signals::listen()?;
     let (kit, persona, executor) = Kit::gather_for(&cx.out, &settings, &role, model.as_deref()).await?;
+    warn_of_commands(cx, &settings, &kit, std::slice::from_ref(&persona)).await;
     // A queue of its own, so that this process works this job and no other; any posse work takes it
     // over should this process end before it.
     let queue = format!("run-{:08x}", random() & 0xffff_ffff);
@@ -161,6 +162,7 @@ pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
     wire::warn_of_problems(&cx.out, &kit.personas);
     wire::warn_of_skills(&cx.out, &kit.offer.skills);
     let personas = chosen(&kit, &role)?;
+    warn_of_commands(cx, &settings, &kit, &personas).await;
     let posts = posts(&kit, &settings, &personas)?;
     let listener = match metrics {
         Some(address) => Some(metrics::listen(address).await?),
@@ -182,6 +184,7 @@ pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
     wire::warn_of_problems(&cx.out, &kit.personas);
     wire::warn_of_skills(&cx.out, &kit.offer.skills);
     let personas = chosen(&kit, &[])?;
+    warn_of_commands(cx, &settings, &kit, &personas).await;
     let posts = posts(&kit, &settings, &personas)?;
     let shop = Workshop::open(&settings, &kit)?;
     greet(&cx.out, &settings, &kit, &personas);
@@ -196,6 +199,13 @@ pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
     cx.out.note("  look       posse list · posse show ID · posse job watch ID\n");
     let serving = Serving { posts, queues: Vec::new(), quiet: false, metrics: None };
     serve(cx, &settings, &shop, serving, &mut signals).await
+}
+
+/// Says so, once, where agents are going to want commands and cannot have them.
+async fn warn_of_commands(cx: &Context, settings: &Settings, kit: &Kit, personas: &[PersonaFile]) {
+    if let Some(Err(why)) = wire::probe_commands(settings, &kit.offer, personas).await {
+        cx.out.warn(format!("commands cannot run here: {}. {}", visible(&why), wire::COMMANDS_WAY_OUT));
+    }
 }
 
 fn settings_for(cx: &Context, args: ModelArgs) -> Result<Settings> {

@@ -7,6 +7,7 @@ use anyhow::Result;
 use posse_core::conversation::ReasoningBack;
 use posse_core::retention::Retention;
 use posse_infra::persona::nearest;
+use posse_infra::sandbox::Limits;
 use serde::Deserialize;
 
 use crate::exit::{Exit, fail, usage};
@@ -38,6 +39,9 @@ pub struct FileSettings {
     /// What texts in the database are sealed with.
     #[serde(default)]
     pub sealing: FileSealing,
+    /// What a command of an agent may use.
+    #[serde(default)]
+    pub commands: FileCommands,
     /// The model used where none is named.
     pub default_model: Option<String>,
     /// Models by name.
@@ -81,6 +85,53 @@ impl FileRetention {
             cancelled: keep("cancelled", &self.cancelled, usual.cancelled)?,
             discarded: keep("discarded", &self.discarded, usual.discarded)?,
         })
+    }
+}
+
+/// The `[commands]` table: what one command of `run_command` may use. 1 MB is 1,048,576 bytes.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileCommands {
+    /// How long it may take unless it asks for another time.
+    pub default_seconds: Option<u64>,
+    /// The longest time it may ask for.
+    pub max_seconds: Option<u64>,
+    /// Processes and threads at once.
+    pub processes: Option<u32>,
+    /// Memory of all its processes together.
+    pub memory_mb: Option<u64>,
+    /// What it may write to the disk altogether.
+    pub written_mb: Option<u64>,
+    /// What fits into its `/tmp`.
+    pub tmp_mb: Option<u64>,
+}
+
+impl FileCommands {
+    /// What is said here, over the defaults; or which key is wrong, and how.
+    pub fn resolve(&self) -> Result<Limits, String> {
+        let usual = Limits::default();
+        let max_seconds = self.max_seconds.unwrap_or(usual.max_seconds);
+        let limits = Limits {
+            seconds: self.default_seconds.unwrap_or(usual.seconds.min(max_seconds)),
+            max_seconds,
+            processes: self.processes.unwrap_or(usual.processes),
+            memory_mb: self.memory_mb.unwrap_or(usual.memory_mb),
+            written_mb: self.written_mb.unwrap_or(usual.written_mb),
+            tmp_mb: self.tmp_mb.unwrap_or(usual.tmp_mb),
+        };
+        for (key, value, least, most) in [
+            ("max_seconds", limits.max_seconds, 1, 86_400),
+            ("default_seconds", limits.seconds, 1, limits.max_seconds),
+            ("processes", u64::from(limits.processes), 4, 10_000),
+            ("memory_mb", limits.memory_mb, 16, 1 << 20),
+            ("written_mb", limits.written_mb, 1, 1 << 20),
+            ("tmp_mb", limits.tmp_mb, 1, 1 << 20),
+        ] {
+            if !(least..=most).contains(&value) {
+                return Err(format!("[commands] {key} is {value}; it must lie between {least} and {most}"));
+            }
+        }
+        Ok(limits)
     }
 }
 
@@ -211,7 +262,7 @@ pub fn read(path: &Path) -> Result<FileSettings> {
 /// What `text` says; `path` is only used to speak of it.
 pub fn parse(path: &Path, text: &str) -> Result<FileSettings> {
     let settings: FileSettings = toml::from_str(text).map_err(|error| usage(explain(path, text, &error)))?;
-    if let Err(what) = settings.retention.resolve() {
+    if let Err(what) = settings.retention.resolve().map(drop).and(settings.commands.resolve().map(drop)) {
         return Err(usage(format!("{}: {what}", path.display())));
     }
     for (name, model) in &settings.models {
@@ -351,6 +402,12 @@ mod tests {
             "[retention] completed is 'soon'; write a time like 12h or 30d, or forever",
         );
         check("[retention]\nfailed = '1d'", "posse.toml:2: unknown key 'failed'. Known here: completed, cancelled");
+        check("[commands]\nmemory = 1", "posse.toml:2: unknown key 'memory'. Known here: default_seconds, max");
+        check("[commands]\nprocesses = 1", "[commands] processes is 1; it must lie between 4 and 10000");
+        check(
+            "[commands]\nmax_seconds = 30\ndefault_seconds = 40",
+            "default_seconds is 40; it must lie between 1 and 30",
+        );
         check("synchronous = 'off'", "expected 'full' or 'normal'");
         check("default_model = 'b'\n[models.a]", "default_model 'b' has no [models.b] table; there are: a, local");
         check("[models.a]\nfallback = 'b'\n[models.b]\nfallback = 'a'", "goes round in a circle: a -> b -> a");
@@ -376,6 +433,9 @@ mod tests {
         let file = parse(Path::new("posse.toml"), text).expect("legal");
         assert_eq!(file.models["a"].tool_calling, Calling::Native);
         assert_eq!(file.models["a"].reasoning, Some(ReasoningBack::Optional));
+        let limited = parse(Path::new("posse.toml"), "[commands]\nmax_seconds = 30\nmemory_mb = 512").expect("legal");
+        let limits = limited.commands.resolve().expect("legal");
+        assert_eq!(limits, Limits { seconds: 30, max_seconds: 30, memory_mb: 512, ..Limits::default() });
         let kept =
             parse(Path::new("posse.toml"), "[retention]\ncompleted = '7d'\ndiscarded = 'forever'").expect("legal");
         let retention = kept.retention.resolve().expect("legal");

@@ -1,0 +1,286 @@
+//! A sandbox for each command an agent runs, made by the kernel.
+//!
+//! A command has its own user, process, mount, network, IPC, host name and cgroup namespaces: it sees
+//! its workspace, the host's programs read-only, a `/tmp` of its own, no other process, no network but its own
+//! loopback, no environment of ours and no capability; [`spec::Limits`] bound what it uses. What can be confined by
+//! none of that is closed by number (`syscalls`). Nothing of it survives its end (`inside`), the death of the worker
+//! included.
+//!
+//! New namespaces need a process with one thread, so the program starts itself anew for each command. It can do
+//! that only if its `main` begins with [`begin`].
+
+mod inside;
+mod kept;
+mod root;
+mod spec;
+mod sys;
+mod syscalls;
+mod usage;
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use posse_core::stop::{Stop, StopReason};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+
+pub use spec::Limits;
+
+pub(crate) use kept::{HALF, Kept};
+pub(crate) use spec::{End, Limit};
+
+use spec::Spec;
+
+/// The argument by which our own program knows what it was started for.
+const MARK: &str = "--posse-sandbox";
+
+/// A sandbox that does not end by itself within so long after it should have is ended from outside.
+const OVERDUE: Duration = Duration::from_secs(10);
+
+/// Whether this program can start itself as a sandbox.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// The first thing in the `main` of a program whose agents run commands: where the program was started to be
+/// a sandbox it becomes one here, and never returns. Without it, commands are refused.
+///
+/// It must come before any thread is started and any file is opened.
+pub fn begin() {
+    if std::env::args_os().nth(1).is_some_and(|first| first == MARK) {
+        std::process::exit(inside::live());
+    }
+    BEGUN.store(true, Ordering::Relaxed);
+}
+
+/// Runs commands in sandboxes. What it is told here holds for all of them.
+#[derive(Debug, Clone, Default)]
+pub struct Commands {
+    limits: Limits,
+    hidden: Vec<PathBuf>,
+    fixed: Vec<PathBuf>,
+}
+
+/// One command to run.
+pub(crate) struct Order<'a> {
+    /// For `/bin/sh -c`.
+    pub command: String,
+    /// The folder it may change.
+    pub workspace: &'a Path,
+    /// Where it begins, beneath the workspace.
+    pub directory: PathBuf,
+    /// A file of the workspace that it may not change, if it must not.
+    pub rules_file: Option<&'a Path>,
+    /// How long it may take.
+    pub time: Duration,
+}
+
+/// A command that ran, or was to.
+pub(crate) struct Ran {
+    /// How it ended; the reason if it was told to.
+    pub end: Result<End, StopReason>,
+    /// What it wrote to standard output.
+    pub stdout: Kept,
+    /// What it wrote to standard error.
+    pub stderr: Kept,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Commands {
+    /// Commands with these limits.
+    pub fn new(limits: Limits) -> Self {
+        Commands { limits, ..Commands::default() }
+    }
+
+    /// What one command may use.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The same, in which a workspace that has this path in it shows none of it: its whole entry of the workspace's
+    /// top folder is empty, as far as a command can see.
+    pub fn hide(mut self, path: impl Into<PathBuf>) -> Self {
+        self.hidden.push(path.into());
+        self
+    }
+
+    /// The same, in which a workspace that has this path in it does not let it be changed: its whole entry of the
+    /// workspace's top folder can only be read. Where the path is not there, it could be made; so that nobody does, an
+    /// empty folder takes the entry's place.
+    pub fn keep(mut self, path: impl Into<PathBuf>) -> Self {
+        self.fixed.push(path.into());
+        self
+    }
+
+    /// Whether commands can run here; if not, why, and what to do about it.
+    pub async fn probe(&self, workspace: &Path) -> Result<(), String> {
+        let (directory, time) = (PathBuf::new(), Duration::from_secs(20));
+        let order = Order { command: ":".into(), workspace, directory, rules_file: None, time };
+        match self.run(order, &Stop::never()).await.end {
+            Ok(End::Exited(0)) => Ok(()),
+            Ok(End::Refused(why)) => Err(why),
+            other => Err(format!("the simplest command ended by {other:?}")),
+        }
+    }
+
+    /// Runs a command. When this returns, no process of it is left; dropped before, all of them end soon.
+    pub(crate) async fn run(&self, order: Order<'_>, stop: &Stop) -> Ran {
+        let began = Instant::now();
+        let (mut stdout, mut stderr) = (Kept::default(), Kept::default());
+        let end = match self.start(order).await {
+            Err(why) => Ok(End::Refused(why)),
+            Ok(running) => running.finish(stop, &mut stdout, &mut stderr).await,
+        };
+        Ran { end, stdout, stderr, took: began.elapsed() }
+    }
+
+    async fn start(&self, order: Order<'_>) -> Result<Running, String> {
+        if !BEGUN.load(Ordering::Relaxed) {
+            return Err("this program does not call posse_infra::sandbox::begin() first in its main, \
+                        which starts it anew for each command"
+                .into());
+        }
+        let spec = self.spec(order)?;
+        let time = spec.time;
+        let message = serde_json::to_vec(&spec).map_err(|error| format!("the command cannot be passed on: {error}"))?;
+        let unstarted = |error: std::io::Error| format!("a process for the sandbox cannot be started: {error}");
+        let (ours, theirs) = StdStream::pair().map_err(unstarted)?;
+        // Its own name, so that an operator who sees it knows what it is.
+        let child = Command::new("/proc/self/exe")
+            .arg0("posse")
+            .arg(MARK)
+            .env_clear()
+            .current_dir("/")
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(unstarted)?;
+        ours.set_nonblocking(true).map_err(unstarted)?;
+        let mut socket = UnixStream::from_std(ours).map_err(unstarted)?;
+        let length = (message.len() as u32).to_le_bytes();
+        // Should it be gone already, its silence is noticed next.
+        let _ = socket.write_all(&[&length, message.as_slice()].concat()).await;
+        Ok(Running { child, socket, time })
+    }
+
+    fn spec(&self, order: Order<'_>) -> Result<Spec, String> {
+        let Order { command, workspace, directory, rules_file, time } = order;
+        let shown = workspace.display();
+        let real =
+            workspace.canonicalize().map_err(|error| format!("the workspace {shown} cannot be opened: {error}"))?;
+        if root::covers_system(&real) {
+            return Err(format!(
+                "the workspace {shown} has parts of the system in it: give the job a folder of its own (workspace in \
+                 config/posse.toml, or --workspace)"
+            ));
+        }
+        let mut hidden = BTreeSet::new();
+        for path in &self.hidden {
+            let Some(entry) = entry_of(path, &real)? else { continue };
+            if real.join(&entry).symlink_metadata().is_ok() {
+                hidden.insert(entry);
+            }
+        }
+        let mut fixed = BTreeSet::new();
+        for path in &self.fixed {
+            let Some(entry) = entry_of(path, &real)? else { continue };
+            let _ = std::fs::create_dir(real.join(&entry));
+            fixed.insert(entry);
+        }
+        if let Some(file) = rules_file {
+            let made = std::fs::File::options().append(true).create(true).open(real.join(file));
+            made.map_err(|error| format!("{} cannot be kept from changes: {error}", file.display()))?;
+            fixed.insert(file.to_owned());
+        }
+        for entry in hidden.iter().chain(&fixed) {
+            if real.join(entry).is_symlink() {
+                let entry = entry.display();
+                return Err(format!(
+                    "'{entry}' in the workspace {shown} is a symlink, which cannot be kept from changes"
+                ));
+            }
+        }
+        let fixed = fixed.difference(&hidden).cloned().collect();
+        let hidden = hidden.into_iter().collect();
+        Ok(Spec { command, workspace: real, directory, hidden, fixed, limits: self.limits, time })
+    }
+}
+
+/// The entry of `workspace` that `path` is, or is in; none where it is elsewhere. What a command can rename is no
+/// place to put anything over, and it can rename everything but the entries themselves.
+fn entry_of(path: &Path, workspace: &Path) -> Result<Option<PathBuf>, String> {
+    // What is not there yet has no real path; the nearest folder above it has.
+    let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let Some((above, real)) = there else { return Ok(None) };
+    let real = real.join(path.strip_prefix(above).unwrap_or(Path::new("")));
+    match real.strip_prefix(workspace) {
+        Err(_) => Ok(None),
+        Ok(below) => match below.components().next() {
+            Some(first) => Ok(Some(PathBuf::from(first.as_os_str()))),
+            None => Err(format!(
+                "the workspace {} has files of Posse beside the agent's, which no command may see or change: name a folder \
+                 of its own (workspace in config/posse.toml, or --workspace)",
+                workspace.display()
+            )),
+        },
+    }
+}
+
+/// A sandbox that was started.
+struct Running {
+    child: Child,
+    /// While it is open, the command may go on.
+    socket: UnixStream,
+    time: Duration,
+}
+
+impl Running {
+    async fn finish(self, stop: &Stop, stdout: &mut Kept, stderr: &mut Kept) -> Result<End, StopReason> {
+        let Running { mut child, socket, time } = self;
+        let (mut from, to) = socket.into_split();
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let reading = async {
+            // Both to their ends, so that all who could write to them are gone.
+            let one = async {
+                if let Some(out) = out {
+                    stdout.read(out).await
+                }
+            };
+            let other = async {
+                if let Some(err) = err {
+                    stderr.read(err).await
+                }
+            };
+            futures::join!(one, other);
+        };
+        let hearing = async {
+            let mut said = Vec::new();
+            let _ = (&mut from).take(64 * 1024).read_to_end(&mut said).await;
+            serde_json::from_slice::<End>(&said).ok()
+        };
+        // The launcher's end comes last, when the kernel has ended all others.
+        let ending = async {
+            let ((), end) = tokio::join!(reading, hearing);
+            let _ = child.wait().await;
+            end
+        };
+        tokio::pin!(ending);
+        let reason = tokio::select! {
+            biased;
+            end = &mut ending => return Ok(end.unwrap_or_else(|| End::Refused("the sandbox ended without a word".into()))),
+            reason = stop.stopped() => Some(reason),
+            () = tokio::time::sleep(time + OVERDUE) => None,
+        };
+        // The first process hears this, and ends. Should it not, it is ended when the child is dropped.
+        drop(to);
+        let _ = tokio::time::timeout(OVERDUE, ending).await;
+        reason.map_or(Ok(End::Limited(Limit::Time)), Err)
+    }
+}

@@ -1,0 +1,74 @@
+//! What a worker asks a sandbox for, and what it hears back: one message each way over a socket.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What one command may use. 1 MB is 1,048,576 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// How long it may take unless it asks for another time.
+    pub seconds: u64,
+    /// The longest time it may ask for.
+    pub max_seconds: u64,
+    /// Processes and threads at once, all descendants together.
+    pub processes: u32,
+    /// Memory of all its processes together, and of its `/tmp`.
+    pub memory_mb: u64,
+    /// What it may write to the disk altogether; no file may become larger either.
+    pub written_mb: u64,
+    /// What fits into its `/tmp`, which is memory.
+    pub tmp_mb: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { seconds: 60, max_seconds: 600, processes: 256, memory_mb: 2048, written_mb: 4096, tmp_mb: 512 }
+    }
+}
+
+/// One command and its surroundings.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Spec {
+    /// For `/bin/sh -c`.
+    pub command: String,
+    /// The real path of the folder it may change.
+    pub workspace: PathBuf,
+    /// Where in the workspace it begins.
+    pub directory: PathBuf,
+    /// Entries of the workspace that it sees as empty.
+    pub hidden: Vec<PathBuf>,
+    /// Entries of the workspace that it may read and not change.
+    pub fixed: Vec<PathBuf>,
+    /// What it may use; its own time is beside.
+    pub limits: Limits,
+    /// How long it may take.
+    pub time: Duration,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum End {
+    /// It never ran: there is no sandbox, for this reason.
+    Refused(String),
+    /// Its shell ended with this code.
+    Exited(i32),
+    /// Its shell was ended by this signal.
+    Signalled(i32),
+    /// It was ended by a limit.
+    Limited(Limit),
+}
+
+/// A limit that ended a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Limit {
+    /// Its time was over.
+    Time,
+    /// Its processes had more memory than it may use.
+    Memory,
+    /// It had more processes than it may have.
+    Processes,
+    /// It wrote more than it may.
+    Written,
+}

@@ -1,0 +1,84 @@
+//! The system calls that no safe library of ours has. All `unsafe` of the sandbox is here.
+//!
+//! Everything here runs in a process that [`begin`](super::begin) made single-threaded by never leaving
+//! the first lines of `main`, so a fork may do whatever any program may.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::process::Pid;
+use rustix::thread::UnshareFlags;
+
+/// The two sides of a fork.
+pub(super) enum Fork {
+    /// The new process.
+    Child,
+    /// The old one, with the number of the new one.
+    Parent(Pid),
+}
+
+/// Makes a second process of this one.
+pub(super) fn fork() -> io::Result<Fork> {
+    // SAFETY: this process has one thread, so its copy holds no lock that nobody will release.
+    match unsafe { libc::fork() } {
+        0 => Ok(Fork::Child),
+        pid => Pid::from_raw(pid).filter(|_| pid > 0).map(Fork::Parent).ok_or_else(io::Error::last_os_error),
+    }
+}
+
+/// Leaves namespaces of the host for new ones.
+pub(super) fn leave(namespaces: UnshareFlags) -> rustix::io::Result<()> {
+    // SAFETY: the table of descriptors is not among them, so none comes to be owned by nobody or twice.
+    unsafe { rustix::thread::unshare_unsafe(namespaces) }
+}
+
+/// Closes every descriptor behind standard error: whatever was inherited by mistake.
+pub(super) fn close_inherited() -> io::Result<()> {
+    // SAFETY: nothing of this process has been opened yet, so no owner of a descriptor is left behind.
+    done(unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) })
+}
+
+/// Sets attributes of a mount and, with `below`, of all mounts below it (`MOUNT_ATTR_*`).
+pub(super) fn set_mount_attributes(mount: impl AsFd, attributes: u64, below: bool) -> io::Result<()> {
+    let attr = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let flags = libc::AT_EMPTY_PATH | if below { libc::AT_RECURSIVE } else { 0 };
+    let size = size_of::<libc::mount_attr>();
+    // SAFETY: the path is an empty C string, `attr` lives through the call, and its size is told.
+    done(unsafe {
+        libc::syscall(libc::SYS_mount_setattr, mount.as_fd().as_raw_fd(), c"".as_ptr(), flags, &raw const attr, size)
+    })
+}
+
+/// Switches on the loopback interface of this process's own network, which has no other.
+pub(super) fn loopback_up(socket: impl AsFd) -> io::Result<()> {
+    // SAFETY: a request of zeros is a legal one; then it is a name, with its closing zero, and flags.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = *from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+    // SAFETY: SIOCSIFFLAGS reads one `ifreq`, which lives through the call.
+    done(unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) }.into())
+}
+
+/// Bytes of System V shared memory that exist in this process's own IPC namespace, attached or not.
+pub(super) fn shared_memory() -> u64 {
+    /// `struct shm_info` of `linux/shm.h`; libc has it for some targets only.
+    #[repr(C)]
+    #[derive(Default)]
+    struct ShmInfo {
+        used_ids: libc::c_int,
+        pages: [libc::c_ulong; 3],
+        swap: [libc::c_ulong; 2],
+    }
+    const SHM_INFO: libc::c_int = 14;
+    let mut info = ShmInfo::default();
+    // SAFETY: SHM_INFO writes one `shm_info`, which `info` has the shape of.
+    let known = unsafe { libc::shmctl(0, SHM_INFO, (&raw mut info).cast()) } >= 0;
+    // In it: all pages, those in memory, those swapped out.
+    if known { info.pages[0] * rustix::param::page_size() as u64 } else { 0 }
+}
+
+fn done(result: libc::c_long) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,166 @@
+//! `run_command`: a command of the shell, in a sandbox of its own.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolErrorCategory, ToolOutput};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::FnTool;
+use super::failure::{denied, invalid, over_limit};
+use super::workspace::{Found, Workspace};
+use crate::sandbox::{Commands, End, HALF, Limit, Limits, Order, Ran};
+
+/// The tool's name.
+pub const RUN_COMMAND: &str = "run_command";
+
+/// Longer commands belong into a file.
+const MAX_COMMAND: usize = 64 * 1024;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Args {
+    /// What to run, as one would type it into a shell (/bin/sh). Nothing can be typed in while it runs.
+    #[schemars(length(min = 1))]
+    command: String,
+    /// The most seconds it may take.
+    #[serde(default)]
+    timeout_s: Option<u64>,
+    /// The folder to run it in, relative to the workspace root. The root itself when absent.
+    #[serde(default)]
+    directory: Option<String>,
+}
+
+/// The tool, with the limits that `commands` has.
+pub(super) fn tool(commands: Commands) -> FnTool {
+    let Limits { seconds, max_seconds, processes, memory_mb, .. } = *commands.limits();
+    let description = format!(
+        "Runs a shell command in the workspace and gives its exit code and output. It runs in a sandbox: it can change \
+         only the workspace and its own empty /tmp, has no network, and all its processes end with it, those in the \
+         background too. It may take {seconds} s, or up to {max_seconds} s with timeout_s, {memory_mb} MB of memory \
+         and {processes} processes. Of a long output you see the first and the last {} KB.",
+        HALF / 1024
+    );
+    let commands = Arc::new(commands);
+    FnTool::new(RUN_COMMAND, &description, EffectClass::Once, move |cx: ToolContext, args| {
+        let commands = Arc::clone(&commands);
+        async move { run_command(&commands, &cx, args).await }
+    })
+}
+
+async fn run_command(commands: &Commands, cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
+    let Args { command, timeout_s, directory } = args;
+    let limits = commands.limits();
+    let asked = timeout_s.unwrap_or(limits.seconds);
+    if asked == 0 || asked > limits.max_seconds {
+        let most = limits.max_seconds;
+        return Err(invalid(format!("timeout_s is {asked}; it must lie between 1 and {most}. Nothing was run")));
+    }
+    if command.len() > MAX_COMMAND {
+        let (len, most) = (command.len(), MAX_COMMAND);
+        return Err(over_limit(format!(
+            "the command has {len} bytes; the limit is {most}. Put it into a file and run that. Nothing was run"
+        )));
+    }
+    if command.trim().is_empty() || command.contains('\0') {
+        return Err(invalid("the command is empty or has a NUL in it. Nothing was run"));
+    }
+    let directory = folder(cx, directory.as_deref()).await?;
+    let left = cx.time_left.unwrap_or(Duration::MAX);
+    let time = Duration::from_secs(asked).min(left);
+    let rules_file = cx.rules_file.as_deref();
+    let order = Order { command, workspace: &cx.workspace, directory, rules_file, time };
+    let ran = commands.run(order, &cx.stop).await;
+    told(ran, limits, time, time == left)
+}
+
+/// The folder to run in, relative to the workspace's root. Where it leads to is looked up again inside the sandbox,
+/// in which there is nothing else to lead to; here it is only for the words.
+async fn folder(cx: &ToolContext, directory: Option<&str>) -> Result<PathBuf, ToolError> {
+    let Some(directory) = directory.map(str::to_owned) else { return Ok(PathBuf::new()) };
+    let cx = cx.clone();
+    let looked = tokio::task::spawn_blocking(move || {
+        let workspace = Workspace::of(&cx)?;
+        match workspace.find(&directory)? {
+            Found::File(..) => Err(invalid(format!("'{directory}' is a file; commands run in folders"))),
+            Found::Folder(_) => workspace.relative(&directory),
+        }
+    });
+    looked.await.unwrap_or_else(|error| Err(denied(format!("the folder cannot be looked up: {error}"))))
+}
+
+/// What the model is told of a command's end.
+fn told(ran: Ran, limits: &Limits, time: Duration, is_job_over: bool) -> Result<ToolOutput, ToolError> {
+    let took = format!("{:.1} s", ran.took.as_secs_f64());
+    let output = output(&ran);
+    let Limits { processes, memory_mb, written_mb, .. } = limits;
+    match ran.end {
+        Ok(End::Exited(code)) => Ok(format!("exit code {code}, after {took}\n{output}").into()),
+        Ok(End::Signalled(signal)) if signal == libc::SIGXFSZ => Err(over_limit(format!(
+            "ended after {took}: a file became larger than {written_mb} MB, the limit (written_mb)\n{output}"
+        ))),
+        Ok(End::Signalled(signal)) => Ok(format!("ended by signal {signal}, after {took}\n{output}").into()),
+        Ok(End::Limited(limit)) => {
+            let why = match limit {
+                Limit::Time if is_job_over => {
+                    format!("timed out after {:.0} s, when the time of the whole task was used up", time.as_secs_f64())
+                }
+                Limit::Time => format!(
+                    "timed out after {:.0} s; ask for more with timeout_s, up to {}",
+                    time.as_secs_f64(),
+                    limits.max_seconds
+                ),
+                Limit::Memory => format!("ended after {took}: it used more than {memory_mb} MB of memory, the limit"),
+                Limit::Processes => format!("ended after {took}: it had more than {processes} processes, the limit"),
+                Limit::Written => format!("ended after {took}: it wrote more than {written_mb} MB, the limit"),
+            };
+            Err(over_limit(format!("{why}. All its processes were ended; what it had done stays done\n{output}")))
+        }
+        Ok(End::Refused(why)) => {
+            Err(denied(format!("Commands cannot run here: {why}. Nothing was run; go on without.")))
+        }
+        Err(reason) => Err(ToolError::new(
+            ToolErrorCategory::Interrupted,
+            format!("It was ended after {took} ({reason:?}), with all its processes. Until then it said:\n{output}"),
+        )),
+    }
+}
+
+fn output(ran: &Ran) -> String {
+    let streams = [("stdout", &ran.stdout), ("stderr", &ran.stderr)];
+    let shown = streams.iter().filter(|(_, kept)| !kept.is_empty());
+    let shown: Vec<_> =
+        shown.map(|(name, kept)| format!("[{name}]\n{}", kept.shown().trim_end_matches('\n'))).collect();
+    if shown.is_empty() { "no output".into() } else { shown.join("\n") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use posse_core::job::JobId;
+    use posse_core::stop::Stop;
+    use posse_core::tool::Tool as _;
+
+    /// The rest is tested by a program that begins as it has to.
+    #[tokio::test]
+    async fn a_program_that_cannot_be_a_sandbox_runs_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let cx = ToolContext {
+            job: JobId(1),
+            role: "tester".into(),
+            effect_key: "k".into(),
+            workspace: folder.path().into(),
+            rules_file: None,
+            skill_folder: None,
+            time_left: None,
+            stop: Stop::never(),
+        };
+        let run = tool(Commands::default()).call(&cx, serde_json::json!({"command": "touch ran"})).await;
+        let error = run.unwrap_err();
+        assert_eq!(error.category, ToolErrorCategory::PermissionDenied);
+        assert!(error.message.contains("posse_infra::sandbox::begin() first in its main"), "{error}");
+        assert!(!folder.path().join("ran").exists());
+    }
+}

@@ -1,0 +1,138 @@
+//! A workspace with things around it that nobody may touch, and `run_command` as a worker calls it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use posse_core::job::JobId;
+use posse_core::stop::Stop;
+use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory};
+use posse_infra::sandbox::{Commands, Limits};
+use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
+use serde_json::{Value, json};
+
+/// What stands in files that no command may see.
+pub const SECRET: &str = "s3cret-canary";
+
+/// Small, so that a test machine does not suffer; long, so that it may be slow.
+pub const SMALL: Limits =
+    Limits { seconds: 120, max_seconds: 120, processes: 24, memory_mb: 128, written_mb: 16, tmp_mb: 8 };
+
+pub struct Bench {
+    base: tempfile::TempDir,
+    registry: ToolRegistry,
+    pub cx: ToolContext,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Bench {
+    pub fn new() -> Bench {
+        Bench::with(|_| Commands::new(SMALL))
+    }
+
+    /// `<base>/ws` is the workspace; `<base>/ws-evil/secret.txt` is outside.
+    pub fn with(commands: impl FnOnce(&Path) -> Commands) -> Bench {
+        let base = tempfile::tempdir().unwrap();
+        for folder in ["ws", "ws-evil"] {
+            fs::create_dir(base.path().join(folder)).unwrap();
+        }
+        fs::write(base.path().join("ws-evil/secret.txt"), SECRET).unwrap();
+        let registry = ToolRegistry::builtin().with_commands(commands(&base.path().join("ws")));
+        let cx = ToolContext {
+            job: JobId(1),
+            role: "tester".into(),
+            effect_key: "key".into(),
+            workspace: base.path().join("ws"),
+            rules_file: None,
+            skill_folder: None,
+            time_left: None,
+            stop: Stop::never(),
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        Bench { base, registry, cx, runtime }
+    }
+
+    pub fn base(&self) -> &Path {
+        self.base.path()
+    }
+
+    /// A path in the workspace.
+    pub fn ws(&self, below: &str) -> PathBuf {
+        self.base().join("ws").join(below)
+    }
+
+    pub fn write(&self, below: &str, content: impl AsRef<[u8]>) {
+        let path = self.ws(below);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    pub async fn call(&self, args: Value) -> Result<String, ToolError> {
+        let tool = self.registry.get(RUN_COMMAND).unwrap();
+        let args = self.registry.validate_args(tool.spec(), &args.to_string())?;
+        tool.call(&self.cx, args).await.map(|output| output.text)
+    }
+
+    pub fn runtime(&self) -> &tokio::runtime::Runtime {
+        &self.runtime
+    }
+
+    /// Runs a command with these arguments besides.
+    pub fn run_with(&self, args: Value) -> Result<String, ToolError> {
+        self.runtime.block_on(self.call(args))
+    }
+
+    /// Runs a command to its end, and gives what the model reads.
+    #[track_caller]
+    pub fn run(&self, command: &str) -> String {
+        self.run_with(json!({"command": command})).unwrap_or_else(|error| panic!("{command}: {error}"))
+    }
+
+    /// Runs a command that a limit has to end.
+    #[track_caller]
+    pub fn over(&self, command: &str, seconds: u64) -> String {
+        let error = self.run_with(json!({"command": command, "timeout_s": seconds})).expect_err(command);
+        assert_eq!(error.category, ToolErrorCategory::LimitExceeded, "{command}: {error}");
+        error.message
+    }
+
+    /// Everything in this folder: kind, size, identity and time of change.
+    pub fn tree(&self, below: &str) -> BTreeMap<PathBuf, (u32, u64, u64, i64, i64)> {
+        let mut tree = BTreeMap::new();
+        let mut ahead = vec![self.base().join(below)];
+        while let Some(path) = ahead.pop() {
+            let meta = fs::symlink_metadata(&path).unwrap();
+            if meta.is_dir() {
+                ahead.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            }
+            tree.insert(path, (meta.mode(), meta.size(), meta.ino(), meta.mtime(), meta.mtime_nsec()));
+        }
+        tree
+    }
+}
+
+/// How many processes of this machine have the word in their command line.
+pub fn processes_with(word: &str) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(word)).count()
+}
+
+/// A number that no other test sleeps for, as a word to find processes by.
+pub fn marker() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{}.{}", 100_000 + std::process::id(), 700 + NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Waits for what is about to be so; a minute is more than it takes.
+#[track_caller]
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let late = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < late, "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
