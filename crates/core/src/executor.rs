@@ -9,7 +9,7 @@ use crate::clock::Millis;
 use crate::job::{Job, JobId, JobProgress, NewJob, Output};
 use crate::journal::{Entry, Recorded};
 use crate::lease::Lease;
-use crate::port::RepositoryError;
+use crate::port::{Appended, RepositoryError};
 use crate::run::Run;
 use crate::session::{Session, SessionId, SessionTurn, Stretch};
 use crate::stop::{Stop, StopReason};
@@ -144,7 +144,8 @@ impl JobContext {
     }
 
     /// Commits entries from place `seq` on. A database that cannot take them now is waited for, as
-    /// long as the lease stands: what a tool did must not be forgotten because a disk was full.
+    /// long as the lease stands: what a tool did must not be forgotten because a disk was full. Stops a job that is
+    /// to be cancelled rather than start a call for it.
     pub async fn append(&self, seq: u64, entries: Vec<Entry>) -> Result<(), Halt> {
         if entries.is_empty() {
             return Ok(());
@@ -155,7 +156,9 @@ impl JobContext {
             self.until_available(|| self.fleet.jobs.append(self.lease, seq, entries.clone(), self.now())),
             self.save_progress(),
         );
-        appended?;
+        if appended? == Appended::UpToCancellation {
+            return Err(StopReason::Cancelled.into());
+        }
         let at = self.now();
         for (i, entry) in told.into_iter().enumerate() {
             let recorded = Box::new(Recorded { seq: seq + i as u64, at, entry });

@@ -65,6 +65,15 @@ pub enum RepositoryError {
     Misused(String),
 }
 
+/// How much of what was to be appended to a journal is in it now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Appended {
+    /// All of it.
+    Whole,
+    /// What came before a call would have been started: the job is to be cancelled.
+    UpToCancellation,
+}
+
 /// What became of a job that was to be enqueued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Enqueued {
@@ -328,8 +337,15 @@ pub trait JobRepository:
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>, RepositoryError>;
 
     /// Appends entries from place `seq` on, with what they change in the ledger and the annotations
-    /// they bring.
-    async fn append(&self, lease: Lease, seq: u64, entries: Vec<Entry>, now: Millis) -> Result<(), RepositoryError>;
+    /// they bring. Once somebody has asked for the job's end no call is started any more: what stands from the
+    /// first start on is left out, and the answer says so.
+    async fn append(
+        &self,
+        lease: Lease,
+        seq: u64,
+        entries: Vec<Entry>,
+        now: Millis,
+    ) -> Result<Appended, RepositoryError>;
 
     /// Ends attempts and gives their leases back; tells in the same order where each job is then.
     /// Each counts by itself: one that is refused changes nothing, and takes nothing from the others.

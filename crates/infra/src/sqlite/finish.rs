@@ -8,7 +8,7 @@ use posse_core::clock::Millis;
 use posse_core::job::JobState;
 use posse_core::job::transition::{Event, Standing, transition};
 use posse_core::lease::Lease;
-use posse_core::port::{AttemptEnd, RepositoryError};
+use posse_core::port::{Appended, AttemptEnd, RepositoryError};
 
 use super::fault::{Fault, Outcome};
 use super::jobs::{Batch, JobRow, count, find, stored};
@@ -26,10 +26,21 @@ pub(super) fn guarded(connection: &mut SqliteConnection, lease: Lease) -> Outcom
         .ok_or(Fault::Refused(RepositoryError::LeaseLost(lease.job)))
 }
 
-/// Appends entries from place `seq` on.
-pub(super) fn append(tx: &mut Transaction<'_>, lease: Lease, seq: u64, sheets: &[Sheet], now: Millis) -> Outcome<()> {
+/// Appends entries from place `seq` on; starts no call for a job that is to be cancelled.
+pub(super) fn append(
+    tx: &mut Transaction<'_>,
+    lease: Lease,
+    seq: u64,
+    sheets: &[Sheet],
+    now: Millis,
+) -> Outcome<Appended> {
     let row = guarded(tx.connection, lease)?;
-    journal::append(tx, lease.job, &row.role, seq, sheets, now)
+    let (begun, appended) = match sheets.iter().position(Sheet::starts_call) {
+        Some(start) if row.cancel_requested => (&sheets[..start], Appended::UpToCancellation),
+        _ => (sheets, Appended::Whole),
+    };
+    journal::append(tx, lease.job, &row.role, seq, begun, now)?;
+    Ok(appended)
 }
 
 /// The end of an attempt, with its values written out. Made outside of the transaction.

@@ -10,7 +10,7 @@ use diesel::prelude::*;
 use posse_core::annotation::NewAnnotation;
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
-use posse_core::journal::{Entry, LedgerChange, Recorded, ledger_changes};
+use posse_core::journal::{CallState, Entry, LedgerChange, Recorded, ledger_changes};
 use serde_json::Value;
 
 use super::blobs::{self, Blob};
@@ -52,6 +52,11 @@ impl Sheet {
     /// Writes entries out.
     pub fn all(entries: &[Entry]) -> Result<Vec<Sheet>, serde_json::Error> {
         entries.iter().map(Sheet::new).collect()
+    }
+
+    /// Whether it is the start of a call.
+    pub fn starts_call(&self) -> bool {
+        self.ledger.iter().any(|change| matches!(change, LedgerChange::Move { to: CallState::Started, .. }))
     }
 
     /// Roughly what it will take.

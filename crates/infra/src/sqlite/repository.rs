@@ -11,9 +11,9 @@ use posse_core::job::{Attempt, GroupStanding, GroupUse, Job, JobId, JobProgress,
 use posse_core::journal::{Entry, LedgerRow, Recorded};
 use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{
-    AttemptEnd, BatchStanding, Cancelled, Chunk, ClaimRequest, Claimed, Enqueued, ForkRepository, Heartbeat, JobFilter,
-    JobQueries, JobRelations, JobRepository, JobSearch, MemoryRepository, QuestionFilter, QuestionRepository, Reach,
-    RepositoryError, Rescued, SessionQueries, SessionRepository, StateRow, WorkerRecord,
+    Appended, AttemptEnd, BatchStanding, Cancelled, Chunk, ClaimRequest, Claimed, Enqueued, ForkRepository, Heartbeat,
+    JobFilter, JobQueries, JobRelations, JobRepository, JobSearch, MemoryRepository, QuestionFilter,
+    QuestionRepository, Reach, RepositoryError, Rescued, SessionQueries, SessionRepository, StateRow, WorkerRecord,
 };
 use posse_core::question::{Answered, Question, QuestionId};
 use posse_core::session::{NewSession, Session, SessionId, SessionTurn, Stretch};
@@ -58,7 +58,13 @@ impl JobRepository for SqliteStore {
         Ok(claimed)
     }
 
-    async fn append(&self, lease: Lease, seq: u64, entries: Vec<Entry>, now: Millis) -> Result<(), RepositoryError> {
+    async fn append(
+        &self,
+        lease: Lease,
+        seq: u64,
+        entries: Vec<Entry>,
+        now: Millis,
+    ) -> Result<Appended, RepositoryError> {
         let sheets = Sheet::all(&entries).map_err(unwritable)?;
         let bytes = sheets.iter().map(Sheet::bytes).sum();
         self.writer()?.run(bytes, move |tx| finish::append(tx, lease, seq, &sheets, now)).await

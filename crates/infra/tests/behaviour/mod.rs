@@ -133,6 +133,7 @@ macro_rules! suite {
                 a_running_job_ends_as_cancelled_whatever_ends_it,
                 a_job_that_completed_first_stays_completed,
                 a_flagged_job_is_cancelled_when_its_worker_dies,
+                no_call_is_started_once_the_end_was_asked_for,
                 a_retry_begins_afresh_and_reopens_the_journal,
                 cancel_and_finish_race_to_one_outcome,
                 there_is_no_such_job;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use posse_core::journal::EndStatus;
-use posse_core::port::Cancelled;
+use posse_core::port::{Appended, Cancelled};
 
 pub async fn cancelling_works_in_every_state(store: Arc<dyn Store>) {
     for state in JobState::ALL {
@@ -72,6 +72,37 @@ pub async fn a_flagged_job_is_cancelled_when_its_worker_dies(store: Arc<dyn Stor
     assert_eq!(rescued[0].state, JobState::Cancelled);
     assert_eq!(get(&*store, lease.job).await.reason.as_deref(), Some("enough"));
     assert!(claim(&*store, "r", 1, T0 + 1).await.is_empty());
+}
+
+pub async fn no_call_is_started_once_the_end_was_asked_for(store: Arc<dyn Store>) {
+    let lease = running(&*store, "r", T0).await;
+    let turn = serde_json::json!({
+        "kind": "turn", "finish": "tool_calls", "usage": {"input": 1, "output": 1}, "model": "m", "ms": 1,
+        "calls": [
+            {"id": "a", "name": "t", "arguments": "{}", "effect": "once"},
+            {"id": "b", "name": "t", "arguments": "{}", "effect": "once"},
+        ],
+    });
+    let turn: Entry = serde_json::from_value(turn).expect("is an entry");
+    let start = |id: &str| Entry::CallStarted { call_id: id.into() };
+    let ended = serde_json::json!({"kind": "call_ended", "call_id": "a", "outcome": "done", "text": "t", "ms": 1});
+    let ended: Entry = serde_json::from_value(ended).expect("is an entry");
+    let begun = store.append(lease, 0, vec![turn, start("a")], T0).await.expect("is saved");
+    assert_eq!(begun, Appended::Whole);
+    store.cancel(lease.job, "enough".into(), T0).await.expect("is asked for");
+    // What was begun before may end, with what that gave.
+    let last = store.append(lease, 2, vec![ended, start("b"), note("behind")], T0).await.expect("is saved");
+    assert_eq!(last, Appended::UpToCancellation);
+    let none = store.append(lease, 3, vec![start("b")], T0).await.expect("is understood");
+    assert_eq!(none, Appended::UpToCancellation);
+    assert_eq!(store.append(lease, 3, vec![note("n")], T0).await.expect("is saved"), Appended::Whole);
+    let kinds: Vec<_> =
+        store.journal(lease.job, 0).await.expect("can be read").iter().map(|r| r.entry.kind()).collect();
+    assert_eq!(kinds, ["turn", "call_started", "call_ended", "note"]);
+    let states: Vec<_> =
+        store.ledger(lease.job).await.expect("can be read").iter().map(|row| row.state.as_str()).collect();
+    assert_eq!(states, ["done", "proposed"]);
+    assert_eq!(finish(&*store, lease, Event::Cancel, T0).await, JobState::Cancelled);
 }
 
 pub async fn a_retry_begins_afresh_and_reopens_the_journal(store: Arc<dyn Store>) {
