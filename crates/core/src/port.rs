@@ -6,6 +6,7 @@ use tokio::sync::watch;
 
 use crate::annotation::{Annotation, NewAnnotation};
 use crate::clock::Millis;
+use crate::job::dependency::empty_group;
 use crate::job::transition::{Event, IllegalTransition};
 use crate::job::unique::Became;
 use crate::job::{Attempt, Job, JobId, JobProgress, JobState, NewJob, Output};
@@ -32,6 +33,9 @@ pub enum RepositoryError {
     /// There is no such job.
     #[error("there is no job {0}")]
     NoSuchJob(JobId),
+    /// A job cannot wait for a group in which there is none. Nothing was changed.
+    #[error("{}", empty_group(.0))]
+    EmptyGroup(String),
     /// The job's state does not allow it. Nothing was changed.
     #[error(transparent)]
     Illegal(#[from] IllegalTransition),
@@ -327,8 +331,9 @@ pub trait JobRepository:
     /// Stores jobs, all or none, and says what became of each, in the same order. A job whose unique
     /// key is held, by an earlier job of this call too, is not stored; see
     /// [`Unique`](crate::job::Unique) for what becomes of the one that holds it. A job that waits for
-    /// one that is not there is [`RepositoryError::NoSuchJob`]; one that would wait for itself, by
-    /// becoming a job that others wait for, is [`RepositoryError::Refused`].
+    /// one that is not there is [`RepositoryError::NoSuchJob`], for a group without jobs
+    /// [`RepositoryError::EmptyGroup`]; one that would wait for itself, by becoming a job that others
+    /// wait for, is [`RepositoryError::Refused`].
     async fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Result<Vec<Enqueued>, RepositoryError>;
 
     /// Takes due jobs in the order of [`rank`](crate::job::rank), or of turns where a rule says so, as far

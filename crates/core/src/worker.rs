@@ -280,6 +280,7 @@ impl WorkerService {
                     // Children that cannot be, now or later: told here, nobody takes its worker for dead.
                     Err(
                         why @ (RepositoryError::NoSuchJob(_)
+                        | RepositoryError::EmptyGroup(_)
                         | RepositoryError::Refused(_)
                         | RepositoryError::Misused(_)),
                     ) if !end.ending.children.is_empty() => unstored.push(self.failed_with_children(end, &why)),

@@ -76,9 +76,10 @@ pub fn code_of(error: &anyhow::Error) -> Exit {
     if let Some(error) = error.downcast_ref::<RepositoryError>() {
         return match error {
             RepositoryError::NoSuchJob(_) => Exit::NotFound,
-            RepositoryError::Illegal(_) | RepositoryError::KeyHeld { .. } | RepositoryError::Refused(_) => {
-                Exit::Conflict
-            }
+            RepositoryError::Illegal(_)
+            | RepositoryError::KeyHeld { .. }
+            | RepositoryError::EmptyGroup(_)
+            | RepositoryError::Refused(_) => Exit::Conflict,
             RepositoryError::Unavailable(_) | RepositoryError::Unusable(_) => Exit::Database,
             RepositoryError::LeaseLost(_) | RepositoryError::Misused(_) => Exit::Failed,
         };

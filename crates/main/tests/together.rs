@@ -55,6 +55,10 @@ fn a_job_waits_for_a_group_and_says_so() {
     assert!(shown.contains("all of group g, 1 (available), 2 (available)"), "{shown}");
     let shown = project.posse(&["show", "3", "--json"]).ok().json();
     assert_eq!(shown["awaited_groups"], json!([{"group": "g", "open": true, "on_failed": "cancel"}]));
+    project.write("more.jsonl", "{\"goal\": \"d\"}\n\n{\"goal\": \"e\", \"after_group\": [\"g\", \"typo\"]}\n");
+    let empty = project.posse(&["enqueue", "--jsonl", "more.jsonl", "-r", "scribe"]).expect(2);
+    assert!(empty.err.contains("more.jsonl:3: there is no job in group 'typo'"), "{}", empty.err);
+    assert!(empty.err.contains("nothing was stored"), "{}", empty.err);
     let own = project.posse(&["enqueue", "-r", "scribe", "--group", "g", "--after-group", "g", "x"]).expect(2);
     assert!(own.err.contains("its own group"), "{}", own.err);
     project.posse(&["job", "cancel", "2"]).ok();

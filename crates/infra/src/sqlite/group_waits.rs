@@ -8,9 +8,7 @@ use std::collections::HashSet;
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
-use posse_core::job::dependency::{
-    GroupWait, MAX_GROUP_AWAITED, Meaning, empty_group, meaning, too_large, would_wait_in_group,
-};
+use posse_core::job::dependency::{GroupWait, MAX_GROUP_AWAITED, Meaning, meaning, too_large, would_wait_in_group};
 use posse_core::job::{JobId, JobState, NewJob};
 use posse_core::port::RepositoryError;
 
@@ -49,7 +47,7 @@ pub(super) fn add_members(
         }
         if members.is_empty() {
             let any: Option<i64> = of_group.select(jobs::id).first(connection).optional()?;
-            any.ok_or_else(|| refused(empty_group(group)))?;
+            any.ok_or_else(|| Fault::Refused(RepositoryError::EmptyGroup(group.clone())))?;
         }
         for (id, name) in members {
             let (id, is) = (JobId(id), state(&name)?);

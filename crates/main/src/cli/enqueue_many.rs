@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
-use posse_core::job::dependency::{After, OnFailed};
+use posse_core::job::dependency::{After, OnFailed, empty_group};
 use posse_core::job::unique::Became;
 use posse_core::job::{JobId, Meta, NewJob, Unique};
 use posse_core::port::{BatchMark, Chunk, JobRelations as _, JobSearch as _, RepositoryError};
@@ -126,12 +126,17 @@ pub async fn enqueue_many(
     while let Some(part) = lines.next(&names)? {
         let to = lines.mark.there();
         let Part { jobs, names: new, numbers } = part;
-        let asked: Vec<_> = jobs.iter().map(|job| job.after.clone()).collect();
+        let asked: Vec<_> = jobs.iter().map(|job| (job.after.clone(), job.after_groups.clone())).collect();
         let chunk = Chunk { batch: batch.clone(), from, to: to.clone(), jobs, names: new.clone() };
         let enqueued = store.enqueue_chunk(chunk, wire::now()).await.map_err(|error| match error {
             RepositoryError::NoSuchJob(id) => {
-                let at = asked.iter().position(|after| after.contains(&After::Job(id))).map_or(0, |at| numbers[at]);
+                let at = asked.iter().position(|(jobs, _)| jobs.contains(&After::Job(id))).map_or(0, |at| numbers[at]);
                 progress.stopped(&batch, format!("{shown}:{at}: after names job {id}, and there is no such job"))
+            }
+            RepositoryError::EmptyGroup(group) => {
+                // Who names it first: for those behind it would be as empty.
+                let at = asked.iter().position(|(_, groups)| groups.contains(&group)).map_or(0, |at| numbers[at]);
+                progress.stopped(&batch, format!("{shown}:{at}: {}", empty_group(&group)))
             }
             other => other.into(),
         })?;
