@@ -80,11 +80,11 @@ proptest! {
     }
 
     #[test]
-    fn every_job_ends_or_is_explained((nodes, order) in behaviour::waiting::plans()) {
+    fn every_job_ends_or_is_explained((nodes, order) in behaviour::any_waits::plans()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let door = door();
-            behaviour::waiting::every_job_ends_or_is_explained(door.fresh().await, nodes, order).await;
+            behaviour::any_waits::every_job_ends_or_is_explained(door.fresh().await, nodes, order).await;
         });
     }
 

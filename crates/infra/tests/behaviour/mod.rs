@@ -21,6 +21,7 @@ use posse_core::port::{
 use posse_core::rate::RateLimiter;
 use posse_core::rules::Rules;
 
+pub mod any_waits;
 pub mod asking;
 pub mod care;
 pub mod claiming;
