@@ -9,6 +9,9 @@
 //! them, each once and in order; ids, names and arguments of a shape that everybody takes. Where
 //! providers want opposite things, [`Rules`] say which.
 //!
+//! What that makes a request longer by is known beforehand: a message is kept as [`sendable`] makes
+//! it, which is how it goes out, and [`added`] and [`added_around`] are the most that is put beside it.
+//!
 //! Everything here is a function of the messages from the first one on. The same conversation gives
 //! the same bytes in every request and after every restart, and a longer one begins with them, which
 //! is what a provider's prompt cache needs.
@@ -21,6 +24,7 @@ use std::collections::HashSet;
 
 use crate::model::{Author, CallRequest, Extra, Message, Reasoning};
 use crate::run::structured;
+use crate::tokens;
 
 mod messages;
 
@@ -80,6 +84,50 @@ pub fn normalise<'a>(messages: impl IntoIterator<Item = &'a Message>, rules: Rul
     messages.into_iter().for_each(|message| normaliser.push(message, &mut out));
     normaliser.rest(None, &mut out);
     out
+}
+
+/// A message with the names, arguments and results that everybody takes: what a request has of it is
+/// no longer than this.
+pub(crate) fn sendable(mut message: Message) -> Message {
+    match &mut message {
+        Message::System { .. } | Message::User { .. } => {}
+        Message::Assistant { calls, .. } => {
+            for call in calls {
+                call.name = sendable_name(&call.name);
+                call.arguments = sendable_arguments(&call.arguments);
+            }
+        }
+        Message::Tool { name, text, .. } => {
+            *name = sendable_name(name);
+            if is_blank(text) {
+                *text = NO_OUTPUT.into();
+            }
+        }
+    }
+    message
+}
+
+/// Most tokens, by our estimate, of what any provider's rules add to a message that stands behind
+/// `before`.
+pub(crate) fn added(before: Option<&Message>, message: &Message) -> u64 {
+    match message {
+        Message::System { .. } | Message::User { .. } => added_behind(before),
+        Message::Assistant { .. } => tokens::text(NO_REASONING),
+        Message::Tool { .. } => 0,
+    }
+}
+
+/// The same of a user message that is not there yet.
+pub(crate) fn added_behind(before: Option<&Message>) -> u64 {
+    match before {
+        Some(Message::Tool { .. }) => tokens::words(BETWEEN) + tokens::text(NO_REASONING),
+        _ => 0,
+    }
+}
+
+/// Most tokens of what is added before a conversation and behind it.
+pub(crate) fn added_around() -> u64 {
+    tokens::words(BEGIN) + tokens::words(GO_ON)
 }
 
 /// Makes a conversation legal, one message at a time.

@@ -4,6 +4,7 @@
 //! applying a stored journal gives the state that the live run had. What to do next follows from
 //! the state alone ([`machine::step`]), which is why a run can be picked up cold at any entry.
 
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -43,6 +44,8 @@ use phased::Phased;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Run {
     next_seq: u64,
+    /// Where the costs of a summary that is under way begin.
+    summary_from: Option<u64>,
     opening: Option<Arc<Opening>>,
     /// The run's own conversation, then those of the skills at work, each called by the one before.
     cycles: Vec<Cycle>,
@@ -104,6 +107,10 @@ impl Run {
     /// An entry that does not fit the state (a damaged journal) changes as little as it can; it is
     /// never a reason to panic.
     pub fn apply(&mut self, entry: &Entry) {
+        self.summary_from = match entry {
+            Entry::Summarised { .. } => self.summary_from.or(Some(self.next_seq)),
+            _ => None,
+        };
         self.next_seq += 1;
         let calling = self.calling();
         match entry {
@@ -137,7 +144,11 @@ impl Run {
                 let told = prompt::task_after_failure(&self.top().task, summary);
                 self.top_mut().replan(told);
             }
-            Entry::Compacted { cut, summary } => self.top_mut().summarise(cut, summary),
+            Entry::Compacted { cut, summary } => {
+                // Nobody summarises while a call is open, so the entry of its end is missing.
+                self.close_calls(NO_RESULT);
+                self.top_mut().summarise(cut, summary);
+            }
             Entry::Shortened { shortenings } => self.top_mut().shorten(shortenings),
             Entry::Counted { tools, messages } => self.take_counts(*tools, messages),
             Entry::Summarised { usage, cost_microusd, ms, .. } => self.spend(usage, *cost_microusd, *ms),
@@ -271,9 +282,9 @@ impl Run {
         let made = self.calls_made;
         // An entry that is there twice makes its calls once.
         let is_new = |call: &&Call| machine::number_of(&call.request.id).is_none_or(|number| number >= made);
-        let new: Vec<_> = turn.calls.iter().filter(is_new).map(OpenCall::new).collect();
+        let new: Vec<_> = turn.calls.iter().filter(is_new).collect();
         let calling = self.calling();
-        self.top_mut().take_turn(turn, new, calling);
+        self.top_mut().take_turn(turn, &new, calling);
         turn.calls.iter().for_each(|call| self.count_call(&call.request.id));
     }
 
@@ -339,6 +350,12 @@ impl Run {
     /// The place of the next entry.
     pub fn next_seq(&self) -> u64 {
         self.next_seq
+    }
+
+    /// The place of the first entry about a summary that is under way, however often it was begun anew; before
+    /// there is one, that of the next entry.
+    pub fn summary_from(&self) -> u64 {
+        self.summary_from.unwrap_or(self.next_seq)
     }
 
     /// What it works with, once it has begun.
@@ -490,5 +507,6 @@ impl Run {
 fn told_of_tools(opening: &Opening) -> String {
     let last = if opening.persona.style == Style::Phased { phase::spec() } else { finish::spec() };
     let specs = opening.tools.iter().map(|tool| &tool.spec).chain(opening.skills.iter().map(|skill| &skill.spec));
-    specs.chain([&last]).map(|spec| format!("{} {} {}\n", spec.name, spec.description, spec.parameters)).collect()
+    // As a request has them; a model's template mostly shows them so too.
+    specs.chain([&last]).map(|spec| format!("{}\n", json!({"type": "function", "function": spec}))).collect()
 }

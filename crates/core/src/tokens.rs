@@ -56,6 +56,11 @@ pub fn message(message: &Message) -> u64 {
     texts(message).map(text).sum::<u64>() + around(message)
 }
 
+/// The same of a message that is words alone.
+pub fn words(words: &str) -> u64 {
+    text(words) + PER_MESSAGE
+}
+
 /// The texts in a message, each of which a tokenizer counts by itself.
 pub fn texts(message: &Message) -> impl Iterator<Item = &str> {
     let (words, name, reasoning, calls) = match message {

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::compaction::{Cut, History, Part, Shortening};
 use super::phase::AGENT_STEP;
 use super::{phased, structured};
+use crate::conversation;
 use crate::journal::{Call, CallOutcome, Count, Turn};
 use crate::model::{CallRequest, Message, ToolCalling};
 use crate::tokens::{self, Tally};
@@ -102,8 +103,6 @@ pub(super) struct Cycle {
     /// The conversation. Its head is what comes before the work: instructions, examples, what was
     /// said before, the task.
     pub history: History,
-    /// What the messages have, in tokens.
-    pub tokens: Tally,
     /// Calls that have not ended.
     pub open: Vec<OpenCall>,
     /// Results of calls that ended before one that was asked for earlier. Results stand in the order
@@ -132,8 +131,7 @@ pub(super) struct Cycle {
 impl Cycle {
     /// A conversation that begins with `head`, of which the last message is the task.
     pub fn new(task: &str, head: Vec<Message>) -> Cycle {
-        let tokens = Tally::estimated(head.iter().map(tokens::message).sum());
-        Cycle { task: task.to_owned(), history: History::begin(head), tokens, ..Cycle::default() }
+        Cycle { task: task.to_owned(), history: History::begin(head), ..Cycle::default() }
     }
 
     /// The same for the skill at place `skill` of the opening, called by `call_id`.
@@ -142,12 +140,7 @@ impl Cycle {
     }
 
     fn push(&mut self, message: Message, part: Part) {
-        self.tokens += Tally::estimated(tokens::message(&message));
-        self.history.push(message, part);
-    }
-
-    fn recount(&mut self) {
-        self.tokens = (0..self.history.messages().len()).map(|at| self.history.tokens(at)).sum();
+        self.history.push(conversation::sendable(message), part);
     }
 
     /// Takes in what the model's tokenizer counted of a message; gives what the message had been
@@ -162,15 +155,13 @@ impl Cycle {
         }
         let tokens = count.tokens.saturating_add(tokens::around(message));
         self.history.count(count.at, tokens);
-        self.tokens.estimated = self.tokens.estimated.saturating_sub(estimated);
-        self.tokens += Tally::counted(tokens);
         Some((estimated, tokens))
     }
 
     /// Takes in a reply, of which these calls are to end.
-    pub fn take_turn(&mut self, turn: &Turn, calls: Vec<OpenCall>, calling: ToolCalling) {
+    pub fn take_turn(&mut self, turn: &Turn, calls: &[&Call], calling: ToolCalling) {
         self.corrected_turn = false;
-        self.open.extend(calls);
+        self.open.extend(calls.iter().map(|call| OpenCall::new(call)));
         // A thought between two calls does not make the second a new one.
         if let Some(call) = turn.calls.last().map(Call::runs).filter(|call| call.name != AGENT_STEP) {
             if self.repeats(&call) == 0 {
@@ -179,7 +170,7 @@ impl Cycle {
             self.habit.push(call);
         }
         let calls: Vec<_> = match calling {
-            ToolCalling::Native => turn.calls.iter().map(|c| c.request.clone()).collect(),
+            ToolCalling::Native => calls.iter().map(|call| call.request.clone()).collect(),
             ToolCalling::Structured => Vec::new(),
         };
         if turn.text.trim().is_empty() && calls.is_empty() {
@@ -303,7 +294,6 @@ impl Cycle {
             *text = told;
         }
         self.history = History::begin(head);
-        self.recount();
         self.open.clear();
         self.held.clear();
         self.in_vain.clear();
@@ -322,13 +312,11 @@ impl Cycle {
     /// Puts a summary in the place of older messages.
     pub fn summarise(&mut self, cut: &Cut, summary: &str) {
         self.history.summarise(cut, summary);
-        self.recount();
     }
 
     /// Shortens messages.
     pub fn shorten(&mut self, shortenings: &[Shortening]) {
         self.history.shorten(shortenings);
-        self.recount();
     }
 
     /// Gives every open call a result, since none of its own will come; and gives all calls that had
@@ -345,7 +333,6 @@ impl Cycle {
     }
 
     fn push_result(&mut self, call: &CallRequest, text: &str, part: Part, calling: ToolCalling) {
-        let text = if text.is_empty() { "(no output)" } else { text };
         let message = match calling {
             ToolCalling::Native => {
                 Message::Tool { call_id: call.id.clone(), name: call.name.clone(), text: text.into() }

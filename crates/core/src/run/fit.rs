@@ -3,6 +3,7 @@
 use super::compaction::{self, Cut, Decision, Measure, Room, Settings, Shortening};
 use super::machine::ToCount;
 use super::{Run, told_of_tools};
+use crate::conversation;
 use crate::journal::Overflow;
 use crate::model::Message;
 use crate::tokens::{self, Tally};
@@ -40,7 +41,7 @@ impl Run {
         let top = self.top();
         let many = top.history.messages().len() - top.history.head() > settings.max_messages;
         // Exact decisions look at every message; nearly always a look at their sum is enough.
-        if !many && self.gauge.tokens(top.tokens) + room.beside <= roughly(&room, settings.budget_share) {
+        if !many && self.gauge.tokens(top.history.total()) + room.beside <= roughly(&room, settings.budget_share) {
             return Fit::Fits;
         }
         match compaction::decide(&top.history, !top.open.is_empty(), &settings, room, &self.gauge) {
@@ -60,8 +61,8 @@ impl Run {
         let can = self.opening.as_ref().filter(|opening| opening.has_tokenizer && room.window.is_some());
         let Some(opening) = can else { return Vec::new() };
         let top = self.top();
-        let countable = [top.tokens, self.tools_tokens].into_iter().sum();
-        let most = self.gauge.at_most(countable).saturating_add(self.calibrated(self.tail_tokens()));
+        let countable = [top.history.total(), self.tools_tokens].into_iter().sum();
+        let most = self.gauge.at_most(countable).saturating_add(self.calibrated(self.uncountable()));
         if most <= roughly(&room, self.settings().budget_share) {
             return Vec::new();
         }
@@ -79,24 +80,33 @@ impl Run {
         self.reckoned(0).window
     }
 
-    /// Most tokens of the next reply, where the window leaves less than would be asked for.
+    /// Most tokens of the next reply, so that the window has room for it behind the request.
     pub(super) fn reply_room(&self) -> Option<u32> {
-        self.overflow.is_some().then(|| u32::try_from(self.room().reply).unwrap_or(u32::MAX).max(1))
+        let left = u64::from(self.window()?).saturating_sub(self.request_tokens());
+        let most = if self.overflow.is_some() { self.room().reply.min(left) } else { left };
+        Some(u32::try_from(most).unwrap_or(u32::MAX).max(1))
     }
 
-    /// What the next request has, in tokens, before what was learned corrects it.
+    /// What the next request has, in tokens, before what was learned corrects it, and without what a
+    /// provider's rules may add.
     pub(super) fn request_tally(&self) -> Tally {
-        [self.top().tokens, self.tools_tokens, Tally::estimated(self.tail_tokens())].into_iter().sum()
+        [self.top().history.total(), self.tools_tokens, Tally::estimated(self.tail_tokens())].into_iter().sum()
     }
 
-    /// What the next request has, in tokens, as far as is known.
-    pub(super) fn request_tokens(&self) -> u64 {
-        self.gauge.tokens(self.request_tally())
+    /// Most tokens of the next request, whoever it is sent to: those that decide whether it fits.
+    pub fn request_tokens(&self) -> u64 {
+        self.gauge.tokens(self.top().history.total()).saturating_add(self.beside())
     }
 
     /// Tokens of a message for this run's model, by our estimate and what corrects it.
     pub fn count(&self, message: &Message) -> u64 {
         self.gauge.message(message)
+    }
+
+    /// The same for later, as far as is known now.
+    pub fn counter(&self) -> impl Fn(&Message) -> u64 + use<> {
+        let gauge = self.gauge;
+        move |message| gauge.message(message)
     }
 
     fn calibrated(&self, estimate: u64) -> u64 {
@@ -138,7 +148,18 @@ impl Run {
 
     /// Tokens of what a request has beside its conversation.
     fn beside(&self) -> u64 {
-        self.gauge.tokens(self.tools_tokens).saturating_add(self.calibrated(self.tail_tokens()))
+        self.gauge.tokens(self.tools_tokens).saturating_add(self.calibrated(self.uncountable()))
+    }
+
+    /// Tokens, by our estimate, of what no tokenizer is asked about: the view of the working memory, new
+    /// in every request, and what providers' rules may add.
+    fn uncountable(&self) -> u64 {
+        let history = &self.top().history;
+        let tail = match self.tail_tokens() {
+            0 => 0,
+            tokens => tokens + conversation::added_behind(history.messages().last()),
+        };
+        tail + history.added() + conversation::added_around()
     }
 
     /// Most bytes of the view of the working memory: it may take half of what the head leaves.

@@ -12,6 +12,8 @@ use super::phase::{AgentStep, Content, NewPlan, Phase, SubTaskOutcome};
 
 mod view;
 
+pub(super) use view::StepTokens;
+
 /// Where a sub-task is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -115,13 +117,6 @@ pub struct WorkingMemory {
     key_facts: Vec<KeyFact>,
 }
 
-impl StepRecord {
-    /// What it is in a view that leaves nothing out.
-    pub(super) fn render(&self) -> String {
-        view::step(self)
-    }
-}
-
 impl WorkingMemory {
     /// The plan, once there is one.
     pub fn plan(&self) -> Option<&Plan> {
@@ -141,11 +136,6 @@ impl WorkingMemory {
     /// Every fact, oldest first.
     pub fn key_facts(&self) -> &[KeyFact] {
         &self.key_facts
-    }
-
-    /// The view without its steps, which alone grow with the length of a run.
-    pub(super) fn render_frame(&self, signals: &str) -> String {
-        view::frame(self, signals)
     }
 
     /// Takes in a step that calls no tool: everything that follows from it. An act is taken in by

@@ -3,12 +3,11 @@
 use serde_json::Value;
 
 use super::cycle::{EndedCall, fingerprint};
-use super::memory::{CallRecord, WorkingMemory};
+use super::memory::{CallRecord, StepTokens, WorkingMemory};
 use super::phase::{self, AGENT_STEP, AgentStep, Content, Phase};
 use super::signals::Signals;
 use crate::journal::{CallOutcome, Turn};
 use crate::model::CallRequest;
-use crate::tokens;
 
 /// The call inside a step of phase `act`, under the id of the step.
 pub(crate) fn action(request: &CallRequest) -> Option<CallRequest> {
@@ -25,10 +24,7 @@ pub(crate) fn action(request: &CallRequest) -> Option<CallRequest> {
 pub(super) struct Phased {
     pub memory: WorkingMemory,
     signals: Signals,
-    /// What the steps take in a view that leaves nothing out, so that a view can be measured without
-    /// being written out.
-    steps_bytes: usize,
-    steps_tokens: u64,
+    steps: StepTokens,
 }
 
 impl Phased {
@@ -54,9 +50,7 @@ impl Phased {
 
     fn measure_last(&mut self) {
         if let Some(step) = self.memory.steps().last() {
-            let text = step.render();
-            self.steps_bytes += text.len();
-            self.steps_tokens += tokens::text(&text);
+            self.steps.push(step);
         }
     }
 
@@ -97,19 +91,15 @@ impl Phased {
         self.phases().last().map(|phase| phase.as_str())
     }
 
-    /// What [`Phased::view`] is estimated to have, in tokens; 0 where there is no view. Takes time in
-    /// proportion to plan, facts and errors, not to the steps.
+    /// What [`Phased::view`] is estimated to have, in tokens, and never less than the estimate of it
+    /// written out; 0 where there is no view. Reads plan, facts and errors, and of the steps only their
+    /// sizes.
     pub fn view_tokens(&self, steps: u32, max_steps: u32, most: Option<usize>) -> u64 {
         if self.is_blank() {
             return 0;
         }
-        let frame = self.memory.render_frame(&self.signals.render(steps, max_steps));
-        let room = most.map_or(usize::MAX, |most| most.saturating_sub(frame.len()));
-        let shown = match self.steps_bytes {
-            all if all > room => self.steps_tokens * room as u64 / all as u64,
-            _ => self.steps_tokens,
-        };
-        tokens::text(&frame) + shown
+        let signals = self.signals.render(steps, max_steps);
+        self.steps.of_view(&self.memory, &signals, most.unwrap_or(usize::MAX))
     }
 
     fn is_blank(&self) -> bool {
@@ -134,6 +124,7 @@ impl Phased {
 mod tests {
     use super::*;
     use crate::journal::Call;
+    use crate::tokens;
     use crate::tool::EffectClass;
 
     #[test]
@@ -152,9 +143,8 @@ mod tests {
             for most in [None, Some(2_000), Some(20_000)] {
                 let shown = phased.view(n, 500, most).expect("there is a step");
                 let (estimated, written) = (phased.view_tokens(n, 500, most), tokens::text(&shown));
-                // Outputs are cut whole, so a view that is cut may be an output shorter than there is room for.
-                let (below, above) = if most.is_some() { (written / 3, written / 2 + 250) } else { (written / 20, 30) };
-                let close = written.saturating_sub(below + 30)..=written + above + written / 20;
+                // Each piece is rounded up by itself.
+                let close = written..=written + u64::from(n) + 4;
                 assert!(close.contains(&estimated), "{n}, {most:?}: {estimated} for {written}");
             }
         }

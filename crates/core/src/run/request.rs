@@ -1,7 +1,7 @@
 //! The next model request, made from the state.
 
 use super::{Run, finish, machine, phase, structured};
-use crate::model::{Message, ModelRequest, ToolCalling};
+use crate::model::{ModelRequest, ToolCalling};
 use crate::tokens;
 use crate::tool::ToolSpec;
 
@@ -19,9 +19,6 @@ impl Run {
         if let Some(max) = opening.persona.limits.max_tokens {
             let used = self.usage.total().saturating_sub(self.spent_before.tokens);
             let left = u32::try_from(max.saturating_sub(used)).unwrap_or(u32::MAX).max(1);
-            request.max_tokens = Some(request.max_tokens.map_or(left, |asked| asked.min(left)));
-        }
-        if let Some(left) = self.reply_room() {
             request.max_tokens = Some(request.max_tokens.map_or(left, |asked| asked.min(left)));
         }
         let phased = self.is_phased();
@@ -42,6 +39,10 @@ impl Run {
                     false => structured::schema(&tools, &habits),
                 });
             }
+        }
+        // Where nobody limits the reply, the server does, unless it has shown that it cannot.
+        if let Some(room) = self.reply_room().filter(|_| self.overflow.is_some() || request.max_tokens.is_some()) {
+            request.max_tokens = Some(request.max_tokens.map_or(room, |asked| asked.min(room)));
         }
         request
     }
@@ -72,7 +73,7 @@ impl Run {
         let Some(opening) = self.opening.as_ref().filter(|_| self.is_phased()) else { return 0 };
         match self.phased.view_tokens(self.turns, opening.persona.limits.max_turns, self.view_bytes()) {
             0 => 0,
-            view => tokens::message(&Message::User { text: String::new() }) + view,
+            view => tokens::words("") + view,
         }
     }
 }

@@ -97,7 +97,7 @@ fn the_tokenizer_decides_and_not_the_estimate() {
 #[test]
 fn without_an_answer_the_estimate_decides_and_the_next_request_asks_again() {
     let silent: Tokenizer = |_| None;
-    let mut h = Harness::begin_with(by_window(opening(), 4_000), silent);
+    let mut h = Harness::begin_with(by_window(opening(), 5_000), silent);
     turn(&mut h, 0, 4_000);
     assert_eq!((h.effect.clone(), h.to_count.len(), h.count("counted")), (Effect::AskModel, 1, 0));
     h.tokenizer = half_the_bytes;

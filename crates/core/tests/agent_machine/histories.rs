@@ -103,6 +103,8 @@ fn a_call() -> impl Strategy<Value = CallRequest> {
         1 => Just(call("finish", json!({"final_summary": "", "clarifying_questions": ["Blue?", "Green?"]}))),
         1 => Just(call("finish", json!({"final_summary": "it fails", "request_replan": true}))),
         1 => Just(CallRequest { arguments: "{\"a\":".into(), ..call("look", Value::Null) }),
+        // Cut off where it writes a file.
+        1 => Just(CallRequest { arguments: "{\"a\": \"say \\\"it\\\"\\n".repeat(60), ..call("look", Value::Null) }),
     ]
 }
 

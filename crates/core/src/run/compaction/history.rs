@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 use super::Cut;
-use crate::conversation::Conversation;
+use crate::conversation::{self, Conversation};
 use crate::model::Message;
 use crate::tokens::{self, Tally};
 
@@ -35,19 +35,21 @@ pub struct History {
     messages: Conversation,
     standings: Vec<Standing>,
     head: usize,
+    total: Tally,
+    added: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Standing {
     part: Part,
     gap: Option<Gap>,
-    /// Tokens of the message, where the model's tokenizer has counted it.
-    counted: Option<u64>,
+    /// Tokens of the message: counted, where the model's tokenizer has, else estimated.
+    tokens: Tally,
 }
 
 impl Standing {
-    fn new(part: Part) -> Standing {
-        Standing { part, gap: None, counted: None }
+    fn new(part: Part, message: &Message) -> Standing {
+        Standing { part, gap: None, tokens: Tally::estimated(tokens::message(message)) }
     }
 }
 
@@ -76,15 +78,27 @@ pub struct Shortening {
 impl History {
     /// A conversation that has only its head.
     pub fn begin(head: Vec<Message>) -> History {
-        let standings = vec![Standing::new(Part::Head); head.len()];
-        History { head: head.len(), messages: head.into(), standings }
+        let standings = head.iter().map(|message| Standing::new(Part::Head, message)).collect();
+        let mut history = History { head: head.len(), messages: head.into(), standings, ..History::default() };
+        history.add_up();
+        history
     }
 
     /// Adds a message at the end.
     pub fn push(&mut self, message: Message, part: Part) {
         debug_assert!(part != Part::Head, "the head is given at the beginning");
+        let standing = Standing::new(part, &message);
+        self.total += standing.tokens;
+        self.added += conversation::added(self.messages.last(), &message);
         self.messages.push(message);
-        self.standings.push(Standing::new(part));
+        self.standings.push(standing);
+    }
+
+    /// Adds up anew what messages have and what is added to them.
+    fn add_up(&mut self) {
+        self.total = self.standings.iter().map(|standing| standing.tokens).sum();
+        let before = [None].into_iter().chain(self.messages.iter().map(Some));
+        self.added = before.zip(&self.messages).map(|(before, message)| conversation::added(before, message)).sum();
     }
 
     /// Keeps a message from now on word for word, as it stands. One of the head stays what it is.
@@ -105,9 +119,11 @@ impl History {
         let (from, to) = (behind_results(cut.from), behind_results(cut.to));
         if self.head <= from && from < to && to <= self.messages.len() {
             let mut messages = self.messages.to_vec();
-            messages.splice(from..to, [super::summary_message(summary)]);
+            let summary = super::summary_message(summary);
+            self.standings.splice(from..to, [Standing::new(Part::Summary, &summary)]);
+            messages.splice(from..to, [summary]);
             self.messages = messages.into();
-            self.standings.splice(from..to, [Standing::new(Part::Summary)]);
+            self.add_up();
         }
     }
 
@@ -116,13 +132,14 @@ impl History {
     pub fn shorten(&mut self, shortenings: &[Shortening]) {
         for shortening in shortenings {
             if let Some((message, gap)) = self.shortened(*shortening) {
+                let standing = &mut self.standings[shortening.at];
+                *standing = Standing { gap: Some(gap), ..Standing::new(standing.part, &message) };
                 let mut messages = self.messages.to_vec();
                 messages[shortening.at] = message;
                 self.messages = messages.into();
-                let part = self.standings[shortening.at].part;
-                self.standings[shortening.at] = Standing { gap: Some(gap), ..Standing::new(part) };
             }
         }
+        self.add_up();
     }
 
     /// The messages, in sending order.
@@ -143,22 +160,31 @@ impl History {
     /// Keeps what the model's tokenizer counted of a message, until the message changes.
     pub fn count(&mut self, at: usize, tokens: u64) {
         if let Some(standing) = self.standings.get_mut(at) {
-            standing.counted = Some(tokens);
+            self.total.counted = self.total.counted.saturating_sub(standing.tokens.counted);
+            self.total.estimated = self.total.estimated.saturating_sub(standing.tokens.estimated);
+            standing.tokens = Tally::counted(tokens);
+            self.total += standing.tokens;
         }
     }
 
     /// Tokens of a message: counted, where it was, else estimated. None of one that is not there.
     pub fn tokens(&self, at: usize) -> Tally {
-        match (self.standings.get(at).and_then(|standing| standing.counted), self.messages.get(at)) {
-            (Some(counted), _) => Tally::counted(counted),
-            (None, Some(message)) => Tally::estimated(tokens::message(message)),
-            (None, None) => Tally::default(),
-        }
+        self.standings.get(at).map(|standing| standing.tokens).unwrap_or_default()
+    }
+
+    /// Tokens of all messages together.
+    pub fn total(&self) -> Tally {
+        self.total
+    }
+
+    /// Most tokens, by our estimate, of what providers' rules add to the messages.
+    pub(crate) fn added(&self) -> u64 {
+        self.added
     }
 
     /// Places of the messages that have not been counted.
     pub fn uncounted(&self) -> impl Iterator<Item = usize> {
-        (0..).zip(&self.standings).filter(|(_, standing)| standing.counted.is_none()).map(|(at, _)| at)
+        (0..).zip(&self.standings).filter(|(_, standing)| standing.tokens.counted == 0).map(|(at, _)| at)
     }
 
     /// Bytes of the original before and after what is left out; all of them before, if nothing is.

@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use super::{ErrorRecord, Plan, StepRecord, SubTaskStatus, WorkingMemory};
+use crate::tokens;
 
 const HEADER: &str = "--- Agent Working Memory ---\n\n";
 const FOOTER: &str = "--- End Agent Working Memory ---";
@@ -30,16 +31,47 @@ pub(super) fn render(memory: &WorkingMemory, signals: &str, max_bytes: usize) ->
     out
 }
 
-/// The view without its steps.
-pub(super) fn frame(memory: &WorkingMemory, signals: &str) -> String {
-    before_steps(memory) + &after_steps(memory, signals)
+/// The tokens of steps, measured as they come, so that a view can be measured without being written.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(in crate::run) struct StepTokens {
+    sizes: Vec<Size>,
+    /// Tokens of each step, whole and with its result cut.
+    tokens: Vec<[u64; 2]>,
 }
 
-/// One step as a view shows it that leaves nothing out.
-pub(super) fn step(step: &StepRecord) -> String {
-    let mut out = String::new();
-    push_step(&mut out, step);
-    out
+impl StepTokens {
+    /// Takes in the next step.
+    pub fn push(&mut self, step: &StepRecord) {
+        // With the line break before it in place of its own: that is one token with what it indents.
+        let mut text = "\n".to_owned();
+        let Span { size, result, cut } = push_step(&mut text, step);
+        text.pop();
+        let whole = tokens::text(&text);
+        let shorter = cut.map_or(whole, |mark| {
+            text.replace_range(result, &mark);
+            tokens::text(&text)
+        });
+        self.sizes.push(size);
+        self.tokens.push([whole, shorter]);
+    }
+
+    /// Tokens of the view of these steps in at most `max_bytes`: never less than it has, and about one
+    /// more for two steps.
+    pub fn of_view(&self, memory: &WorkingMemory, signals: &str, max_bytes: usize) -> u64 {
+        let (before, after) = (before_steps(memory), after_steps(memory, signals));
+        let room = max_bytes.saturating_sub(before.len() + after.len());
+        let mut sum = tokens::text(&before) + tokens::text(&after);
+        if !self.sizes.is_empty() {
+            let Fitting { cut, left_out } = Fitting::into(room, &self.sizes);
+            sum += tokens::text(STEPS) + tokens::text("\n\n");
+            if left_out > 0 {
+                sum += tokens::text(&line_for(&self.sizes[..left_out]));
+            }
+            let shown = self.tokens.iter().enumerate().skip(left_out);
+            sum += shown.map(|(at, [whole, shorter])| if at < cut { shorter } else { whole }).sum::<u64>();
+        }
+        sum
+    }
 }
 
 fn before_steps(memory: &WorkingMemory) -> String {
@@ -114,61 +146,111 @@ fn push_error(out: &mut String, error: &ErrorRecord) {
     }
 }
 
-/// The section of steps, written whole, and where in it each step and each output is.
+/// The title of the section of steps.
+const STEPS: &str = "[Steps]";
+
+/// How large a step is in a view.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Size {
+    step: u32,
+    /// Bytes of its lines.
+    bytes: usize,
+    /// Bytes fewer when its result is cut.
+    saved: usize,
+}
+
+/// What becomes of steps so that their section has at most so many bytes, or as few as there can be.
+struct Fitting {
+    /// How many of the oldest have their results cut.
+    cut: usize,
+    /// How many of the oldest become one line; if any do, all others are cut.
+    left_out: usize,
+}
+
+impl Fitting {
+    fn into(room: usize, sizes: &[Size]) -> Fitting {
+        // The title has a line break, and one stands behind the section.
+        let mut size = STEPS.len() + 2 + sizes.iter().map(|step| step.bytes).sum::<usize>();
+        let mut cut = 0;
+        while size > room && cut < sizes.len() {
+            size -= sizes[cut].saved;
+            cut += 1;
+        }
+        let left_out = if size > room { Self::fewest_left_out(size, room, sizes) } else { 0 };
+        Fitting { cut, left_out }
+    }
+
+    /// How many of the oldest steps become one line, when every output is cut and the section still
+    /// has `size` bytes: as few as fit into `room`, else as many as make it smallest.
+    fn fewest_left_out(mut size: usize, room: usize, sizes: &[Size]) -> usize {
+        let (mut best, mut bytes) = ((size, 0), 0);
+        for (at, step) in sizes.iter().enumerate() {
+            size -= step.bytes - step.saved;
+            bytes += step.bytes;
+            best = best.min((size + left_out(bytes, sizes[0].step, step.step).len(), at + 1));
+            if best.0 <= room {
+                break;
+            }
+        }
+        best.1
+    }
+}
+
+/// The line in place of steps.
+fn line_for(steps: &[Size]) -> String {
+    let numbers = steps.first().zip(steps.last()).map_or((0, 0), |(first, last)| (first.step, last.step));
+    left_out(steps.iter().map(|step| step.bytes).sum(), numbers.0, numbers.1)
+}
+
+fn left_out(bytes: usize, first: u32, last: u32) -> String {
+    let bytes = grouped(bytes);
+    match first == last {
+        true => format!("  [… {bytes} bytes left out; step {first}]\n"),
+        false => format!("  [… {bytes} bytes left out; steps {first} to {last}]\n"),
+    }
+}
+
+/// The section of steps, written whole, and where in it each output is.
 struct Steps {
     /// Empty if there are no steps.
     text: String,
-    /// Bytes of the section's title.
-    title: usize,
     spans: Vec<Span>,
 }
 
 struct Span {
-    step: u32,
-    /// Its lines.
-    lines: Range<usize>,
+    size: Size,
     /// What stands after `Result:`; empty in a step without a call.
     result: Range<usize>,
     /// What stands in place of the result when it is cut; none where that would save nothing.
     cut: Option<String>,
 }
 
-impl Span {
-    fn saved(&self) -> usize {
-        self.cut.as_ref().map_or(0, |mark| self.result.len() - mark.len())
-    }
-}
-
 impl Steps {
     fn render(steps: &[StepRecord]) -> Steps {
         let mut text = String::new();
         if !steps.is_empty() {
-            text.push_str("[Steps]\n");
+            text.push_str(STEPS);
+            text.push('\n');
         }
-        let title = text.len();
         let spans = steps.iter().map(|step| push_step(&mut text, step)).collect();
         if !steps.is_empty() {
             text.push('\n');
         }
-        Steps { text, title, spans }
+        Steps { text, spans }
     }
 
     /// Writes the section in at most `room` bytes, or as few as there can be.
     fn push_within(&self, room: usize, out: &mut String) {
-        let mut size = self.text.len();
-        let mut cut = 0;
-        while size > room && cut < self.spans.len() {
-            size -= self.spans[cut].saved();
-            cut += 1;
+        if self.spans.is_empty() {
+            return;
         }
-        let left_out = if size > room { self.fewest_left_out(size, room) } else { 0 };
-        out.push_str(&self.text[..self.title]);
+        let sizes: Vec<_> = self.spans.iter().map(|span| span.size).collect();
+        let Fitting { cut, left_out } = Fitting::into(room, &sizes);
+        let mut at = STEPS.len() + 1;
+        out.push_str(&self.text[..at]);
         if left_out > 0 {
-            out.push_str(&self.left_out(left_out));
-        }
-        let mut at = self.spans.get(left_out).map_or(self.title, |span| span.lines.start);
-        if left_out == self.spans.len() {
-            at = self.spans.last().map_or(self.title, |span| span.lines.end);
+            out.push_str(&line_for(&sizes[..left_out]));
+            at += sizes[..left_out].iter().map(|step| step.bytes).sum::<usize>();
         }
         for span in self.spans.iter().take(cut).skip(left_out) {
             if let Some(mark) = &span.cut {
@@ -178,30 +260,6 @@ impl Steps {
             }
         }
         out.push_str(&self.text[at..]);
-    }
-
-    /// How many of the oldest steps become one line, when every output is cut and the section still
-    /// has `size` bytes: as few as fit into `room`, else as many as make it smallest.
-    fn fewest_left_out(&self, mut size: usize, room: usize) -> usize {
-        let mut best = (size, 0);
-        for (at, span) in self.spans.iter().enumerate() {
-            size -= span.lines.len() - span.saved();
-            best = best.min((size + self.left_out(at + 1).len(), at + 1));
-            if best.0 <= room {
-                break;
-            }
-        }
-        best.1
-    }
-
-    /// The line in place of the `count` oldest steps.
-    fn left_out(&self, count: usize) -> String {
-        let (first, last) = (&self.spans[0], &self.spans[count - 1]);
-        let bytes = grouped(last.lines.end - first.lines.start);
-        match count {
-            1 => format!("  [… {bytes} bytes left out; step {}]\n", first.step),
-            _ => format!("  [… {bytes} bytes left out; steps {} to {}]\n", first.step, last.step),
-        }
     }
 }
 
@@ -223,7 +281,8 @@ fn push_step(out: &mut String, step: &StepRecord) -> Span {
             let _ = writeln!(out, "    Duration: {ms}ms");
         }
     }
-    Span { step: step.step, lines: start..out.len(), result, cut }
+    let saved = cut.as_ref().map_or(0, |mark| result.len() - mark.len());
+    Span { size: Size { step: step.step, bytes: out.len() - start, saved }, result, cut }
 }
 
 /// An output of one line goes on where it is; one of several stands below, each line indented.
