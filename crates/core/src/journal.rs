@@ -362,8 +362,13 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         messages: Vec<Count>,
     },
-    /// The model wrote a summary: what it cost.
+    /// The model answered a request for a summary, or for a part of one: what that cost. Before the beginning of a
+    /// run it is of what its session had said.
     Summarised {
+        /// Which of the summary's requests it was, from 0. Absent for all of them together, as they were once
+        /// written.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        part: Option<u32>,
         /// Tokens used.
         usage: Usage,
         /// The model that wrote it.

@@ -73,7 +73,7 @@ struct Driver {
 impl Driver {
     fn begin() -> Driver {
         let mut run = Run::default();
-        let first = step(&mut run, Input::Begun { goal: "do it", opening: opening(), summaries: Vec::new() });
+        let first = step(&mut run, Input::Begun { goal: "do it", opening: opening() });
         let mut driver = Driver { run, journal: Vec::new(), effect: Effect::Wait };
         driver.take(first);
         driver

@@ -72,19 +72,16 @@ impl GenericAgentExecutor {
     }
 
     async fn one_step(&self, cx: &mut JobContext, run: &mut Run) -> Result<StepOutcome, Halt> {
-        let mut seq = run.next_seq();
         let mut next = match run.opening() {
             Some(_) => step(run, Input::PickedUp),
             None => {
                 // A model that must first be started, or asked what it can do, may take its time.
                 let opening = tokio::select! {
-                    opening = self.opening(cx) => opening,
+                    opening = self.opening(cx, run) => opening,
                     reason = cx.stop.stopped() => return Err(reason.into()),
                 };
                 match opening {
-                    Ok((opening, summaries)) => {
-                        step(run, Input::Begun { goal: &cx.job.payload.goal.clone(), opening, summaries })
-                    }
+                    Ok(opening) => step(run, Input::Begun { goal: &cx.job.payload.goal.clone(), opening }),
                     Err(NotOpened::Halt(halt)) => return Err(halt),
                     Err(NotOpened::Refused(reason, again)) => return Ok(failed(reason, again, None)),
                 }
@@ -105,19 +102,15 @@ impl GenericAgentExecutor {
             {
                 cx.note_progress(f64::from(turns) / f64::from(most.max(1)), &format!("turn {turns} of at most {most}"));
             }
-            cx.append(seq, entries).await?;
-            seq = run.next_seq();
+            // It has taken them in already.
+            cx.append(run.next_seq() - entries.len() as u64, entries).await?;
             next = match effect {
                 Effect::AskModel if asked => return Ok(StepOutcome::Continue),
                 Effect::AskModel => {
                     asked = true;
                     self.ask_model(cx, run).await?
                 }
-                Effect::RunCalls(calls) => {
-                    let last = self.run_calls(cx, run, calls).await?;
-                    seq = run.next_seq() - last.entries.len() as u64;
-                    last
-                }
+                Effect::RunCalls(calls) => self.run_calls(cx, run, calls).await?,
                 Effect::Count(what) => self.count(cx, run, &what).await?,
                 Effect::Summarise(_) if asked => return Ok(StepOutcome::Continue),
                 Effect::Summarise(what) => {

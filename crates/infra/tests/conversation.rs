@@ -112,7 +112,7 @@ proptest! {
 
         let first = match run.opening() {
             Some(_) => Input::PickedUp,
-            None => Input::Begun { goal: TASK, opening: opening(calling), summaries: Vec::new() },
+            None => Input::Begun { goal: TASK, opening: opening(calling) },
         };
         let mut effect = step(&mut run, first).effect;
         while let Effect::RunCalls(calls) = effect {

@@ -12,7 +12,7 @@ use super::fit::Fit;
 use super::{OpenCall, Run, finish, phased};
 use crate::breaker;
 use crate::journal::{Call, CallOutcome, Count, EndStatus, Entry, Opening, Overflow};
-use crate::model::{CallRequest, Message, ModelError, ModelErrorKind, ModelReply, Usage};
+use crate::model::{CallRequest, Message, ModelError, ModelErrorKind, ModelReply};
 use crate::tokens;
 use crate::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
 
@@ -56,8 +56,6 @@ pub enum Input<'a> {
         goal: &'a str,
         /// What it works with.
         opening: Arc<Opening>,
-        /// Summaries of earlier conversation that were written for the opening.
-        summaries: Vec<Written>,
     },
     /// A worker goes on with a run that has begun: between two steps, or cold from its journal.
     PickedUp,
@@ -82,12 +80,10 @@ pub enum Input<'a> {
         /// Tokens of each that was to be counted, in order; absent where they are not known.
         tokens: Option<Vec<u64>>,
     },
-    /// The summary asked for is there, or will not be.
+    /// The summary asked for is there, or will not be. What it cost is in the journal already, reply by reply.
     Summarised {
         /// The text, if there is one.
         text: Option<String>,
-        /// What it cost.
-        written: Written,
     },
     /// A running call ended.
     CallEnded {
@@ -100,28 +96,6 @@ pub enum Input<'a> {
         /// Decides about the call of another tool that takes the place of one that failed.
         check: &'a dyn Fn(&CallRequest) -> Verdict,
     },
-}
-
-/// What the requests for one summary came to.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Written {
-    /// Tokens used, failed tries included.
-    pub usage: Usage,
-    /// The model that was asked.
-    pub model: String,
-    /// Price in millionths of a US dollar, where prices are configured.
-    pub cost_microusd: Option<u64>,
-    /// Why it came to nothing, if it did.
-    pub failure: Option<String>,
-    /// How long it took, in milliseconds.
-    pub ms: u64,
-}
-
-impl Written {
-    fn entry(self) -> Entry {
-        let Written { usage, model, cost_microusd, failure, ms } = self;
-        Entry::Summarised { usage, model, cost_microusd, failure, ms }
-    }
 }
 
 /// What to do next.
@@ -213,9 +187,8 @@ pub struct Step {
 pub fn step(run: &mut Run, input: Input<'_>) -> Step {
     let mut recorder = Recorder { run, entries: Vec::new(), tokenizer_silent: false };
     let effect = match input {
-        Input::Begun { goal, opening, summaries } => {
+        Input::Begun { goal, opening } => {
             recorder.record(Entry::Began { goal: goal.into(), opening });
-            summaries.into_iter().for_each(|written| recorder.record(written.entry()));
             None
         }
         Input::PickedUp => recorder.picked_up(),
@@ -228,8 +201,7 @@ pub fn step(run: &mut Run, input: Input<'_>) -> Step {
             recorder.counted(tokens);
             None
         }
-        Input::Summarised { text, written } => {
-            recorder.record(written.entry());
+        Input::Summarised { text } => {
             recorder.summarised(text);
             None
         }

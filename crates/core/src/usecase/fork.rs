@@ -79,10 +79,13 @@ pub fn fork(source: &Job, mut journal: Vec<Recorded>, cut: Cut) -> Result<Fork, 
     let mut payload = source.payload.clone();
     if let Some(goal) = cut.goal {
         check_text("goal", &goal, MAX_GOAL_BYTES)?;
-        // The goal is an entry's too: the first one's, which every fork has.
-        if let Some(Recorded { seq, entry: Entry::Began { goal: begun, .. }, .. }) = journal.first_mut() {
-            begun.clone_from(&goal);
-            edited.push(*seq);
+        // The goal is an entry's too, unless all there is comes before the beginning.
+        for Recorded { seq, entry, .. } in &mut journal {
+            if let Entry::Began { goal: begun, .. } = entry {
+                begun.clone_from(&goal);
+                edited.push(*seq);
+                break;
+            }
         }
         payload.goal = goal;
     }

@@ -1,8 +1,11 @@
 //! What a run asked of its models, made again from its journal.
 
 use serde::Serialize;
+use std::cmp::Reverse;
 
 use crate::clock::Millis;
+use crate::job::Attempt;
+use crate::job::transition::Event;
 use crate::journal::{Entry, Recorded};
 use crate::model::{Message, ModelRequest};
 use crate::run::Run;
@@ -22,10 +25,11 @@ pub enum Reason {
 /// A request that a run made.
 #[derive(Debug, Clone, Serialize)]
 pub struct Made {
-    /// The place in the journal of what came of it.
+    /// The place in the journal of what came of it, or would have.
     pub seq: u64,
-    /// When that was committed.
-    pub answered_at: Millis,
+    /// When that was committed; absent where nothing came of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answered_at: Option<Millis>,
     /// What it was for.
     #[serde(rename = "for")]
     pub reason: Reason,
@@ -43,18 +47,23 @@ pub struct Made {
     pub missing: Option<String>,
 }
 
-/// Every request that a journal knows of, in order.
+/// Every request that a journal knows of, in order, and those that attempts which were cut short may have made.
 ///
 /// Requests for a turn are as they were. Of those for a summary, the notes that earlier parts gave
-/// are not in the journal, nor is the window of a model of its own. What was asked and never answered
-/// for a crash has left nothing.
-pub fn requests(journal: &[Recorded]) -> Vec<Made> {
+/// are not in the journal, nor is the window of a model of its own. A request leaves nothing before it is answered: where
+/// an attempt was cut short and its model was next, that one may have been sent, in vain.
+pub fn requests(journal: &[Recorded], attempts: &[Attempt]) -> Vec<Made> {
     let mut run = Run::default();
     let mut all = Vec::new();
+    let mut cut: Vec<_> = attempts.iter().filter_map(cut_short).collect();
+    cut.sort_by_key(|(at, _)| Reverse(*at));
     for recorded in journal {
+        while let Some((_, how)) = cut.pop_if(|(at, _)| *at <= recorded.at) {
+            all.extend(unanswered(&run, how));
+        }
         let made = |reason| Made {
             seq: recorded.seq,
-            answered_at: recorded.at,
+            answered_at: Some(recorded.at),
             reason,
             model: None,
             failed_tries: 0,
@@ -74,26 +83,55 @@ pub fn requests(journal: &[Recorded]) -> Vec<Made> {
                 request: Some(run.request()),
                 ..made(Reason::Turn)
             }),
-            Entry::Summarised { model, failure, .. } => {
+            Entry::Summarised { part, model, failure, .. } => {
                 let model = Some(model.clone()).filter(|model| !model.is_empty());
                 let summary = Made { model, ..made(Reason::Summary) };
-                all.extend(of_summary(&run, failure.as_deref(), &summary));
+                all.extend(of_summary(&run, *part, failure.as_deref(), &summary));
             }
             _ => {}
         }
         run.apply(&recorded.entry);
     }
+    all.extend(cut.into_iter().rev().filter_map(|(_, how)| unanswered(&run, how)));
     all
 }
 
-fn of_summary(run: &Run, failure: Option<&str>, made: &Made) -> Vec<Made> {
+/// When and how an attempt ended, if its end came from outside.
+fn cut_short(attempt: &Attempt) -> Option<(Millis, &'static str)> {
+    let ended_by = |event: Event| attempt.outcome.as_deref() == Some(event.name());
+    let how = match () {
+        () if ended_by(Event::LeaseExpired) => "its worker was lost",
+        () if ended_by(Event::Interrupt) => "its worker was stopped",
+        () if ended_by(Event::Cancel) => "its job was cancelled",
+        () => return None,
+    };
+    Some((attempt.ended_at?, how))
+}
+
+/// What the model was about to be asked when the attempt ended, if that is what was next.
+fn unanswered(run: &Run, how: &str) -> Option<Made> {
+    // A call that was at work comes before the model.
+    if run.opening().is_none() || !run.open_calls().is_empty() {
+        return None;
+    }
+    let (reason, request) = match step(&mut run.clone(), Input::PickedUp).effect {
+        Effect::AskModel | Effect::Count(_) => (Reason::Turn, Some(run.request())),
+        Effect::Summarise(what) => (Reason::Summary, parts(run, &what).into_iter().next()),
+        _ => return None,
+    };
+    let missing = Some(format!("whether it was sent at all: {how} before there was an answer"));
+    Some(Made { seq: run.next_seq(), answered_at: None, reason, model: None, failed_tries: 0, request, missing })
+}
+
+/// The request for that part of a summary; those for all of them where it was not noted for which.
+fn of_summary(run: &Run, only: Option<u32>, failure: Option<&str>, made: &Made) -> Vec<Made> {
     let Effect::Summarise(what) = step(&mut run.clone(), Input::PickedUp).effect else {
         let missing = "it summed up what the session said before, in other jobs".to_owned();
         return vec![Made { missing: Some(missing), ..made.clone() }];
     };
     let own_model = run.opening().is_some_and(|opening| opening.persona.context.summary_model.is_some());
     let mut all = Vec::new();
-    for (part, request) in parts(run, &what).into_iter().enumerate() {
+    for (part, request) in (0..).zip(parts(run, &what)).filter(|(part, _)| only.is_none_or(|only| only == *part)) {
         let mut missing = Vec::new();
         if own_model {
             missing.push("the window of the model that sums up, which decides how many parts there are".to_owned());
@@ -102,7 +140,8 @@ fn of_summary(run: &Run, failure: Option<&str>, made: &Made) -> Vec<Made> {
             missing.push("the notes that the parts before gave".to_owned());
         }
         if let Some(failure) = failure {
-            missing.push(format!("whether it was made at all, for one of them failed: {failure}"));
+            let which = if only.is_some() { "it" } else { "one of them" };
+            missing.push(format!("whether it was made at all, for {which} failed: {failure}"));
         }
         let missing = Some(missing.join("; ")).filter(|missing| !missing.is_empty());
         all.push(Made { request: Some(request), missing, ..made.clone() });

@@ -5,7 +5,7 @@ use posse_core::model::{
     CallRequest, Message, ModelError, ModelErrorKind, ModelReply, ModelRequest, ToolCalling, Usage,
 };
 use posse_core::persona::{ContextRules, PersonaTemplate, Style};
-use posse_core::run::machine::{Effect, Input, Step, ToCount, ToSummarise, Verdict, Written, step};
+use posse_core::run::machine::{Effect, Input, Step, ToCount, ToSummarise, Verdict, step};
 use posse_core::run::{Run, phase};
 use posse_core::skill::SkillCallArgs;
 use posse_core::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput, ToolSpec, schema_of};
@@ -155,7 +155,7 @@ impl Harness {
 
     pub fn begin_with(opening: Opening, tokenizer: Tokenizer) -> Harness {
         let mut run = Run::default();
-        let first = step(&mut run, Input::Begun { goal: TASK, opening: Arc::new(opening), summaries: Vec::new() });
+        let first = step(&mut run, Input::Begun { goal: TASK, opening: Arc::new(opening) });
         let (effect, to_count) = (Effect::Wait, Vec::new());
         let mut harness = Harness { run, journal: Vec::new(), effect, tokenizer, to_count };
         harness.take(first);
@@ -282,14 +282,26 @@ impl Harness {
         what.clone()
     }
 
-    /// The summary is there, or will not be.
+    /// The summary is there, or will not be: after one request.
     pub fn summarise(&mut self, text: Result<&str, &str>) -> &mut Self {
         self.to_summarise();
+        self.pay(0, text.err()).summarised(text.ok())
+    }
+
+    /// A request for a summary, or for that part of it, is answered or has failed.
+    pub fn pay(&mut self, part: u32, failure: Option<&str>) -> &mut Self {
         let usage = Usage { input: 7, output: 3, ..Usage::default() };
-        let failure = text.err().map(str::to_owned);
-        let written = Written { usage, model: "m".into(), failure, ms: 1, ..Written::default() };
-        let input = Input::Summarised { text: text.ok().map(str::to_owned), written };
-        let next = step(&mut self.run, input);
+        let failure = failure.map(str::to_owned);
+        let cost =
+            Entry::Summarised { part: Some(part), usage, model: "m".into(), cost_microusd: None, failure, ms: 1 };
+        self.run.apply(&cost);
+        self.record(cost);
+        self
+    }
+
+    /// The summary is put where it belongs.
+    pub fn summarised(&mut self, text: Option<&str>) -> &mut Self {
+        let next = step(&mut self.run, Input::Summarised { text: text.map(str::to_owned) });
         self.take(next);
         self
     }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod any_history;
+mod asked;
 mod compacting;
 mod counting;
 mod fallback;

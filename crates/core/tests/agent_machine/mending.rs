@@ -2,7 +2,7 @@
 
 use posse_core::journal::{Entry, Recorded};
 use posse_core::run::Run;
-use posse_core::run::machine::{Effect, Input, Written, step};
+use posse_core::run::machine::{Effect, Input, step};
 use serde_json::json;
 
 use super::kit::{
@@ -36,7 +36,7 @@ fn go_on(journal: &[Recorded], by_phases: bool) {
                 Input::CallEnded { call_id, result: Ok("again".to_owned().into()), ms: 1, check: &check }
             }
             Effect::Count(what) => Input::Counted { tokens: count(half_the_bytes, &what) },
-            Effect::Summarise(_) => Input::Summarised { text: Some("notes".into()), written: Written::default() },
+            Effect::Summarise(_) => Input::Summarised { text: Some("notes".into()) },
             Effect::Suspend | Effect::End => return,
             Effect::FailAttempt { reason, .. } => panic!("{reason}"),
         };

@@ -7,7 +7,8 @@ use posse_core::hook::RunSetup;
 use posse_core::journal::{OfferedSkill, OfferedTool, Opening};
 use posse_core::model::{ModelError, ToolCalling};
 use posse_core::persona::{ALL_SKILLS, PersonaTemplate, Style};
-use posse_core::run::machine::{Again, Written};
+use posse_core::run::Run;
+use posse_core::run::machine::Again;
 use posse_core::run::prompt::{self, Company};
 use posse_core::skill::{READ_SKILL_FILE, Skill, child_message, reachable, skills_message};
 use posse_core::tool::ToolSpec;
@@ -38,9 +39,8 @@ impl From<Halt> for NotOpened {
 impl GenericAgentExecutor {
     /// Everything that stays the same from the first request of a run to its last.
     ///
-    /// What is summed up for it is kept before the run begins; only its cost is lost if the process
-    /// dies in between.
-    pub(super) async fn opening(&self, cx: &JobContext) -> Result<(Arc<Opening>, Vec<Written>), NotOpened> {
+    /// What is summed up for it is kept before the run begins, and so is what that costs.
+    pub(super) async fn opening(&self, cx: &JobContext, run: &mut Run) -> Result<Arc<Opening>, NotOpened> {
         let mut persona = self.persona.clone();
         if cx.job.payload.model.is_some() {
             persona.model.clone_from(&cx.job.payload.model);
@@ -70,7 +70,7 @@ impl GenericAgentExecutor {
             tools.push(reader);
             tools.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
         }
-        let recalled = self.recall(cx, &persona, model, &profile).await?;
+        let recalled = self.recall(cx, run, &persona, model, &profile).await?;
         let opening = Opening {
             model: profile.name,
             calling,
@@ -85,7 +85,7 @@ impl GenericAgentExecutor {
             memory: recalled.memory,
             history: recalled.history,
         };
-        Ok((Arc::new(opening), recalled.written))
+        Ok(Arc::new(opening))
     }
 
     /// The skills that the persona may call itself.

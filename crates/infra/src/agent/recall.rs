@@ -5,8 +5,8 @@ use std::sync::Arc;
 use posse_core::executor::{Halt, JobContext};
 use posse_core::model::{Message, Model, ModelProfile};
 use posse_core::persona::PersonaTemplate;
+use posse_core::run::Run;
 use posse_core::run::compaction::Purpose;
-use posse_core::run::machine::Written;
 use posse_core::run::prompt;
 use posse_core::session::{self, SessionTurn, Stretch};
 use posse_core::tokens;
@@ -34,8 +34,6 @@ pub(super) struct Recalled {
     pub memory: Option<String>,
     /// What is shown, oldest first.
     pub history: Vec<Message>,
-    /// Summaries that were written for it.
-    pub written: Vec<Written>,
 }
 
 /// Where summaries come from.
@@ -65,6 +63,7 @@ impl GenericAgentExecutor {
     pub(super) async fn recall(
         &self,
         cx: &JobContext,
+        run: &mut Run,
         persona: &PersonaTemplate,
         model: Arc<dyn Model>,
         profile: &ModelProfile,
@@ -82,23 +81,22 @@ impl GenericAgentExecutor {
 
         let summary_model = persona.context.summary_model.as_deref();
         let source = Source { cx, model, summary_model, window: profile.context_window };
-        let mut written = Vec::new();
         let previous = match session.previous {
             Some(stretch) => {
                 let turns = cx.turns_of(stretch);
-                self.summary_of(&source, stretch, turns.await?, &mut written).await?
+                self.summary_of(&source, run, stretch, turns.await?).await?
             }
             None => None,
         };
         let earlier = match turns[..first].last() {
             Some(last) => {
                 let stretch = Stretch { session: id, through: last.job };
-                self.summary_of(&source, stretch, turns[..first].to_vec(), &mut written).await?
+                self.summary_of(&source, run, stretch, turns[..first].to_vec()).await?
             }
             None => None,
         };
         let memory = session::memory(previous.as_deref(), earlier.as_deref());
-        Ok(Recalled { memory, history: shown.into_iter().skip(first).flatten().collect(), written })
+        Ok(Recalled { memory, history: shown.into_iter().skip(first).flatten().collect() })
     }
 
     /// The summary that is kept, or a new one. One that no model could write is not kept: the next
@@ -106,9 +104,9 @@ impl GenericAgentExecutor {
     async fn summary_of(
         &self,
         source: &Source<'_>,
+        run: &mut Run,
         of: Stretch,
         turns: Vec<SessionTurn>,
-        written: &mut Vec<Written>,
     ) -> Result<Option<String>, Halt> {
         let Source { cx, model, summary_model, window } = source;
         if let Some(kept) = cx.session_summary(of).await? {
@@ -125,8 +123,7 @@ impl GenericAgentExecutor {
             Some(name) => self.models.get(Some(name)),
             None => Ok(Arc::clone(model)),
         };
-        let (text, cost) = self.write_summary(cx, model, record).await?;
-        written.push(cost);
+        let text = self.write_summary(cx, run, model, record).await?;
         match text.filter(|text| !text.trim().is_empty()) {
             Some(text) => Ok(Some(cx.keep_summary(of, text).await?)),
             None => Ok(Some(session::without_model(&turns))),

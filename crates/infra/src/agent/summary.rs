@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use posse_core::executor::{Halt, JobContext};
-use posse_core::model::{Message, Model, ModelError, ModelReply};
+use posse_core::journal::Entry;
+use posse_core::model::{Message, Model, ModelError, ModelReply, Usage};
 use posse_core::run::Run;
 use posse_core::run::compaction::{Purpose, SUMMARY_TOKENS, Summariser, SummaryRoom, transcript};
-use posse_core::run::machine::{Input, Step, ToSummarise, Written, step};
+use posse_core::run::machine::{Input, Step, ToSummarise, step};
 use posse_core::worker::Progress;
 
 use super::{GenericAgentExecutor, in_time, time_left};
@@ -27,7 +28,7 @@ pub(super) struct Record<'a> {
 impl GenericAgentExecutor {
     /// Has a model write a summary of a part of the conversation.
     pub(super) async fn summarise(&self, cx: &JobContext, run: &mut Run, what: &ToSummarise) -> Result<Step, Halt> {
-        let count = |message: &Message| run.count(message);
+        let count = run.counter();
         let record = Record {
             task: &what.task,
             messages: &what.messages,
@@ -36,53 +37,52 @@ impl GenericAgentExecutor {
             time_left: time_left(run),
             count: &count,
         };
-        let (text, written) = self.write_summary(cx, self.summary_model(run), record).await?;
+        let model = self.summary_model(run);
+        let text = self.write_summary(cx, run, model, record).await?;
         if what.purpose == Purpose::Compaction {
-            cx.archive(run.next_seq(), transcript(&what.messages)).await?;
+            cx.archive(run.summary_from(), transcript(&what.messages)).await?;
         }
-        Ok(step(run, Input::Summarised { text, written }))
+        Ok(step(run, Input::Summarised { text }))
     }
 
-    /// Has a model write a summary, in as many requests as its window asks for. There is no text
-    /// where it failed; what was written says why.
+    /// Has a model write a summary, in as many requests as its window asks for, and commits what each
+    /// cost as soon as its reply is there. There is no text where one failed; what was committed says
+    /// why.
     pub(super) async fn write_summary(
         &self,
         cx: &JobContext,
+        run: &mut Run,
         model: Result<Arc<dyn Model>, ModelError>,
         record: Record<'_>,
-    ) -> Result<(Option<String>, Written), Halt> {
+    ) -> Result<Option<String>, Halt> {
         let began = Instant::now();
-        let mut written = Written::default();
         let Record { task, messages, purpose, window, time_left, count } = record;
         let model = match model {
             Ok(model) => model,
-            Err(error) => return Ok((None, Written { failure: Some(error.message), ..written })),
+            Err(error) => {
+                commit(cx, run, cost(0, Err(error), 0)).await?;
+                return Ok(None);
+            }
         };
         let window = model.profile().await.ok().and_then(|profile| profile.context_window).or(window);
         let room = SummaryRoom { window, reply: SUMMARY_TOKENS };
         let mut summariser = Summariser::new(task, messages, purpose, room, &count);
-        while let Some(request) = summariser.request() {
+        for part in 0.. {
+            let Some(request) = summariser.request() else { break };
             cx.check()?;
             cx.report(Progress::AskingModel { job: cx.job.id });
-            let left = time_left.map(|left| left.saturating_sub(began.elapsed()));
-            match in_time(left, model.complete(&request, &|_| {}, &cx.stop)).await {
-                Ok(reply) => {
-                    add(&mut written, &reply);
-                    summariser.replied(&reply.text, &count);
-                }
-                Err(error) => {
-                    if let Some(reason) = cx.stop.reason() {
-                        return Err(reason.into());
-                    }
-                    error.failed_tries.iter().for_each(|failed| written.usage.add(&failed.usage));
-                    written.failure = Some(error.message);
-                    break;
-                }
+            let before = began.elapsed();
+            let left = time_left.map(|left| left.saturating_sub(before));
+            let answer = in_time(left, model.complete(&request, &|_| {}, &cx.stop)).await;
+            if let (Err(_), Some(reason)) = (&answer, cx.stop.reason()) {
+                return Err(reason.into());
             }
+            let text = answer.as_ref().ok().map(|reply| reply.text.clone());
+            commit(cx, run, cost(part, answer, (began.elapsed() - before).as_millis() as u64)).await?;
+            let Some(text) = text else { return Ok(None) };
+            summariser.replied(&text, &count);
         }
-        written.ms = began.elapsed().as_millis() as u64;
-        let text = written.failure.is_none().then(|| summariser.notes().to_owned());
-        Ok((text, written))
+        Ok(Some(summariser.notes().to_owned()))
     }
 
     fn summary_model(&self, run: &Run) -> Result<Arc<dyn Model>, ModelError> {
@@ -93,11 +93,19 @@ impl GenericAgentExecutor {
     }
 }
 
-fn add(written: &mut Written, reply: &ModelReply) {
-    written.usage.add(&reply.usage);
-    reply.failed_tries.iter().for_each(|failed| written.usage.add(&failed.usage));
-    written.model.clone_from(&reply.model);
-    if let Some(cost) = reply.cost_microusd {
-        *written.cost_microusd.get_or_insert(0) += cost;
-    }
+/// Commits an entry by itself.
+async fn commit(cx: &JobContext, run: &mut Run, entry: Entry) -> Result<(), Halt> {
+    let seq = run.next_seq();
+    run.apply(&entry);
+    cx.append(seq, vec![entry]).await
+}
+
+/// What came of one request for a summary.
+fn cost(part: u32, answer: Result<ModelReply, ModelError>, ms: u64) -> Entry {
+    let (mut usage, failed_tries, model, cost_microusd, failure) = match answer {
+        Ok(reply) => (reply.usage, reply.failed_tries, reply.model, reply.cost_microusd, None),
+        Err(error) => (Usage::default(), error.failed_tries, String::new(), None, Some(error.message)),
+    };
+    failed_tries.iter().for_each(|failed| usage.add(&failed.usage));
+    Entry::Summarised { part: Some(part), usage, model, cost_microusd, failure, ms }
 }

@@ -10,7 +10,7 @@ use posse_core::session::{NewSession, Session};
 use posse_infra::model::scripted::{Play, ScriptedModel, text_reply};
 use serde_json::json;
 
-use crate::kit::{Home, ROLE, Worker};
+use crate::kit::{Home, ROLE, Worker, WorkerOptions};
 
 async fn begin(home: &Home) -> Session {
     let new = NewSession { name: None, role: ROLE.into() };
@@ -115,7 +115,7 @@ async fn a_new_session_remembers_the_one_before() {
     worker.until_ended(id).await;
     let entries = home.entries(id).await;
     let kinds: Vec<_> = entries.iter().map(Entry::kind).collect();
-    assert_eq!(kinds, ["began", "summarised", "turn", "ended"]);
+    assert_eq!(kinds, ["summarised", "began", "turn", "ended"]);
     let output = home.job(id).await.output.expect("an answer");
     assert_eq!((output.text.as_str(), output.usage.input), ("You are Ada.", 20), "the summary's cost is the run's");
     let again = say(&home, &second, "and now?").await;
@@ -129,6 +129,53 @@ async fn a_new_session_remembers_the_one_before() {
     assert!(requests[1..].iter().all(|request| texts(request)[1] == memory));
     assert_eq!(shared(&bytes(&requests[1]), &bytes(&requests[2])), bytes(&requests[1]).len());
     model.assert_clean();
+}
+
+#[tokio::test]
+async fn what_a_summary_has_cost_outlives_its_worker() {
+    let home = Home::new();
+    let first = begin(&home).await;
+    let long = ["word"; 900].join(" ");
+    let mut worker = Worker::start(&home, Arc::new(ScriptedModel::new().say(&long).say(&long).say(&long))).await;
+    for turn in 0..3 {
+        let id = say(&home, &first, &format!("question {turn}")).await;
+        worker.until_ended(id).await;
+    }
+    worker.shut_down().await;
+
+    let second = begin(&home).await;
+    let profile = ModelProfile {
+        name: "scripted".into(),
+        model: "m".into(),
+        tool_calling: ToolCalling::Native,
+        context_window: Some(4_096),
+    };
+    let model = Arc::new(
+        ScriptedModel::new()
+            .with_profile(profile)
+            .say("Notes of a part.")
+            .hang()
+            .forever(|_| Play::Reply(text_reply("So it was."))),
+    );
+    let mut worker = Worker::start(&home, model.clone()).await;
+    let id = say(&home, &second, "what was it?").await;
+    for _ in 0..2 {
+        worker.until(|progress| matches!(progress, posse_core::worker::Progress::AskingModel { .. })).await;
+    }
+    // It dies before the run begins, while the next part is summed up.
+    worker.fleet.leave().await;
+    drop(worker);
+    let kinds: Vec<_> = home.entries(id).await.iter().map(Entry::kind).collect();
+    assert_eq!(kinds, ["summarised"]);
+
+    let options = WorkerOptions::default().after_the_lease();
+    let mut next = Worker::start_with(&home, model.clone(), options).await;
+    next.until_ended(id).await;
+    let kinds: Vec<_> = home.entries(id).await.iter().map(Entry::kind).collect();
+    let answered = kinds.iter().filter(|kind| ["summarised", "turn"].contains(kind)).count();
+    assert_eq!((answered, kinds[answered - 1..].to_vec()), (model.asked() - 1, vec!["began", "turn", "ended"]));
+    let output = home.job(id).await.output.expect("an answer");
+    assert_eq!((output.text.as_str(), output.usage.input), ("So it was.", 10 * answered as u64), "every reply is paid");
 }
 
 #[tokio::test]

@@ -84,7 +84,8 @@ pub async fn replay(cx: &Context, args: ReplayArgs) -> Result<Exit> {
     let job = job.ok_or_else(|| not_found(format!("there is no job {id} in {}", settings.database.display())))?;
     let journal = queries.journal(id, 0).await?;
     if args.requests {
-        requests(&journal).iter().try_for_each(|made| cx.out.json_line(made))?;
+        let attempts = queries.attempts(id).await?;
+        requests(&journal, &attempts).iter().try_for_each(|made| cx.out.json_line(made))?;
         return Ok(Exit::Ok);
     }
     let speed = args.speed.unwrap_or(if cx.out.moving { SPEED } else { 0 });

@@ -1,0 +1,197 @@
+//! How runs end, and what providers' failures mean.
+
+use posse_core::journal::{EndStatus, Entry, Recorded};
+use posse_core::model::{CallRequest, Finish, Message, ModelError, ModelErrorKind, ModelReply, ToolCalling};
+use posse_core::persona::Limits;
+use posse_core::run::machine::{Again, Effect, Input, MAX_CORRECTIONS, MAX_REPEATS, step};
+use std::time::Duration;
+
+use super::kit::{Harness, reply};
+use super::sendable::unsendable;
+
+#[test]
+fn refusals_and_filters_end_the_run_readably() {
+    let mut h = Harness::native();
+    let mut refused = reply("", &[]);
+    refused.refusal = Some("I can't help with that request.".into());
+    h.say(refused);
+    let (status, _, reason) = h.ended();
+    assert_eq!((status, reason.as_str()), (EndStatus::Refused, "the model refused: I can't help with that request."));
+
+    let mut h = Harness::native();
+    let mut filtered = reply("", &[]);
+    filtered.finish = Finish::ContentFilter;
+    h.say(filtered);
+    let (status, _, reason) = h.ended();
+    assert!(status == EndStatus::Refused && reason.contains("content filter"), "{reason}");
+}
+
+#[test]
+fn what_came_with_a_refusal_or_a_filter_is_kept_and_not_run() {
+    let refused = ModelReply { refusal: Some("I can't.".into()), ..reply("First I look.", &["write"]) };
+    let filtered = ModelReply { finish: Finish::ContentFilter, ..reply("First I look.", &["write"]) };
+    for (reply, text) in [(refused, "First I look.\n\nI can't."), (filtered, "First I look.")] {
+        let mut h = Harness::native();
+        h.say(reply);
+        let turn = h.journal.iter().find_map(|r| match &r.entry {
+            Entry::Turn(turn) => Some(turn),
+            _ => None,
+        });
+        let turn = turn.expect("the reply is on record");
+        assert_eq!(turn.text, text);
+        assert_eq!(turn.cut_calls.iter().map(|call| call.name.as_str()).collect::<Vec<_>>(), ["write"]);
+        assert!(turn.calls.is_empty() && h.effect == Effect::End);
+    }
+}
+
+#[test]
+fn i_a_call_that_leaked_into_the_text_is_no_answer() {
+    let mut h = Harness::native();
+    h.say(reply("<tool_call>{\"name\": \"look\", \"arguments\": {}}</tool_call>", &[]));
+    assert_eq!(h.effect, Effect::AskModel, "neither run nor taken for the answer");
+    let told = h.run.messages().last().expect("a message");
+    assert!(matches!(told, Message::User { text } if text.contains("tool call as text")), "{told:?}");
+    h.say(reply("Seven geese.", &[]));
+    assert_eq!(h.ended().1, "Seven geese.");
+}
+
+#[test]
+fn a_model_that_never_makes_a_valid_step_is_given_up() {
+    for bad in [reply(" ", &[]), reply("", &["fly"])] {
+        let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 100, ..Limits::default() });
+        let mut asked = 0;
+        while h.effect == Effect::AskModel {
+            h.say(bad.clone());
+            asked += 1;
+        }
+        assert_eq!(asked, MAX_CORRECTIONS + 1);
+        let (status, _, reason) = h.ended();
+        assert!(status == EndStatus::Failed && reason.contains("no valid step"), "{reason}");
+    }
+}
+
+#[test]
+fn c01_the_same_reading_call_for_ever_ends_as_stuck() {
+    let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 100, ..Limits::default() });
+    let spaced = |i: usize| CallRequest {
+        id: format!("id{i}"),
+        name: "look".into(),
+        arguments: [r#"{"a":1,"b":2}"#, r#"{ "b": 2, "a": 1 }"#][i % 2].into(),
+        extra: None,
+    };
+    let mut asked = 0;
+    while h.effect == Effect::AskModel {
+        let mut again = reply("", &[]);
+        again.calls = vec![spaced(asked)];
+        h.say(again).run_calls();
+        asked += 1;
+    }
+    assert_eq!(asked, (MAX_REPEATS + MAX_CORRECTIONS + 1) as usize);
+    let (status, _, reason) = h.ended();
+    assert!(status == EndStatus::Failed && reason.starts_with("stuck: repeated call look"), "{reason}");
+    let runs = h.journal.iter().filter(|r| matches!(r.entry, Entry::CallStarted { .. })).count();
+    assert_eq!(runs, MAX_REPEATS as usize);
+    assert_eq!(unsendable(h.run.messages()), Vec::<String>::new());
+}
+
+#[test]
+fn a_reply_with_many_bad_calls_is_one_correction() {
+    let mut h = Harness::native();
+    h.say(reply("", &["fly"; 20]));
+    assert_eq!(h.effect, Effect::AskModel, "the model has not been told yet");
+    h.say(reply("", &["look"; 80]));
+    let together = h.running().len();
+    assert!(together <= 16, "{together} at once");
+    h.run_calls();
+    assert_eq!(h.effect, Effect::AskModel);
+    let refused =
+        h.run.messages().iter().filter(|m| matches!(m, Message::Tool { text, .. } if text.contains("at most 64")));
+    assert_eq!(refused.count(), 16);
+    assert_eq!(unsendable(h.run.messages()), Vec::<String>::new());
+}
+
+#[test]
+fn looking_again_after_a_change_is_no_repetition() {
+    let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 100, ..Limits::default() });
+    for _ in 0..10 {
+        h.say(reply("", &["look"])).run_calls();
+        let told = h.run.messages().last().expect("a message");
+        assert!(matches!(told, Message::Tool { text, .. } if text == "look gave this"), "{told:?}");
+        h.say(reply("", &["write"])).run_calls();
+    }
+    assert_eq!(h.effect, Effect::AskModel);
+}
+
+#[test]
+fn limits_end_the_run_with_what_it_has_and_say_which() {
+    let cases = [
+        (Limits { max_turns: 2, ..Limits::default() }, "2 model turns"),
+        (Limits { max_tokens: Some(20), ..Limits::default() }, "20 tokens"),
+        (Limits { max_seconds: Some(0), ..Limits::default() }, "0 s of work"),
+        (Limits { max_turns: 0, ..Limits::default() }, "0 model turns"),
+    ];
+    for (limits, words) in cases {
+        let mut h = Harness::begin(ToolCalling::Native, limits);
+        while h.effect == Effect::AskModel {
+            h.say(reply("looking", &["look"])).run_calls();
+        }
+        let (status, _, reason) = h.ended();
+        assert!(status == EndStatus::LimitReached && reason.contains(words), "{reason}");
+        assert!(h.run.turns() <= 2);
+    }
+}
+
+#[test]
+fn a_reopened_run_goes_on_with_fresh_limits() {
+    let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 1, ..Limits::default() });
+    h.say(reply("", &["look"])).run_calls();
+    assert_eq!(h.ended().0, EndStatus::LimitReached);
+    h.journal.push(Recorded { seq: h.journal.len() as u64, at: 0, entry: Entry::Reopened });
+    h.crash_and_pick_up();
+    assert_eq!(h.effect, Effect::AskModel);
+    assert_eq!(unsendable(h.run.messages()), Vec::<String>::new());
+    h.say(reply("", &["finish"]));
+    assert_eq!(h.ended().1, "42");
+    assert_eq!(h.run.turns(), 2);
+}
+
+#[test]
+fn a_model_that_was_not_asked_leaves_no_trace_and_costs_no_attempt() {
+    for (retry_after, wait) in [(Some(Duration::from_secs(7)), 7), (None, 10)] {
+        let mut h = Harness::native();
+        let (kind, reason) = (ModelErrorKind::Unavailable, "the endpoint is out".to_owned());
+        let error =
+            ModelError { kind, message: reason.clone(), retry_after, context_window: None, failed_tries: Vec::new() };
+        let next = step(&mut h.run, Input::ModelFailed { error, ms: 1 });
+        assert_eq!(next.entries, [], "the journal of a job that waits does not grow");
+        assert_eq!(next.effect, Effect::FailAttempt { reason, again: Again::After(Duration::from_secs(wait)) });
+    }
+}
+
+#[test]
+fn provider_failures_are_recorded_and_classified() {
+    let fail = |kind| {
+        let mut h = Harness::native();
+        let message = "the endpoint said no".to_owned();
+        let error = ModelError { kind, message, retry_after: None, context_window: None, failed_tries: Vec::new() };
+        let next = step(&mut h.run, Input::ModelFailed { error, ms: 1 });
+        h.take(next);
+        h
+    };
+    for (kind, wanted) in [
+        (ModelErrorKind::Transient, Again::Later),
+        (ModelErrorKind::RateLimited, Again::Later),
+        (ModelErrorKind::Unauthorized, Again::After(Duration::from_secs(900))),
+        (ModelErrorKind::Rejected, Again::Never),
+    ] {
+        let h = fail(kind);
+        assert!(matches!(&h.effect, Effect::FailAttempt { again, .. } if *again == wanted), "{kind:?}");
+        assert!(h.run.ended().is_none(), "another attempt goes on from here");
+    }
+    let (status, _, reason) = fail(ModelErrorKind::ContextOverflow).ended();
+    assert_eq!(status, EndStatus::Failed, "there is nothing to shorten");
+    assert!(reason.contains("does not fit the model's window"), "{reason}");
+    let h = fail(ModelErrorKind::InvalidToolCall);
+    assert_eq!(h.effect, Effect::AskModel, "asked again, with a note on what was wrong");
+    assert!(matches!(h.run.messages().last(), Some(Message::User { text }) if text.contains("the endpoint said no")));
+}

@@ -1,0 +1,9 @@
+//! The run machine, through its one door.
+
+mod any_history;
+mod calls;
+mod ends;
+mod habits;
+mod kit;
+#[path = "../support/sendable.rs"]
+mod sendable;
