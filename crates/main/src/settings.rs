@@ -18,7 +18,7 @@ use posse_infra::sqlite::Keys;
 use crate::exit::usage;
 
 pub mod file;
-mod sealing;
+pub mod sealing;
 
 pub use file::{Calling, FileModel, ModelKind, Synchronous, Tokenizer};
 

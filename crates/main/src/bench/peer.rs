@@ -17,8 +17,10 @@ use posse_core::job::{NewJob, Output, Payload};
 use posse_core::port::JobRepository;
 use posse_core::worker::{Fleet, WorkerService, maintain};
 use posse_infra::process::{SystemClock, monotonic_ns};
-use posse_infra::sqlite::{Options, SqliteStore, Synchronous};
+use posse_infra::sqlite::{Keys, Options, SqliteStore, Synchronous};
 use serde::{Deserialize, Serialize};
+
+use crate::settings::sealing;
 
 /// The variable that says what a commit promises: `normal`, or `full` when it is anything else.
 pub const DURABILITY: &str = "POSSE_BENCH_SYNC";
@@ -109,12 +111,18 @@ pub async fn run(verb: Verb) -> Result<()> {
     }
 }
 
+/// The keys of the environment, so that it can be measured what sealing costs. Those of a settings file are for
+/// the database that it is of.
+pub fn keys() -> Result<Keys> {
+    sealing::keys(&|name| std::env::var_os(name), None)
+}
+
 fn open(path: &str) -> Result<Arc<SqliteStore>> {
     let synchronous = match std::env::var(DURABILITY).as_deref() {
         Ok("normal") => Synchronous::Normal,
         _ => Synchronous::Full,
     };
-    let store = SqliteStore::open(Path::new(path), Options { synchronous, ..Options::default() });
+    let store = SqliteStore::open(Path::new(path), Options { synchronous, keys: keys()?, ..Options::default() });
     Ok(Arc::new(store.with_context(|| format!("opening {path}"))?))
 }
 

@@ -17,13 +17,13 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
-use super::peer::{DURABILITY, cpu_seconds};
+use super::peer::{DURABILITY, cpu_seconds, keys};
 use crate::output::Out;
 
 /// How long a measurement may stand still.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How fast the queue is on this machine
+/// How fast the queue is on this machine; with POSSE_SEAL_KEYS set, while it seals texts
 #[derive(Args)]
 pub struct QueueArgs {
     /// What a commit promises: to survive a power cut, or only the death of the process
@@ -298,7 +298,8 @@ impl Bench<'_> {
     }
 
     fn open(&self) -> Result<SqliteStore> {
-        Ok(SqliteStore::open(Path::new(&self.database()), Options::default())?)
+        let options = Options { keys: keys()?, ..Options::default() };
+        Ok(SqliteStore::open(Path::new(&self.database()), options)?)
     }
 
     fn remove_database(&self) {
@@ -328,6 +329,7 @@ impl Bench<'_> {
             0 => String::new(),
             rows => format!("; {rows} finished rows"),
         };
+        let sealed = if keys()?.seals() { "; texts sealed" } else { "" };
         self.out.json_line(&Line {
             peer: "posse",
             version: env!("CARGO_PKG_VERSION"),
@@ -337,7 +339,7 @@ impl Bench<'_> {
             value: rounded(sorted[sorted.len() / 2]),
             unit,
             n,
-            notes: format!("WAL, synchronous={}; finished rows kept{rows}", self.args.durability.as_str()),
+            notes: format!("WAL, synchronous={}; finished rows kept{rows}{sealed}", self.args.durability.as_str()),
             runs: runs.into_iter().map(rounded).collect(),
         })
     }
