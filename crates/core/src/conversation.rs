@@ -9,8 +9,8 @@
 //! them, each once and in order; ids, names and arguments of a shape that everybody takes. Where
 //! providers want opposite things, [`Rules`] say which.
 //!
-//! What that makes a request longer by is known beforehand: a message is kept as [`sendable`] makes
-//! it, which is how it goes out, and [`added`] and [`added_around`] are the most that is put beside it.
+//! What that makes a request longer by is known beforehand: a run keeps a message as `sendable` makes
+//! it, which is how it goes out, and `added` and `added_around` are the most that is put beside it.
 //!
 //! Everything here is a function of the messages from the first one on. The same conversation gives
 //! the same bytes in every request and after every restart, and a longer one begins with them, which

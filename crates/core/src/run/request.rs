@@ -41,7 +41,9 @@ impl Run {
             }
         }
         // Where nobody limits the reply, the server does, unless it has shown that it cannot.
-        if let Some(room) = self.reply_room().filter(|_| self.overflow.is_some() || request.max_tokens.is_some()) {
+        if (self.overflow.is_some() || request.max_tokens.is_some())
+            && let Some(room) = self.reply_room()
+        {
             request.max_tokens = Some(request.max_tokens.map_or(room, |asked| asked.min(room)));
         }
         request
