@@ -6,8 +6,9 @@
 //! the slots be taken for longer after all, they are given back and their attempts do not count.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Sleep, sleep};
 
 use super::hand::InHand;
 use crate::clock::Millis;
@@ -24,7 +25,8 @@ const LONG_MS: Millis = 1_000;
 /// The jobs that wait for a slot, and how long jobs take.
 pub(super) struct Ahead {
     waiting: VecDeque<InHand>,
-    since: Instant,
+    /// Until those that wait do so for too long.
+    patience: Option<Pin<Box<Sleep>>>,
     /// A moving mean over about sixteen jobs.
     job_us: i64,
 }
@@ -32,7 +34,7 @@ pub(super) struct Ahead {
 impl Ahead {
     /// Nothing waits, and jobs are taken to be long until they have been short for a while.
     pub fn new() -> Ahead {
-        Ahead { waiting: VecDeque::new(), since: Instant::now(), job_us: LONG_MS * 1000 }
+        Ahead { waiting: VecDeque::new(), patience: None, job_us: LONG_MS * 1000 }
     }
 
     /// A job took `ms` milliseconds.
@@ -51,7 +53,7 @@ impl Ahead {
 
     /// Has jobs wait that were just claimed.
     pub fn add(&mut self, claimed: Vec<InHand>) {
-        self.since = Instant::now();
+        self.patience = Some(Box::pin(sleep(GIVEN_BACK_AFTER)));
         self.waiting.extend(claimed);
     }
 
@@ -66,16 +68,17 @@ impl Ahead {
     }
 
     /// Pends until those that wait do so for too long; for ever if none does.
-    pub async fn overdue(&self) {
-        match self.waiting.is_empty() {
-            true => std::future::pending().await,
-            false => tokio::time::sleep_until(self.since + GIVEN_BACK_AFTER).await,
+    pub async fn overdue(&mut self) {
+        match &mut self.patience {
+            Some(patience) if !self.waiting.is_empty() => patience.await,
+            _ => std::future::pending().await,
         }
     }
 
     /// All that wait. Jobs are long then, whatever they were before.
     pub fn give_back(&mut self) -> VecDeque<InHand> {
         self.job_us = LONG_MS * 1000;
+        self.patience = None;
         std::mem::take(&mut self.waiting)
     }
 }
