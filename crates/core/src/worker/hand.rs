@@ -9,7 +9,8 @@ use crate::clock::Millis;
 use crate::port::{AttemptEnd, Claimed};
 use crate::stop::Stop;
 
-/// So many commands that store ends may be under way; meanwhile further ends gather for the next.
+/// Where jobs are short, so many commands that store ends may be under way; meanwhile further ends gather for the
+/// next. The end of a longer job is on its way at once, whatever holds up those before it.
 const STORING_AT_ONCE: usize = 2;
 
 /// A job that this worker has claimed.
@@ -111,7 +112,8 @@ impl Hand {
     /// Has what is over stored, and begins what there is a slot for.
     pub async fn settle(&mut self) {
         self.gather();
-        if self.over.is_empty() || self.storing.len() >= STORING_AT_ONCE {
+        let are_short = self.ahead.wanted(self.service.slots) > 0;
+        if self.over.is_empty() || (are_short && self.storing.len() >= STORING_AT_ONCE) {
             return;
         }
         // Lets those end too that are about to, and those that wait in their places, until none ends any
