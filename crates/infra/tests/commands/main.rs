@@ -8,6 +8,8 @@ mod confinement;
 mod endings;
 mod limits;
 mod support;
+#[path = "../support/tree.rs"]
+mod tree;
 
 use libtest_mimic::{Arguments, Trial};
 use posse_infra::sandbox::{Commands, begin};

@@ -1,8 +1,6 @@
 //! A workspace with things around it that nobody may touch, and `run_command` as a worker calls it.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,6 +10,8 @@ use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory};
 use posse_infra::sandbox::{Commands, Limits};
 use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 use serde_json::{Value, json};
+
+use crate::tree::{Tree, tree};
 
 /// What stands in files that no command may see.
 pub const SECRET: &str = "s3cret-canary";
@@ -98,18 +98,9 @@ impl Bench {
         error.message
     }
 
-    /// Everything in this folder: kind, size, identity and time of change.
-    pub fn tree(&self, below: &str) -> BTreeMap<PathBuf, (u32, u64, u64, i64, i64)> {
-        let mut tree = BTreeMap::new();
-        let mut ahead = vec![self.base().join(below)];
-        while let Some(path) = ahead.pop() {
-            let meta = fs::symlink_metadata(&path).unwrap();
-            if meta.is_dir() {
-                ahead.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-            }
-            tree.insert(path, (meta.mode(), meta.size(), meta.ino(), meta.mtime(), meta.mtime_nsec()));
-        }
-        tree
+    /// Everything in this folder.
+    pub fn tree(&self, below: &str) -> Tree {
+        tree(&self.base().join(below))
     }
 }
 

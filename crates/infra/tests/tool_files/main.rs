@@ -4,3 +4,5 @@
 mod confinement;
 mod filesystem;
 mod support;
+#[path = "../support/tree.rs"]
+mod tree;

@@ -1,9 +1,7 @@
 //! A workspace with things outside it that nobody may touch, and a way to call tools as a worker
 //! does.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,6 +10,8 @@ use posse_core::stop::Stop;
 use posse_core::tool::{ToolContext, ToolError, ToolOutput};
 use posse_infra::tool::ToolRegistry;
 use serde_json::Value;
+
+use crate::tree::{Tree, tree};
 
 /// What stands in files outside the workspace.
 pub const SECRET: &str = "s3cret-canary";
@@ -88,17 +88,8 @@ impl Bench {
         outcome
     }
 
-    /// Everything in the workspace and around it: kind, size, identity and time of change.
-    pub fn tree(&self) -> BTreeMap<PathBuf, (u32, u64, u64, i64, i64)> {
-        let mut tree = BTreeMap::new();
-        let mut ahead = vec![self.base.path().to_owned()];
-        while let Some(path) = ahead.pop() {
-            let meta = fs::symlink_metadata(&path).unwrap();
-            if meta.is_dir() {
-                ahead.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-            }
-            tree.insert(path, (meta.mode(), meta.size(), meta.ino(), meta.mtime(), meta.mtime_nsec()));
-        }
-        tree
+    /// Everything in the workspace and around it.
+    pub fn tree(&self) -> Tree {
+        tree(self.base.path())
     }
 }
