@@ -9,6 +9,7 @@ use crate::port::{ClockJump, DueJobs, HeldJob, Storage, Waiting, WorkerRecord};
 use crate::rate::EndpointState;
 use crate::rules::Rule;
 use crate::schedule::{MISSED_AFTER_MS, Schedule};
+use crate::text::{bytes, count, plural, rough_duration};
 
 pub mod keys;
 
@@ -138,7 +139,7 @@ impl Facts {
         let judge = |due: &DueJobs| {
             let DueJobs { role, jobs, oldest_due_at } = due;
             let waits = self.now - oldest_due_at;
-            let what = format!("{jobs} of role {role}, the oldest for {}", minutes(waits));
+            let what = format!("{} of role {role}, the oldest for {}", count(*jobs), rough_duration(waits));
             match self.serves(role) {
                 false if waits >= UNSERVED_MS => Finding::wrong(
                     "due jobs",
@@ -167,7 +168,7 @@ impl Facts {
                 let message = format!("{id} (process {pid}) is gone without having left the list");
                 findings.push(Finding::warning("workers", message, "any worker process takes it off: posse work"));
             } else if silent > 2 * lease_ms.max(&1) {
-                let message = format!("{id} (process {pid}) was last heard of {} ago", minutes(silent));
+                let message = format!("{id} (process {pid}) was last heard of {} ago", rough_duration(silent));
                 findings.push(Finding::warning("workers", message, "see whether it hangs; its jobs are taken back"));
             }
         }
@@ -181,7 +182,7 @@ impl Facts {
             let message = if self.is_gone(worker) {
                 format!("job {job} is held by {worker}, which is gone")
             } else if overdue > OVERDUE_LEASE_MS {
-                format!("the lease on job {job} ran out {} ago and was not taken back", minutes(overdue))
+                format!("the lease on job {job} ran out {} ago and was not taken back", rough_duration(overdue))
             } else {
                 return None;
             };
@@ -189,7 +190,7 @@ impl Facts {
         };
         let wrong: Vec<_> = self.held.iter().filter_map(judge).collect();
         match wrong.is_empty() {
-            true => vec![Finding::ok("leases", format!("{} jobs in hand", self.held.len()))],
+            true => vec![Finding::ok("leases", format!("{} in hand", plural(self.held.len() as u64, "job")))],
             false => wrong,
         }
     }
@@ -213,7 +214,7 @@ impl Facts {
             } else if schedule.paused_at.is_some() {
                 None
             } else if overdue > MISSED_AFTER_MS {
-                let message = format!("{name} was due {} ago", minutes(overdue));
+                let message = format!("{name} was due {} ago", rough_duration(overdue));
                 let way_out = "schedules are kept by worker processes: posse work";
                 Some(if is_worked {
                     Finding::wrong("schedules", message, "see the log of a worker process for why it makes no job")
@@ -239,7 +240,11 @@ impl Facts {
             let EndpointState { endpoint, breaker, reason } = state;
             let ago = self.now - breaker.failed_at;
             let said = reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            let failed = format!("{} failures in a row, the last {} ago{said}", breaker.failures, minutes(ago.abs()));
+            let failed = format!(
+                "{} in a row, the last {} ago{said}",
+                plural(breaker.failures.into(), "failure"),
+                rough_duration(ago.abs())
+            );
             let way_out = "posse model list tells when it is asked again; jobs that need it wait and spend no attempts";
             match breaker.is_out() {
                 true if ago <= RECENT_MS => {
@@ -265,7 +270,7 @@ impl Facts {
         vec![match recent {
             None => Finding::ok("clock", "not set within a day"),
             Some(ClockJump { worker, by_ms, .. }) => {
-                let (direction, by) = (if *by_ms > 0 { "forward" } else { "back" }, minutes(by_ms.abs()));
+                let (direction, by) = (if *by_ms > 0 { "forward" } else { "back" }, rough_duration(by_ms.abs()));
                 let message = format!("it was set {direction} by {by}, as {worker} noticed");
                 Finding::warning("clock", message, "keep it right by NTP; leases and schedules go by it")
             }
@@ -273,26 +278,26 @@ impl Facts {
     }
 
     fn log(&self) -> Vec<Finding> {
-        let megabytes = self.storage.log_bytes >> 20;
+        let size = bytes(self.storage.log_bytes);
         vec![match self.storage.log_bytes > LOG_BYTES {
-            false => Finding::ok("log", format!("{megabytes} MB not yet taken into the database")),
+            false => Finding::ok("log", format!("{size} not yet taken into the database")),
             true => {
-                let message = format!("it has grown to {megabytes} MB: some process reads without letting go");
+                let message = format!("it has grown to {size}: some process reads without letting go");
                 Finding::warning("log", message, "end whatever has the database open for long (a shell, a copy)")
             }
         }]
     }
 
     fn free_space_inside(&self) -> Vec<Finding> {
-        let Storage { bytes, free_bytes, gives_back, .. } = self.storage;
-        let is_much = free_bytes > MUCH_INSIDE && free_bytes > bytes / 4;
+        let Storage { bytes: size, free_bytes, gives_back, .. } = self.storage;
+        let is_much = free_bytes > MUCH_INSIDE && free_bytes > size / 4;
         if gives_back || !is_much {
             return Vec::new();
         }
         let message = format!(
-            "{} of its {} MB are free, and it cannot give them back: it was made by an older posse",
-            free_bytes >> 20,
-            bytes >> 20
+            "{} of its {} are free, and it cannot give them back: it was made by an older posse",
+            bytes(free_bytes),
+            bytes(size)
         );
         vec![Finding::warning("space inside", message, "posse db compact, while no worker is at work")]
     }
@@ -300,23 +305,14 @@ impl Facts {
 
 /// What the space left for `what` at `path` means.
 pub fn space(what: &str, path: &str, free: u64) -> Finding {
-    let (check, megabytes) = (format!("space for {what}"), free >> 20);
-    let message = format!("{megabytes} MB free at {path}");
+    let check = format!("space for {what}");
+    let message = format!("{} free at {path}", bytes(free));
     match free {
         ..LITTLE_SPACE => {
             Finding::wrong(&check, message, "free some space: work stops when there is none, and goes on by itself")
         }
         LITTLE_SPACE..SOME_SPACE => Finding::warning(&check, message, "free some space"),
         _ => Finding::ok(&check, message),
-    }
-}
-
-fn minutes(ms: Millis) -> String {
-    match ms / 1000 {
-        s @ ..120 => format!("{s} s"),
-        s @ 120..7200 => format!("{} min", s / 60),
-        s @ 7200..172_800 => format!("{} h", s / 3600),
-        s => format!("{} d", s / 86_400),
     }
 }
 
@@ -438,7 +434,7 @@ mod tests {
         assert_eq!(judged(|schedule| schedule.next_at += 7_200_000), Verdict::Warning);
         let jump = ClockJump { worker: "w".into(), noticed_at: NOW - 5, by_ms: -3_600_000 };
         let jumped = facts(|facts| facts.jumps = vec![jump]);
-        assert_eq!(worst(&jumped, "clock"), (Verdict::Warning, "it was set back by 60 min, as w noticed".into()));
+        assert_eq!(worst(&jumped, "clock"), (Verdict::Warning, "it was set back by 1 h, as w noticed".into()));
         let inside = |gives_back, free_bytes| {
             let storage = Storage { bytes: 300 << 20, free_bytes, gives_back, log_bytes: 0 };
             let all = facts(|facts| facts.storage = storage).findings();

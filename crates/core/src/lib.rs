@@ -39,6 +39,7 @@ pub mod schedule;
 pub mod session;
 pub mod skill;
 pub mod stop;
+pub mod text;
 pub mod tokens;
 pub mod tool;
 pub mod usecase;

@@ -30,7 +30,7 @@ pub use log::{EventLog, write_whole};
 use crate::exit::Exit;
 use crate::fleet::{Heard, Signals};
 use crate::output::Out;
-use crate::output::text::{one_line, visible};
+use crate::output::text::{because, one_line, visible};
 use crate::wire::now;
 use voice::Voice;
 
@@ -247,8 +247,8 @@ impl Chat {
                 self.turn_aside(voice)?;
                 self.out.raw(&answer)?;
                 if status != "completed" {
-                    let reason = reason.as_deref().map(|reason| format!(": {}", visible(reason))).unwrap_or_default();
-                    self.remark(format!("({}{reason})", status.replace('_', " ")));
+                    let reason = visible(reason.as_deref().unwrap_or_default());
+                    self.remark(format!("({})", because(&status.replace('_', " "), &reason)));
                 }
             }
             Event::Message { .. } | Event::ToolEnd { .. } | Event::Question { .. } | Event::Answer { .. } => {}

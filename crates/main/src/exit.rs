@@ -21,6 +21,8 @@ pub enum Exit {
     Conflict = 4,
     /// The database cannot be used, or not now.
     Database = 5,
+    /// It was done, and standard output could not take the answer.
+    Untold = 6,
     /// Ended by a signal before its time.
     Interrupted = 130,
 }
@@ -34,6 +36,7 @@ Exit codes:
   3    not found
   4    the job's state does not allow it (too late to cancel, or its unique key is taken)
   5    the database cannot be used
+  6    done, but standard output could not take the answer; standard error has it
   130  interrupted";
 
 /// A command that did not do what was asked, in one or two sentences for a person.
@@ -90,12 +93,4 @@ pub fn code_of(error: &anyhow::Error) -> Exit {
     // A model that cannot be asked is a failed operation, whatever its kind.
     debug_assert!(error.downcast_ref::<ModelError>().is_none_or(|e| !e.message.is_empty()));
     Exit::Failed
-}
-
-/// Whether the error is only that nobody reads our output any more.
-pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let io = |cause: &(dyn std::error::Error + 'static)| {
-        cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
-    };
-    error.chain().any(io)
 }

@@ -17,8 +17,8 @@ pub use happening::{Follower, Happening};
 pub use render::Renderer;
 pub use status::Status;
 
-use crate::output::Out;
 use crate::output::text::moment;
+use crate::output::{Out, Unwritten};
 
 /// How often the journal is looked at.
 const EVERY: Duration = Duration::from_millis(150);
@@ -33,9 +33,18 @@ pub struct AtWork {
 
 /// Follows a job to its end and shows it, whoever works it. Where this process works too and another one
 /// has the job, that is said.
-pub async fn follow(out: &Out, mut follower: Follower, mut renderer: Renderer, at_work: Option<AtWork>) -> Result<Job> {
+///
+/// Where this process works the job, it goes on to its end even if standard output takes nothing any more;
+/// that is said, and given back beside the job.
+pub async fn follow(
+    out: Out,
+    mut follower: Follower,
+    mut renderer: Renderer,
+    at_work: Option<AtWork>,
+) -> Result<(Job, Option<Unwritten>)> {
     let (ours, mut progress) = at_work.map_or((None, None), |AtWork { worker, heard }| (Some(worker), heard));
-    let mut status = Status::new(out);
+    let mut status = Status::new(&out);
+    let mut unwritten = None;
     let mut tick = tokio::time::interval(EVERY);
     let mut headed = false;
     loop {
@@ -44,7 +53,8 @@ pub async fn follow(out: &Out, mut follower: Follower, mut renderer: Renderer, a
         if !headed && !out.json {
             headed = true;
             status.clear();
-            renderer.heading(&job).iter().try_for_each(|line| out.line(line))?;
+            let heading = renderer.heading(&job).iter().try_for_each(|line| out.line(line));
+            still_heard(&out, &job, heading, ours.is_some(), &mut unwritten)?;
         }
         for happening in &happenings {
             status.happened(happening);
@@ -54,9 +64,12 @@ pub async fn follow(out: &Out, mut follower: Follower, mut renderer: Renderer, a
                 status.clear();
                 out.note(format!("job {} is worked by {worker}, which was there first, by its own settings", job.id));
             }
-            show(out, &mut status, &mut renderer, happening)?;
+            if unwritten.is_none() {
+                let shown = show(&out, &mut status, &mut renderer, happening);
+                still_heard(&out, &job, shown, ours.is_some(), &mut unwritten)?;
+            }
             if matches!(happening, Happening::Ended { .. }) {
-                return Ok(job);
+                return Ok((job, unwritten));
             }
         }
         say_what_is_waited_for(&mut status, &job, progress.is_some());
@@ -74,6 +87,24 @@ pub async fn follow(out: &Out, mut follower: Follower, mut renderer: Renderer, a
         }
         status.draw();
     }
+}
+
+/// Whether what was to be shown could be: else that is said and kept, where the work goes on all the same.
+fn still_heard(
+    out: &Out,
+    job: &Job,
+    shown: Result<()>,
+    goes_on: bool,
+    unwritten: &mut Option<Unwritten>,
+) -> Result<()> {
+    let Err(error) = shown else { return Ok(()) };
+    let failed: Unwritten = error.downcast()?;
+    if !goes_on {
+        return Err(failed.into());
+    }
+    out.note(format!("{failed}; job {0} goes on to its end unseen, and posse show {0} shows it", job.id));
+    *unwritten = Some(failed);
+    Ok(())
 }
 
 fn show(out: &Out, status: &mut Status, renderer: &mut Renderer, happening: &Happening) -> Result<()> {

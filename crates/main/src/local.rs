@@ -55,9 +55,9 @@ fn known_file(short: &str) -> Result<PathBuf, ModelError> {
     match find(known, &folder) {
         Ok(Some(file)) => Ok(file),
         Ok(None) => Err(unusable(format!(
-            "the local model {short} is not here yet: fetch it with posse model pull {short} ({} MB, once), or set \
+            "the local model {short} is not here yet: fetch it with posse model pull {short} ({}, once), or set \
              OPENAI_API_KEY (and OPENAI_BASE_URL) to use a provider",
-            known.bytes / 1_000_000
+            posse_core::text::bytes(known.bytes)
         ))),
         Err(error) => Err(unusable(format!("the model files in {} cannot be read: {error}", folder.display()))),
     }

@@ -18,63 +18,77 @@ mod wire;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use tracing_subscriber::EnvFilter;
 
 use exit::Exit;
+use output::{Out, Unwritten, stream};
 
 fn main() -> ExitCode {
     // Before anything else: a sandbox is made of a program that has done nothing yet.
     posse_infra::sandbox::begin();
-    let cli = cli::Cli::parse();
+    let code = match cli::Cli::try_parse() {
+        Ok(cli) => run(cli),
+        Err(told) => tell(&told),
+    };
+    stream::finish();
+    ExitCode::from(code as u8)
+}
+
+fn run(cli: cli::Cli) -> Exit {
     let out = cli.out();
-    log_to_stderr(cli.is_long(), &out);
+    output::log::begin(cli.is_long(), &out);
     // Fails only if somebody chose a provider before us, which nobody does.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             out.note(format!("posse: no threads could be started: {error}"));
-            return ExitCode::from(Exit::Failed as u8);
+            return Exit::Failed;
         }
     };
     let ended = runtime.block_on(cli.run());
     // A tool that hangs in a system call must not hold the process.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
-    let code = match ended {
-        Ok(exit) => exit,
-        // Whoever read our output had enough of it.
-        Err(error) if exit::is_broken_pipe(&error) => Exit::Ok,
+    ended.unwrap_or_else(|error| match error.downcast::<Unwritten>() {
+        Ok(unwritten) => unheard(&out, &unwritten),
         Err(error) => {
             // It may name what others wrote.
             let told = output::text::visible(&format!("{error:#}"));
             out.note(format!("{} {told}", out.note_paint.red("posse:")));
             exit::code_of(&error)
         }
-    };
-    ExitCode::from(code as u8)
+    })
 }
 
-/// POSSE_LOG or RUST_LOG decides what is logged; else warnings, and more where a command goes on
-/// for long.
-fn log_to_stderr(long: bool, out: &output::Out) {
-    let named =
-        ["POSSE_LOG", "RUST_LOG"].into_iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
-    // The live view of one job tells of a model's failed tries itself.
-    let fallback =
-        if long { "warn,posse=info,posse_core=info,posse_infra=info" } else { "warn,posse_infra::model=error" };
-    let filter = match named.as_deref().map(EnvFilter::try_new) {
-        Some(Ok(filter)) => filter,
-        Some(Err(error)) => {
-            out.warn(format!("POSSE_LOG or RUST_LOG is not understood ({error}); logging warnings"));
-            EnvFilter::new(fallback)
+/// Says on standard error what standard output did not take.
+fn unheard(out: &Out, unwritten: &Unwritten) -> Exit {
+    let posse = out.note_paint.red("posse:");
+    match &unwritten.lost {
+        None => {
+            out.note(format!("{posse} {unwritten}; nothing was done"));
+            Exit::Failed
         }
-        None => EnvFilter::new(fallback),
-    };
-    let ansi = !out.note_paint.red("x").eq("x");
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(ansi)
-        .with_target(false)
-        .init();
+        Some(lost) if output::may_have_changed() => {
+            out.note(format!("{posse} {unwritten}. What was asked for is done; it was to say:\n{lost}"));
+            Exit::Untold
+        }
+        // Whoever read our output had enough of it.
+        Some(_) if unwritten.is_broken_pipe() => Exit::Ok,
+        Some(_) => {
+            out.note(format!("{posse} {unwritten}"));
+            Exit::Failed
+        }
+    }
+}
+
+/// Prints the help that was asked for, or what is wrong with the command line: that repeats arguments, which may
+/// come from anywhere.
+fn tell(told: &clap::Error) -> Exit {
+    if told.use_stderr() {
+        stream::stderr().send(output::text::visible(&told.render().to_string()));
+        return Exit::Usage;
+    }
+    match told.print() {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Exit::Failed,
+        _ => Exit::Ok,
+    }
 }

@@ -1,10 +1,18 @@
-//! Where words go: data to standard output, everything else to standard error.
+//! Where words go: data to standard output, everything else to standard error. Everything that leaves the
+//! program as text goes through here: for people as text that steers no terminal ([`text`]), for programs as
+//! JSON that does not either ([`json`]), and to standard error without waiting for whoever reads it ([`stream`]).
 
+use std::fmt;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
+pub mod json;
+pub mod log;
+pub mod stream;
 pub mod table;
 pub mod text;
 
@@ -34,6 +42,9 @@ pub struct Out {
     pub moving: bool,
 }
 
+/// Columns where nothing tells how many there are: pipes get long lines, for what reads them can wrap by itself.
+const USUAL_WIDTH: usize = 120;
+
 impl Out {
     /// As this process is connected.
     pub fn new(json: bool, color: ColorChoice) -> Out {
@@ -47,32 +58,26 @@ impl Out {
             },
         };
         let (stdout, stderr) = (io::stdout().is_terminal(), io::stderr().is_terminal());
-        let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
-        let width = size.map_or(0, |size| usize::from(size.ws_col));
+        let terminal = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+        let named = || std::env::var("COLUMNS").ok().and_then(|columns| columns.trim().parse().ok());
+        let width = Some(terminal).filter(|width| *width > 0).or_else(named).filter(|width| *width > 0);
         Out {
             json,
             paint: paint(stdout),
             note_paint: paint(stderr),
-            // Pipes get long lines: what reads them can wrap by itself.
-            width: if width == 0 { 120 } else { width.clamp(40, 160) },
+            width: width.unwrap_or(USUAL_WIDTH).clamp(20, 160),
             moving: stdout && stderr && !dumb && !json,
         }
     }
 
     /// One JSON document.
     pub fn document(&self, value: &impl Serialize) -> Result<()> {
-        let mut out = io::stdout().lock();
-        serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from)?;
-        writeln!(out)?;
-        Ok(out.flush()?)
+        write(&(json::document(value)? + "\n"))
     }
 
     /// One line of JSON.
     pub fn json_line(&self, value: &impl Serialize) -> Result<()> {
-        let mut out = io::stdout().lock();
-        serde_json::to_writer(&mut out, value).map_err(io::Error::from)?;
-        writeln!(out)?;
-        Ok(out.flush()?)
+        write(&(json::line(value)? + "\n"))
     }
 
     /// A line of data for people.
@@ -80,23 +85,104 @@ impl Out {
         self.raw(&format!("{}\n", text.as_ref()))
     }
 
-    /// Data as it is.
+    /// Data for people, with its own line ends.
     pub fn raw(&self, text: &str) -> Result<()> {
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        Ok(out.flush()?)
+        write(&text::harmless(text, self.paint.on))
     }
 
     /// A remark beside the data.
     pub fn note(&self, text: impl AsRef<str>) {
-        // A closed standard error is nobody's loss.
-        let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
+        stream::stderr().send(text::harmless(text.as_ref(), self.note_paint.on) + "\n");
     }
 
     /// A remark that should be seen. It may be about what others wrote, so it is shown as text.
     pub fn warn(&self, text: impl AsRef<str>) {
         self.note(format!("{} {}", self.note_paint.yellow("warning:"), text::visible(text.as_ref())));
     }
+
+    /// Puts `text` in the place of the line that standard error's terminal is at; an empty one takes that away.
+    pub fn moving_line(&self, text: &str) {
+        stream::stderr().send_now(format!("\r\x1b[K{}", text::harmless(text, self.note_paint.on)));
+    }
+}
+
+/// Whether this command may have changed something that an answer was to tell of.
+static CHANGES: AtomicBool = AtomicBool::new(false);
+
+/// To be called before a command changes something: it fails where the answer could not be told, so that
+/// nothing is done that nobody hears of.
+pub fn before_change() -> Result<()> {
+    takes_output().map_err(|cause| Unwritten { cause, lost: None })?;
+    CHANGES.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Whether the command has passed [`before_change`].
+pub fn may_have_changed() -> bool {
+    CHANGES.load(Ordering::Relaxed)
+}
+
+/// Whether standard output takes anything, as far as that can be known without writing to it.
+fn takes_output() -> io::Result<()> {
+    let stdout = rustix::stdio::stdout();
+    let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(stdout)?.st_mode);
+    if kind != rustix::fs::FileType::Socket {
+        // Nothing is written, and a device that is full or closed says so all the same.
+        rustix::io::write(stdout, &[])?;
+    }
+    let mut fds = [PollFd::from_borrowed_fd(stdout, PollFlags::OUT)];
+    let ready = poll(&mut fds, Some(&Timespec::default()))?;
+    if ready > 0 && fds[0].revents().contains(PollFlags::ERR) {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    }
+    Ok(())
+}
+
+/// Standard output could not take what was to be written.
+#[derive(Debug)]
+pub struct Unwritten {
+    /// Why.
+    pub cause: io::Error,
+    /// What would have been written; nothing where nothing was done yet.
+    pub lost: Option<String>,
+}
+
+impl Unwritten {
+    /// Whether whoever read it had enough.
+    pub fn is_broken_pipe(&self) -> bool {
+        self.cause.kind() == io::ErrorKind::BrokenPipe
+    }
+}
+
+impl fmt::Display for Unwritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "standard output cannot be written: {}", self.cause)
+    }
+}
+
+impl std::error::Error for Unwritten {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+/// Most bytes of what could not be written that are told of instead.
+const LOST: usize = 2000;
+
+fn write(text: &str) -> Result<()> {
+    let write = || {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    };
+    // A reader who is slow holds this task, and none that has the same thread.
+    let written = match tokio::runtime::Handle::try_current() {
+        Ok(_) => tokio::task::block_in_place(write),
+        Err(_) => write(),
+    };
+    written.map_err(|cause| {
+        let lost = Some(text::head(text.trim(), LOST).to_owned());
+        Unwritten { cause, lost }.into()
+    })
 }
 
 /// Colours, or none.

@@ -94,6 +94,11 @@ pub struct Settings {
     pub endpoint: Endpoint,
 }
 
+/// `path` as seen from `folder`, without the steps that lead nowhere (`/.`); `..` stays, for it may lead through a link.
+fn joined(folder: &Path, path: &Path) -> PathBuf {
+    folder.join(path).components().collect()
+}
+
 /// Jobs each role works at once unless configured: a model's answer is waited for, not computed.
 const DEFAULT_SLOTS: usize = 4;
 
@@ -106,13 +111,13 @@ impl Settings {
         let given = overrides.config.clone().or_else(|| env("POSSE_CONFIG").filter(|v| !v.is_empty()).map(Into::into));
         let (root, file) = match given {
             Some(path) => {
-                let path = cwd.join(path);
+                let path = joined(cwd, &path);
                 (root_of(&path), Some(path))
             }
             None => find_project(cwd),
         };
         let mut said = file.as_deref().map(file::read).transpose()?.unwrap_or_default();
-        let in_root = |path: &Path| root.join(path);
+        let in_root = |path: &Path| joined(&root, path);
         for model in said.models.values_mut() {
             if let Some(Tokenizer::File(path)) = &mut model.tokenizer {
                 *path = in_root(path);
@@ -122,7 +127,7 @@ impl Settings {
             Some(path) if path.as_os_str().is_empty() => {
                 return Err(usage("the database's path is empty (--db, POSSE_DB)"));
             }
-            Some(path) => cwd.join(path),
+            Some(path) => joined(cwd, &path),
             None => in_root(said.database.as_deref().unwrap_or(Path::new(".posse/posse.db"))),
         };
         let key_file = said.sealing.key_file.as_deref().map(in_root);

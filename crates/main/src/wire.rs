@@ -50,8 +50,14 @@ fn register_extension(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Opens the database to be changed; makes it, and its folder, if it is not there.
+/// Opens the database to be changed by a command that tells of it then; makes it, and its folder, if it is not there.
 pub fn open_store(settings: &Settings) -> Result<Arc<SqliteStore>> {
+    crate::output::before_change()?;
+    open_to_work(settings)
+}
+
+/// Opens the database to be worked.
+fn open_to_work(settings: &Settings) -> Result<Arc<SqliteStore>> {
     register_extension(settings)?;
     let path = &settings.database;
     if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
@@ -376,7 +382,7 @@ impl Workshop {
     /// Opens the database, to be changed. From now on the kit's models are asked as often as all
     /// processes on it may ask them together.
     pub fn open(settings: &Settings, kit: &Kit) -> Result<Workshop> {
-        let store = open_store(settings)?;
+        let store = open_to_work(settings)?;
         kit.models.share(store.clone());
         Ok(Workshop {
             jobs: store.clone(),

@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Facts, Finding, minutes};
+use super::{Facts, Finding};
 use crate::clock::Millis;
 use crate::job::dependency::OnFailed;
 use crate::job::{JobId, JobState};
 use crate::port::{Awaited, Waiting};
 use crate::rules::{Gate, Held, Scope};
+use crate::text::rough_duration;
 
 /// A key is stuck when that has been so for longer.
 pub const STUCK_MS: Millis = 3_600_000;
@@ -63,7 +64,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let long = minutes(facts.now - stuck.since);
+        let long = rough_duration(facts.now - stuck.since);
         let message = format!("held for {long} by what cannot end: {}{more}; it {why}", named.join(", "));
         match stuck.is_fault {
             true => Finding::wrong("unique keys", message, stuck.way_out),

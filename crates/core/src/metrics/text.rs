@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use super::{Metrics, ModelCounts, Observed, ProcessCounts, RoleCounts, Standing};
 use crate::clock::Millis;
+use crate::text::visible;
 
 impl Metrics {
     /// What an HTTP response with [`Metrics::text`] says it is.
@@ -171,7 +172,8 @@ impl Page {
         self.text.push_str(name);
         for (i, (label, value)) in labels.iter().enumerate() {
             let _ = write!(self.text, "{}{label}=\"", if i == 0 { '{' } else { ',' });
-            value.chars().for_each(|c| match c {
+            // Whoever prints the page on a terminal is not steered by a name.
+            visible(value).chars().for_each(|c| match c {
                 '\\' => self.text.push_str("\\\\"),
                 '"' => self.text.push_str("\\\""),
                 '\n' => self.text.push_str("\\n"),

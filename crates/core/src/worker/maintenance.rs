@@ -9,6 +9,7 @@ use super::fleet::{Fleet, Phase};
 use crate::clock::Millis;
 use crate::port::{Firing, RepositoryError};
 use crate::schedule::Schedule;
+use crate::text::plural;
 
 /// How often schedules and other processes are looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -132,7 +133,8 @@ impl Fleet {
             tokio::time::sleep(PRUNE_PAUSE).await;
         }
         if jobs > 0 {
-            info!("deleted {jobs} jobs that were kept long enough, and {contents} contents only they had");
+            let (jobs, contents) = (plural(jobs, "job"), plural(contents, "content"));
+            info!("deleted {jobs} kept long enough, and {contents} that nothing else has");
         }
         Ok(())
     }

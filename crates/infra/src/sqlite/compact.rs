@@ -4,6 +4,7 @@ use std::path::Path;
 
 use diesel::connection::SimpleConnection;
 use posse_core::port::RepositoryError;
+use posse_core::text::bytes;
 
 use super::connection::{Access, open};
 use super::fault::{Fault, describe};
@@ -45,10 +46,10 @@ pub fn compact(path: &Path) -> Result<Compacted, RepositoryError> {
     let (needed, there) = ((total - free) * size, path.parent().and_then(free_space));
     if there.is_some_and(|there| there < needed + needed / 8) {
         return Err(RepositoryError::Unavailable(format!(
-            "{} needs {} MB beside it to be rewritten, and {} MB are free there; free some space",
+            "{} needs {} beside it to be rewritten, and {} are free there; free some space",
             path.display(),
-            (needed + needed / 8) >> 20,
-            there.unwrap_or_default() >> 20,
+            bytes(needed + needed / 8),
+            bytes(there.unwrap_or_default()),
         )));
     }
     // A temporary copy in memory would be as large as the database.

@@ -83,10 +83,10 @@ impl Log {
             if now - since >= NOTABLE && self.said_at.is_none_or(|said| said.elapsed() >= QUIET) {
                 self.said_at = Some(now);
                 tracing::warn!(
-                    "the log {} has grown to {} MB, because some process reads from the database without letting go; \
+                    "the log {} has grown to {}, because some process reads from the database without letting go; \
                      it shrinks when that ends",
                     self.path.display(),
-                    bytes >> 20
+                    posse_core::text::bytes(bytes)
                 );
             }
         } else {

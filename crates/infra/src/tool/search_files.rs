@@ -212,19 +212,24 @@ impl Search<'_> {
 
     fn report(mut self, ended: Ended) -> String {
         if self.matches == 0 {
-            self.text = format!("no match in {} files; search for fewer words, or read the files\n", self.files);
+            self.text = format!("no match in {}; search for fewer words, or read the files\n", files(self.files));
         }
         match ended {
             Ended::Complete => {}
             Ended::Matches => {
-                writeln!(self.text, "[more than {} matches; narrow the pattern or the path]", self.limit).ok();
+                writeln!(
+                    self.text,
+                    "[more than {}; narrow the pattern or the path]",
+                    if self.limit == 1 { "1 match".into() } else { format!("{} matches", self.limit) }
+                )
+                .ok();
             }
             Ended::Budget => {
                 let done = size(self.searched);
                 writeln!(
                     self.text,
-                    "[ended early, after {} files and {done}; give a path to search the rest]",
-                    self.files
+                    "[ended early, after {} and {done}; give a path to search the rest]",
+                    files(self.files)
                 )
                 .ok();
             }
@@ -262,4 +267,8 @@ fn excerpt(line: &[u8], found: usize) -> String {
     let end = char_boundary(&text, start + MAX_LINE);
     let (before, after) = (if start > 0 { "…" } else { "" }, if end < text.len() { "…" } else { "" });
     format!("{before}{}{after}", &text[start..end])
+}
+
+fn files(n: usize) -> String {
+    if n == 1 { "1 file".into() } else { format!("{n} files") }
 }

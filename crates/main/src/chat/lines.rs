@@ -1,6 +1,6 @@
 //! What a person types, line by line.
 
-use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
+use std::io::{BufRead as _, IsTerminal as _, Read as _};
 
 use anyhow::{Result, anyhow};
 use posse_core::usecase::enqueue::MAX_GOAL_BYTES;
@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::exit::usage;
 use crate::output::Out;
+use crate::output::stream::stderr;
 
 /// What came in.
 pub enum Line {
@@ -45,8 +46,7 @@ impl Lines {
     /// Says that it is the person's turn.
     pub fn prompt(&self, text: &str) {
         if self.prompts {
-            let mut err = std::io::stderr().lock();
-            let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+            stderr().send(text);
         }
     }
 

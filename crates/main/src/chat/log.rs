@@ -12,6 +12,8 @@ use posse_core::event::{Follower, Happened};
 use posse_core::port::JobQueries;
 use posse_core::session::Session;
 
+use crate::output::json;
+
 /// A session's file, open at its end.
 pub struct EventLog {
     file: File,
@@ -29,7 +31,7 @@ impl EventLog {
 
     /// Adds an event.
     pub fn write(&mut self, happened: &Happened) -> Result<()> {
-        let line = serde_json::to_string(happened)? + "\n";
+        let line = json::line(happened)? + "\n";
         self.file.write_all(line.as_bytes()).with_context(|| format!("{} cannot be written", self.path.display()))
     }
 }
@@ -47,7 +49,7 @@ pub async fn write_whole(queries: &Arc<dyn JobQueries>, folder: &Path, session: 
     for turn in queries.session_turns(session.id, None).await? {
         if turn.state.is_final() {
             for happened in Follower::new(Arc::clone(queries), turn.job).poll().await? {
-                writeln!(file, "{}", serde_json::to_string(&happened)?).with_context(failed)?;
+                writeln!(file, "{}", json::line(&happened)?).with_context(failed)?;
             }
         }
     }

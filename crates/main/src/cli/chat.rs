@@ -13,6 +13,7 @@ use crate::chat::{Chat, Conversation, Lines};
 use crate::exit::{Exit, fail, not_found, usage};
 use crate::fleet::{Crew, Plan, Post, Signals};
 use crate::output::text::plural;
+use crate::output::{Unwritten, before_change};
 use crate::settings::Overrides;
 use crate::wire::{self, Kit, Workshop};
 
@@ -42,6 +43,7 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     let mut signals = Signals::listen()?;
     let (kit, persona, executor) = Kit::gather_for(&cx.out, &settings, &role, model.as_deref()).await?;
     let wanted = session.as_deref().map(parse).transpose()?;
+    before_change()?;
     let shop = Workshop::open(&settings, &kit)?;
     let (session, is_new) = find_or_begin(&shop, &role, wanted, new).await?;
     // A queue of the session's own: a chat that is taken up again works what the last one left, and
@@ -59,7 +61,7 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     // Everything but the goal is checked here, before the first prompt.
     accept(ask.clone(), &kit.personas.roles())?;
     greet(cx, &session, is_new)?;
-    let post = Post { role, executor };
+    let post = Post { role: role.clone(), executor };
     let (lease, retention) = (settings.lease, settings.retention);
     let plan = Plan { queues: vec![queue], slots: 1, lease, retention, watched: true };
     let mut crew = Crew::start(&shop, vec![post], plan).await?;
@@ -75,7 +77,13 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     let lines = Lines::read(cx.out);
     let ended = Chat::new(cx.out, conversation, lines, crew.heard()).talk(&mut signals).await;
     crew.stand_down(&cx.out, settings.grace, &mut signals).await;
-    ended
+    ended.map_err(|error| match error.downcast::<Unwritten>() {
+        Ok(unwritten) => {
+            let way_on = format!("what was said last is kept: posse chat {role} goes on with it");
+            fail(Exit::Failed, format!("{unwritten}; {way_on}"))
+        }
+        Err(error) => error,
+    })
 }
 
 /// A session by number or by name.

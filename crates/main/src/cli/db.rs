@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::Context;
 use crate::exit::{Exit, fail, not_found, usage};
+use crate::output::before_change;
 use crate::output::text::{bytes, plural, visible};
 use crate::settings::Settings;
 use crate::wire;
@@ -75,12 +76,14 @@ pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
         DbCommand::Compact => return compact(cx).await,
         DbCommand::Reseal(args) => return reseal(cx, args.clear).await,
         DbCommand::Backup(args) => {
-            let backup = wire::open_to_look(&settings)?.ok_or_else(none)?.backup(&args.path).await?;
+            let store = wire::open_to_look(&settings)?.ok_or_else(none)?;
+            before_change()?;
+            let backup = store.backup(&args.path).await?;
             let to = backup.path.display().to_string();
             if cx.out.json {
                 cx.out.document(&json!({"path": to, "bytes": backup.bytes, "checked": true}))?;
             } else {
-                cx.out.line(format!("{}  {}, looked through", visible(&to), bytes(backup.bytes as usize)))?;
+                cx.out.line(format!("{}  {}, looked through", visible(&to), bytes(backup.bytes)))?;
             }
         }
         DbCommand::Migrate => {
@@ -120,13 +123,14 @@ async fn compact(cx: &Context) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let path = settings.database.display().to_string();
     nobody_at_work(&settings).await?;
+    before_change()?;
     let database = settings.database.clone();
     let Compacted { before, after, .. } =
         tokio::task::spawn_blocking(move || posse_infra::sqlite::compact(&database)).await??;
     if cx.out.json {
         cx.out.document(&json!({"path": path, "before": before, "after": after}))?;
     } else {
-        let (before, after) = (bytes(before as usize), bytes(after as usize));
+        let (before, after) = (bytes(before), bytes(after));
         cx.out.line(format!("{}  {before} became {after}", visible(&path)))?;
     }
     Ok(Exit::Ok)
@@ -146,7 +150,7 @@ async fn reseal(cx: &Context, clear: bool) -> Result<Exit> {
     let (out, mut told) = (cx.out, 0);
     let done = store.reseal(clear, |column, values| {
         if values >= told + TOLD_EVERY {
-            out.note(format!("{values} values so far, at {column}"));
+            out.note(format!("{} so far, at {column}", plural(values, "value")));
             told = values;
         }
     });
@@ -232,9 +236,9 @@ async fn check(cx: &Context, full: bool) -> Result<Exit> {
     }
     let free = match storage.free_bytes {
         0 => String::new(),
-        free => format!(" ({} of it free)", bytes(free as usize)),
+        free => format!(" ({} of it free)", bytes(free)),
     };
-    let (size, schema) = (bytes(storage.bytes as usize), schema.unwrap_or_default());
+    let (size, schema) = (bytes(storage.bytes), schema.unwrap_or_default());
     cx.out.line(format!("{}  {size}{free}, schema {schema}, no damage found", visible(&path)))?;
     let total: u64 = totals.iter().map(|(_, n)| n).sum();
     let parts: Vec<_> = totals.iter().map(|(s, n)| format!("{n} {s}")).collect();

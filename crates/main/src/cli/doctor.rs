@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::Context;
 use crate::exit::Exit;
-use crate::output::text::visible;
+use crate::output::text::{plural, visible};
 use crate::settings::Settings;
 use crate::wire::{self, Kit};
 
@@ -219,7 +219,10 @@ async fn histories(store: &SqliteStore) -> Result<Vec<Finding>> {
         }
     }
     if findings.is_empty() {
-        findings.push(Finding::ok("histories", format!("journal and ledger of the newest {} jobs agree", jobs.len())));
+        findings.push(Finding::ok(
+            "histories",
+            format!("journal and ledger agree for the newest {}", plural(jobs.len() as u64, "job")),
+        ));
     }
     Ok(findings)
 }

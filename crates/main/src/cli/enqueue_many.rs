@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, IsTerminal as _, Read as _, Write as _};
+use std::io::{BufRead, BufReader, IsTerminal as _, Read as _};
 use std::path::Path;
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ use super::Context;
 use super::enqueue::{HeldArgs, HeldChoice, RetryArgs, RetryChoice, accepted, workspace};
 use crate::exit::{Exit, usage};
 use crate::output::Out;
-use crate::output::text::count;
+use crate::output::text::{count, plural};
 use crate::settings::Settings;
 use crate::times;
 use crate::wire;
@@ -170,7 +170,7 @@ pub async fn enqueue_many(
         ));
     }
     if began_at > 0 {
-        cx.out.note(format!("lines 1 to {} were stored before, as {} jobs", count(began_at), count(before)));
+        cx.out.note(format!("lines 1 to {} were stored before, as {}", count(began_at), plural(before, "job")));
     }
     Ok(Exit::Ok)
 }
@@ -348,10 +348,11 @@ impl Lines<'_> {
         while self.mark.lines < mark.lines && self.line()?.is_some() {}
         if mark.lines > 0 && self.mark.there() != *mark {
             return Err(usage(format!(
-                "the first {} lines of {} are not those that batch '{batch}' has stored; run it with the same file, or \
-                 under another name",
-                count(mark.lines),
-                self.shown
+                "{} that batch '{batch}' has stored; run it with the same file, or under another name",
+                match mark.lines {
+                    1 => format!("the first line of {} is not the one", self.shown),
+                    n => format!("the first {} lines of {} are not those", count(n), self.shown),
+                }
             )));
         }
         Ok(())
@@ -370,10 +371,9 @@ impl Progress<'_> {
     fn more(&mut self, jobs: u64) {
         self.jobs += jobs;
         let rate = count((self.jobs as f64 / self.began.elapsed().as_secs_f64().max(0.001)) as u64);
-        let line = format!("{} jobs stored ({rate}/s)", count(self.jobs));
+        let line = format!("{} stored ({rate}/s)", plural(self.jobs, "job"));
         if std::io::stderr().is_terminal() {
-            // A closed standard error is nobody's loss.
-            let _ = write!(std::io::stderr().lock(), "\r{line}\x1b[K");
+            self.out.moving_line(&line);
         } else if self.jobs - self.told >= 10 * CHUNK as u64 {
             self.told = self.jobs;
             self.out.note(line);
@@ -382,17 +382,18 @@ impl Progress<'_> {
 
     fn end(&self) {
         if self.jobs > 0 && std::io::stderr().is_terminal() {
-            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+            self.out.moving_line("");
         }
     }
 
     /// The error for a chunk that could not be stored.
     fn stopped(&self, batch: &Option<String>, message: String) -> anyhow::Error {
         self.end();
+        let before = |n| format!("{} before it {}", plural(n, "job"), if n == 1 { "is" } else { "are" });
         let way_on = match (self.jobs, batch) {
             (0, _) => "nothing was stored".to_owned(),
-            (_, Some(_)) => format!("{} jobs before it are stored; mend it and run this again", count(self.jobs)),
-            (_, None) => format!("{} jobs before it are stored; --batch NAME would remember that", count(self.jobs)),
+            (n, Some(_)) => format!("{} stored; mend it and run this again", before(n)),
+            (n, None) => format!("{} stored; --batch NAME would remember that", before(n)),
         };
         usage(format!("{message}; {way_on}"))
     }

@@ -95,8 +95,9 @@ async fn show(cx: &Context, name: String) -> Result<Exit> {
         0 => String::new(),
         cost => format!(", ${:.4}", cost as f64 / 1e6),
     };
-    let (turns, sent, written) = (plural(used.turns, "turn"), count(used.input_tokens), count(used.output_tokens));
-    field("used", format!("{turns}, {sent} tokens in, {written} out{cost}"))?;
+    let (turns, sent, written) =
+        (plural(used.turns, "turn"), plural(used.input_tokens, "token"), count(used.output_tokens));
+    field("used", format!("{turns}, {sent} in, {written} out{cost}"))?;
     cx.out.note(cx.out.note_paint.dim(format!("posse list --group '{}' names its jobs", visible(&standing.group))));
     Ok(Exit::Ok)
 }

@@ -35,6 +35,7 @@ const FILES: &[(&str, &str)] = &[
 
 /// Writes the project's files. All or none: nothing that is there is overwritten.
 pub fn init(cx: &Context, args: InitArgs) -> Result<Exit> {
+    crate::output::before_change()?;
     let folder = &args.folder;
     let personas = BUILT_IN.iter().map(|(role, text)| (format!("config/personas/{role}.json"), *text));
     let skills = BUILT_IN_SKILLS.iter().map(|(name, text)| (format!("config/skills/{name}/SKILL.md"), *text));

@@ -204,9 +204,12 @@ async fn watch(cx: &Context, args: WatchArgs) -> Result<Exit> {
     let queries = reader_for(&settings, args.id)?;
     let renderer = Renderer::new(cx.out.paint, cx.out.width, args.full, wire::free_models(&settings));
     let mut signals = Signals::listen()?;
+    // In a task of its own: a reader who stops reading keeps nobody from hearing signals.
+    let mut following = tokio::spawn(follow(cx.out, Follower::new(queries, JobId(args.id)), renderer, None));
     tokio::select! {
-        ended = follow(&cx.out, Follower::new(queries, JobId(args.id)), renderer, None) => Ok(exit_of(&ended?)),
+        ended = &mut following => Ok(exit_of(&ended??.0)),
         () = signals.next() => {
+            following.abort();
             cx.out.note(format!("no longer watching; job {} goes on", args.id));
             Ok(Exit::Interrupted)
         }

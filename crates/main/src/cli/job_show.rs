@@ -17,7 +17,7 @@ use super::job::reader_for;
 use crate::exit::{Exit, not_found};
 use crate::live::{Follower, Renderer};
 use crate::output::Out;
-use crate::output::text::{ago, duration, moment, visible, wrap};
+use crate::output::text::{ago, count, duration, moment, plural, visible, wrap};
 use crate::wire;
 
 /// Which job to show
@@ -129,7 +129,10 @@ fn head(out: &Out, job: &Job, held: Option<&Held>, now: Millis) -> Result<()> {
             format!("{} ({}, {} after it was enqueued)", moment(at), ago(at, now), duration(at - job.created_at)),
         )?;
     }
-    let crashes = if job.crashes > 0 { format!(", its worker died {} times", job.crashes) } else { String::new() };
+    let crashes = match job.crashes {
+        0 => String::new(),
+        n => format!(", its worker died {}", plural(n.into(), "time")),
+    };
     field("attempts", format!("{} of {}{crashes}", job.attempt, job.max_attempts))?;
     field("queue", format!("{}, priority {}", job.queue, job.priority))?;
     if let Some(key) = &job.unique_key {
@@ -178,7 +181,7 @@ fn relations(
     if others.len() > DEPENDENCIES_SHOWN {
         let more = others.len() - DEPENDENCIES_SHOWN;
         others.truncate(DEPENDENCIES_SHOWN);
-        others.push(format!("{more} more"));
+        others.push(format!("{} more", count(more as u64)));
     }
     others.splice(0..0, groups.iter().map(|wait| format!("all of group {}", visible(&wait.group))));
     if !others.is_empty() {

@@ -20,8 +20,9 @@ use super::Context;
 use super::endpoint::EndpointArgs;
 use crate::exit::{Exit, fail, usage};
 use crate::models::{Catalog, Counting, Known, Origin};
+use crate::output::stream::stderr;
 use crate::output::table::{painted, plain, render};
-use crate::output::text::{ago, bytes, cost, duration, one_line, tokens};
+use crate::output::text::{ago, bytes, cost, duration, one_line, plural, tokens, visible};
 use crate::settings::{ModelKind, Overrides};
 use crate::wire;
 
@@ -130,7 +131,7 @@ async fn list(cx: &Context) -> Result<Exit> {
         vec![
             plain(f.name),
             painted(status, move |t| if ready { paint.green(t) } else { paint.dim(t) }),
-            plain(bytes(f.bytes as usize)),
+            plain(bytes(f.bytes)),
             plain(f.good_for),
         ]
     });
@@ -203,6 +204,7 @@ fn pull(cx: &Context, name: Option<&str>) -> Result<Exit> {
         })?,
     };
     let folder = models_dir().ok_or_else(|| usage("there is no place for model files; set HOME or XDG_CACHE_HOME"))?;
+    crate::output::before_change()?;
     let mut status = Status::new();
     let path = local_model::pull::pull(model, &folder, &mut |progress| match progress {
         Progress::Fetching { .. } | Progress::Unpacking { .. } | Progress::Verifying { .. } => {
@@ -233,13 +235,13 @@ impl Status {
 
     fn show(&mut self, text: &str) {
         if self.terminal {
-            eprint!("\r\x1b[2K{text}");
+            stderr().send_now(format!("\r\x1b[2K{}", visible(text)));
         }
     }
 
     fn clear(&mut self) {
         if self.terminal {
-            eprint!("\r\x1b[2K");
+            stderr().send_now("\r\x1b[2K");
         }
     }
 }
@@ -300,7 +302,7 @@ async fn test(cx: &Context, name: Option<String>, endpoint: EndpointArgs) -> Res
         ToolCalling::Native => "native",
         ToolCalling::Structured => "structured",
     };
-    let window = profile.context_window.map(|n| format!(", window {n} tokens")).unwrap_or_default();
+    let window = profile.context_window.map(|n| format!(", window {}", plural(n.into(), "token"))).unwrap_or_default();
     cx.out.line(format!("{}  {name}: {} answers", paint.green("✓"), one_line(&reply.model, 60)))?;
     cx.out.line(format!("   it said       {}", one_line(&said, cx.out.width.saturating_sub(20))))?;
     cx.out.line(format!("   tool calls    {calling}{window}"))?;

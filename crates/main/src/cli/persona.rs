@@ -156,8 +156,8 @@ fn limits_in_words(persona: &PersonaTemplate) -> String {
     let limits = [
         Some(plural(max_turns.into(), "turn")),
         max_tool_rounds.map(|n| plural(n.into(), "tool round")),
-        max_tokens.map(|n| format!("{} tokens", count(n))),
-        persona.max_reply_tokens.map(|n| format!("{} tokens in one reply", count(n.into()))),
+        max_tokens.map(|n| plural(n, "token")),
+        persona.max_reply_tokens.map(|n| format!("{} in one reply", plural(n.into(), "token"))),
         max_seconds.map(|n| format!("{} s of work", count(n))),
         max_wait_seconds.map(|n| format!("{} s for an answer to a question", count(n))),
     ];
@@ -237,6 +237,7 @@ fn new(cx: &Context, settings: &Settings, loaded: &Loaded, registry: &ToolRegist
             format!("{} plays '{}' already; nothing was changed", there.display(), persona.role),
         ));
     }
+    crate::output::before_change()?;
     std::fs::create_dir_all(&settings.personas)
         .with_context(|| format!("{} cannot be made", settings.personas.display()))?;
     let text = serde_json::to_string_pretty(&persona)? + "\n";

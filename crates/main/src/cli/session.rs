@@ -12,6 +12,7 @@ use super::Context;
 use super::chat::{Which, parse};
 use crate::chat::write_whole;
 use crate::exit::{Exit, not_found};
+use crate::output::before_change;
 use crate::output::table::{plain, render};
 use crate::output::text::{ago, moment, visible, wrap};
 use crate::settings::Settings;
@@ -154,6 +155,7 @@ async fn export(cx: &Context, args: ExportArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let (queries, session) = find(&settings, &args.session).await?;
     if args.events {
+        before_change()?;
         let path = write_whole(&queries, &wire::sessions_folder(&settings), &session).await?;
         match cx.out.json {
             true => cx.out.document(&json!({"session": session.id, "events": path}))?,

@@ -20,8 +20,8 @@ use crate::exit::{Exit, usage};
 use crate::fleet::{Crew, Plan, Post, Signals, random};
 use crate::live::{AtWork, Follower, Renderer, feed, follow};
 use crate::metrics;
-use crate::output::Out;
 use crate::output::text::{plural, visible};
+use crate::output::{Out, before_change};
 use crate::settings::{Overrides, Settings};
 use crate::wire::{self, Kit, Workshop};
 
@@ -100,6 +100,7 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
         let ask = Ask { role, goal: read_goal(goal)?, queue: queue.clone(), ..terms.ask()? };
         accepted(&known, &kit.personas, ask, &terms.retry)?
     };
+    before_change()?;
     let shop = Workshop::open(&settings, &kit)?;
     let post = Post { role: persona.persona.role.clone(), executor };
     let (lease, retention) = (settings.lease, settings.retention);
@@ -119,14 +120,17 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     let renderer = Renderer::new(cx.out.paint, cx.out.width, full, wire::free_models(&settings));
     let follower = Follower::new(Arc::clone(&shop.queries), id);
     let at_work = AtWork { worker: crew.worker().to_owned(), heard: crew.heard() };
+    // In a task of its own: a reader who stops reading keeps nobody from hearing signals.
+    let mut following = tokio::spawn(follow(cx.out, follower, renderer, Some(at_work)));
     let ended = tokio::select! {
-        ended = follow(&cx.out, follower, renderer, Some(at_work)) => Some(ended),
+        ended = &mut following => Some(ended),
         () = signals.next() => None,
     };
+    following.abort();
     crew.stand_down(&cx.out, settings.grace, &mut signals).await;
     match ended {
         Some(job) => {
-            let job = job?;
+            let (job, unwritten) = job??;
             if !cx.out.json {
                 let next = if job.state == JobState::Completed {
                     ""
@@ -135,7 +139,11 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
                 };
                 cx.out.note(cx.out.note_paint.dim(format!("  posse show {id} --full shows it all{next}")));
             }
-            Ok(exit_of(&job))
+            // A reader who had enough misses nothing; anybody else is told that there was more.
+            Ok(match (exit_of(&job), unwritten) {
+                (Exit::Ok, Some(unwritten)) if !unwritten.is_broken_pipe() => Exit::Untold,
+                (exit, _) => exit,
+            })
         }
         None => {
             let job = shop.queries.job(id).await?;

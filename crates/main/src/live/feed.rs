@@ -7,21 +7,27 @@ use posse_core::job::JobId;
 use posse_core::journal::{Call, CallOutcome, Entry, Turn};
 use posse_core::run::phase::AGENT_STEP;
 use posse_core::worker::Progress;
-use serde_json::json;
+use serde_json::json as object;
 use tokio::sync::broadcast;
 
 use super::render::is_bookkeeping;
-use crate::output::text::{columns, duration, one_line, tokens};
-use crate::output::{Out, Paint};
+use crate::output::stream::stdout;
+use crate::output::text::{because, columns, duration, one_line, plural, tokens};
+use crate::output::{Out, Paint, json};
 
 /// Shows what happens in this process until nobody speaks any more.
 pub async fn show(out: &Out, mut progress: broadcast::Receiver<Progress>) -> Result<()> {
     let mut feed = Feed { paint: out.note_paint, width: out.width, roles: HashMap::new(), calls: HashMap::new() };
+    let mut is_unread = false;
     loop {
         match progress.recv().await {
             Ok(heard) if out.json => {
-                if let Some(line) = as_json(&heard) {
-                    out.json_line(&line)?;
+                // Work goes on whoever reads of it.
+                if let Some(line) = as_json(&heard)
+                    && !stdout().send(json::line(&line)? + "\n")
+                    && !std::mem::replace(&mut is_unread, true)
+                {
+                    out.warn("nobody reads standard output any more; work goes on, and tells nothing there");
                 }
             }
             Ok(heard) => {
@@ -29,7 +35,9 @@ pub async fn show(out: &Out, mut progress: broadcast::Receiver<Progress>) -> Res
                     out.note(line);
                 }
             }
-            Err(broadcast::error::RecvError::Lagged(missed)) => out.note(format!("… {missed} lines left out")),
+            Err(broadcast::error::RecvError::Lagged(missed)) => {
+                out.note(format!("… {} left out", plural(missed, "line")))
+            }
             Err(broadcast::error::RecvError::Closed) => return Ok(()),
         }
     }
@@ -53,8 +61,8 @@ impl Feed {
             }
             Progress::Recorded { job, recorded } => self.entry(*job, &recorded.entry),
             Progress::Ended { job, state, reason } => {
-                let reason = reason.as_deref().map(|r| format!(": {r}")).unwrap_or_default();
-                let line = self.of(*job, &format!("■ {state}{reason}"), |t| p.state(*state, t));
+                let text = because(state.as_str(), reason.as_deref().unwrap_or_default());
+                let line = self.of(*job, &format!("■ {text}"), |t| p.state(*state, t));
                 self.roles.remove(job);
                 self.calls.retain(|(of, _), _| of != job);
                 Some(line)
@@ -84,7 +92,9 @@ impl Feed {
                 }
                 let took = duration(*ms as i64);
                 let (text, bad) = match outcome {
-                    CallOutcome::Done => (format!("← {name}  {} lines, {took}", text.lines().count()), false),
+                    CallOutcome::Done => {
+                        (format!("← {name}  {}, {took}", plural(text.lines().count() as u64, "line")), false)
+                    }
                     CallOutcome::Failed { .. } => (format!("✗ {name}: {text}"), true),
                     CallOutcome::Refused => (format!("✗ {name} was not run: {text}"), true),
                     CallOutcome::Unknown => (format!("? {name}: whether it took effect is not known"), true),
@@ -110,9 +120,11 @@ impl Feed {
                 Some(line)
             }
             Entry::Replanned { reason, .. } => Some(self.of(job, &format!("↻ begins anew: {reason}"), |t| p.yellow(t))),
-            Entry::Compacted { cut, .. } => {
-                Some(self.of(job, &format!("≡ {} older messages summed up", cut.to - cut.from), |t| p.dim(t)))
-            }
+            Entry::Compacted { cut, .. } => Some(self.of(
+                job,
+                &format!("≡ {} summed up", plural((cut.to - cut.from) as u64, "older message")),
+                |t| p.dim(t),
+            )),
             Entry::Began { .. }
             | Entry::CallStarted { .. }
             | Entry::SkillBegan { .. }
@@ -143,10 +155,10 @@ fn said(turn: &Turn) -> String {
 fn as_json(heard: &Progress) -> Option<serde_json::Value> {
     match heard {
         Progress::Claimed { job } => Some(
-            json!({"event": "claimed", "job": job.id, "role": job.role, "attempt": job.attempt, "max_attempts": job.max_attempts}),
+            object!({"event": "claimed", "job": job.id, "role": job.role, "attempt": job.attempt, "max_attempts": job.max_attempts}),
         ),
         Progress::Recorded { job, recorded } => {
-            let mut line = json!({"event": "entry", "job": job});
+            let mut line = object!({"event": "entry", "job": job});
             if let (Some(line), Ok(serde_json::Value::Object(entry))) =
                 (line.as_object_mut(), serde_json::to_value(recorded))
             {
@@ -155,9 +167,9 @@ fn as_json(heard: &Progress) -> Option<serde_json::Value> {
             Some(line)
         }
         Progress::Ended { job, state, reason } => {
-            Some(json!({"event": "attempt_ended", "job": job, "state": state, "reason": reason}))
+            Some(object!({"event": "attempt_ended", "job": job, "state": state, "reason": reason}))
         }
-        Progress::LeaseLost { job } => Some(json!({"event": "lease_lost", "job": job})),
+        Progress::LeaseLost { job } => Some(object!({"event": "lease_lost", "job": job})),
         Progress::AskingModel { .. } | Progress::Delta { .. } => None,
     }
 }

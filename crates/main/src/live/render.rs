@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::happening::Happening;
 use crate::output::Paint;
-use crate::output::text::{self, columns, duration, one_line, plural, truncate, visible, wrap};
+use crate::output::text::{self, because, columns, duration, one_line, plural, truncate, visible, wrap};
 
 /// Lines of a tool's result that are shown.
 const RESULT_LINES: usize = 4;
@@ -63,9 +63,9 @@ impl Renderer {
             Happening::AttemptEnded { attempt, outcome, reason, at, next_at, .. } => {
                 let next = next_at.map(|next| format!("; next attempt in {}", duration(next - at)));
                 let untold = reason.as_deref().filter(|reason| self.failure.as_deref() != Some(reason));
-                let reason = untold.map(|reason| format!(": {}", one_line(reason, 400))).unwrap_or_default();
-                let words = outcome.replace('_', " ");
-                let text = format!("attempt {attempt} {words}{reason}{}", next.unwrap_or_default());
+                let reason = untold.map(|reason| one_line(reason, 400)).unwrap_or_default();
+                let words = because(&outcome.replace('_', " "), &reason);
+                let text = format!("attempt {attempt} {words}{}", next.unwrap_or_default());
                 let bad = matches!(outcome.as_str(), "failed" | "worker_lost" | "gave_up");
                 self.marked(if bad { "✗" } else { "▪" }, &text, |p, t| if bad { p.red(t) } else { p.yellow(t) })
             }
@@ -78,8 +78,11 @@ impl Renderer {
             Entry::Began { opening, .. } => self.began(opening),
             Entry::Turn(turn) => self.turn(turn),
             Entry::TurnFailed { reason, failed_tries, ms, .. } => {
-                let tries =
-                    if failed_tries.len() > 1 { format!("{} tries, ", failed_tries.len()) } else { String::new() };
+                let tries = if failed_tries.len() > 1 {
+                    format!("{}, ", plural(failed_tries.len() as u64, "try"))
+                } else {
+                    String::new()
+                };
                 let text = format!("the model gave no answer ({tries}{}): {reason}", duration(*ms as i64));
                 self.failure = Some(reason.clone());
                 self.marked("✗", &text, Paint::red)
@@ -224,7 +227,7 @@ impl Renderer {
         let name = one_line(&name, 64);
         let took = duration(ms as i64);
         let lines = result.lines().count() as u64;
-        let size = text::bytes(result.len());
+        let size = text::bytes(result.len() as u64);
         let head = match outcome {
             CallOutcome::Done => self.paint.dim(format!("← {name}  {}, {size}, {took}", plural(lines, "line"))),
             CallOutcome::Failed { category } => {
@@ -254,9 +257,8 @@ impl Renderer {
             let title = if status == EndStatus::Partial { "✓  answer, in part" } else { "✓  answer" };
             lines.push(format!("  {}", self.paint.green(self.paint.bold(title))));
         } else {
-            let words = status.as_str().replace('_', " ");
-            let reason = reason.map(|reason| format!(": {}", visible(reason))).unwrap_or_default();
-            lines.extend(self.marked("✗", &format!("{words}{reason}"), Paint::red));
+            let words = because(&status.as_str().replace('_', " "), &visible(reason.unwrap_or_default()));
+            lines.extend(self.marked("✗", &words, Paint::red));
             if !answer.trim().is_empty() {
                 lines.push(format!("{INDENT}{}", self.paint.dim("last words:")));
             }

@@ -1,22 +1,19 @@
 //! One moving line at the bottom of a terminal: what is going on right now.
 
-use std::io::Write as _;
 use std::time::Instant;
 
 use posse_core::journal::Entry;
 use posse_core::model::Delta;
 
 use super::happening::Happening;
+use crate::output::Out;
 use crate::output::text::{columns, duration, one_line};
-use crate::output::{Out, Paint};
 
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 /// Says what a run is doing, on a terminal; says nothing elsewhere.
 pub struct Status {
-    on: bool,
-    paint: Paint,
-    width: usize,
+    out: Out,
     doing: Doing,
     since: Instant,
     drawn: bool,
@@ -34,15 +31,7 @@ impl Status {
     /// Moves only where both streams go to a terminal.
     pub fn new(out: &Out) -> Status {
         let doing = Doing::Waiting("waiting for a worker".into());
-        Status {
-            on: out.moving,
-            paint: out.note_paint,
-            width: out.width,
-            doing,
-            since: Instant::now(),
-            drawn: false,
-            frame: 0,
-        }
+        Status { out: *out, doing, since: Instant::now(), drawn: false, frame: 0 }
     }
 
     /// Something is waited for, in words.
@@ -124,7 +113,7 @@ impl Status {
 
     /// Draws the line anew.
     pub fn draw(&mut self) {
-        if !self.on {
+        if !self.out.moving {
             return;
         }
         let elapsed = duration(self.since.elapsed().as_millis() as i64);
@@ -140,24 +129,22 @@ impl Status {
         };
         self.frame = (self.frame + 1) % FRAMES.len();
         // One column is kept free: a full line would wrap.
-        let room = self.width.saturating_sub(columns(&what) + 9);
+        let room = self.out.width.saturating_sub(columns(&what) + 9);
         let tail = if room > 12 { last_columns(tail, room) } else { String::new() };
         let line = format!(
-            "\r\x1b[K  {}  {} {}",
-            self.paint.cyan(FRAMES[self.frame]),
-            one_line(&what, self.width.saturating_sub(6)),
-            self.paint.dim(tail)
+            "  {}  {} {}",
+            self.out.note_paint.cyan(FRAMES[self.frame]),
+            one_line(&what, self.out.width.saturating_sub(6)),
+            self.out.note_paint.dim(tail)
         );
-        let mut err = std::io::stderr().lock();
-        let _ = err.write_all(line.as_bytes()).and_then(|()| err.flush());
+        self.out.moving_line(&line);
         self.drawn = true;
     }
 
     /// Takes the line away, so that others may be written.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.drawn) {
-            let mut err = std::io::stderr().lock();
-            let _ = err.write_all(b"\r\x1b[K").and_then(|()| err.flush());
+            self.out.moving_line("");
         }
     }
 }

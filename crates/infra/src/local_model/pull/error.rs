@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::progress::megabytes;
+use posse_core::text::bytes as size;
 
 /// Why a model could not be fetched. The message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +52,7 @@ pub enum PullError {
         reason: String,
     },
     /// The disk is too full to begin.
-    #[error("{} has {} MB free and {} MB are needed; free some space, or set XDG_CACHE_HOME to a folder on a larger disk", dir.display(), megabytes(*free), megabytes(*needed))]
+    #[error("{} has {} free and {} are needed; free some space, or set XDG_CACHE_HOME to a folder on a larger disk", dir.display(), size(*free), size(*needed))]
     NoSpace {
         /// Where the file would go.
         dir: PathBuf,

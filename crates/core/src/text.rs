@@ -1,0 +1,221 @@
+//! Words, numbers and what others wrote, as people and programs read them: one function for each, so that
+//! the same thing looks the same wherever it is shown.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use crate::clock::Millis;
+
+/// `text` with everything that would steer a terminal or hide text made visible: control characters,
+/// escape sequences, bidi overrides, invisible marks. Line breaks stay. What is visible already stays
+/// as it is, so doing it twice changes nothing.
+pub fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut before = '\0';
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\t' => out.push_str("    "),
+            c => push_visible(&mut out, before, c, chars.peek().copied()),
+        }
+        before = c;
+    }
+    out
+}
+
+/// Adds one character of a text in which it stands between two others.
+pub fn push_visible(out: &mut String, before: char, c: char, next: Option<char>) {
+    match c {
+        '\r' if next == Some('\n') => {}
+        '\n' => out.push('\n'),
+        // The control pictures of Unicode: ␛ for escape, ␀ for NUL.
+        '\0'..='\x1f' => out.extend(char::from_u32(0x2400 + c as u32)),
+        '\x7f' => out.push('␡'),
+        // Emoji and some scripts are written with joiners; between other letters they only hide.
+        NON_JOINER | JOINER if !before.is_ascii() && next.is_some_and(|next| !next.is_ascii()) => out.push(c),
+        c if steers(c) => {
+            let _ = write!(out, "\\u{{{:x}}}", c as u32);
+        }
+        c => out.push(c),
+    }
+}
+
+const NON_JOINER: char = '\u{200c}';
+const JOINER: char = '\u{200d}';
+
+/// The same on one line: line breaks are shown too.
+pub fn visible_line(text: &str) -> String {
+    visible(text).replace('\n', "␊")
+}
+
+/// Whether a character is not seen itself and changes how others are, or what a terminal does.
+pub fn steers(c: char) -> bool {
+    matches!(c,
+        '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}'
+        | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// JSON in which every character that [`steers`] is written as `\uXXXX`, so that it says the same to
+/// programs and does nothing to the terminal that shows it. Such characters stand in strings only: the
+/// line breaks between values stay.
+pub fn harmless_json(json: &str) -> Cow<'_, str> {
+    let acts = |c: char| c != '\n' && steers(c);
+    let Some(first) = json.find(acts) else { return Cow::Borrowed(json) };
+    let mut out = String::with_capacity(json.len() + 64);
+    out.push_str(&json[..first]);
+    for c in json[first..].chars() {
+        if acts(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// `head: reason`, or the reason alone where it begins with those words itself.
+pub fn because(head: &str, reason: &str) -> String {
+    let reason = reason.trim();
+    let begins = reason.get(..head.len()).is_some_and(|start| start.eq_ignore_ascii_case(head))
+        && !reason[head.len()..].starts_with(|c: char| c.is_alphanumeric());
+    match (begins, reason.is_empty()) {
+        (true, _) => reason.to_owned(),
+        (_, true) => head.to_owned(),
+        _ => format!("{head}: {reason}"),
+    }
+}
+
+/// A count with its thousands apart.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1 turn`, `2 turns`, `1 query`, `2 queries`.
+pub fn plural(n: u64, one: &str) -> String {
+    let number = count(n);
+    match (n, one.strip_suffix('y')) {
+        (1, _) => format!("{number} {one}"),
+        (_, Some(stem)) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{number} {stem}ies"),
+        _ => format!("{number} {one}s"),
+    }
+}
+
+/// A size in bytes, by units of a thousand.
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
+    if n < 1000 {
+        return format!("{n} B");
+    }
+    let mut size = n as f64 / 1e3;
+    let mut unit = 0;
+    // What would round up to a thousand is one of the next.
+    while size >= 999.95 && unit + 1 < UNITS.len() {
+        size /= 1e3;
+        unit += 1;
+    }
+    format!("{size:.1} {}", UNITS[unit])
+}
+
+/// A length of time: `3 ms`, `1.8 s`, `2 min 5 s`, `3 h 10 min`, `4 d 2 h`.
+pub fn duration(ms: Millis) -> String {
+    let ms = ms.max(0);
+    let s = ms / 1000;
+    match s {
+        0 if ms == 0 => "<1 ms".into(),
+        0 => format!("{ms} ms"),
+        1..60 => format!("{}.{} s", s, ms % 1000 / 100),
+        60..3600 => pair(s / 60, "min", s % 60, "s"),
+        3600..86_400 => pair(s / 3600, "h", s % 3600 / 60, "min"),
+        _ => pair(s / 86_400, "d", s % 86_400 / 3600, "h"),
+    }
+}
+
+fn pair(big: i64, big_unit: &str, small: i64, small_unit: &str) -> String {
+    if small == 0 { format!("{big} {big_unit}") } else { format!("{big} {big_unit} {small} {small_unit}") }
+}
+
+/// A length of time by its largest unit.
+pub fn rough_duration(ms: Millis) -> String {
+    match ms / 1000 {
+        s @ ..60 => format!("{s} s"),
+        s @ 60..3600 => format!("{} min", s / 60),
+        s @ 3600..86_400 => format!("{} h", s / 3600),
+        s => format!("{} d", s / 86_400),
+    }
+}
+
+/// A point in time by RFC 3339, in UTC with milliseconds; none if no calendar has it.
+pub fn rfc3339(at: Millis) -> Option<String> {
+    jiff::Timestamp::from_millisecond(at).ok().map(|at| format!("{at:.3}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_steers_the_terminal() {
+        let shown = visible("a\x1b[31mred\x07\u{9b}2J\u{202e}gpj.exe\u{200b}\r\nb\tc\r");
+        assert_eq!(shown, "a␛[31mred␇\\u{9b}2J\\u{202e}gpj.exe\\u{200b}\nb    c␍");
+        assert_eq!(visible(&shown), shown);
+        assert_eq!(
+            visible("häß 👩\u{200d}💻 e\u{301} \u{645}\u{200c}\u{645}"),
+            "häß 👩\u{200d}💻 e\u{301} \u{645}\u{200c}\u{645}"
+        );
+        assert_eq!(visible("pass\u{200d}word \u{e0041}"), "pass\\u{200d}word \\u{e0041}");
+        assert_eq!(visible_line("a\nb"), "a␊b");
+    }
+
+    #[test]
+    fn json_says_the_same_and_steers_nothing() {
+        let hostile = "\u{1b}]0;x\u{7}\u{9b}2J\u{7f}\u{202e}\u{2066}\u{200b}\u{200d}\u{feff}\u{e0041}\u{2028} häß 👩";
+        for json in [
+            serde_json::to_string_pretty(&serde_json::json!({hostile: [hostile]})).expect("JSON"),
+            serde_json::json!({hostile: [hostile]}).to_string(),
+        ] {
+            let harmless = harmless_json(&json);
+            assert!(!harmless.chars().any(|c| c != '\n' && steers(c)), "{harmless:?}");
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&harmless).expect("JSON")[hostile][0], hostile);
+            assert!(harmless.contains("häß 👩") && harmless.contains("\\u202e") && harmless.contains("\\udb40\\udc41"));
+        }
+        assert!(matches!(harmless_json("{\n  \"a\": \"ä\"\n}"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn numbers_are_human() {
+        let all = [0, 999, 1_850, 59_999, 60_000, 125_000, 3_600_000, 90_061_000].map(duration);
+        assert_eq!(all, ["<1 ms", "999 ms", "1.8 s", "59.9 s", "1 min", "2 min 5 s", "1 h", "1 d 1 h"]);
+        assert_eq!([count(0), count(999), count(1000), count(1_234_567)], ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([bytes(12), bytes(1_500), bytes(2_500_000)], ["12 B", "1.5 kB", "2.5 MB"]);
+        assert_eq!([bytes(999_999), bytes(74_923 << 20), bytes(3 << 40)], ["1.0 MB", "78.6 GB", "3.3 TB"]);
+        assert_eq!(
+            [plural(1, "line"), plural(0, "line"), plural(2000, "entry")],
+            ["1 line", "0 lines", "2,000 entries"]
+        );
+        assert_eq!([plural(2, "day"), plural(1, "reply")], ["2 days", "1 reply"]);
+        assert_eq!(rfc3339(1_000).as_deref(), Some("1970-01-01T00:00:01.000Z"));
+        assert_eq!(rfc3339(i64::MAX), None);
+    }
+
+    #[test]
+    fn nothing_is_said_twice() {
+        assert_eq!(because("stuck", "stuck: the same call three times"), "stuck: the same call three times");
+        assert_eq!(because("stuck", "Stuck in a loop"), "Stuck in a loop");
+        assert_eq!(because("stuck", "stuckness"), "stuck: stuckness");
+        assert_eq!(because("limit reached", "20 turns"), "limit reached: 20 turns");
+        assert_eq!(because("ä", "€"), "ä: €");
+        assert_eq!(because("failed", " "), "failed");
+    }
+}

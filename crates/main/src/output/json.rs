@@ -1,0 +1,132 @@
+//! JSON as it is printed: characters that steer terminals are escaped, points in time can be read by people
+//! too, and texts in lists are cut unless they are asked for whole.
+
+use posse_core::text::{harmless_json, rfc3339};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::text::head;
+
+/// Texts of more bytes are cut in lists.
+pub const LISTED_TEXT: usize = 2000;
+
+/// One document, over several lines.
+pub fn document(value: &impl Serialize) -> serde_json::Result<String> {
+    let text = serde_json::to_string_pretty(&timed(serde_json::to_value(value)?))?;
+    Ok(harmless_json(&text).into_owned())
+}
+
+/// One line.
+pub fn line(value: &impl Serialize) -> serde_json::Result<String> {
+    let text = serde_json::to_string(&timed(serde_json::to_value(value)?))?;
+    Ok(harmless_json(&text).into_owned())
+}
+
+/// The items of a list as JSON, with long texts cut unless `full`. What was cut is named in the item's `cut`,
+/// with how many bytes the whole has.
+pub fn listed<T: Serialize>(items: impl IntoIterator<Item = T>, full: bool) -> serde_json::Result<Vec<Value>> {
+    items.into_iter().map(|item| item_of(&item, full)).collect()
+}
+
+/// One item of a list.
+pub fn item_of(item: &impl Serialize, full: bool) -> serde_json::Result<Value> {
+    let mut item = serde_json::to_value(item)?;
+    if full {
+        return Ok(item);
+    }
+    let mut cut = serde_json::Map::new();
+    cut_texts(&mut item, &mut String::new(), &mut cut);
+    if let (Value::Object(item), false) = (&mut item, cut.is_empty()) {
+        item.insert("cut".into(), Value::Object(cut));
+    }
+    Ok(item)
+}
+
+fn cut_texts(value: &mut Value, path: &mut String, cut: &mut serde_json::Map<String, Value>) {
+    let mut beneath = |path: &mut String, name: &str, value: &mut Value| {
+        let before = path.len();
+        if before > 0 {
+            path.push('.');
+        }
+        path.push_str(name);
+        cut_texts(value, path, cut);
+        path.truncate(before);
+    };
+    match value {
+        Value::String(text) if text.len() > LISTED_TEXT => {
+            cut.insert(path.clone(), text.len().into());
+            text.truncate(head(text, LISTED_TEXT).len());
+            text.push('…');
+        }
+        Value::Array(items) => {
+            items.iter_mut().enumerate().for_each(|(i, item)| beneath(path, &i.to_string(), item));
+        }
+        Value::Object(fields) => fields.iter_mut().for_each(|(name, field)| beneath(path, name, field)),
+        _ => {}
+    }
+}
+
+/// What others wrote and we only pass on: its numbers are theirs.
+const FOREIGN: [&str; 6] = ["meta", "args", "arguments", "parameters", "schema", "output_schema"];
+
+/// The first millisecond that is taken for a point in time: in 1973. Anything smaller is something else.
+const FIRST: i64 = 100_000_000_000;
+
+/// Beside each point in time in milliseconds, the same as RFC 3339 writes it.
+fn timed(value: Value) -> Value {
+    match value {
+        Value::Array(items) => Value::Array(items.into_iter().map(timed).collect()),
+        Value::Object(fields) => {
+            let mut all = serde_json::Map::with_capacity(fields.len());
+            for (name, field) in fields {
+                if FOREIGN.contains(&name.as_str()) {
+                    all.insert(name, field);
+                    continue;
+                }
+                let at = field.as_i64().filter(|at| *at >= FIRST && is_time(&name)).and_then(rfc3339);
+                let beside = at.map(|at| (format!("{name}_rfc3339"), at));
+                all.insert(name, timed(field));
+                all.extend(beside.map(|(name, at)| (name, Value::String(at))));
+            }
+            Value::Object(all)
+        }
+        other => other,
+    }
+}
+
+fn is_time(name: &str) -> bool {
+    ["at", "since", "until"].contains(&name) || name.ends_with("_at") || name.ends_with("_until")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn times_can_be_read_and_what_others_wrote_is_theirs() {
+        let value = json!({
+            "created_at": 1_767_225_600_123_i64, "run_at": null, "meta": {"seen_at": 1_767_225_600_123_i64},
+            "steps": [{"at": 1_767_225_600_000_i64, "seq": 3}], "failed_at": 0,
+        });
+        let shown: Value = serde_json::from_str(&line(&value).expect("JSON")).expect("JSON");
+        assert_eq!(shown["created_at"], 1_767_225_600_123_i64);
+        assert_eq!(shown["created_at_rfc3339"], "2026-01-01T00:00:00.123Z");
+        assert_eq!(shown["steps"][0]["at_rfc3339"], "2026-01-01T00:00:00.000Z");
+        assert!(shown.get("run_at_rfc3339").is_none() && shown.get("failed_at_rfc3339").is_none());
+        assert_eq!(shown["meta"], value["meta"]);
+    }
+
+    #[test]
+    fn long_texts_of_lists_are_cut_and_it_is_told_how_long_they_are() {
+        let long = "ä".repeat(3000);
+        let item = json!({"id": 7, "payload": {"goal": long, "tags": ["x", long]}});
+        let cut = item_of(&item, false).expect("JSON");
+        assert_eq!(cut["cut"], json!({"payload.goal": 6000, "payload.tags.1": 6000}));
+        assert_eq!(cut["payload"]["goal"], format!("{}…", "ä".repeat(1000)));
+        assert_eq!(item_of(&item, true).expect("JSON"), item);
+        let short = json!({"id": 7});
+        assert_eq!(item_of(&short, false).expect("JSON"), short);
+    }
+}
