@@ -7,14 +7,25 @@ use posse_infra::sqlite::{Options, SqliteStore, Synchronous};
 use proptest::prelude::*;
 
 mod behaviour;
+#[path = "support/plans.rs"]
+mod plans;
 
 use behaviour::{Door, Store, behaviours, shared_behaviours, suite};
 
-/// Each store is a file of its own in a folder that goes with the door.
+/// Each store is a file of its own in a folder that goes with the door. Every statement that ran is looked at then.
 struct SqliteDoor(tempfile::TempDir);
 
 fn door() -> SqliteDoor {
+    plans::listen();
     SqliteDoor(tempfile::tempdir().expect("a folder"))
+}
+
+impl Drop for SqliteDoor {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            plans::judge(&self.0.path().join("jobs.db"));
+        }
+    }
 }
 
 #[async_trait]

@@ -9,6 +9,7 @@ use posse_core::port::{Reach, RepositoryError};
 
 use super::fault::{Fault, Outcome};
 use super::jobs::{JobRow, find, no_such, store, stored};
+use super::literal::IsOpen;
 use super::schema::{dependencies, job_data, jobs};
 use super::seal::{Place, Sealed};
 use super::writer::Transaction;
@@ -68,7 +69,7 @@ fn somebody_waiting(connection: &mut SqliteConnection, row: &JobRow) -> Outcome<
     if !row.awaited {
         return Ok(None);
     }
-    let open = dependencies::table.filter(dependencies::on_job_id.eq(row.id)).filter(dependencies::open.eq(true));
+    let open = dependencies::table.filter(dependencies::on_job_id.eq(row.id)).filter(IsOpen);
     Ok(open.select(dependencies::job_id).first(connection).optional()?)
 }
 

@@ -113,7 +113,7 @@ pub(super) fn join_again(tx: &mut Transaction<'_>, job: JobId, is: JobState, now
 
 /// A job waits for no group any more.
 pub(super) fn close(connection: &mut SqliteConnection, job: JobId) -> QueryResult<()> {
-    let open = group_waits::job_id.eq(job.0).and(group_waits::open.eq(true));
+    let open = group_waits::job_id.eq(job.0).and(IsGroupOpen);
     update(group_waits::table, open, group_waits::open.eq(false)).execute(connection).map(drop)
 }
 

@@ -8,11 +8,10 @@ use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::{JobId, JobState};
 use posse_core::port::{Awaited, Waiting};
-use posse_core::question::QuestionState;
 
 use super::fault::Outcome;
 use super::jobs::state;
-use super::literal::{MayHoldKey, among};
+use super::literal::{IsOpen, IsOpenAsk, MayHoldKey, among};
 use super::relations;
 use super::schema::{asks, dependencies, jobs};
 
@@ -28,7 +27,8 @@ pub(super) fn of_keys(connection: &mut SqliteConnection, before: Millis, limit: 
         .filter(jobs::finalized_at.is_null())
         .filter(jobs::state.ne(JobState::Running.as_str()))
         .filter(jobs::created_at.lt(before))
-        .order(jobs::id)
+        // In the order of an expression: in its own, SQLite would walk all jobs.
+        .order(jobs::id + 0)
         .limit(i64::from(limit))
         .select(columns)
         .load(connection)?;
@@ -66,7 +66,7 @@ fn waiting(connection: &mut SqliteConnection, row: Row) -> Outcome<Waiting> {
         let rows: Vec<On> = dependencies::table
             .left_join(jobs::table.on(jobs::id.eq(dependencies::on_job_id)))
             .filter(dependencies::job_id.eq(id))
-            .filter(dependencies::open.eq(true))
+            .filter(IsOpen)
             .order(dependencies::on_job_id)
             .select((
                 dependencies::on_job_id,
@@ -82,7 +82,7 @@ fn waiting(connection: &mut SqliteConnection, row: Row) -> Outcome<Waiting> {
         waits_for = rows.into_iter().map(awaited).collect::<Outcome<_>>()?;
         asked_at = asks::table
             .filter(asks::job_id.eq(id))
-            .filter(asks::state.eq(QuestionState::Open.as_str()))
+            .filter(IsOpenAsk)
             .select(min(asks::created_at))
             .first(connection)?;
     }

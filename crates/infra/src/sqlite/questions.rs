@@ -14,7 +14,7 @@ use posse_core::question::{Answered, Question, QuestionId, QuestionState};
 use super::fault::{Outcome, unusable};
 use super::jobs::{JobRow, find, set_reason, store};
 use super::journal;
-use super::literal::update;
+use super::literal::{IsOpenAsk, update};
 use super::schema::{asks, jobs, steps};
 use super::seal::{Keys, Place, Sealed};
 use super::writer::Transaction;
@@ -71,7 +71,7 @@ pub(super) fn list(connection: &mut SqliteConnection, keys: &Keys, filter: &Ques
         .limit(i64::from(filter.limit))
         .into_boxed();
     if !filter.settled {
-        query = query.filter(asks::state.eq(QuestionState::Open.as_str()));
+        query = query.filter(IsOpenAsk);
     }
     if let Some(job) = filter.job {
         query = query.filter(asks::job_id.eq(job.0));
@@ -81,7 +81,7 @@ pub(super) fn list(connection: &mut SqliteConnection, keys: &Keys, filter: &Ques
 
 /// The earliest time at which an open question expires.
 pub(super) fn next_expiry(connection: &mut SqliteConnection) -> Outcome<Option<Millis>> {
-    let open = asks::table.filter(asks::state.eq(QuestionState::Open.as_str()));
+    let open = asks::table.filter(IsOpenAsk);
     Ok(open.filter(asks::expires_at.is_not_null()).select(min(asks::expires_at)).first(connection)?)
 }
 
@@ -131,7 +131,7 @@ pub(super) fn answer(
 /// Settles questions whose time is over.
 pub(super) fn expire(tx: &mut Transaction<'_>, now: Millis) -> Outcome<u32> {
     let over: Vec<(i64, i64)> = asks::table
-        .filter(asks::state.eq(QuestionState::Open.as_str()))
+        .filter(IsOpenAsk)
         .filter(asks::expires_at.le(now))
         .order(asks::id)
         .limit(EXPIRED_AT_ONCE)
@@ -167,11 +167,8 @@ fn settle(
         .execute(tx.connection)?;
     let question = position.unsigned_abs();
     journal::append_unleased(tx, job, &Entry::Answered { question, answer: text.map(str::to_owned) }, now)?;
-    let open: i64 = asks::table
-        .filter(asks::job_id.eq(job.0))
-        .filter(asks::state.eq(QuestionState::Open.as_str()))
-        .select(count_star())
-        .first(tx.connection)?;
+    let open: i64 =
+        asks::table.filter(asks::job_id.eq(job.0)).filter(IsOpenAsk).select(count_star()).first(tx.connection)?;
     if open == 0 {
         go_on(tx, job, now)?;
     }
@@ -223,7 +220,7 @@ pub(super) fn tell_again(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> O
 pub(super) fn close(connection: &mut SqliteConnection, job: JobId, now: Millis) -> QueryResult<()> {
     diesel::update(asks::table)
         .filter(asks::job_id.eq(job.0))
-        .filter(asks::state.eq(QuestionState::Open.as_str()))
+        .filter(IsOpenAsk)
         .set((asks::state.eq(QuestionState::Closed.as_str()), asks::settled_at.eq(now)))
         .execute(connection)
         .map(drop)

@@ -189,7 +189,7 @@ fn waiting_for(connection: &mut SqliteConnection, on: JobId) -> QueryResult<Vec<
 pub(super) fn wait_no_more(connection: &mut SqliteConnection, job: JobId) -> Outcome<()> {
     group_waits::close(connection, job)?;
     let others = waits_on(connection, job)?;
-    let open = dependencies::job_id.eq(job.0).and(dependencies::open.eq(true));
+    let open = dependencies::job_id.eq(job.0).and(IsOpen);
     update(dependencies::table, open, dependencies::open.eq(false)).execute(connection)?;
     // Whom nobody waits for any more may be deleted.
     for on in others {
@@ -209,7 +209,7 @@ pub(super) fn forget(connection: &mut SqliteConnection, job: JobId) -> Outcome<(
 
 /// The jobs that a job still waits for.
 fn waits_on(connection: &mut SqliteConnection, job: JobId) -> QueryResult<Vec<JobId>> {
-    let open = dependencies::table.filter(dependencies::job_id.eq(job.0)).filter(dependencies::open.eq(true));
+    let open = dependencies::table.filter(dependencies::job_id.eq(job.0)).filter(IsOpen);
     let ids: Vec<i64> = open.select(dependencies::on_job_id).load(connection)?;
     Ok(ids.into_iter().map(JobId).collect())
 }
@@ -246,7 +246,7 @@ fn close(connection: &mut SqliteConnection, job: JobId, on: JobId) -> QueryResul
 fn waits(connection: &mut SqliteConnection, job: JobId) -> QueryResult<bool> {
     let open: Option<i64> = dependencies::table
         .filter(dependencies::job_id.eq(job.0))
-        .filter(dependencies::open.eq(true))
+        .filter(IsOpen)
         .select(dependencies::on_job_id)
         .first(connection)
         .optional()?;

@@ -18,6 +18,9 @@ use super::seal::{Keys, Place, Sealed};
 /// Texts looked at in one query.
 const TEXTS_AT_ONCE: usize = 500;
 
+/// How many of the newest jobs are looked at one by one, before an index is asked.
+const NEAR: i64 = 10_000;
+
 /// Jobs by filter, newest first.
 pub(super) fn list(connection: &mut SqliteConnection, keys: &Keys, filter: &JobFilter) -> Outcome<Vec<Job>> {
     let ids = numbers(connection, keys, filter)?;
@@ -53,12 +56,39 @@ fn parts(filter: &JobFilter) -> Vec<Option<JobState>> {
 fn ids(connection: &mut SqliteConnection, filter: &JobFilter, limit: u32) -> Outcome<Vec<i64>> {
     let mut found: Vec<i64> = Vec::new();
     for state in parts(filter) {
-        let page = fitting(filter, state).select(jobs::id).order(jobs::id.desc()).limit(i64::from(limit));
-        found.extend(page.load::<i64>(connection)?);
+        found.extend(match state {
+            Some(state) if !state.is_final() && state != JobState::Suspended => {
+                unended(connection, filter, state, limit)?
+            }
+            _ => fitting(filter, state)
+                .select(jobs::id)
+                .order(jobs::id.desc())
+                .limit(i64::from(limit))
+                .load(connection)?,
+        });
     }
     found.sort_by_key(|id| std::cmp::Reverse(*id));
     found.truncate(limit as usize);
     Ok(found)
+}
+
+/// The newest jobs of a state whose index is not in their order. Where they are many, a page of them is among the
+/// newest jobs of all; where they are few, they are quickly sorted. A walk that stops at a full page alone would look
+/// at every job that has ended.
+fn unended(connection: &mut SqliteConnection, filter: &JobFilter, state: JobState, limit: u32) -> Outcome<Vec<i64>> {
+    let newest: Option<i64> = jobs::table.select(diesel::dsl::max(jobs::id)).first(connection)?;
+    let below = filter.before.map_or(i64::MAX, |before| before.0).min(newest.unwrap_or(0).saturating_add(1));
+    let near = fitting(filter, Some(state)).filter(jobs::id.ge(below.saturating_sub(NEAR)));
+    let found: Vec<i64> = near.select(jobs::id).order(jobs::id.desc()).limit(i64::from(limit)).load(connection)?;
+    if found.len() == limit as usize {
+        return Ok(found);
+    }
+    // An expression has no index, so the one of the state is used.
+    Ok(fitting(filter, Some(state))
+        .select(jobs::id)
+        .order((jobs::id + 0).desc())
+        .limit(i64::from(limit))
+        .load(connection)?)
 }
 
 /// The jobs that fit, whatever their texts, of one state or of all.
@@ -238,14 +268,16 @@ pub(super) const LIVE: &str = "
 pub(super) fn live(connection: &mut SqliteConnection, group: Option<&str>) -> Outcome<(JobId, Vec<StateRow>)> {
     connection.transaction(|connection| {
         let newest: Option<i64> = jobs::table.select(diesel::dsl::max(jobs::id)).first(connection)?;
-        let rows: Vec<Stated> = match group {
-            None => diesel::sql_query(format!("{LIVE} ORDER BY id")).load(connection)?,
+        let mut rows: Vec<Stated> = match group {
+            None => diesel::sql_query(LIVE).load(connection)?,
             Some(group) => diesel::sql_query(format!(
-                "SELECT live.* FROM ({LIVE}) AS live JOIN job_data ON job_id = id WHERE group_name = ? ORDER BY id"
+                "SELECT live.* FROM ({LIVE}) AS live JOIN job_data ON job_id = id WHERE group_name = ?"
             ))
             .bind::<Text, _>(group)
             .load(connection)?,
         };
+        // Asked for in this order, SQLite would walk all jobs in it once for each part.
+        rows.sort_unstable_by_key(|row| row.id);
         let row = |row: Stated| {
             let attempt = u32::try_from(row.attempt).unwrap_or(0);
             Ok(StateRow { job: JobId(row.id), state: state(&row.state)?, attempt })
