@@ -11,6 +11,7 @@ use crate::journal::{Entry, Recorded};
 use crate::lease::Lease;
 use crate::port::{Appended, RepositoryError};
 use crate::run::Run;
+use crate::run::results::ResultCounts;
 use crate::session::{Session, SessionId, SessionTurn, Stretch};
 use crate::stop::{Stop, StopReason};
 use crate::worker::{Fleet, Progress};
@@ -229,6 +230,21 @@ impl JobContext {
     /// The jobs this one has made, oldest first, with their outputs.
     pub async fn children(&self) -> Result<Vec<Job>, Halt> {
         self.until_available(|| self.fleet.queries.children(self.job.id)).await
+    }
+
+    /// How the jobs stand that `of` waited for, and those it has made.
+    pub async fn result_counts(&self, of: JobId) -> Result<ResultCounts, Halt> {
+        self.until_available(|| self.fleet.queries.result_counts(of)).await
+    }
+
+    /// These jobs with their answers, by id, those with higher ids than `after`, at most `limit`.
+    pub async fn results(&self, of: JobId, after: JobId, limit: u32) -> Result<Vec<Job>, Halt> {
+        self.until_available(|| self.fleet.queries.results(of, after, limit)).await
+    }
+
+    /// One job.
+    pub async fn job_of(&self, id: JobId) -> Result<Option<Job>, Halt> {
+        self.until_available(|| self.fleet.queries.job(id)).await
     }
 
     /// Tells whoever watches.

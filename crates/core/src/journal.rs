@@ -14,6 +14,7 @@ use crate::model::{CallRequest, FailedTry, Finish, Message, Reasoning, ToolCalli
 use crate::persona::PersonaTemplate;
 use crate::run::compaction::{Cut, Shortening};
 use crate::run::phase::{self, Content};
+use crate::run::results::ToldResults;
 use crate::run::{phased, structured};
 use crate::tool::{EffectClass, ToolErrorCategory, ToolSpec};
 
@@ -51,6 +52,9 @@ pub struct Opening {
     /// What was said before in the same session, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Message>,
+    /// What the jobs that it waited for, and those it made, had come to, if there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<ToldResults>,
     /// The model's window in tokens, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u32>,

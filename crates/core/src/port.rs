@@ -13,6 +13,7 @@ use crate::job::{Attempt, Job, JobId, JobProgress, JobState, NewJob, Output};
 use crate::journal::{Entry, LedgerRow, Recorded};
 use crate::lease::{Lease, WorkerId};
 use crate::question::{Answered, Question, QuestionId};
+use crate::run::results::ResultCounts;
 use crate::session::{NewSession, Session, SessionId, SessionTurn, Stretch};
 use crate::usecase::fork::Fork;
 
@@ -421,6 +422,12 @@ pub trait JobQueries: SessionQueries + Send + Sync {
 
     /// The jobs a job has made, oldest first, with their outputs.
     async fn children(&self, parent: JobId) -> Result<Vec<Job>, RepositoryError>;
+
+    /// How the jobs stand that a job waited for, by name or by group, and those it has made.
+    async fn result_counts(&self, of: JobId) -> Result<ResultCounts, RepositoryError>;
+
+    /// These jobs with their answers, by id, those with higher ids than `after`, at most `limit`.
+    async fn results(&self, of: JobId, after: JobId, limit: u32) -> Result<Vec<Job>, RepositoryError>;
 
     /// How many jobs of each role are in each state; rows without jobs are left out.
     async fn counts(&self) -> Result<Vec<(String, JobState, u64)>, RepositoryError>;

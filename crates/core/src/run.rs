@@ -30,6 +30,7 @@ pub mod phase;
 pub(crate) mod phased;
 pub mod prompt;
 mod request;
+pub mod results;
 pub mod signals;
 pub mod structured;
 
@@ -141,7 +142,7 @@ impl Run {
             }
             Entry::Answered { question, answer } => self.top_mut().settle(*question, answer.as_ref(), calling),
             Entry::Replanned { summary, .. } => {
-                let told = prompt::task_after_failure(&self.top().task, summary);
+                let told = prompt::task_after_failure(&self.task_told(), summary);
                 self.top_mut().replan(told);
             }
             Entry::Compacted { cut, summary } => {
@@ -201,7 +202,7 @@ impl Run {
         let system = said_first.into_iter().flatten().map(|text| Message::System { text: text.clone() });
         let mut messages: Vec<_> = system.collect();
         messages.extend(opening.examples.iter().chain(&opening.history).cloned());
-        messages.push(Message::User { text: prompt::task(goal) });
+        messages.push(Message::User { text: prompt::task_with(goal, opening.results.as_ref()) });
         self.tools_tokens = match opening.calling {
             ToolCalling::Native => Tally::estimated(tokens::text(&told_of_tools(opening))),
             // Held to by the server's decoder; the model does not read them.
@@ -209,6 +210,12 @@ impl Run {
         };
         self.cycles = vec![Cycle::new(goal, messages)];
         self.opening = Some(Arc::clone(opening));
+    }
+
+    /// The task of the conversation at work, as it is told.
+    fn task_told(&self) -> String {
+        let results = self.opening.as_ref().filter(|_| self.depth() == 0).and_then(|opening| opening.results.as_ref());
+        prompt::task_with(&self.top().task, results)
     }
 
     /// The child's conversation is made from scratch: nothing of its caller's is in it.

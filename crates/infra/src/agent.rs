@@ -25,6 +25,7 @@ use crate::tool::{ToolRegistry, UnknownTool};
 
 mod opening;
 mod recall;
+mod results;
 mod summary;
 
 use opening::NotOpened;
@@ -186,7 +187,8 @@ impl GenericAgentExecutor {
     fn check(&self, opening: Option<&Opening>, call: &CallRequest) -> Verdict {
         let offered = opening.map_or(&[][..], |o| &o.tools);
         let tool = offered.iter().find(|tool| tool.spec.name == call.name);
-        let Some(tool) = tool.filter(|_| self.registry.get(&call.name).is_some()) else {
+        let is_ours = results::reads(opening, &call.name).is_some();
+        let Some(tool) = tool.filter(|_| is_ours || self.registry.get(&call.name).is_some()) else {
             return Verdict::Refuse(format!("The tool '{}' is no longer available. Go on without it.", call.name));
         };
         match self.registry.validate_args(&tool.spec, &call.arguments) {
@@ -201,7 +203,7 @@ impl GenericAgentExecutor {
         let folder = run.skill().and_then(|skill| skill.folder.clone());
         let left = time_left(run);
         let mut running: FuturesUnordered<_> =
-            calls.iter().map(|call| self.run_call(cx, call, folder.clone(), left)).collect();
+            calls.iter().map(|call| self.run_call(cx, run.opening().cloned(), call, folder.clone(), left)).collect();
         let overdue = async {
             if cx.stop.stopped().await != StopReason::LeaseLost {
                 tokio::time::sleep(TOOL_GRACE).await;
@@ -237,6 +239,7 @@ impl GenericAgentExecutor {
     async fn run_call(
         &self,
         cx: &JobContext,
+        opening: Option<Arc<Opening>>,
         call: &OpenCall,
         skill_folder: Option<PathBuf>,
         time_left: Option<Duration>,
@@ -253,6 +256,13 @@ impl GenericAgentExecutor {
             time_left,
             stop: cx.stop.clone(),
         };
+        if let Some(of) = results::reads(opening.as_deref(), name) {
+            let result = match self.registry.validate_args(&posse_core::run::results::spec(), arguments) {
+                Ok(args) => results::read(cx, of, args).await,
+                Err(error) => Err(error),
+            };
+            return (id.clone(), result, began.elapsed().as_millis() as u64);
+        }
         let result = match self.registry.get(name) {
             Some(tool) => match self.registry.validate_args(tool.spec(), arguments) {
                 Ok(args) => tool.call(&context, args).await,

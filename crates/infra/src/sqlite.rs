@@ -61,6 +61,7 @@ mod relations;
 mod replace;
 mod repository;
 mod reseal;
+mod results;
 mod rules;
 mod schedules;
 mod schema;

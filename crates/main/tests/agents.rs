@@ -159,3 +159,82 @@ fn up_says_what_it_serves() {
         assert!(said.contains(words), "{words}: {said}");
     }
 }
+
+/// README's pipeline: two that find, and one that sums up what they found.
+fn pipeline(project: &Project) {
+    project.posse(&["enqueue", "--role", "researcher", "Which supplier ships to Norway? See examples/suppliers."]).ok();
+    project
+        .posse(&["enqueue", "--role", "researcher", "Which supplier ships to Ireland? See examples/suppliers."])
+        .ok();
+    project.posse(&["enqueue", "--role", "scribe", "--after", "1,2", "Sum up what those two found"]).ok();
+}
+
+#[test]
+fn who_sums_up_is_told_what_was_found() {
+    let server = ModelServer::start(find_the_supplier());
+    let project = Project::with_model(&server);
+    pipeline(&project);
+    project.write("jobs.jsonl", "{\"goal\": \"Look once more\", \"role\": \"researcher\", \"group\": \"night\"}\n");
+    project.posse(&["enqueue", "--jsonl", "jobs.jsonl"]).ok();
+    project.posse(&["enqueue", "--role", "scribe", "--after-group", "night", "Sum up the night"]).ok();
+    let worker = project.start(&["work"]);
+    for job in [3, 5] {
+        project.wait_for_state(job, "completed");
+    }
+    worker.terminate();
+    worker.wait().ok();
+    let told = |goal: &str| {
+        let first = server.requests().into_iter().find_map(|request| {
+            let messages = request["messages"].as_array().expect("messages").clone();
+            let mut texts = messages.iter().filter_map(|message| message["content"].as_str());
+            texts.find(|text| text.starts_with(&format!("Your task:\n{goal}"))).map(str::to_owned)
+        });
+        first.expect("was asked")
+    };
+    let of_two = told("Sum up what those two found");
+    assert!(of_two.contains("(2 completed)") && of_two.contains("\nJob 1 (researcher): completed\n"), "{of_two}");
+    assert_eq!(of_two.matches("| Fjordtex").count(), 2, "{of_two}");
+    assert!(!of_two.contains('\x1b') && !of_two.contains('\u{202e}'), "{of_two}");
+    let of_night = told("Sum up the night");
+    assert!(of_night.contains("One job before this task") && of_night.contains("| Look once more"), "{of_night}");
+    // What the model reads is in the journal, so people can read it too.
+    let shown = project.posse(&["show", "3"]).ok().out;
+    assert!(shown.contains("told") && shown.contains("jobs before it (2 completed)"), "{shown}");
+}
+
+#[test]
+fn the_real_model_sums_up_what_was_found() {
+    use posse_infra::local_model::{cache::models_dir, catalogue::default_model, find, server::find_binary};
+    let file = models_dir().and_then(|folder| find(default_model(), &folder).ok().flatten());
+    let (Ok(binary), Some(file)) = (find_binary(), file) else {
+        eprintln!("skipped: needs posse-local and the usual local model (./quickstart builds and fetches them)");
+        return;
+    };
+    let mut project = Project::begun();
+    project.set("POSSE_LOCAL_BIN", &binary.display().to_string());
+    let model = format!("[models.local]\nkind = \"local\"\nmodel = '{}'\n", file.display());
+    project.write("config/posse.toml", model);
+    pipeline(&project);
+    let worker = project.start(&["work"]);
+    // On two cores without a graphics card this takes a minute or two.
+    let late = Instant::now() + Duration::from_secs(900);
+    let ended = |id: i64| {
+        let state = project.posse(&["show", &id.to_string(), "--json"]).ok().json()["job"]["state"].clone();
+        ["completed", "cancelled", "discarded"].iter().any(|last| state == *last)
+    };
+    while !ended(3) {
+        assert!(Instant::now() < late, "the pipeline does not end");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    worker.terminate();
+    worker.wait().ok();
+    let job = project.posse(&["show", "3", "--json"]).ok().json()["job"].clone();
+    // Its server lives in the project's folder, so that no other run's is used or ended.
+    let stem = file.file_stem().expect("a name").to_string_lossy().into_owned();
+    let state = project.path().join(".cache/posse");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(posse_infra::local_model::server::stop(&stem, Some(state))).expect("stopped");
+    assert_eq!(job["state"], "completed", "{job}");
+    let answer = job["output"]["text"].as_str().expect("an answer").to_lowercase();
+    assert!(answer.contains("fjordtex"), "what was found stands in the summary: {answer}");
+}

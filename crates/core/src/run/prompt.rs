@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::compaction::shorter;
 use super::phase::guide;
+use super::results::ToldResults;
 use super::structured;
 use crate::model::{Message, ToolCalling};
 use crate::persona::{PersonaTemplate, Style};
@@ -122,6 +123,14 @@ pub fn task(goal: &str) -> String {
     format!("Your task:\n{goal}")
 }
 
+/// The same, with what the jobs before it came to.
+pub fn task_with(goal: &str, results: Option<&ToldResults>) -> String {
+    match results {
+        Some(results) => format!("{}\n\n{}", task(goal), results.text),
+        None => task(goal),
+    }
+}
+
 /// Something that was asked and answered before in the same session: the two messages that a request
 /// shows of it, in the form that the agent itself works in. Each text has at most `most` bytes.
 pub fn said_before(style: Style, calling: ToolCalling, turn: &SessionTurn, most: usize) -> [Message; 2] {
@@ -144,12 +153,11 @@ pub fn said_before(style: Style, calling: ToolCalling, turn: &SessionTurn, most:
 
 const ANSWERED: &str = "That answers the task.";
 
-/// The first user message of a new plan: the task, word for word, and what the failed try taught.
-pub fn task_after_failure(goal: &str, failure: &str) -> String {
+/// The first user message of a new plan: the task as it was told, and what the failed try taught.
+pub fn task_after_failure(told: &str, failure: &str) -> String {
     format!(
-        "{}\n\nAn earlier try at this task failed. What was tried and why it failed:\n{failure}\n\nMake a new plan that \
-         avoids this failure.",
-        task(goal)
+        "{told}\n\nAn earlier try at this task failed. What was tried and why it failed:\n{failure}\n\nMake a new plan that \
+         avoids this failure."
     )
 }
 

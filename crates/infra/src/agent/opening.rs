@@ -10,11 +10,12 @@ use posse_core::persona::{ALL_SKILLS, PersonaTemplate, Style};
 use posse_core::run::Run;
 use posse_core::run::machine::Again;
 use posse_core::run::prompt::{self, Company};
+use posse_core::run::results::READ_ANSWER;
 use posse_core::skill::{READ_SKILL_FILE, Skill, child_message, reachable, skills_message};
 use posse_core::tool::ToolSpec;
 use tracing::warn;
 
-use super::GenericAgentExecutor;
+use super::{GenericAgentExecutor, results};
 
 /// Why a run could not begin.
 pub(super) enum NotOpened {
@@ -68,8 +69,15 @@ impl GenericAgentExecutor {
             && skills.iter().any(|skill| skill.tools.contains(&reader.spec.name))
         {
             tools.push(reader);
-            tools.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
         }
+        let before = results::before(cx, profile.context_window).await?;
+        // Whoever has a tool of that name keeps it.
+        if before.has_more && !tools.iter().any(|tool| tool.spec.name == READ_ANSWER) {
+            let reader = results::reader();
+            specs.push(reader.spec.clone());
+            tools.push(reader);
+        }
+        tools.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
         let recalled = self.recall(cx, run, &persona, model, &profile).await?;
         let opening = Opening {
             model: profile.name,
@@ -84,6 +92,7 @@ impl GenericAgentExecutor {
             skills,
             memory: recalled.memory,
             history: recalled.history,
+            results: before.told,
         };
         Ok(Arc::new(opening))
     }

@@ -16,6 +16,7 @@ use posse_core::port::{
     QuestionRepository, Reach, RepositoryError, Rescued, SessionQueries, SessionRepository, StateRow, WorkerRecord,
 };
 use posse_core::question::{Answered, Question, QuestionId};
+use posse_core::run::results::ResultCounts;
 use posse_core::session::{NewSession, Session, SessionId, SessionTurn, Stretch};
 use posse_core::usecase::fork::Fork;
 use tokio::sync::watch;
@@ -23,7 +24,8 @@ use tokio::sync::watch;
 use super::journal::Sheet;
 use super::{
     SqliteStore, annotations, attempts, batches, change, claim, finish, forks, group_waits, groups, jobs, journal,
-    leases, ledger, memory, people, progress, quarantine, queries, questions, relations, search, sessions, workers,
+    leases, ledger, memory, people, progress, quarantine, queries, questions, relations, results, search, sessions,
+    workers,
 };
 
 /// Roughly what a change of a row takes, in bytes.
@@ -213,6 +215,14 @@ impl JobQueries for SqliteStore {
 
     async fn children(&self, parent: JobId) -> Result<Vec<Job>, RepositoryError> {
         self.read(move |connection, keys| relations::children(connection, keys, parent)).await
+    }
+
+    async fn result_counts(&self, of: JobId) -> Result<ResultCounts, RepositoryError> {
+        self.readers.run(move |connection| results::counts(connection, of)).await
+    }
+
+    async fn results(&self, of: JobId, after: JobId, limit: u32) -> Result<Vec<Job>, RepositoryError> {
+        self.read(move |connection, keys| results::page(connection, keys, of, after, limit)).await
     }
 
     async fn counts(&self) -> Result<Vec<(String, JobState, u64)>, RepositoryError> {

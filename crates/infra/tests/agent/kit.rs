@@ -281,3 +281,13 @@ pub fn append_line(path: &Path, line: &str) {
 pub fn lines(path: &Path) -> Vec<String> {
     std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
 }
+
+/// Waits until something is so.
+pub async fn until(mut is_so: impl FnMut() -> bool) {
+    let waited = async {
+        while !is_so() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), waited).await.expect("it is so within a minute");
+}

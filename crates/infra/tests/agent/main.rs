@@ -13,6 +13,7 @@ mod lease;
 mod model_server;
 mod providers;
 mod questions;
+mod results;
 mod seeds;
 mod sessions;
 mod skills;

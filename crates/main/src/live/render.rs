@@ -155,7 +155,15 @@ impl Renderer {
         let tools: Vec<_> = opening.tools.iter().map(|t| t.spec.name.as_str()).collect();
         let tools = if tools.is_empty() { "no tools".into() } else { tools.join(", ") };
         let text = format!("  ▸  model {} ({calling} tool calls), tools: {tools}", one_line(&opening.model, 60));
-        vec![self.paint.dim(truncate(&text, self.width, false))]
+        let mut lines = vec![self.paint.dim(truncate(&text, self.width, false))];
+        if let Some(told) = &opening.results {
+            let text = format!("  ▸  told what the jobs before it ({}) came to", told.standing);
+            lines.push(self.paint.dim(truncate(&text, self.width, false)));
+            if self.full {
+                lines.extend(self.paragraph(&visible(&told.text), usize::MAX));
+            }
+        }
+        lines
     }
 
     fn turn(&mut self, turn: &Turn) -> Vec<String> {

@@ -82,6 +82,11 @@ impl Project {
         project
     }
 
+    /// Sets a variable of its environment.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.env.push((name.into(), value.into()));
+    }
+
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
