@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::clock::Millis;
+use crate::folder::FolderId;
 use crate::session::SessionId;
 use retry::RetryPolicy;
 
@@ -208,6 +209,9 @@ pub struct Payload {
     /// The folder its tools are confined to; absolute. Empty means the worker's default.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub workspace: String,
+    /// The folder that was there when the job was accepted. No other one is worked in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_id: Option<FolderId>,
     /// The configured model to use instead of the persona's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,

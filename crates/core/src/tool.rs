@@ -4,10 +4,13 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::annotation::NewAnnotation;
+use crate::folder::FolderId;
 use crate::job::JobId;
+use crate::protected::Protected;
 use crate::stop::Stop;
 
 /// What the model is told of a tool.
@@ -62,6 +65,10 @@ pub struct ToolContext {
     pub effect_key: String,
     /// The folder the tool is confined to.
     pub workspace: PathBuf,
+    /// The folder that is to be there, if it is known: another one is not touched.
+    pub workspace_id: Option<FolderId>,
+    /// What the tool keeps away from, in the workspace and anywhere.
+    pub protected: Arc<Protected>,
     /// The file of the workspace that the agent was told its rules from, if it was. It may not change
     /// it: later runs would follow what it wrote.
     pub rules_file: Option<PathBuf>,

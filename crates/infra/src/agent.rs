@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use posse_core::executor::{AgentExecutor, Halt, JobContext, StepOutcome};
+use posse_core::folder::FolderId;
 use posse_core::hook::{RunHook, compose};
 use posse_core::job::{Job, Output};
 use posse_core::journal::{Entry, OfferedTool, Opening, effect_key};
@@ -20,8 +21,9 @@ use posse_core::stop::StopReason;
 use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory, ToolOutput};
 use posse_core::worker::Progress;
 
-use crate::hook;
+use crate::tool::workspace::pinned;
 use crate::tool::{ToolRegistry, UnknownTool};
+use crate::{folder, hook};
 
 mod opening;
 mod recall;
@@ -40,7 +42,8 @@ pub struct GenericAgentExecutor {
     skills: Vec<Skill>,
     registry: Arc<ToolRegistry>,
     models: Arc<dyn Models>,
-    default_workspace: PathBuf,
+    /// Where jobs work that name no workspace, and which folder that was at the start.
+    default_workspace: (PathBuf, Option<FolderId>),
     hooks: Arc<dyn RunHook>,
 }
 
@@ -57,6 +60,9 @@ impl GenericAgentExecutor {
         let offered = tools.iter().filter(|tool| tool.spec().name != finish::FINISH);
         let tools = offered.map(|tool| OfferedTool { spec: tool.spec().clone(), effect: tool.effect() }).collect();
         let hooks = compose(Vec::new());
+        let default_workspace = default_workspace.canonicalize().unwrap_or(default_workspace);
+        let id = folder::identify(&default_workspace).ok();
+        let default_workspace = (default_workspace, id);
         Ok(Self { persona, tools, skills: Vec::new(), registry, models, default_workspace, hooks })
     }
 
@@ -73,6 +79,10 @@ impl GenericAgentExecutor {
     }
 
     async fn one_step(&self, cx: &mut JobContext, run: &mut Run) -> Result<StepOutcome, Halt> {
+        if let Some((why, again)) = self.why_not_there(&cx.job) {
+            let output = run.opening().is_some().then(|| run.output());
+            return Ok(failed(why, again, output));
+        }
         let mut next = match run.opening() {
             Some(_) => step(run, Input::PickedUp),
             None => {
@@ -127,11 +137,21 @@ impl GenericAgentExecutor {
     }
 
     /// The folder that the job's tools are confined to.
-    fn workspace(&self, job: &Job) -> PathBuf {
+    fn workspace(&self, job: &Job) -> (PathBuf, Option<FolderId>) {
         match job.payload.workspace.as_str() {
             "" => self.default_workspace.clone(),
-            path => PathBuf::from(path),
+            path => (PathBuf::from(path), job.payload.workspace_id),
         }
+    }
+
+    /// Why a job that was accepted for a folder cannot be worked there, and whether it may later.
+    fn why_not_there(&self, job: &Job) -> Option<(String, Again)> {
+        if job.payload.workspace.is_empty() {
+            return None;
+        }
+        let (path, id) = self.workspace(job);
+        let again = if path.symlink_metadata().is_ok() { Again::Never } else { Again::Later };
+        pinned(&path, id.as_ref()).err().map(|why| (why, again))
     }
 
     async fn ask_model(&self, cx: &JobContext, run: &mut Run) -> Result<Step, Halt> {
@@ -246,11 +266,14 @@ impl GenericAgentExecutor {
     ) -> (String, Result<ToolOutput, ToolError>, u64) {
         let began = Instant::now();
         let CallRequest { id, name, arguments, .. } = &call.request;
+        let (workspace, workspace_id) = self.workspace(&cx.job);
         let context = ToolContext {
             job: cx.job.id,
             role: self.persona.role.clone(),
             effect_key: effect_key(cx.installation(), cx.job.id, id),
-            workspace: self.workspace(&cx.job),
+            workspace,
+            workspace_id,
+            protected: Arc::clone(self.registry.protected()),
             rules_file: hook::rules_file(&self.persona.hooks),
             skill_folder,
             time_left,

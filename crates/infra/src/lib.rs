@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod fleet;
+pub mod folder;
 pub mod hook;
 pub mod local_model;
 pub mod model;

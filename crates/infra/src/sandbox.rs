@@ -25,6 +25,8 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use posse_core::folder::FolderId;
+use posse_core::protected::Protected;
 use posse_core::stop::{Stop, StopReason};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -35,6 +37,9 @@ pub use spec::Limits;
 pub(crate) use kept::{HALF, Kept};
 pub(crate) use spec::{End, Limit};
 
+use crate::folder;
+use crate::sqlite::recognise::is_database_at;
+use crate::tool::workspace::pinned;
 use spec::Spec;
 
 /// The argument by which our own program knows what it was started for.
@@ -42,6 +47,9 @@ const MARK: &str = "--posse-sandbox";
 
 /// A sandbox that does not end by itself within so long after it should have is ended from outside.
 const OVERDUE: Duration = Duration::from_secs(10);
+
+/// Entries of a workspace that are looked at for databases before a command runs.
+const MAX_LOOKED_AT: usize = 5000;
 
 /// Whether this program can start itself as a sandbox.
 static BEGUN: AtomicBool = AtomicBool::new(false);
@@ -61,8 +69,7 @@ pub fn begin() {
 #[derive(Debug, Clone, Default)]
 pub struct Commands {
     limits: Limits,
-    hidden: Vec<PathBuf>,
-    fixed: Vec<PathBuf>,
+    protected: Protected,
 }
 
 /// One command to run.
@@ -71,6 +78,8 @@ pub(crate) struct Order<'a> {
     pub command: String,
     /// The folder it may change.
     pub workspace: &'a Path,
+    /// Which folder that is, if it is known.
+    pub workspace_id: Option<FolderId>,
     /// Where it begins, beneath the workspace.
     pub directory: PathBuf,
     /// A file of the workspace that it may not change, if it must not.
@@ -105,22 +114,34 @@ impl Commands {
     /// The same, in which a workspace that has this path in it shows none of it: its whole entry of the workspace's
     /// top folder is empty, as far as a command can see.
     pub fn hide(mut self, path: impl Into<PathBuf>) -> Self {
-        self.hidden.push(path.into());
+        self.protected.hidden.push(path.into());
         self
+    }
+
+    /// The same, in which a workspace that has this database in it shows nothing of the database's folder: what belongs to
+    /// a database lies beside it.
+    pub fn hide_database(mut self, path: impl Into<PathBuf>) -> Self {
+        self.protected.databases.push(path.into());
+        self
+    }
+
+    /// What commands keep away from.
+    pub fn protected(&self) -> &Protected {
+        &self.protected
     }
 
     /// The same, in which a workspace that has this path in it does not let it be changed: its whole entry of the
     /// workspace's top folder can only be read. Where the path is not there, it could be made; so that nobody does, an
     /// empty folder takes the entry's place.
     pub fn keep(mut self, path: impl Into<PathBuf>) -> Self {
-        self.fixed.push(path.into());
+        self.protected.fixed.push(path.into());
         self
     }
 
     /// Whether commands can run here; if not, why, and what to do about it.
     pub async fn probe(&self, workspace: &Path) -> Result<(), String> {
         let (directory, time) = (PathBuf::new(), Duration::from_secs(20));
-        let order = Order { command: ":".into(), workspace, directory, rules_file: None, time };
+        let order = Order { command: ":".into(), workspace, workspace_id: None, directory, rules_file: None, time };
         match self.run(order, &Stop::never()).await.end {
             Ok(End::Exited(0)) => Ok(()),
             Ok(End::Refused(why)) => Err(why),
@@ -171,25 +192,34 @@ impl Commands {
     }
 
     fn spec(&self, order: Order<'_>) -> Result<Spec, String> {
-        let Order { command, workspace, directory, rules_file, time } = order;
+        let Order { command, workspace, workspace_id, directory, rules_file, time } = order;
         let shown = workspace.display();
-        let real =
-            workspace.canonicalize().map_err(|error| format!("the workspace {shown} cannot be opened: {error}"))?;
+        let unopened = |error: std::io::Error| format!("the workspace {shown} cannot be opened: {error}");
+        let real = workspace.canonicalize().map_err(unopened)?;
         if root::covers_system(&real) {
             return Err(format!(
                 "the workspace {shown} has parts of the system in it: give the job a folder of its own (workspace in \
                  config/posse.toml, or --workspace)"
             ));
         }
+        let opened = pinned(workspace, workspace_id.as_ref())?;
+        let identity = folder::identity(&opened).map_err(|errno| unopened(errno.into()))?;
+        if let Some(own) = self.protected.hidden.iter().chain(&self.protected.fixed).find(|own| lies_in(&real, own)) {
+            return Err(format!("the workspace {shown} lies in {}, which is not for commands", own.display()));
+        }
         let mut hidden = BTreeSet::new();
-        for path in &self.hidden {
-            let Some(entry) = entry_of(path, &real)? else { continue };
+        let Protected { hidden: to_hide, fixed: to_fix, databases } = &self.protected;
+        let folders = databases.iter().filter_map(|database| database.parent().map(Path::to_owned));
+        // Other tenants' lie where their people put them.
+        let found = databases_in(&real).into_iter().filter_map(|database| database.parent().map(Path::to_owned));
+        for path in to_hide.iter().cloned().chain(folders).chain(found) {
+            let Some(entry) = entry_of(&path, &real)? else { continue };
             if real.join(&entry).symlink_metadata().is_ok() {
                 hidden.insert(entry);
             }
         }
         let mut fixed = BTreeSet::new();
-        for path in &self.fixed {
+        for path in to_fix {
             let Some(entry) = entry_of(path, &real)? else { continue };
             let _ = std::fs::create_dir(real.join(&entry));
             fixed.insert(entry);
@@ -209,7 +239,7 @@ impl Commands {
         }
         let fixed = fixed.difference(&hidden).cloned().collect();
         let hidden = hidden.into_iter().collect();
-        Ok(Spec { command, workspace: real, directory, hidden, fixed, limits: self.limits, time })
+        Ok(Spec { command, workspace: real, identity, directory, hidden, fixed, limits: self.limits, time })
     }
 }
 
@@ -231,6 +261,33 @@ fn entry_of(path: &Path, workspace: &Path) -> Result<Option<PathBuf>, String> {
             )),
         },
     }
+}
+
+/// Whether the workspace is this path or below it.
+fn lies_in(workspace: &Path, path: &Path) -> bool {
+    path.canonicalize().is_ok_and(|real| real != *workspace && workspace.starts_with(real))
+}
+
+/// Databases of Posse right in the workspace, and right in the folders of it.
+fn databases_in(workspace: &Path) -> Vec<PathBuf> {
+    let files = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_LOOKED_AT);
+    let (mut folders, mut found) = (vec![workspace.to_owned()], Vec::new());
+    folders
+        .extend(files(workspace).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()));
+    let mut looked = 0;
+    for folder in folders {
+        for entry in files(&folder) {
+            looked += 1;
+            if looked > MAX_LOOKED_AT {
+                return found;
+            }
+            let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+            if is_file && is_database_at(&entry.path()) {
+                found.push(entry.path());
+            }
+        }
+    }
+    found
 }
 
 /// A sandbox that was started.

@@ -59,6 +59,11 @@ pub struct SkillFileProblem {
 }
 
 impl SkillFileProblem {
+    /// A folder of skills that is not looked into.
+    pub fn of_folder(folder: &Path, why: impl Into<String>) -> Self {
+        SkillFileProblem::new(folder, Severity::Note, why)
+    }
+
     fn new(file: &Path, severity: Severity, message: impl Into<String>) -> Self {
         let problem = SkillProblem { field: None, place: None, message: message.into(), severity };
         SkillFileProblem { file: file.into(), problem }

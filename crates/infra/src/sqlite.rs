@@ -57,6 +57,7 @@ mod quarantine;
 mod queries;
 mod questions;
 mod readers;
+pub mod recognise;
 mod relations;
 mod replace;
 mod repository;

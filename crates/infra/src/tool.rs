@@ -59,8 +59,11 @@ impl ToolRegistry {
 
     /// The same with `run_command`, in a pack of its own: only personas that name it or the pack get it. Its program
     /// has to begin with [`sandbox::begin`](crate::sandbox::begin).
-    pub fn with_commands(mut self, commands: Commands) -> Self {
-        self.register("commands", Arc::new(run_command::tool(commands))).expect("a test registers it");
-        self
+    ///
+    /// What commands keep away from, all tools do.
+    pub fn with_commands(self, commands: Commands) -> Self {
+        let mut registry = self.with_protected(commands.protected().clone());
+        registry.register("commands", Arc::new(run_command::tool(commands))).expect("a test registers it");
+        registry
     }
 }

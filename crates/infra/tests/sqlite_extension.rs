@@ -57,7 +57,7 @@ fn the_built_in_one_is_there() {
         return;
     }
     let empty = tempfile::tempdir().expect("a folder");
-    assert_eq!(register_from(empty.path()).expect("works"), Source::BuiltIn);
+    assert_eq!(register_from(Some(empty.path())).expect("works"), Source::BuiltIn);
     assert!(version().starts_with("v0.1."), "{}", version());
 }
 
@@ -66,11 +66,11 @@ fn one_in_the_folder_wins() {
     if let Some(folder) = std::env::var_os("POSSE_TEST_EXTENSIONS") {
         let file = std::path::Path::new(&folder).join("vec0.so");
         if std::fs::metadata(&file).expect("is there").len() < 100 {
-            let said = register_from(folder.as_ref()).expect_err("is refused").to_string();
+            let said = register_from(Some(folder.as_ref())).expect_err("is refused").to_string();
             assert!(said.contains("vec0.so") && said.contains("replace or remove it"), "{said}");
             return;
         }
-        assert_eq!(register_from(folder.as_ref()).expect("works"), Source::File(file));
+        assert_eq!(register_from(Some(folder.as_ref())).expect("works"), Source::File(file));
         assert_eq!(version(), "test");
         return;
     }

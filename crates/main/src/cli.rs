@@ -34,6 +34,7 @@ mod schedule;
 mod session;
 mod skill;
 mod tool;
+mod trust;
 mod work;
 mod worker;
 
@@ -138,6 +139,8 @@ enum Command {
     Bench(bench::BenchCommand),
     /// Begin a project: settings, personas, files to try it on
     Init(init::InitArgs),
+    /// Trust a folder, so that the settings, personas, skills and libraries in it are used
+    Trust(trust::TrustArgs),
     /// Completion script for a shell
     Completions {
         /// The shell
@@ -156,7 +159,13 @@ impl Context {
     /// The settings, with what this command says over them.
     pub fn settings(&self, overrides: Overrides) -> Result<Settings> {
         let (config, database) = (self.global.config.clone(), self.global.db.clone());
-        settings::load(&Overrides { config, database, ..overrides })
+        let overrides = Overrides { config, database, ..overrides };
+        match settings::load(&overrides) {
+            Err(error) if error.downcast_ref().is_some_and(|why| trust::agrees(&self.out, why)) => {
+                settings::load(&overrides)
+            }
+            loaded => loaded,
+        }
     }
 
     /// The settings as they are.
@@ -206,6 +215,7 @@ impl Cli {
             Command::Metrics(args) => metrics::metrics(&cx, args).await,
             Command::Bench(command) => bench::dispatch(&cx, command).await,
             Command::Init(args) => init::init(&cx, args),
+            Command::Trust(args) => trust::trust(&cx, args),
             Command::Completions { shell } => completions(&cx, shell),
         }
     }

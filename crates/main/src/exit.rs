@@ -6,6 +6,8 @@ use posse_core::model::ModelError;
 use posse_core::port::RepositoryError;
 use posse_core::usecase::enqueue::Refused;
 
+use crate::trust::Untrusted;
+
 /// Exit codes; the text of `--help` lists them too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -87,7 +89,7 @@ pub fn code_of(error: &anyhow::Error) -> Exit {
             RepositoryError::LeaseLost(_) | RepositoryError::Misused(_) => Exit::Failed,
         };
     }
-    if error.downcast_ref::<Refused>().is_some() {
+    if error.downcast_ref::<Refused>().is_some() || error.downcast_ref::<Untrusted>().is_some() {
         return Exit::Usage;
     }
     // A model that cannot be asked is a failed operation, whatever its kind.

@@ -13,7 +13,9 @@ mod models;
 mod output;
 mod settings;
 mod times;
+mod trust;
 mod wire;
+mod workspace;
 
 use std::process::ExitCode;
 

@@ -16,6 +16,7 @@ use posse_infra::sandbox::Limits;
 use posse_infra::sqlite::Keys;
 
 use crate::exit::usage;
+use crate::trust::{Extent, Trust, Untrusted, found_in};
 
 pub mod file;
 pub mod sealing;
@@ -60,6 +61,10 @@ pub struct Settings {
     pub root: PathBuf,
     /// The settings file, if there is one.
     pub file: Option<PathBuf>,
+    /// Whether the project's own skills and libraries are used; without it there is no project but a folder.
+    pub is_trusted: bool,
+    /// Which folders are.
+    pub trust: Trust,
     /// The SQLite database; absolute.
     pub database: PathBuf,
     /// The folder of personas; absolute.
@@ -99,6 +104,9 @@ fn joined(folder: &Path, path: &Path) -> PathBuf {
     folder.join(path).components().collect()
 }
 
+/// Where the database is unless configured.
+pub const DEFAULT_DATABASE: &str = ".posse/posse.db";
+
 /// Jobs each role works at once unless configured: a model's answer is waited for, not computed.
 const DEFAULT_SLOTS: usize = 4;
 
@@ -109,12 +117,21 @@ impl Settings {
     /// The settings as seen from `cwd`.
     pub fn resolve(cwd: &Path, env: Env<'_>, overrides: &Overrides) -> Result<Settings> {
         let given = overrides.config.clone().or_else(|| env("POSSE_CONFIG").filter(|v| !v.is_empty()).map(Into::into));
-        let (root, file) = match given {
+        let trust = Trust::load(env)?;
+        let untrusted = |folder: &Path, why| Untrusted { folder: folder.into(), found: found_in(folder), why };
+        let (root, file, is_trusted) = match given {
+            // Whoever names it trusts it.
             Some(path) => {
                 let path = joined(cwd, &path);
-                (root_of(&path), Some(path))
+                (root_of(&path), Some(path), true)
             }
-            None => find_project(cwd),
+            None => match find_project(cwd) {
+                Some((root, file)) => match trust.of_project(&root) {
+                    Ok(()) => (root, file, true),
+                    Err(why) => return Err(untrusted(&root, why).into()),
+                },
+                None => (cwd.into(), None, trust.of_project(cwd).is_ok()),
+            },
         };
         let mut said = file.as_deref().map(file::read).transpose()?.unwrap_or_default();
         let in_root = |path: &Path| joined(&root, path);
@@ -128,7 +145,12 @@ impl Settings {
                 return Err(usage("the database's path is empty (--db, POSSE_DB)"));
             }
             Some(path) => joined(cwd, &path),
-            None => in_root(said.database.as_deref().unwrap_or(Path::new(".posse/posse.db"))),
+            // A database says what agents shall do, and where. Where there is no project, somebody may have put it here.
+            None if !is_trusted && root.join(".posse").symlink_metadata().is_ok() => match trust.of(&root) {
+                Ok(Extent::Database | Extent::Project) => in_root(Path::new(DEFAULT_DATABASE)),
+                Err(why) => return Err(untrusted(&root, why).into()),
+            },
+            None => in_root(said.database.as_deref().unwrap_or(Path::new(DEFAULT_DATABASE))),
         };
         let key_file = said.sealing.key_file.as_deref().map(in_root);
         let model = overrides.model.clone().or(text(env, "POSSE_MODEL")?).filter(|name| !name.is_empty());
@@ -153,6 +175,8 @@ impl Settings {
             endpoint: overrides.endpoint.clone(),
             root,
             file,
+            is_trusted,
+            trust,
         };
         settings.check()?;
         Ok(settings)
@@ -195,18 +219,18 @@ pub fn text(env: Env<'_>, name: &str) -> Result<Option<String>> {
     value.transpose()
 }
 
-/// The nearest folder, upwards from `cwd`, that has a `config` of ours in it; else `cwd` itself.
-fn find_project(cwd: &Path) -> (PathBuf, Option<PathBuf>) {
+/// The nearest folder, upwards from `cwd`, that has a `config` of ours in it.
+fn find_project(cwd: &Path) -> Option<(PathBuf, Option<PathBuf>)> {
     for folder in cwd.ancestors() {
         let file = folder.join("config/posse.toml");
         if file.is_file() {
-            return (folder.into(), Some(file));
+            return Some((folder.into(), Some(file)));
         }
         if folder.join("config/personas").is_dir() {
-            return (folder.into(), None);
+            return Some((folder.into(), None));
         }
     }
-    (cwd.into(), None)
+    None
 }
 
 /// The project's folder of a settings file: the one that has `config/` in it, else the file's own.
@@ -246,11 +270,14 @@ mod tests {
         fs::create_dir(project.path().join("config")).expect("made");
         let file = "database = 'x.db'\nslots = 7\ndefault_model = 'a'\n[models.a]\nmodel = 'm'\n";
         fs::write(project.path().join("config/posse.toml"), file).expect("written");
-        let from_file = resolve(&deep, &[], Overrides::default()).expect("legal");
+        let refused = resolve(&deep, &[], Overrides::default()).expect_err("nobody trusts it").to_string();
+        assert!(refused.contains("is not trusted") && refused.contains("config/posse.toml"), "{refused}");
+        let trusted = ("POSSE_TRUST", project.path().to_str().expect("UTF-8"));
+        let from_file = resolve(&deep, &[trusted], Overrides::default()).expect("legal");
         assert_eq!(from_file.database, project.path().join("x.db"));
         assert_eq!((from_file.slots, from_file.default_model.as_deref()), (7, Some("a")));
 
-        let env = [("POSSE_DB", "e.db"), ("POSSE_MODEL", "e")];
+        let env = [trusted, ("POSSE_DB", "e.db"), ("POSSE_MODEL", "e")];
         let from_env = resolve(&deep, &env, Overrides::default()).expect("legal");
         assert_eq!((from_env.database, from_env.default_model.as_deref()), (deep.join("e.db"), Some("e")));
 

@@ -13,8 +13,10 @@ use posse_core::persona::PersonaTemplate;
 use posse_core::port::{CareRepository, JobQueries, JobRepository, JobSearch, RepositoryError};
 use posse_core::rate::RateLimiter;
 use posse_core::rules::Rules;
+use posse_core::skill::SkillScope;
 use posse_infra::agent::GenericAgentExecutor;
 use posse_infra::hook::HookRegistry;
+use posse_infra::local_model;
 use posse_infra::persona::{Loaded, PersonaFile, Severity, load_all, nearest, problem};
 use posse_infra::process::SystemClock;
 use posse_infra::sandbox::Commands;
@@ -25,7 +27,9 @@ use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 use crate::exit::{Exit, fail, not_found, usage};
 use crate::models::{self, Catalog};
 use crate::output::text::visible;
-use crate::settings::{self, ModelKind, Settings};
+use crate::settings::{self, DEFAULT_DATABASE, ModelKind, Settings, Tokenizer};
+use crate::trust::{Distrust, Extent};
+use crate::workspace;
 
 /// The personas that are used where a project has no folder of its own; `posse init` writes them.
 pub const BUILT_IN: [(&str, &str); 4] = [
@@ -44,9 +48,31 @@ pub fn now() -> posse_core::clock::Millis {
     SystemClock.now()
 }
 
-/// The vector extension: the one built in, or a build of it that the project brings.
+/// The vector extension: the one built in, or a build of it that a trusted project brings.
 fn register_extension(settings: &Settings) -> Result<()> {
-    extension::register_from(&settings.root.join("sqlite_extensions"))?;
+    let folder = settings.root.join("sqlite_extensions");
+    extension::register_from(Some(folder.as_path()).filter(|_| settings.is_trusted))?;
+    Ok(())
+}
+
+/// Where the usual database is about to be made in a folder that is nobody's project: whoever makes it may use it.
+fn trust_own_database(settings: &Settings) -> Result<()> {
+    let is_new = settings.root.join(".posse").symlink_metadata().is_err();
+    if settings.is_trusted || !is_new || settings.database != settings.root.join(DEFAULT_DATABASE) {
+        return Ok(());
+    }
+    let mut trust = settings.trust.clone();
+    match trust.of(&settings.root) {
+        Ok(_) => return Ok(()),
+        Err(why @ Distrust::Workspace { .. }) => {
+            let root = settings.root.display();
+            return Err(usage(format!("no database is made in {root}: {why}. Name one elsewhere (--db, POSSE_DB)")));
+        }
+        Err(_) => {}
+    }
+    if let Err(error) = trust.give(&settings.root, Extent::Database) {
+        tracing::warn!("the next command will ask whether {} is trusted: {error:#}", settings.root.display());
+    }
     Ok(())
 }
 
@@ -60,6 +86,7 @@ pub fn open_store(settings: &Settings) -> Result<Arc<SqliteStore>> {
 fn open_to_work(settings: &Settings) -> Result<Arc<SqliteStore>> {
     register_extension(settings)?;
     let path = &settings.database;
+    trust_own_database(settings)?;
     if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
         make_folder(folder).map_err(|error| {
             let what = format!(
@@ -123,18 +150,30 @@ pub fn sessions_folder(settings: &Settings) -> PathBuf {
     }
 }
 
-/// How commands of agents run. What a workspace has of this project's own is not theirs: the database and its keys are not
-/// to be seen, and what decides about agents is not to be changed.
+/// How commands of agents run, and what all tools keep away from: of what a workspace has of this project's own, the
+/// databases and keys are not to be seen, and what decides about agents is not to be changed. The same goes for other
+/// projects that the person trusts, and for what is kept of the person.
 pub fn commands(settings: &Settings) -> Commands {
-    let Settings { root, database, personas, file, .. } = settings;
-    // With the database go its log and its sessions, so it is the folder that is hidden.
-    let folder = database.parent().unwrap_or(root);
-    let mut commands = Commands::new(settings.commands).hide(folder).hide(root.join(".posse"));
-    if let Some(keys) = &settings.key_file {
-        commands = commands.hide(keys);
+    let Settings { root, database, personas, file, trust, .. } = settings;
+    let mut commands = Commands::new(settings.commands).hide_database(database);
+    let others = trust.folders().iter().map(|trusted| &trusted.folder).chain(trust.named());
+    for folder in others.chain([root]) {
+        commands = commands.hide(folder.join(".posse"));
     }
-    let fixed = ["config", ".agents", "sqlite_extensions"].map(|name| root.join(name));
-    fixed.into_iter().chain([personas.clone()]).chain(file.clone()).fold(commands, Commands::keep)
+    let others = trust.folders().iter().filter(|trusted| trusted.extent == Extent::Project);
+    for folder in others.map(|trusted| &trusted.folder).chain(trust.named()).chain([root]) {
+        commands = ["config", ".agents", "sqlite_extensions"]
+            .map(|name| folder.join(name))
+            .into_iter()
+            .fold(commands, Commands::keep);
+    }
+    let secret = settings.key_file.clone().into_iter().chain(trust.file().and_then(Path::parent).map(Path::to_owned));
+    commands = secret.chain(local_model::server::state_dir()).fold(commands, Commands::hide);
+    let tokenizers = settings.models.values().filter_map(|model| match &model.tokenizer {
+        Some(Tokenizer::File(path)) => Some(path.clone()),
+        _ => None,
+    });
+    [personas.clone()].into_iter().chain(file.clone()).chain(tokenizers).fold(commands, Commands::keep)
 }
 
 /// Every tool there is.
@@ -163,6 +202,22 @@ pub const COMMANDS_WAY_OUT: &str = "let users make namespaces (sysctl user.max_u
     kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0; in a container, in its settings); \
     until then agents are told that no command can run";
 
+/// The skills there are: those of the person, and of the project where that is trusted.
+fn skills(settings: &Settings, home: Option<&Path>, tools: &ToolRegistry) -> LoadedSkills {
+    let root = &settings.root;
+    let mut roots = skill::roots(root, home);
+    let left_out = roots.extract_if(.., |one| one.scope == SkillScope::Project && !settings.is_trusted);
+    let left_out: Vec<_> = left_out.filter(|one| one.folder.is_dir()).collect();
+    let has_own = settings.is_trusted && root.join("config/skills").is_dir();
+    let mut skills = skill::load_all(&roots, if has_own { &[] } else { &BUILT_IN_SKILLS }, tools);
+    skills.problems.extend(left_out.into_iter().map(|one| {
+        let why =
+            format!("its skills are left out, for the folder {0} is not trusted (posse trust {0})", root.display());
+        SkillFileProblem::of_folder(&one.folder, why)
+    }));
+    skills
+}
+
 /// What personas may name.
 pub struct Offer {
     /// The tools.
@@ -180,8 +235,7 @@ impl Offer {
     pub fn gather(settings: &Settings) -> Offer {
         let tools = Arc::new(tools(settings));
         let home = std::env::var_os("HOME").map(PathBuf::from);
-        let built_in = if settings.root.join("config/skills").is_dir() { &[][..] } else { &BUILT_IN_SKILLS };
-        let skills = skill::load_all(&skill::roots(&settings.root, home.as_deref()), built_in, &tools);
+        let skills = skills(settings, home.as_deref(), &tools);
         Offer { tools, skills, hooks: HookRegistry::builtin(), models: models::names(settings) }
     }
 
@@ -317,6 +371,8 @@ pub struct Kit {
     pub offer: Offer,
     /// The personas.
     pub personas: Loaded,
+    /// The real path of the folder in which jobs are worked that name none.
+    pub workspace: PathBuf,
 }
 
 impl Kit {
@@ -329,8 +385,12 @@ impl Kit {
             let what = "is no folder; set workspace in config/posse.toml";
             return Err(usage(format!("the workspace {} {what}", workspace.display())));
         }
+        if let Err(error) = settings.trust.clone().note_workspace(&settings.root, workspace) {
+            tracing::debug!("it is not remembered that agents work in {}: {error:#}", workspace.display());
+        }
+        let workspace = workspace::real_path(settings, workspace)?;
         let models = Arc::new(Catalog::find(settings, &|name| std::env::var_os(name)).await?);
-        Ok(Kit { models, offer, personas })
+        Ok(Kit { models, offer, personas, workspace })
     }
 
     /// Gathers it for one persona, whose jobs are worked in this process by `model`, or by its own. A
@@ -344,19 +404,19 @@ impl Kit {
         let kit = Kit::gather(settings).await?;
         let file = persona(&kit.personas, role)?.clone();
         warn_of_skills_of(out, &kit.offer.skills, &file.persona);
-        let executor = kit.executor(settings, &file)?;
+        let executor = kit.executor(&file)?;
         kit.models.get(model.or(file.persona.model.as_deref()))?;
         Ok((kit, file, executor))
     }
 
     /// Who works the jobs of `persona`.
-    pub fn executor(&self, settings: &Settings, persona: &PersonaFile) -> Result<Arc<GenericAgentExecutor>> {
+    pub fn executor(&self, persona: &PersonaFile) -> Result<Arc<GenericAgentExecutor>> {
         let models: Arc<dyn Models> = self.models.clone();
         let executor = GenericAgentExecutor::new(
             persona.persona.clone(),
             Arc::clone(&self.offer.tools),
             models,
-            settings.workspace.clone(),
+            self.workspace.clone(),
         );
         let executor = executor.with_context(|| format!("the persona '{}' cannot be used", persona.persona.role))?;
         let hooks = self.offer.hooks.resolve(&persona.persona.hooks)?;

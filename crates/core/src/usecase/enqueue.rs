@@ -1,6 +1,7 @@
 //! Accepting work: everything is checked here, once, before anything is stored.
 
 use crate::clock::Millis;
+use crate::folder::FolderId;
 use crate::job::change::Edit;
 use crate::job::dependency::{After, MAX_AFTER, MAX_AFTER_GROUPS, OnFailed};
 use crate::job::retry::{MAX_ATTEMPTS, RetryPolicy, Strategy};
@@ -54,6 +55,8 @@ pub struct Ask {
     pub concurrency_key: Option<String>,
     /// The folder its tools are confined to; absolute, or empty for the worker's default.
     pub workspace: String,
+    /// Which folder that is.
+    pub workspace_id: Option<FolderId>,
     /// The configured model to use instead of the persona's.
     pub model: Option<String>,
     /// Jobs that must have completed before.
@@ -84,6 +87,7 @@ impl Default for Ask {
             unique: None,
             concurrency_key: None,
             workspace: String::new(),
+            workspace_id: None,
             model: None,
             after: Vec::new(),
             after_groups: Vec::new(),
@@ -159,7 +163,13 @@ pub fn accept(ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
         retry: ask.retry.map(|retry| RetryPolicy { max_attempts: None, ..retry }),
         unique: ask.unique,
         concurrency_key: ask.concurrency_key,
-        payload: Payload { goal: ask.goal, workspace: ask.workspace, model: ask.model, ..Payload::default() },
+        payload: Payload {
+            goal: ask.goal,
+            workspace: ask.workspace,
+            workspace_id: ask.workspace_id,
+            model: ask.model,
+            ..Payload::default()
+        },
         after: ask.after,
         after_groups,
         on_failed: ask.on_failed,

@@ -51,7 +51,7 @@ impl GenericAgentExecutor {
             Some(_) => Company::InSession,
             None => Company::Alone,
         };
-        let mut setup = RunSetup::new(persona, self.tools.clone(), goal, self.workspace(&cx.job));
+        let mut setup = RunSetup::new(persona, self.tools.clone(), goal, self.workspace(&cx.job).0);
         self.hooks.before_run(&mut setup).await.map_err(|error| NotOpened::Refused(error.to_string(), Again::Later))?;
         let model = self.models.get(setup.persona.model.as_deref())?;
         let profile = model.profile().await?;

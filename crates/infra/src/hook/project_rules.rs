@@ -31,7 +31,7 @@ impl RunHook for ProjectRules {
 
 /// The text of the file beneath the workspace; empty where there is none.
 fn read(workspace: &Path) -> Result<String, HookError> {
-    let (file, len) = match Workspace::open(workspace).and_then(|workspace| workspace.find(FILE)) {
+    let (file, len) = match Workspace::open_plain(workspace).and_then(|workspace| workspace.find(FILE)) {
         Ok(Found::File(file, len)) => (file, len),
         Ok(Found::Folder(_)) => return Ok(String::new()),
         Err(error) if error.category == ToolErrorCategory::NotFound => return Ok(String::new()),

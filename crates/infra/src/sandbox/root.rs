@@ -82,6 +82,11 @@ pub(super) fn build(spec: &Spec) -> Built {
     let settings = host_parts(&SETTINGS)?;
     let devices: Vec<_> = DEVICES.iter().map(|path| Ok((*path, view(path)?))).collect::<Built<_>>()?;
     let workspace = view(&spec.workspace)?;
+    // Its path may lead elsewhere since it was looked up.
+    let now = rustix::fs::fstat(&workspace).map_err(with("the workspace"))?;
+    if (now.st_dev, now.st_ino) != (spec.identity.device, spec.identity.inode) {
+        return Err("the workspace was exchanged for another folder just now".into());
+    }
     attributes(&workspace, PLAIN, &spec.workspace)?;
     let fixed = spec.fixed.iter().map(|name| {
         let tree = view(spec.workspace.join(name))?;

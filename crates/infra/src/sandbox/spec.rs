@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use posse_core::folder::FolderId;
 use serde::{Deserialize, Serialize};
 
 /// What one command may use. 1 MB is 1,048,576 bytes.
@@ -35,6 +36,8 @@ pub(super) struct Spec {
     pub command: String,
     /// The real path of the folder it may change.
     pub workspace: PathBuf,
+    /// The folder that is to be there.
+    pub identity: FolderId,
     /// Where in the workspace it begins.
     pub directory: PathBuf,
     /// Entries of the workspace that it sees as empty.

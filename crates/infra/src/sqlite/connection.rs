@@ -27,6 +27,7 @@ pub(super) enum Access {
 
 /// Opens the file at `path`. Fails with words for a person.
 pub(super) fn open(path: &Path, access: Access) -> Result<SqliteConnection, RepositoryError> {
+    super::recognise::note_opened(path);
     extension::register();
     let parameters = match access {
         Access::Write(_) | Access::Read => "mode=rw",

@@ -26,14 +26,17 @@ pub enum Source {
 }
 
 /// Makes sqlite-vec part of every connection opened from now on, preferring a build of it in
-/// `folder`. Call it before the first database is opened; once a source was chosen it stays, and
+/// `folder`: one whose files may be run. Call it before the first database is opened; once a source was chosen it stays, and
 /// every later call returns the first answer.
-pub fn register_from(folder: &Path) -> Result<Source, RepositoryError> {
-    let file = folder.join(format!("vec0{}", std::env::consts::DLL_SUFFIX));
+pub fn register_from(folder: Option<&Path>) -> Result<Source, RepositoryError> {
+    let file = folder.map(|folder| folder.join(format!("vec0{}", std::env::consts::DLL_SUFFIX)));
     let chosen = REGISTERED.get_or_init(|| {
         set_up();
         keep_plans()?;
-        if file.exists() { load(&file) } else { built_in() }
+        match file.filter(|file| file.exists()) {
+            Some(file) => load(&file),
+            None => built_in(),
+        }
     });
     chosen.clone().map_err(RepositoryError::Unusable)
 }

@@ -47,12 +47,13 @@ fn annotate(args: Args) -> Result<ToolOutput, ToolError> {
         if tag.is_empty() || tag.len() > MAX_TAG || tag.chars().any(char::is_control) {
             return Err(invalid(format!("each tag needs 1 to {MAX_TAG} bytes on one line")));
         }
-        if !tags.iter().any(|known| known == tag) {
-            tags.push(tag.to_owned());
+        if tags.iter().any(|known| known == tag) {
+            continue;
         }
-    }
-    if tags.len() > MAX_TAGS {
-        return Err(over_limit(format!("there are {} tags; the limit is {MAX_TAGS}", tags.len())));
+        if tags.len() == MAX_TAGS {
+            return Err(over_limit(format!("there are more tags than {MAX_TAGS}, the limit")));
+        }
+        tags.push(tag.to_owned());
     }
     let saved = if tags.is_empty() { "Saved.".into() } else { format!("Saved with the tags {}.", tags.join(", ")) };
     Ok(ToolOutput { text: saved, annotations: vec![NewAnnotation { text: text.to_owned(), tags }] })

@@ -1,5 +1,7 @@
 //! `append_file`: adds lines to the end of a file.
 
+use std::cell::Cell;
+
 use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -8,7 +10,7 @@ use super::FnTool;
 use super::create_file::{MAX_CONTENT, too_long};
 use super::edit_file::{MAX_FILE, fits_encoding};
 use super::failure::{invalid, over_limit};
-use super::text::size;
+use super::text::{Endings, size};
 use super::workspace::Workspace;
 
 #[derive(Deserialize, JsonSchema)]
@@ -38,9 +40,11 @@ fn append_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     if text.len() > MAX_CONTENT {
         return Err(too_long(text.len()));
     }
+    let note = Cell::new("");
     Workspace::of(cx)?.update(&path, &cx.stop, |existing| {
         let bytes = existing.map(|existing| existing.read(MAX_FILE)).transpose()?.unwrap_or_default();
         fits_encoding(&path, &bytes, &text)?;
+        note.set(Endings::of(&bytes).note(&text));
         let bytes = append(bytes, &text);
         let len = bytes.len() as u64;
         if len > MAX_FILE {
@@ -49,13 +53,15 @@ fn append_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
         }
         Ok(bytes)
     })?;
-    Ok(format!("{} added to '{path}'", size(text.len() as u64)).into())
+    Ok(format!("{} added to '{path}'{}", size(text.len() as u64), note.get()).into())
 }
 
 /// Whole lines, with the line end that the file uses.
 fn append(mut bytes: Vec<u8>, text: &str) -> Vec<u8> {
-    let first = memchr::memchr(b'\n', &bytes);
-    let crlf = first.is_some_and(|first| first > 0 && bytes[first - 1] == b'\r');
+    let endings = Endings::of(&bytes);
+    let text = endings.written(text);
+    // Of a file with both, the last line says.
+    let crlf = endings == Endings::CrLf || (endings == Endings::Mixed && bytes.ends_with(b"\r\n"));
     let end: &[u8] = if crlf { b"\r\n" } else { b"\n" };
     if !bytes.is_empty() && !bytes.ends_with(b"\n") {
         bytes.extend_from_slice(end);
@@ -73,11 +79,14 @@ mod tests {
 
     #[test]
     fn the_text_becomes_lines_of_its_own() {
-        let cases: [(&[u8], &str, &[u8]); 6] = [
+        let cases: [(&[u8], &str, &[u8]); 9] = [
             (b"", "a", b"a\n"),
             (b"a\n", "b\n", b"a\nb\n"),
             (b"a", "b", b"a\nb\n"),
             (b"a\r\nb", "c", b"a\r\nb\r\nc\r\n"),
+            (b"a\r\nb\r\n", "c\nd\n", b"a\r\nb\r\nc\r\nd\r\n"),
+            (b"a\nb\r\n", "c\nd", b"a\nb\r\nc\nd\r\n"),
+            (b"\xef\xbb\xbfa\n", "c\r\nd", b"\xef\xbb\xbfa\nc\nd\n"),
             (b"\n", "c", b"\nc\n"),
             (b"\xe9\n", "c", b"\xe9\nc\n"),
         ];

@@ -1,5 +1,8 @@
 //! `edit_file`: replaces one piece of a file's text.
 
+use std::cell::Cell;
+use std::ops::Range;
+
 use memchr::memmem;
 use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
@@ -7,7 +10,7 @@ use serde::Deserialize;
 
 use super::FnTool;
 use super::failure::{conflict, invalid};
-use super::text::{Content, HEAD, classify, size};
+use super::text::{BOM, Content, Endings, HEAD, classify, size};
 use super::workspace::Workspace;
 
 /// The largest file that is changed, and the largest that a change makes.
@@ -18,7 +21,8 @@ pub(super) const MAX_FILE: u64 = 16 << 20;
 struct Args {
     /// The file, relative to the workspace root.
     path: String,
-    /// The text to replace, exactly as it is in the file. It must occur exactly once.
+    /// The text to replace, exactly as it is in the file; line breaks are taken for those of the file. It must occur
+    /// exactly once.
     #[schemars(length(min = 1))]
     old_text: String,
     /// What to put in its place; empty to delete it.
@@ -38,11 +42,14 @@ pub(super) fn tool() -> FnTool {
 fn edit_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     let Args { path, old_text, new_text } = &args;
     let workspace = Workspace::of(cx)?;
+    let note = Cell::new("");
     workspace.update(path, &cx.stop, |existing| {
         let existing = existing.ok_or_else(|| workspace.no_such_file(path))?;
-        replace_once(path, &existing.read(MAX_FILE)?, old_text, new_text)
+        let bytes = existing.read(MAX_FILE)?;
+        note.set(Endings::of(&bytes).note(new_text));
+        replace_once(path, &bytes, old_text, new_text)
     })?;
-    Ok(format!("'{path}' was changed").into())
+    Ok(format!("'{path}' was changed{}", note.get()).into())
 }
 
 /// Refuses to add `text` to bytes of another encoding, which would leave a file of two.
@@ -68,13 +75,70 @@ fn replace_once(path: &str, bytes: &[u8], old: &str, new: &str) -> Result<Vec<u8
         return Err(invalid("old_text and new_text are the same, so there is nothing to change"));
     }
     fits_encoding(path, bytes, &format!("{old}{new}"))?;
-    let places: Vec<usize> = occurrences(bytes, old.as_bytes()).take(1000).collect();
-    let [place] = places[..] else { return Err(not_once(path, bytes, old, places.len())) };
-    let len = (bytes.len() - old.len() + new.len()) as u64;
+    let place = place(path, bytes, old)?;
+    // The lines that are replaced say how those of a file end that has both.
+    let endings = match Endings::of(bytes) {
+        Endings::Mixed if old.contains('\n') => Endings::of(&bytes[place.clone()]),
+        endings => endings,
+    };
+    let new = endings.written(new);
+    let new = match bytes[..place.start] == *BOM {
+        true => new.as_bytes().strip_prefix(BOM).unwrap_or(new.as_bytes()),
+        false => new.as_bytes(),
+    };
+    if bytes[place.clone()] == *new {
+        return Err(invalid(
+            "old_text and new_text are the same but for their line breaks, which stay those of the file",
+        ));
+    }
+    let len = (bytes.len() - place.len() + new.len()) as u64;
     if len > MAX_FILE {
         return Err(invalid(format!("'{path}' would have {}; the limit is {}", size(len), size(MAX_FILE))));
     }
-    Ok([&bytes[..place], new.as_bytes(), &bytes[place + old.len()..]].concat())
+    Ok([&bytes[..place.start], new, &bytes[place.end..]].concat())
+}
+
+/// Where the text is, as it stands or with other line breaks.
+fn place(path: &str, bytes: &[u8], old: &str) -> Result<Range<usize>, ToolError> {
+    // Comparing a long one takes its time at each place.
+    let most = if old.len() > 4096 { 2 } else { 1000 };
+    let exact: Vec<usize> = occurrences(bytes, old.as_bytes()).take(most).collect();
+    match exact[..] {
+        // The CR before an LF goes with it.
+        [at] if bytes[at] == b'\n' && bytes[..at].ends_with(b"\r") => return Ok(at - 1..at + old.len()),
+        [at] => return Ok(at..at + old.len()),
+        [] => {}
+        _ => return Err(not_once(path, bytes, old, exact.len(), most)),
+    }
+    if !old.contains('\n') {
+        return Err(not_once(path, bytes, old, 0, most));
+    }
+    let (folded, old_folded) = (folded(bytes), folded(old.as_bytes()));
+    let places: Vec<usize> = occurrences(&folded, &old_folded).take(most).collect();
+    match places[..] {
+        [at] => Ok(unfolded(bytes, at)..unfolded(bytes, at + old_folded.len())),
+        _ => Err(not_once(path, bytes, old, places.len(), most)),
+    }
+}
+
+/// The bytes with every CR LF as LF.
+fn folded(bytes: &[u8]) -> Vec<u8> {
+    let mut folded = Vec::with_capacity(bytes.len());
+    for (at, byte) in bytes.iter().enumerate() {
+        if !(*byte == b'\r' && bytes.get(at + 1) == Some(&b'\n')) {
+            folded.push(*byte);
+        }
+    }
+    folded
+}
+
+/// The place in the bytes that became this one when they were folded; a CR goes with the LF behind it.
+fn unfolded(bytes: &[u8], place: usize) -> usize {
+    let mut at = 0;
+    for _ in 0..place {
+        at += if bytes[at..].starts_with(b"\r\n") { 2 } else { 1 };
+    }
+    at
 }
 
 /// Overlapping ones too: of `aa` in `aaa` nobody knows which is meant.
@@ -88,17 +152,18 @@ fn occurrences<'a>(bytes: &'a [u8], text: &'a [u8]) -> impl Iterator<Item = usiz
     })
 }
 
-fn not_once(path: &str, bytes: &[u8], old: &str, times: usize) -> ToolError {
+fn not_once(path: &str, bytes: &[u8], old: &str, times: usize, most: usize) -> ToolError {
     if times > 0 {
-        let times = if times == 1000 { "at least 1000".into() } else { times.to_string() };
+        let times = if times == most { format!("at least {most}") } else { times.to_string() };
         return conflict(format!(
             "old_text occurs {times} times in '{path}' and must occur once. Include more of the text around it"
         ));
     }
     let text = String::from_utf8_lossy(bytes);
     let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let hint = if text.contains("\r\n") && text.replace("\r\n", "\n").contains(old) {
-        " Lines in this file end in CR LF: write \\r\\n in old_text and new_text, or edit one line at a time"
+    let line = old.trim_end_matches(['\r', '\n']);
+    let hint = if line.len() < old.len() && !line.is_empty() && folded(bytes).ends_with(&folded(line.as_bytes())) {
+        " It ends with a line break and the file does not: leave that out"
     } else if squeeze(&text).contains(&squeeze(old)) {
         " It differs only in spaces or line breaks: read the file and copy the text exactly"
     } else if text.to_lowercase().contains(&old.to_lowercase()) {
@@ -129,7 +194,9 @@ mod tests {
     fn each_refusal_shows_the_way_out() {
         assert!(complaint(b"a b a", "a", "x").contains("occurs 2 times"));
         assert!(complaint(b"aaa", "aa", "x").contains("occurs 2 times"));
-        assert!(complaint(b"a\r\nb", "a\nb", "x").contains("CR LF"));
+        assert!(complaint(b"x\r\nlast", "x\nlast\n", "y").contains("ends with a line break and the file does not"));
+        assert!(complaint(b"a\r\nb\r\na\r\nb", "a\nb", "x").contains("occurs 2 times"));
+        assert!(complaint(b"a\r\nb", "a\nb", "a\r\nb").contains("the same but for their line breaks"));
         assert!(complaint(b"a  b", "a b", "x").contains("spaces or line breaks"));
         assert!(complaint(b"Alpha", "alpha", "x").contains("upper and lower case"));
         assert!(complaint(b"x", "y", "z").contains("Read the file"));
@@ -142,6 +209,26 @@ mod tests {
         assert!(complaint(&late, "needle", "b").contains("NUL"));
     }
 
+    #[test]
+    fn line_breaks_are_the_files_own() {
+        let cases: [(&[u8], &str, &str, &[u8]); 9] = [
+            (b"a\r\nb\r\nc\r\n", "a\nb", "x\ny\nz", b"x\r\ny\r\nz\r\nc\r\n"),
+            (b"a\r\nb\r\n", "b", "x\ny", b"a\r\nx\r\ny\r\n"),
+            (b"a\r\nb\r\n", "b\n", "", b"a\r\n"),
+            (b"a\r\nb\r\n", "\nb", "\nx", b"a\r\nx\r\n"),
+            (b"a\nb\n", "a\r\nb", "x\r\ny", b"x\ny\n"),
+            (b"a\nb\n", "b", "x\r\ny", b"a\nx\ny\n"),
+            (b"\xef\xbb\xbfa\r\nb", "a\n", "\u{feff}x\n", b"\xef\xbb\xbfx\r\nb"),
+            // Of both: as the lines that are replaced, else as given.
+            (b"a\nb\r\nc\r\nd\n", "b\nc", "x\ny", b"a\nx\r\ny\r\nd\n"),
+            (b"a\nb\r\nc", "c", "x\ny", b"a\nb\r\nx\ny"),
+        ];
+        for (bytes, old, new, wanted) in cases {
+            let changed = replace_once("f", bytes, old, new).unwrap();
+            assert_eq!(changed.escape_ascii().to_string(), wanted.escape_ascii().to_string(), "{old:?} to {new:?}");
+        }
+    }
+
     proptest! {
         /// Whatever bytes stand around it, they come through as they were.
         #[test]
@@ -151,7 +238,8 @@ mod tests {
             new in "[ -~\r\n]{0,20}",
         ) {
             let bytes = [before.as_slice(), b"<<needle>>", after.as_slice()].concat();
-            let wanted = [before.as_slice(), new.as_bytes(), after.as_slice()].concat();
+            let new_there = Endings::of(&bytes).written(&new);
+            let wanted = [before.as_slice(), new_there.as_bytes(), after.as_slice()].concat();
             prop_assert_eq!(replace_once("f", &bytes, "<<needle>>", &new).unwrap(), wanted);
         }
     }

@@ -185,6 +185,8 @@ mod tests {
             role: "tester".into(),
             effect_key: "k".into(),
             workspace: "/".into(),
+            workspace_id: None,
+            protected: Default::default(),
             rules_file: None,
             skill_folder: None,
             time_left: None,

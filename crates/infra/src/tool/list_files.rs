@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::FnTool;
 use super::failure::{check, conflict};
 use super::text::size;
-use super::workspace::{Found, Kind, Links, Walk, Workspace, shown_entry};
+use super::workspace::{Found, Kind, Links, MAX_ENTRIES, Workspace, shown_entry};
 
 const LIMIT: usize = 200;
 const MAX_LIMIT: usize = 1000;
@@ -40,7 +40,7 @@ pub(super) fn tool() -> FnTool {
 }
 
 fn list_files(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
-    let workspace = Workspace::open(&cx.workspace)?;
+    let workspace = Workspace::of(cx)?;
     let raw = args.path.as_deref().unwrap_or(".");
     let limit = args.limit.unwrap_or(LIMIT).clamp(1, MAX_LIMIT);
     let folder = match workspace.find(raw)? {
@@ -51,17 +51,15 @@ fn list_files(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     };
     let prefix = Path::new(if raw == "." { "" } else { raw });
     let (mut text, mut total, mut cut) = (String::new(), 0, false);
-    let mut walk = Walk::new(&folder, args.recursive);
+    let mut walk = workspace.walk(&folder, args.recursive);
     for (path, kind) in walk.by_ref() {
         if total == MAX_VISITED {
             cut = true;
             break;
         }
         total += 1;
+        check(&cx.stop)?;
         if total > limit {
-            if total % 1024 == 0 {
-                check(&cx.stop)?;
-            }
             continue;
         }
         let about = match kind {
@@ -85,6 +83,10 @@ fn list_files(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     }
     for passed in walk.passed_over.iter().take(10) {
         writeln!(text, "[not looked into: {}]", shown_entry(&prefix.join(passed), Kind::Folder)).ok();
+    }
+    for cut in walk.cut.iter().take(10) {
+        let shown = shown_entry(&prefix.join(cut), Kind::Folder);
+        writeln!(text, "[of {shown} only the first {MAX_ENTRIES} entries were looked at]").ok();
     }
     if walk.unreadable > 0 {
         writeln!(text, "[{} folders could not be read]", walk.unreadable).ok();

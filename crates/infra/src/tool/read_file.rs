@@ -47,7 +47,7 @@ pub(super) fn tool() -> FnTool {
 
 fn read_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     let Args { path, start_line, end_line } = args;
-    match Workspace::open(&cx.workspace)?.find(&path)? {
+    match Workspace::of(cx)?.find(&path)? {
         Found::File(file, len) => show(&path, file, len, (start_line, end_line), &cx.stop),
         Found::Folder(_) => Err(conflict(format!("'{path}' is a folder; list_files shows what is in it"))),
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use posse_core::protected::Protected;
 use posse_core::tool::{Tool, ToolError, ToolSpec};
 use serde_json::Value;
 
@@ -15,6 +16,7 @@ use super::failure::failed;
 pub struct ToolRegistry {
     tools: BTreeMap<String, Entry>,
     packs: BTreeMap<String, Vec<String>>,
+    protected: Arc<Protected>,
 }
 
 struct Entry {
@@ -123,6 +125,16 @@ impl ToolRegistry {
     /// The tool of that name.
     pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.tools.get(name).map(|entry| entry.tool.clone())
+    }
+
+    /// What all of its tools keep away from.
+    pub fn protected(&self) -> &Arc<Protected> {
+        &self.protected
+    }
+
+    /// The same, whose tools keep away from these.
+    pub fn with_protected(self, protected: Protected) -> Self {
+        ToolRegistry { protected: protected.into(), ..self }
     }
 
     /// The packs, each with the names of its tools.

@@ -71,7 +71,7 @@ async fn run_command(commands: &Commands, cx: &ToolContext, args: Args) -> Resul
     let left = cx.time_left.unwrap_or(Duration::MAX);
     let time = Duration::from_secs(asked).min(left);
     let rules_file = cx.rules_file.as_deref();
-    let order = Order { command, workspace: &cx.workspace, directory, rules_file, time };
+    let order = Order { command, workspace: &cx.workspace, workspace_id: cx.workspace_id, directory, rules_file, time };
     let ran = commands.run(order, &cx.stop).await;
     told(ran, limits, time, time == left)
 }
@@ -152,6 +152,8 @@ mod tests {
             role: "tester".into(),
             effect_key: "k".into(),
             workspace: folder.path().into(),
+            workspace_id: None,
+            protected: Default::default(),
             rules_file: None,
             skill_folder: None,
             time_left: None,

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use posse_core::stop::Stop;
 use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use super::FnTool;
 use super::failure::{check, invalid};
 use super::text::{Content, HEAD, classify, decode, size};
-use super::workspace::{Dir, Found, Kind, Links, Walk, Workspace, shown_name};
+use super::workspace::{Dir, Found, Kind, Links, Workspace, shown_name};
 
 const LIMIT: usize = 100;
 const MAX_LIMIT: usize = 500;
@@ -23,6 +24,14 @@ const MAX_FILE: u64 = 16 << 20;
 /// A search ends after this much content or this many entries.
 const MAX_SEARCHED: u64 = 256 << 20;
 const MAX_VISITED: usize = 100_000;
+/// How long a search may take. A regular expression can be so slow that the content alone does not bound it.
+const MAX_TIME: Duration = Duration::from_secs(20);
+/// How much of a line a regular expression is tried on, and how large it may become itself. Their product is what
+/// cannot be interrupted.
+const MAX_REGEX_LINE: usize = 16 * 1024;
+const MAX_REGEX: usize = 256 * 1024;
+/// How much is searched before the search looks whether it should end.
+const CHECK_EVERY: usize = 64 * 1024;
 /// How much of a line is shown, and how much of that may stand before the match.
 const MAX_LINE: usize = 300;
 const BEFORE: usize = 100;
@@ -56,13 +65,17 @@ fn search_files(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     let literal = !args.regex;
     // A pattern without capitals means any case, as people who search expect; with them it is exact.
     let exact = !literal || args.pattern.chars().any(char::is_uppercase);
-    let workspace = Workspace::open(&cx.workspace)?;
+    let workspace = Workspace::of(cx)?;
+    let began = Instant::now();
     let search = |any_case: bool| {
         let mut search = Search {
             regex: compile(&args.pattern, literal, any_case)?,
             literal,
             limit: args.limit.unwrap_or(LIMIT).clamp(1, MAX_LIMIT),
+            workspace: &workspace,
             stop: &cx.stop,
+            began,
+            unchecked: 0,
             text: String::new(),
             matches: 0,
             searched: 0,
@@ -100,8 +113,14 @@ fn compile(pattern: &str, literal: bool, any_case: bool) -> Result<Regex, ToolEr
         ));
     }
     let source = if literal { regex::escape(pattern) } else { pattern.to_owned() };
-    RegexBuilder::new(&source).case_insensitive(any_case).size_limit(1 << 20).build().map_err(|error| {
-        invalid(format!("the pattern is no regular expression: {error}. Without regex=true it is taken as plain text"))
+    RegexBuilder::new(&source).case_insensitive(any_case).size_limit(MAX_REGEX).build().map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => invalid(
+            "the pattern is too large once its repetitions ({900}, \\w{50}) are written out. Repeat less, or look for a \
+             part of it",
+        ),
+        error => invalid(format!(
+            "the pattern is no regular expression: {error}. Without regex=true it is taken as plain text"
+        )),
     })
 }
 
@@ -111,6 +130,7 @@ enum Ended {
     Complete,
     Matches,
     Budget,
+    Time,
 }
 
 #[derive(Default)]
@@ -120,13 +140,19 @@ struct Skipped {
     special: usize,
     unreadable: usize,
     folders: Vec<PathBuf>,
+    /// Lines of which only the beginning was.
+    long_lines: usize,
 }
 
 struct Search<'a> {
     regex: Regex,
     literal: bool,
     limit: usize,
+    workspace: &'a Workspace,
     stop: &'a Stop,
+    began: Instant,
+    /// How much was searched since it looked whether it should end.
+    unchecked: usize,
     text: String,
     matches: usize,
     searched: u64,
@@ -136,7 +162,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn folder(&mut self, folder: &Dir, prefix: &Path) -> Result<Ended, ToolError> {
-        let mut walk = Walk::new(folder, true);
+        let mut walk = self.workspace.walk(folder, true);
         let mut ended = Ended::Complete;
         for (visited, (path, kind)) in walk.by_ref().enumerate() {
             check(self.stop)?;
@@ -144,7 +170,7 @@ impl Search<'_> {
                 _ if visited == MAX_VISITED || self.searched > MAX_SEARCHED => Ended::Budget,
                 Kind::File => {
                     let shown = prefix.join(&path);
-                    match folder.file(&path, Links::None, &shown.to_string_lossy()) {
+                    match self.workspace.file(folder, &path, Links::None, &shown.to_string_lossy()) {
                         Ok((file, len)) => self.file(file, len, &shown)?,
                         // Removed, or another thing by now, or not ours to read.
                         Err(_) => {
@@ -164,7 +190,8 @@ impl Search<'_> {
             }
         }
         self.skipped.unreadable += walk.unreadable;
-        self.skipped.folders = walk.passed_over.iter().map(|path| prefix.join(path)).collect();
+        let not_all = walk.passed_over.iter().chain(&walk.cut);
+        self.skipped.folders = not_all.map(|path| prefix.join(path)).collect();
         Ok(ended)
     }
 
@@ -179,6 +206,9 @@ impl Search<'_> {
             return Ok(Ended::Complete);
         }
         self.searched += bytes.len() as u64;
+        if self.is_over(bytes.len())? {
+            return Ok(Ended::Time);
+        }
         let head = &bytes[..bytes.len().min(HEAD)];
         if classify(head) != Content::Text || memchr::memchr(0, &bytes).is_some() {
             self.skipped.binary += 1;
@@ -196,18 +226,43 @@ impl Search<'_> {
         // The last line break ends a line and starts none.
         let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
         for (index, line) in lines.split(|byte| *byte == b'\n').enumerate() {
-            if index % 4096 == 0 {
-                check(self.stop)?;
+            if self.is_over(line.len() + 64)? {
+                return Ok(Ended::Time);
             }
             let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let Some(found) = self.regex.find(line) else { continue };
+            let Some(found) = self.find(line) else { continue };
             if self.matches == self.limit {
                 return Ok(Ended::Matches);
             }
             self.matches += 1;
-            writeln!(self.text, "{name}:{}: {}", index + 1, excerpt(line, found.start())).ok();
+            writeln!(self.text, "{name}:{}: {}", index + 1, excerpt(line, found)).ok();
         }
         Ok(Ended::Complete)
+    }
+
+    /// Whether the time is over, looked at now and then; an error where the call is to end.
+    fn is_over(&mut self, more: usize) -> Result<bool, ToolError> {
+        self.unchecked += more;
+        if self.unchecked < CHECK_EVERY {
+            return Ok(false);
+        }
+        self.unchecked = 0;
+        check(self.stop)?;
+        Ok(self.began.elapsed() > MAX_TIME)
+    }
+
+    /// Where the pattern is in a line. A regular expression is tried on the beginning of a long one alone.
+    fn find(&mut self, line: &[u8]) -> Option<usize> {
+        if self.literal || line.len() <= MAX_REGEX_LINE {
+            return Some(self.regex.find(line)?.start());
+        }
+        self.skipped.long_lines += 1;
+        self.unchecked += CHECK_EVERY;
+        let found = self.regex.find(&line[..MAX_REGEX_LINE])?;
+        // What ends where the line was cut may have taken the cut for the end of the line.
+        let is_sure = found.end() < MAX_REGEX_LINE
+            || self.regex.find(&line[..MAX_REGEX_LINE - 1]).is_some_and(|again| again.start() == found.start());
+        is_sure.then_some(found.start())
     }
 
     fn report(mut self, ended: Ended) -> String {
@@ -221,6 +276,15 @@ impl Search<'_> {
                     self.text,
                     "[more than {}; narrow the pattern or the path]",
                     if self.limit == 1 { "1 match".into() } else { format!("{} matches", self.limit) }
+                )
+                .ok();
+            }
+            Ended::Time => {
+                let seconds = MAX_TIME.as_secs();
+                writeln!(
+                    self.text,
+                    "[ended early, after {seconds} s and {} files; search fewer files, for plain text or a simpler pattern]",
+                    self.files
                 )
                 .ok();
             }
@@ -244,6 +308,15 @@ impl Search<'_> {
         skipped.extend(self.skipped.folders.iter().take(10).map(|path| format!("{}/", shown_name(path))));
         if !skipped.is_empty() {
             writeln!(self.text, "[not searched: {}]", skipped.join(", ")).ok();
+        }
+        if self.skipped.long_lines > 0 {
+            let (lines, most) = (self.skipped.long_lines, size(MAX_REGEX_LINE as u64));
+            writeln!(
+                self.text,
+                "[of {lines} long lines only the first {most} were searched, as this is a regular expression; plain text is \
+                 looked for in all of a line]"
+            )
+            .ok();
         }
         self.text.pop();
         self.text

@@ -98,6 +98,61 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
+/// The mark that some texts in UTF-8 begin with.
+pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// How the lines of a text end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Endings {
+    /// It has one line.
+    None,
+    /// All by LF.
+    Lf,
+    /// All by CR LF.
+    CrLf,
+    /// Some so, some so.
+    Mixed,
+}
+
+impl Endings {
+    pub(crate) fn of(bytes: &[u8]) -> Endings {
+        let (mut lf, mut crlf) = (false, false);
+        for at in memchr::memchr_iter(b'\n', bytes) {
+            match at > 0 && bytes[at - 1] == b'\r' {
+                true => crlf = true,
+                false => lf = true,
+            }
+        }
+        match (lf, crlf) {
+            (false, false) => Endings::None,
+            (true, false) => Endings::Lf,
+            (false, true) => Endings::CrLf,
+            (true, true) => Endings::Mixed,
+        }
+    }
+
+    /// The text as a file with these writes it; as it is where the file does not say.
+    pub(crate) fn written(self, text: &str) -> String {
+        match self {
+            Endings::None | Endings::Mixed => text.to_owned(),
+            Endings::Lf => text.replace("\r\n", "\n"),
+            Endings::CrLf => text.replace("\r\n", "\n").replace('\n', "\r\n"),
+        }
+    }
+
+    /// What the writer of a text is told of that, if it matters.
+    pub(crate) fn note(self, given: &str) -> &'static str {
+        match self {
+            Endings::Mixed if given.contains('\n') => {
+                "; some lines of this file end in LF and some in CR LF, and the text was written as it was given"
+            }
+            _ if self.written(given) == given => "",
+            Endings::CrLf => "; its lines end in CR LF, as those of the file do",
+            _ => "; its lines end in LF, as those of the file do",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,7 @@
 //! and opened later. What follows an open works on the handle: it cannot be exchanged any more.
 //! Symlinks work as long as they are relative and stay beneath the root.
 
+mod guard;
 mod path;
 mod update;
 mod walk;
@@ -15,26 +16,64 @@ use std::fs::{File, FileType, Metadata};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
+use posse_core::folder::FolderId;
+use posse_core::protected::Protected;
 use posse_core::tool::{ToolContext, ToolError};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2, readlinkat};
 use rustix::io::Errno;
 
 use super::failure::{conflict, denied, failed, io, kernel, missing};
 use super::registry::near_matches;
+use crate::folder;
+use crate::sqlite::recognise::is_open_here;
+use guard::Guard;
 
 pub use update::Existing;
 pub use walk::Walk;
 
 /// How many names a "not found" offers.
 const MAX_NEIGHBOURS: usize = 20;
+/// How many of a folder's names are compared with the one that was not found.
+const MAX_COMPARED: usize = 2000;
+/// How many entries of a folder are looked at. More are not held in memory, nor are they any use to a model.
+pub(super) const MAX_ENTRIES: usize = 100_000;
+
+/// Opens the folder at an absolute path if it is the one that is meant: no part of the path is a link, and where the
+/// identity is known it is that. Else why not.
+pub(crate) fn pinned(path: &Path, id: Option<&FolderId>) -> Result<OwnedFd, String> {
+    let opened = folder::open(path).map_err(|why| match why {
+        folder::NotTaken::Unopened { errno: Errno::NOSYS, .. } => {
+            "file tools need Linux 5.6 or newer: this kernel cannot resolve paths beneath a folder".to_owned()
+        }
+        why => format!("the workspace {} cannot be used: {why}", path.display()),
+    })?;
+    if let Some(id) = id {
+        let now =
+            folder::identity(&opened).map_err(|e| format!("the workspace {} cannot be used: {e}", path.display()))?;
+        if !id.is(&now) {
+            return Err(format!(
+                "the workspace {} is another folder than the one that was there when the job was accepted, so it is not \
+                 touched. Enqueue the job again if this one is meant",
+                path.display()
+            ));
+        }
+    }
+    Ok(opened)
+}
+
+fn hidden(shown: &str) -> ToolError {
+    denied(format!("'{shown}' belongs to Posse and is not for tools"))
+}
 
 /// The root of everything that a job's tools may touch.
 pub struct Workspace {
     root: Dir,
     /// The root's real path, and the one it was opened by: absolute paths below them are welcome.
     prefixes: [PathBuf; 2],
+    /// What below it is not for tools.
+    guard: Guard,
     /// The file that the agent at work was told its rules from, if it was.
     rules: Option<PathBuf>,
 }
@@ -97,13 +136,26 @@ impl Workspace {
             }
             errno => failed(format!("the workspace {shown} cannot be opened: {errno}")),
         })?;
-        let real = dir.real_path().map_err(|errno| failed(format!("the workspace {shown} has no path: {errno}")))?;
-        Ok(Workspace { root: dir, prefixes: [real, root.to_owned()], rules: None })
+        Workspace::at(dir, root, &Protected::default())
     }
 
-    /// The same for the workspace of a call, in which its agent's rules may not be changed.
+    /// The same for a path no part of which may be a link.
+    pub fn open_plain(root: &Path) -> Result<Self, ToolError> {
+        Workspace::at(Dir(pinned(root, None).map_err(denied)?), root, &Protected::default())
+    }
+
+    /// The workspace of a call: the folder that is meant and no other one, whatever has become of its path. Its
+    /// project's own files are not for the tool, nor may its agent's rules be changed.
     pub fn of(cx: &ToolContext) -> Result<Self, ToolError> {
-        Ok(Workspace { rules: cx.rules_file.clone(), ..Workspace::open(&cx.workspace)? })
+        let dir = Dir(pinned(&cx.workspace, cx.workspace_id.as_ref()).map_err(denied)?);
+        Ok(Workspace { rules: cx.rules_file.clone(), ..Workspace::at(dir, &cx.workspace, &cx.protected)? })
+    }
+
+    fn at(dir: Dir, root: &Path, protected: &Protected) -> Result<Self, ToolError> {
+        let shown = root.display();
+        let real = dir.real_path().map_err(|errno| failed(format!("the workspace {shown} has no path: {errno}")))?;
+        let guard = Guard::new(real.clone(), protected);
+        Ok(Workspace { root: dir, prefixes: [real, root.to_owned()], guard, rules: None })
     }
 
     /// Opens what the path leads to: a regular file or a folder. Anything else is refused by its
@@ -118,21 +170,33 @@ impl Workspace {
                 Found::Folder(dir.map_err(|errno| self.explain(errno, "open", raw, &path))?)
             }
             _ => {
-                let (file, len) = self.root.file(&path, Links::Beneath, raw)?;
+                let (file, len) = self.file(&self.root, &path, Links::Beneath, raw)?;
                 Found::File(file, len)
             }
         };
-        // Asked of what was opened, not of the path: a link leads there too.
-        let real = match &found {
-            Found::Folder(dir) => real_path(&dir.0),
-            Found::File(file, _) => real_path(file),
-        };
-        let real = real.map_err(|errno| kernel(errno, "open", raw))?;
-        let below = real.strip_prefix(&self.prefixes[0]).unwrap_or(&real);
-        if below.components().any(|part| part.as_os_str() == PRIVATE) {
-            return Err(denied(format!("'{raw}' belongs to Posse and is not for tools")));
+        if let Found::Folder(dir) = &found
+            && self.guard.hides(&dir.real_path().map_err(|errno| kernel(errno, "open", raw))?)
+        {
+            return Err(hidden(raw));
         }
         Ok(found)
+    }
+
+    /// Opens a regular file beneath a folder of the workspace for reading, if it is one for tools, and gives its length.
+    pub fn file(&self, folder: &Dir, path: &Path, links: Links, shown: &str) -> Result<(File, u64), ToolError> {
+        let (file, meta) = folder.file(path, links, shown)?;
+        // Asked of what was opened, not of the path: a link leads there too, and anything may be elsewhere by now.
+        let real = real_path(&file).map_err(|errno| kernel(errno, "open", shown))?;
+        if self.guard.hides(&real) || self.guard.hides_file(&file, &meta) {
+            return Err(hidden(shown));
+        }
+        Ok((file, meta.len()))
+    }
+
+    /// A walk through a folder of the workspace that leaves out what is not for tools, and through the folders in it
+    /// where `recursive`.
+    pub fn walk<'a>(&'a self, folder: &'a Dir, recursive: bool) -> Walk<'a> {
+        Walk::guarded(folder, recursive, &self.guard)
     }
 
     /// The path relative to the root, as the model meant it.
@@ -149,7 +213,11 @@ impl Workspace {
         let mut below = path;
         while let Some(parent) = below.parent() {
             let nearest = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            if let Ok(entries) = self.root.dir(nearest, Links::Beneath).and_then(|dir| dir.entries()) {
+            let dir = self.root.dir(nearest, Links::Beneath);
+            if dir.as_ref().is_ok_and(|dir| dir.real_path().is_ok_and(|real| self.guard.hides(&real))) {
+                return hidden(raw);
+            }
+            if let Ok(entries) = dir.and_then(|dir| dir.some_entries(MAX_COMPARED)) {
                 let here = nearest.display();
                 let wanted = below.file_name().map(OsStr::to_string_lossy).unwrap_or_default();
                 let names: Vec<_> = entries.iter().map(|(name, kind)| shown_entry(Path::new(name), *kind)).collect();
@@ -213,22 +281,29 @@ impl Dir {
         handle.metadata().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
-    /// Opens a regular file beneath this folder for reading, and gives its length. `shown` is what
+    /// Opens a regular file beneath this folder for reading, and gives what is known of it. `shown` is what
     /// the error calls it.
-    pub fn file(&self, path: &Path, links: Links, shown: &str) -> Result<(File, u64), ToolError> {
+    pub fn file(&self, path: &Path, links: Links, shown: &str) -> Result<(File, Metadata), ToolError> {
         let at = |errno| kernel(errno, "read", shown);
-        regular(&self.metadata(path, links).map_err(at)?, shown)?;
-        // It may be another one by now; so the type is asked for again, of the handle.
-        let file = File::from(self.open(path, READ, links).map_err(at)?);
-        let meta = file.metadata().map_err(|error| io(&error, "read", shown))?;
+        let handle = File::from(self.open(path, LOOK, links).map_err(at)?);
+        let meta = handle.metadata().map_err(|error| io(&error, "read", shown))?;
         regular(&meta, shown)?;
-        Ok((file, meta.len()))
+        let file = reopened(&handle, &meta, READ).map_err(at)?.ok_or_else(|| hidden(shown))?;
+        Ok((file, meta))
     }
 
-    /// The names in this folder with what each is, sorted by their bytes.
+    /// The names in this folder with what each is, sorted by their bytes; of a very large one not all.
     pub fn entries(&self) -> Result<Vec<(std::ffi::OsString, Kind)>, Errno> {
+        self.some_entries(MAX_ENTRIES)
+    }
+
+    /// The same, of at most so many.
+    fn some_entries(&self, most: usize) -> Result<Vec<(std::ffi::OsString, Kind)>, Errno> {
         let mut entries = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.0)? {
+            if entries.len() == most {
+                break;
+            }
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             if name == b"." || name == b".." {
@@ -255,6 +330,16 @@ impl Dir {
     fn real_path(&self) -> Result<PathBuf, Errno> {
         real_path(&self.0)
     }
+}
+
+/// Opens what a handle is of: that file, whatever has become of its path. None for a database that this process has
+/// open, whose locks would be gone when the file is closed again.
+fn reopened(handle: &File, meta: &Metadata, flags: OFlags) -> Result<Option<File>, Errno> {
+    if is_open_here(meta) {
+        return Ok(None);
+    }
+    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    Ok(Some(File::from(openat2(CWD, path, flags, Mode::empty(), ResolveFlags::empty())?)))
 }
 
 /// Where what was opened really is, by the kernel's word.
@@ -289,22 +374,6 @@ pub fn shown_entry(name: &Path, kind: Kind) -> String {
     let slash = if kind == Kind::Folder { "/" } else { "" };
     format!("{}{slash}", shown_name(name))
 }
-
-/// Whose own files a path below the root leads to, if tools may not write there: what git runs as
-/// whoever uses it next, what Posse keeps or loads, and what decides which tools an agent has.
-fn owner(path: &Path) -> Option<&'static str> {
-    let named = |name: &str| path.components().any(|part: Component<'_>| part.as_os_str().eq_ignore_ascii_case(name));
-    let lower = path.to_string_lossy().to_ascii_lowercase();
-    if named(".git") {
-        return Some("git");
-    }
-    let below = |folder: &str| Path::new(&lower).starts_with(folder);
-    let settings = ["config/posse.toml", "config/personas", "config/skills", ".agents/skills", "sqlite_extensions"];
-    (named(PRIVATE) || settings.into_iter().any(below)).then_some("Posse")
-}
-
-/// The folder of Posse's database: other jobs' work, which no tool reads either.
-const PRIVATE: &str = ".posse";
 
 #[cfg(test)]
 mod tests;

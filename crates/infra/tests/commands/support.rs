@@ -45,6 +45,8 @@ impl Bench {
             role: "tester".into(),
             effect_key: "key".into(),
             workspace: base.path().join("ws"),
+            workspace_id: None,
+            protected: Default::default(),
             rules_file: None,
             skill_folder: None,
             time_left: None,

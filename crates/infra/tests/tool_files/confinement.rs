@@ -9,7 +9,7 @@ use posse_core::tool::ToolErrorCategory::{self, *};
 use serde_json::{Value, json};
 
 /// Every tool that takes a path, with arguments that would work if the path were fine.
-fn calls(path: &str) -> Vec<(&'static str, Value)> {
+pub fn calls(path: &str) -> Vec<(&'static str, Value)> {
     vec![
         ("list_files", json!({"path": path})),
         ("list_files", json!({"path": path, "recursive": true})),

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use posse_core::folder::FolderId;
 use posse_core::job::JobId;
+use posse_core::protected::Protected;
 use posse_core::stop::Stop;
 use posse_core::tool::{ToolContext, ToolError, ToolOutput};
 use posse_infra::tool::ToolRegistry;
@@ -25,6 +27,10 @@ pub struct Bench {
     pub rules_file: Option<PathBuf>,
     runtime: tokio::runtime::Runtime,
     stop: Stop,
+    /// Which folder the workspace is to be.
+    pub workspace_id: Option<FolderId>,
+    /// What tools keep away from.
+    pub protected: Protected,
 }
 
 impl Bench {
@@ -40,7 +46,16 @@ impl Bench {
         }
         fs::write(base.path().join("ws-evil/secret.txt"), SECRET).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Bench { base, registry: ToolRegistry::builtin(), skill: None, rules_file: None, runtime, stop }
+        Bench {
+            base,
+            registry: ToolRegistry::builtin(),
+            skill: None,
+            rules_file: None,
+            runtime,
+            stop,
+            workspace_id: None,
+            protected: Protected::default(),
+        }
     }
 
     pub fn base(&self) -> &Path {
@@ -76,6 +91,8 @@ impl Bench {
             role: "tester".into(),
             effect_key: "key".into(),
             workspace: self.ws(""),
+            workspace_id: self.workspace_id,
+            protected: self.protected.clone().into(),
             rules_file: self.rules_file.clone(),
             skill_folder: self.skill.clone(),
             time_left: None,

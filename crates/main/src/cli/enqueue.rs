@@ -1,7 +1,7 @@
 //! `posse enqueue`: a person's words become a job.
 
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -19,7 +19,7 @@ use super::Context;
 use crate::exit::{Exit, usage};
 use crate::output::text::{moment, visible};
 use crate::settings::Settings;
-use crate::{times, wire};
+use crate::{times, wire, workspace};
 
 /// How it is to be worked.
 #[derive(Args)]
@@ -278,7 +278,7 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
         group,
         tags: tag,
         meta: meta.into_iter().map(|(key, value)| (key, value.into())).collect(),
-        ..terms.ask()?
+        ..terms.ask(&settings)?
     };
     if let Some(file) = jsonl {
         return super::enqueue_many::enqueue_many(
@@ -349,11 +349,14 @@ fn run_at_in_words(run_at: Option<Millis>, now: Millis) -> String {
 
 impl TermsArgs {
     /// An ask on these terms, for nobody and for nothing yet.
-    pub fn ask(&self) -> Result<Ask> {
+    pub fn ask(&self, settings: &Settings) -> Result<Ask> {
+        let folder = self.workspace.as_deref().map(|folder| workspace::accepted(settings, folder)).transpose()?;
+        let (workspace, workspace_id) = folder.map(|(path, id)| (path, Some(id))).unwrap_or_default();
         Ok(Ask {
             priority: self.priority,
             max_attempts: self.max_attempts,
-            workspace: self.workspace.as_deref().map(workspace).transpose()?.unwrap_or_default(),
+            workspace,
+            workspace_id,
             model: self.model.clone(),
             ..Ask::default()
         })
@@ -410,17 +413,4 @@ pub fn read_goal(words: Vec<String>) -> Result<String> {
         let at = error.utf8_error().valid_up_to();
         usage(format!("goal on standard input is not valid UTF-8 at byte {at}; convert it to UTF-8 first"))
     })
-}
-
-/// The folder that tools are confined to, as it is kept.
-pub fn workspace(folder: &Path) -> Result<String> {
-    let shown = folder.display();
-    let real = std::fs::canonicalize(folder)
-        .map_err(|e| usage(format!("workspace {shown} cannot be used: {e}; name a folder that exists")))?;
-    if !real.is_dir() {
-        return Err(usage(format!("workspace {shown} is no folder; tools are confined to a folder")));
-    }
-    real.into_os_string()
-        .into_string()
-        .map_err(|_| usage(format!("workspace {shown} has a path that is not UTF-8; rename it")))
 }

@@ -18,13 +18,13 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::Context;
-use super::enqueue::{HeldArgs, HeldChoice, RetryArgs, RetryChoice, accepted, workspace};
+use super::enqueue::{HeldArgs, HeldChoice, RetryArgs, RetryChoice, accepted};
 use crate::exit::{Exit, usage};
 use crate::output::Out;
 use crate::output::text::{count, plural};
 use crate::settings::Settings;
 use crate::times;
-use crate::wire;
+use crate::{wire, workspace};
 
 /// Jobs of one transaction.
 const CHUNK: usize = 1000;
@@ -314,6 +314,11 @@ impl Lines<'_> {
         }
         let mut meta = defaults.meta;
         meta.extend(line.meta);
+        let folder = line.workspace.map(|folder| workspace::accepted(self.settings, Path::new(&folder))).transpose()?;
+        let (workspace, workspace_id) = match folder {
+            Some((path, id)) => (path, Some(id)),
+            None => (defaults.workspace, defaults.workspace_id),
+        };
         let ask = Ask {
             goal: line.goal,
             role: line.role.unwrap_or(defaults.role),
@@ -322,10 +327,8 @@ impl Lines<'_> {
             max_attempts: line.max_attempts.or(defaults.max_attempts),
             unique: line.unique.map(|key| Unique { key, for_ms: unique_for, if_held }),
             concurrency_key: line.concurrency_key.or(defaults.concurrency_key),
-            workspace: match line.workspace {
-                Some(folder) => workspace(Path::new(&folder))?,
-                None => defaults.workspace,
-            },
+            workspace,
+            workspace_id,
             model: line.model.or(defaults.model),
             run_at,
             after,

@@ -8,8 +8,9 @@ use clap::Args;
 use serde_json::json;
 
 use super::Context;
-use crate::exit::{Exit, fail};
+use crate::exit::{Exit, fail, usage};
 use crate::output::text::visible;
+use crate::trust::{self, Extent, Trust};
 use crate::wire::{BUILT_IN, BUILT_IN_SKILLS};
 
 /// Where to begin a project
@@ -53,15 +54,27 @@ pub fn init(cx: &Context, args: InitArgs) -> Result<Exit> {
             ),
         ));
     }
+    // What others put there first is not trusted along with what is written now.
+    let before = trust::found_in(folder);
     for (path, text) in &files {
         let path = folder.join(path);
         let parent = path.parent().unwrap_or(folder);
         fs::create_dir_all(parent).with_context(|| format!("the folder {} cannot be made", parent.display()))?;
         fs::write(&path, text).with_context(|| format!("{} cannot be written", path.display()))?;
     }
+    let trusted = match before.as_slice() {
+        [] => {
+            Trust::load(&|name| std::env::var_os(name)).and_then(|mut trust| trust.give(folder, Extent::Project)).err()
+        }
+        before => Some(usage(format!("{} was there before", before.join(", ")))),
+    };
+    if let Some(why) = &trusted {
+        let shown = folder.display();
+        cx.out.warn(format!("{shown} is not trusted yet, so nothing in it is used: {why:#} (posse trust {shown})"));
+    }
     if cx.out.json {
         let written: Vec<_> = files.iter().map(|(path, _)| path).collect();
-        cx.out.document(&json!({"folder": folder, "written": written}))?;
+        cx.out.document(&json!({"folder": folder, "written": written, "trusted": trusted.is_none()}))?;
         return Ok(Exit::Ok);
     }
     let paint = cx.out.paint;

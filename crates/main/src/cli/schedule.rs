@@ -145,7 +145,7 @@ async fn add(cx: &Context, args: AddArgs) -> Result<Exit> {
     let AddArgs { name, rule, missed, overlap, queue, role, terms, goal } = args;
     let settings = cx.plain_settings()?;
     let personas = wire::personas(&settings, &wire::Offer::gather(&settings))?;
-    let ask = Ask { role, goal: read_goal(goal)?, queue, ..terms.ask()? };
+    let ask = Ask { role, goal: read_goal(goal)?, queue, ..terms.ask(&settings)? };
     let job = accepted(&settings, &personas, ask, &terms.retry)?;
     let now = wire::now();
     let schedule = Schedule::new(&name, (&rule.cron, &rule.tz), job, (missed, overlap), now)?;

@@ -97,7 +97,7 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     let queue = format!("run-{:08x}", random() & 0xffff_ffff);
     let job = {
         let known = Settings { models: Default::default(), ..settings.clone() };
-        let ask = Ask { role, goal: read_goal(goal)?, queue: queue.clone(), ..terms.ask()? };
+        let ask = Ask { role, goal: read_goal(goal)?, queue: queue.clone(), ..terms.ask(&settings)? };
         accepted(&known, &kit.personas, ask, &terms.retry)?
     };
     before_change()?;
@@ -266,9 +266,8 @@ fn greet(out: &Out, settings: &Settings, kit: &Kit, personas: &[PersonaFile]) {
 }
 
 fn posts(kit: &Kit, settings: &Settings, personas: &[PersonaFile]) -> Result<Vec<Post>> {
-    let post = |persona: &PersonaFile| {
-        Ok(Post { role: persona.persona.role.clone(), executor: kit.executor(settings, persona)? })
-    };
+    let post =
+        |persona: &PersonaFile| Ok(Post { role: persona.persona.role.clone(), executor: kit.executor(persona)? });
     personas.iter().map(post).collect()
 }
 

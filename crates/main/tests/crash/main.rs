@@ -118,6 +118,7 @@ impl Drop for Project {
 fn posse(root: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_posse"));
     command.current_dir(root).env_remove("OPENAI_API_KEY").env_remove("OPENAI_BASE_URL").env("POSSE_LOG", "info");
+    command.env("POSSE_TRUST", root);
     command
 }
 

@@ -14,8 +14,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A project in a folder of its own.
+///
+/// All of it is trusted, whoever wrote it: `POSSE_TRUST` names the folder. What commands keep of the person is outside.
 pub struct Project {
     folder: TempDir,
+    state: TempDir,
     env: Vec<(String, String)>,
 }
 
@@ -64,7 +67,10 @@ impl Ended {
 impl Project {
     /// An empty folder.
     pub fn empty() -> Project {
-        Project { folder: tempfile::tempdir().expect("a folder"), env: Vec::new() }
+        let folder = || tempfile::tempdir().expect("a folder");
+        let mut project = Project { folder: folder(), state: folder(), env: Vec::new() };
+        project.env.push(("POSSE_TRUST".into(), project.path().to_str().expect("UTF-8").into()));
+        project
     }
 
     /// A folder with what `posse init` writes.
@@ -91,6 +97,17 @@ impl Project {
         self.folder.path()
     }
 
+    /// The same, of which nothing is trusted but by what commands say.
+    pub fn untrusted(mut self) -> Project {
+        self.env.retain(|(name, _)| name != "POSSE_TRUST");
+        self
+    }
+
+    /// Where commands keep what is the person's.
+    pub fn state(&self) -> &Path {
+        self.state.path()
+    }
+
     pub fn write(&self, path: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path().join(path);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
@@ -103,6 +120,7 @@ impl Project {
         command.args(args).current_dir(self.path()).env_clear();
         // Nobody listens on port 1: a real Ollama of this machine is not found.
         command.env("OLLAMA_HOST", "127.0.0.1:1").env("HOME", self.path()).env("PATH", "/usr/bin:/bin");
+        command.env("XDG_STATE_HOME", self.state.path());
         command.envs(self.env.iter().cloned());
         command
     }

@@ -24,7 +24,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::super::failure::{check, conflict, denied, failed, invalid, io, kernel, over_limit};
-use super::{Dir, Kind, LOOK, Links, Workspace, owner, real_path, regular};
+use super::{Dir, Kind, LOOK, Links, Workspace, hidden, real_path, regular, reopened};
 
 /// How long another writer in the same folder is waited for.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
@@ -100,7 +100,12 @@ impl Workspace {
         };
         let _lock = lock(&folder, stop, raw)?;
         let existing = existing(&folder, name, raw)?;
+        if existing.as_ref().is_some_and(|there| self.guard.hides_file(&there.file, &there.meta)) {
+            return Err(hidden(raw));
+        }
         let bytes = change(existing.as_ref())?;
+        // The folder may have been moved to where it is somebody's own.
+        self.refuse_owned(&folder, Path::new(name), raw)?;
         write(&folder, name, existing.as_ref(), &bytes, stop, raw)
     }
 
@@ -142,8 +147,12 @@ impl Workspace {
     fn refuse_owned(&self, folder: &Dir, below: &Path, raw: &str) -> Result<(), ToolError> {
         let real = folder.real_path().map_err(|errno| kernel(errno, "write", raw))?;
         let inside = real.strip_prefix(&self.prefixes[0]).map_err(|_| moved_out(raw))?;
-        if let Some(owner) = owner(&inside.join(below)) {
+        if let Some(owner) = self.guard.owner(&real.join(below)) {
+            let owner = owner.name();
             return Err(denied(format!("'{raw}' belongs to {owner}, whose own files are read-only to tools")));
+        }
+        if self.guard.is_database(&real.join(below)) {
+            return Err(hidden(raw));
         }
         if self.is_of_rules(&inside.join(below)) {
             return Err(denied(format!(
@@ -217,10 +226,11 @@ fn lock<'a>(folder: &'a Dir, stop: &Stop, shown: &str) -> Result<Lock<'a>, ToolE
 fn existing(folder: &Dir, name: &OsStr, shown: &str) -> Result<Option<Existing>, ToolError> {
     let path = Path::new(name);
     let at = |errno| kernel(errno, "write", shown);
-    let meta = match folder.metadata(path, Links::None) {
+    let handle = match folder.open(path, LOOK, Links::None) {
         Err(Errno::NOENT) => return Ok(None),
-        other => other.map_err(at)?,
+        other => File::from(other.map_err(at)?),
     };
+    let meta = handle.metadata().map_err(|error| io(&error, "write", shown))?;
     if Kind::of(meta.file_type()) == Kind::Symlink {
         let target = readlinkat(&folder.0, path, Vec::new()).unwrap_or_default();
         let target = target.to_string_lossy().into_owned();
@@ -229,9 +239,7 @@ fn existing(folder: &Dir, name: &OsStr, shown: &str) -> Result<Option<Existing>,
     regular(&meta, shown)?;
     // Opened for writing too, so that the kernel refuses what is write-protected; never written.
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = File::from(folder.open(path, flags, Links::None).map_err(at)?);
-    let meta = file.metadata().map_err(|error| io(&error, "write", shown))?;
-    regular(&meta, shown)?;
+    let file = reopened(&handle, &meta, flags).map_err(at)?.ok_or_else(|| hidden(shown))?;
     Ok(Some(Existing { file, meta, shown: shown.to_owned() }))
 }
 

@@ -2,10 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Dir, Kind, Links};
+use super::guard::Guard;
+use super::{Dir, Kind, Links, MAX_ENTRIES};
 
 /// Folders of tools' own records: large, and never what is looked for.
 const PASSED_OVER: [&str; 3] = [".git", ".posse", "node_modules"];
+
+/// How many entries may be waiting for their turn; folders are not entered while there are more.
+const MAX_AHEAD: usize = 2 * MAX_ENTRIES;
 
 /// Entries below a folder in the order of their paths, a folder before what is in it. Each folder
 /// is opened anew from the base by its whole path, so the depth of a tree costs no handles.
@@ -18,20 +22,47 @@ pub struct Walk<'a> {
     pub passed_over: Vec<PathBuf>,
     /// Folders that could not be opened.
     pub unreadable: usize,
+    /// Folders with more entries than are looked at.
+    pub cut: Vec<PathBuf>,
+    /// What is not to be found, and where the base really is.
+    guard: Option<(&'a Guard, PathBuf)>,
 }
 
 impl<'a> Walk<'a> {
     /// A walk through the folder, and through the folders in it where `recursive`.
     pub fn new(base: &'a Dir, recursive: bool) -> Self {
-        let mut walk = Walk { base, recursive, ahead: Vec::new(), passed_over: Vec::new(), unreadable: 0 };
+        Walk::begun(base, recursive, None)
+    }
+
+    /// The same, without what is not for tools.
+    pub(super) fn guarded(base: &'a Dir, recursive: bool, guard: &'a Guard) -> Self {
+        // Of a folder that is gone there is nothing to be found either.
+        let real = base.real_path().unwrap_or_default();
+        Walk::begun(base, recursive, Some((guard, real)))
+    }
+
+    fn begun(base: &'a Dir, recursive: bool, guard: Option<(&'a Guard, PathBuf)>) -> Self {
+        let (ahead, passed_over, cut) = (Vec::new(), Vec::new(), Vec::new());
+        let mut walk = Walk { base, recursive, ahead, passed_over, unreadable: 0, cut, guard };
         walk.enter(Path::new(""));
         walk
     }
 
+    fn is_hidden(&self, path: &Path) -> bool {
+        self.guard.as_ref().is_some_and(|(guard, real)| guard.hides(&real.join(path)))
+    }
+
     fn enter(&mut self, folder: &Path) {
+        if self.ahead.len() > MAX_AHEAD {
+            self.cut.push(folder.to_owned());
+            return;
+        }
         let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         match self.base.dir(here, Links::None).and_then(|dir| dir.entries()) {
             Ok(entries) => {
+                if entries.len() == MAX_ENTRIES {
+                    self.cut.push(folder.to_owned());
+                }
                 let below = entries.into_iter().rev().map(|(name, kind)| (folder.join(name), kind));
                 self.ahead.extend(below);
             }
@@ -44,10 +75,15 @@ impl Iterator for Walk<'_> {
     type Item = (PathBuf, Kind);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (path, kind) = self.ahead.pop()?;
+        let (path, kind) = loop {
+            let (path, kind) = self.ahead.pop()?;
+            if kind == Kind::Folder || !self.is_hidden(&path) {
+                break (path, kind);
+            }
+        };
         if kind == Kind::Folder && self.recursive {
             let name = path.file_name().unwrap_or_default();
-            if PASSED_OVER.iter().any(|passed| name == *passed) {
+            if PASSED_OVER.iter().any(|passed| name == *passed) || self.is_hidden(&path) {
                 self.passed_over.push(path.clone());
             } else {
                 self.enter(&path);

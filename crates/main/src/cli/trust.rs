@@ -1,0 +1,143 @@
+//! `posse trust`: which folders' settings, personas, skills and libraries are used.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::Context;
+use crate::exit::{Exit, not_found, usage};
+use crate::output::Out;
+use crate::output::text::visible;
+use crate::trust::{Distrust, Extent, Trust, Untrusted, found_in};
+
+/// Which folder to trust
+#[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+What a project's files say is done only where somebody said that they may be trusted: they name models and where these \
+are, say what agents may do, and a library in sqlite_extensions/ is run. posse init trusts what it writes. Trust holds for \
+one folder, at one path, for one person; it is kept outside of it (~/.local/state/posse/trust.json). A folder in which \
+agents of another project work is never trusted. POSSE_TRUST=/a:/b trusts these folders for one command, as --config FILE \
+trusts the project of that file."
+)]
+pub struct TrustArgs {
+    #[command(subcommand)]
+    command: Option<TrustCommand>,
+    /// The folder
+    #[arg(default_value = ".", value_name = "DIR")]
+    folder: PathBuf,
+}
+
+#[derive(Subcommand)]
+enum TrustCommand {
+    /// Which folders are trusted
+    List,
+    /// Trust a folder no more
+    Revoke {
+        /// The folder
+        #[arg(default_value = ".", value_name = "DIR")]
+        folder: PathBuf,
+    },
+}
+
+fn load() -> Result<Trust> {
+    Trust::load(&|name| std::env::var_os(name))
+}
+
+/// Gives trust, takes it away, or tells of it.
+pub fn trust(cx: &Context, args: TrustArgs) -> Result<Exit> {
+    match args.command {
+        None => give(cx, &args.folder),
+        Some(TrustCommand::List) => list(cx),
+        Some(TrustCommand::Revoke { folder }) => revoke(cx, &folder),
+    }
+}
+
+fn give(cx: &Context, folder: &Path) -> Result<Exit> {
+    if !folder.is_dir() {
+        return Err(usage(format!("{} is no folder; trust is given to a project's folder", folder.display())));
+    }
+    let trusted = load()?.give(folder, Extent::Project)?;
+    let found = found_in(&trusted.folder);
+    if cx.out.json {
+        cx.out.document(&json!({"folder": trusted.folder, "found": found}))?;
+        return Ok(Exit::Ok);
+    }
+    let found = if found.is_empty() { "nothing yet".into() } else { found.join(", ") };
+    let shown = visible(&trusted.folder.display().to_string());
+    cx.out.line(format!("{} is trusted; in it there is: {found}", cx.out.paint.bold(shown)))?;
+    cx.out.note(cx.out.note_paint.dim("posse trust revoke takes it back"));
+    Ok(Exit::Ok)
+}
+
+fn list(cx: &Context) -> Result<Exit> {
+    let trust = load()?;
+    let mut shown = Vec::new();
+    for trusted in trust.folders() {
+        let why = trust.of(&trusted.folder).err().map(|why| why.to_string());
+        shown.push((trusted.folder.clone(), trusted.extent, why));
+    }
+    shown.extend(trust.named().iter().map(|folder| (folder.clone(), Extent::Project, None)));
+    if cx.out.json {
+        let folders: Vec<_> = shown
+            .iter()
+            .map(|(folder, extent, why)| json!({"folder": folder, "extent": extent, "not_now": why}))
+            .collect();
+        cx.out.document(&json!({"folders": folders, "kept_in": trust.file()}))?;
+        return Ok(Exit::Ok);
+    }
+    if shown.is_empty() {
+        cx.out.note("no folder is trusted (posse trust DIR)");
+    }
+    for (folder, extent, why) in shown {
+        let what = match (extent, why) {
+            (_, Some(why)) => format!("not now: {why}"),
+            (Extent::Project, None) => "all of it".into(),
+            (Extent::Database, None) => "its database only".into(),
+        };
+        let folder = visible(&folder.display().to_string());
+        cx.out.line(format!("{}  {}", folder, cx.out.paint.dim(visible(&what))))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn revoke(cx: &Context, folder: &Path) -> Result<Exit> {
+    let shown = visible(&folder.display().to_string());
+    if !load()?.revoke(folder)? {
+        return Err(not_found(format!("{shown} was not trusted (posse trust list)")));
+    }
+    match cx.out.json {
+        true => cx.out.document(&json!({"folder": folder, "revoked": true}))?,
+        false => cx.out.line(format!("{shown} is not trusted any more"))?,
+    }
+    Ok(Exit::Ok)
+}
+
+/// Whether the person at the terminal trusts a folder, and has it kept. Nobody is asked where nobody sees it.
+pub fn agrees(out: &Out, untrusted: &Untrusted) -> bool {
+    let is_there = io::stdin().is_terminal() && io::stderr().is_terminal() && !out.json;
+    if !is_there || matches!(untrusted.why, Distrust::Workspace { .. }) {
+        return false;
+    }
+    let Untrusted { folder, found, why } = untrusted;
+    let (folder_shown, found) = (visible(&folder.display().to_string()), found.join(", "));
+    out.warn(format!("the folder {folder_shown} is not trusted: {why}. It has {found}."));
+    let mut stderr = io::stderr().lock();
+    let _ = write!(stderr, "Do you know who wrote that, and trust it? [y/N] ").and_then(|()| stderr.flush());
+    drop(stderr);
+    let mut answer = String::new();
+    if io::stdin().read_line(&mut answer).is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
+        return false;
+    }
+    match load().and_then(|mut trust| trust.give(folder, Extent::Project)) {
+        Ok(_) => true,
+        Err(error) => {
+            out.warn(format!("{error:#}"));
+            false
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Which folders a person trusts: what a project's files say is done only there.
+//!
+//! Settings name programs' endpoints, personas and skills decide what agents may do, a library is run. Whoever can write
+//! such files decides all of that, and agents write files. So trust is kept outside of every project, in the person's
+//! own folder for state, by path and identity; and a folder in which agents of another project work never gets it.
+//! What agents may not change of a trusted folder is in `wire::protected`.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use posse_core::folder::FolderId;
+use posse_infra::folder::identify;
+use serde::{Deserialize, Serialize};
+
+use crate::exit::{Exit, fail, usage};
+use crate::settings::{Env, file};
+
+/// What in a folder decides about agents, or is run.
+pub const DECIDING: [&str; 4] = ["config", ".posse", ".agents", "sqlite_extensions"];
+
+/// Most workspaces that are remembered; the oldest are forgotten first.
+const MAX_WORKSPACES: usize = 2000;
+
+/// How much of a folder is trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Extent {
+    /// The database in `.posse`, which Posse made there; nothing else.
+    Database,
+    /// Everything.
+    Project,
+}
+
+/// A folder that is trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trusted {
+    /// Its real path.
+    pub folder: PathBuf,
+    /// The folder that was there.
+    pub id: FolderId,
+    /// How much of it.
+    pub extent: Extent,
+}
+
+/// A folder that agents of a project were given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Worked {
+    workspace: PathBuf,
+    project: PathBuf,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Kept {
+    folders: Vec<Trusted>,
+    #[serde(default)]
+    workspaces: Vec<Worked>,
+}
+
+/// What is trusted, as it is on the disk at this moment.
+#[derive(Debug, Clone, Default)]
+pub struct Trust {
+    /// None where there is no folder for state.
+    file: Option<PathBuf>,
+    kept: Kept,
+    /// Folders that the environment names.
+    named: Vec<PathBuf>,
+}
+
+/// A folder whose files would be used, were it trusted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the folder {} is not trusted: {why}. It has {}, so nothing of it is used. {}", folder.display(), found.join(", "), self.way_out())]
+pub struct Untrusted {
+    /// The folder.
+    pub folder: PathBuf,
+    /// What in it decides about agents, or is run.
+    pub found: Vec<String>,
+    /// Why not.
+    pub why: Distrust,
+}
+
+impl Untrusted {
+    fn way_out(&self) -> String {
+        let folder = self.folder.display();
+        match self.why {
+            Distrust::Workspace { .. } => {
+                "Move it to where no agent works, or name the settings that you mean (--config)".into()
+            }
+            _ => format!("If you know who wrote that: posse trust {folder} (or POSSE_TRUST={folder} for one time)"),
+        }
+    }
+}
+
+/// What is in a folder that decides about agents, or is run.
+pub fn found_in(folder: &Path) -> Vec<String> {
+    let finer = ["config/posse.toml", "config/personas", "config/skills"];
+    let named = finer.iter().chain(&DECIDING[1..]).filter(|name| folder.join(name).symlink_metadata().is_ok());
+    named.map(|name| (*name).to_owned()).collect()
+}
+
+/// Why a folder is not trusted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Distrust {
+    /// Nobody said that it is.
+    #[error("nobody has said that it is trusted")]
+    Unsaid,
+    /// It was trusted, and is not what it was.
+    #[error("another folder was there when it was trusted")]
+    Exchanged,
+    /// Agents can write there.
+    #[error("it lies in {workspace}, where agents of the project {project} work and could have written it", workspace = .workspace.display(), project = .project.display())]
+    Workspace {
+        /// Where they work.
+        workspace: PathBuf,
+        /// Whose agents.
+        project: PathBuf,
+    },
+}
+
+impl Trust {
+    /// What is trusted, from the person's folder for state (`XDG_STATE_HOME`, else `~/.local/state`) and from
+    /// `POSSE_TRUST`, folders with colons between them.
+    pub fn load(env: Env<'_>) -> Result<Trust> {
+        let path = |name: &str| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let state = path("XDG_STATE_HOME").or_else(|| Some(path("HOME")?.join(".local/state")));
+        let file = state.map(|state| state.join("posse/trust.json"));
+        let named = env("POSSE_TRUST").unwrap_or_default();
+        let named: Vec<_> = std::env::split_paths(&named).filter(|path| !path.as_os_str().is_empty()).collect();
+        if let Some(path) = named.iter().find(|path| !path.is_absolute()) {
+            let shown = path.display();
+            return Err(usage(format!("POSSE_TRUST names '{shown}', which is no absolute path; write all of it")));
+        }
+        let named = named.into_iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let kept = file.as_deref().map(read).transpose()?.unwrap_or_default();
+        Ok(Trust { file, kept, named })
+    }
+
+    /// Where it is kept.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// What the environment names.
+    pub fn named(&self) -> &[PathBuf] {
+        &self.named
+    }
+
+    /// What is kept.
+    pub fn folders(&self) -> &[Trusted] {
+        &self.kept.folders
+    }
+
+    /// Where agents of any project have worked.
+    pub fn workspaces(&self) -> impl Iterator<Item = &Path> {
+        self.kept.workspaces.iter().map(|worked| worked.workspace.as_path())
+    }
+
+    /// How much of a folder is trusted, or why nothing.
+    pub fn of(&self, folder: &Path) -> Result<Extent, Distrust> {
+        let real = folder.canonicalize().unwrap_or_else(|_| folder.into());
+        if self.named.contains(&real) {
+            return Ok(Extent::Project);
+        }
+        match self.kept.folders.iter().find(|trusted| trusted.folder == real) {
+            None => Err(self.why_never(&real).unwrap_or(Distrust::Unsaid)),
+            Some(trusted) => match identify(&real) {
+                Ok(now) if trusted.id.is(&now) => Ok(trusted.extent),
+                _ => Err(Distrust::Exchanged),
+            },
+        }
+    }
+
+    /// Whether all of a folder is trusted, or why not.
+    pub fn of_project(&self, folder: &Path) -> Result<(), Distrust> {
+        match self.of(folder)? {
+            Extent::Project => Ok(()),
+            Extent::Database => Err(Distrust::Unsaid),
+        }
+    }
+
+    /// Trusts a folder from now on.
+    pub fn give(&mut self, folder: &Path, extent: Extent) -> Result<Trusted> {
+        let shown = folder.display();
+        let real = folder.canonicalize().map_err(|e| usage(format!("{shown} cannot be trusted: {e}")))?;
+        if let Some(why) = self.why_never(&real) {
+            return Err(fail(
+                Exit::Conflict,
+                format!("{} cannot be trusted: {why}. Move it to where no agent works", real.display()),
+            ));
+        }
+        let id = identify(&real).map_err(|e| usage(format!("{shown} cannot be trusted: {e}")))?;
+        let trusted = Trusted { folder: real, id, extent };
+        let added = trusted.clone();
+        self.change(move |kept| {
+            kept.folders.retain(|other| other.folder != added.folder);
+            kept.folders.push(added);
+            kept.folders.sort_by(|a, b| a.folder.cmp(&b.folder));
+        })?;
+        Ok(trusted)
+    }
+
+    /// Trusts a folder no more; false if it was not.
+    pub fn revoke(&mut self, folder: &Path) -> Result<bool> {
+        // It may be gone.
+        let real = folder.canonicalize().unwrap_or_else(|_| folder.into());
+        let was = self.kept.folders.len();
+        self.change(|kept| kept.folders.retain(|trusted| trusted.folder != real))?;
+        Ok(self.kept.folders.len() < was)
+    }
+
+    /// Remembers that agents of a project work in a folder.
+    pub fn note_workspace(&mut self, project: &Path, workspace: &Path) -> Result<()> {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.into());
+        let worked = Worked { workspace: real(workspace), project: real(project) };
+        if self.file.is_none() || self.kept.workspaces.contains(&worked) {
+            return Ok(());
+        }
+        self.change(|kept| {
+            kept.workspaces.retain(|other| *other != worked && other.workspace.is_dir());
+            kept.workspaces.push(worked);
+            let over = kept.workspaces.len().saturating_sub(MAX_WORKSPACES);
+            kept.workspaces.drain(..over);
+        })
+    }
+
+    /// Why a folder, by its real path, cannot be trusted whoever says so: agents of another project work there.
+    fn why_never(&self, real: &Path) -> Option<Distrust> {
+        let roots = self.kept.folders.iter().map(|trusted| &trusted.folder).chain(&self.named);
+        let by_settings = roots.map(|root| Worked { workspace: workspace_of(root), project: root.clone() });
+        let worked = by_settings.chain(self.kept.workspaces.iter().cloned());
+        let mut worked = worked.filter(|worked| worked.project != real && real.starts_with(&worked.workspace));
+        worked.next().map(|Worked { workspace, project }| Distrust::Workspace { workspace, project })
+    }
+
+    /// Changes what is kept, whoever else does so at this moment.
+    fn change(&mut self, change: impl FnOnce(&mut Kept)) -> Result<()> {
+        let Some(file) = &self.file else {
+            let way_out = "set HOME or XDG_STATE_HOME, or name the folder in POSSE_TRUST";
+            return Err(usage(format!("there is no place to keep what is trusted; {way_out}")));
+        };
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        let unwritten = |error: std::io::Error| {
+            usage(format!(
+                "what is trusted cannot be kept in {}: {error}; name the folder in POSSE_TRUST instead",
+                file.display()
+            ))
+        };
+        fs::create_dir_all(folder).map_err(unwritten)?;
+        let private = || File::options().write(true).create(true).truncate(false).mode(0o600).to_owned();
+        let lock = private().open(file.with_extension("lock")).map_err(unwritten)?;
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).map_err(|e| unwritten(e.into()))?;
+        let mut kept = read(file)?;
+        change(&mut kept);
+        let bytes = serde_json::to_vec_pretty(&kept).map_err(|error| unwritten(error.into()))?;
+        let part = file.with_extension("part");
+        let _ = fs::remove_file(&part);
+        let mut fresh = private().create_new(true).open(&part).map_err(unwritten)?;
+        fresh.write_all(&bytes).and_then(|()| fresh.sync_all()).map_err(unwritten)?;
+        fs::rename(&part, file).map_err(unwritten)?;
+        self.kept = kept;
+        Ok(())
+    }
+}
+
+/// Where agents of the project at `root` work that name no workspace.
+fn workspace_of(root: &Path) -> PathBuf {
+    let said = file::read(&root.join("config/posse.toml")).ok().and_then(|said| said.workspace);
+    let workspace = root.join(said.as_deref().unwrap_or(Path::new(".")));
+    workspace.canonicalize().unwrap_or_else(|_| root.into())
+}
+
+/// What is kept, from a file that nobody else can have written.
+fn read(file: &Path) -> Result<Kept> {
+    let shown = file.display();
+    let wrong = |what: String| usage(format!("{shown}, which says what is trusted, {what}; mend or remove it"));
+    let meta = match fs::symlink_metadata(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Kept::default()),
+        other => other.map_err(|error| wrong(format!("cannot be read: {error}")))?,
+    };
+    if !meta.is_file() || meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
+        return Err(wrong("is not a file that only you can write".into()));
+    }
+    let bytes = fs::read(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    serde_json::from_slice(&bytes).map_err(|error| wrong(format!("is damaged ({error})")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsString;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A home and a folder beside it, and what is trusted as seen from there.
+    fn begun() -> (tempfile::TempDir, PathBuf, impl Fn() -> Trust) {
+        let base = tempfile::tempdir().expect("a folder");
+        let root = base.path().canonicalize().expect("real");
+        fs::create_dir_all(root.join("p/ws/sub")).expect("made");
+        let home = root.join("home");
+        let load = move || {
+            let home = home.clone();
+            let env = move |name: &str| (name == "HOME").then(|| OsString::from(&home));
+            Trust::load(&env).expect("loads")
+        };
+        (base, root, load)
+    }
+
+    #[test]
+    fn trust_is_kept_by_path_and_identity_and_for_one_person_alone() {
+        let (_base, root, load) = begun();
+        let project = root.join("p");
+        assert_eq!(load().of(&project), Err(Distrust::Unsaid));
+        load().give(&project, Extent::Project).expect("given");
+        assert_eq!(load().of(&project), Ok(Extent::Project));
+        let file = root.join("home/.local/state/posse/trust.json");
+        assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
+        fs::rename(&project, root.join("old")).expect("moved");
+        fs::create_dir(&project).expect("made");
+        assert_eq!(load().of(&project), Err(Distrust::Exchanged));
+        assert_eq!(load().of(&root.join("old")), Err(Distrust::Unsaid));
+        assert!(load().revoke(&project).expect("revoked"));
+        assert!(!load().revoke(&project).expect("was not there"));
+        assert_eq!(load().of(&project), Err(Distrust::Unsaid));
+    }
+
+    #[test]
+    fn where_agents_of_another_work_nothing_is_trusted() {
+        let (_base, root, load) = begun();
+        load().give(&root.join("p"), Extent::Project).expect("given");
+        let told = load().give(&root.join("p/ws/sub"), Extent::Project).expect_err("refused").to_string();
+        assert!(told.contains("agents of the project"), "{told}");
+        // Its settings say that they work elsewhere, until a job names the folder.
+        fs::create_dir_all(root.join("p/config")).expect("made");
+        fs::write(root.join("p/config/posse.toml"), "workspace = 'ws'\n").expect("written");
+        fs::create_dir(root.join("p/other")).expect("made");
+        load().give(&root.join("p/other"), Extent::Project).expect("given");
+        load().revoke(&root.join("p/other")).expect("revoked");
+        load().note_workspace(&root.join("p"), &root.join("p/other")).expect("noted");
+        assert!(matches!(load().of(&root.join("p/other")), Err(Distrust::Workspace { .. })));
+        assert_eq!(load().of(&root.join("p")), Ok(Extent::Project));
+    }
+
+    #[test]
+    fn a_file_that_others_can_write_is_not_believed() {
+        let (_base, root, load) = begun();
+        load().give(&root.join("p"), Extent::Project).expect("given");
+        let file = root.join("home/.local/state/posse/trust.json");
+        let env = |name: &str| (name == "HOME").then(|| OsString::from(root.join("home")));
+        fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).expect("ours");
+        assert!(Trust::load(&env).expect_err("refused").to_string().contains("only you can write"));
+        fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("ours");
+        fs::write(&file, "{").expect("written");
+        assert!(Trust::load(&env).expect_err("refused").to_string().contains("is damaged"));
+    }
+}

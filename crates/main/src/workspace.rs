@@ -1,0 +1,116 @@
+//! Which folder is meant by a workspace that a person names, and that it is that one still when it is worked in.
+//!
+//! Agents write links, too: where one of them can, a link is not followed, or whoever names the folder would give away
+//! what an agent chose. Elsewhere links are the person's own.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::Result;
+use posse_core::folder::FolderId;
+use posse_infra::folder::identify;
+
+use crate::exit::usage;
+use crate::settings::Settings;
+use crate::trust::DECIDING;
+
+/// As many links as the kernel follows in one path.
+const MAX_LINKS: usize = 40;
+
+/// A folder that tools are confined to, as it is kept with a job.
+pub fn accepted(settings: &Settings, folder: &Path) -> Result<(String, FolderId)> {
+    let shown = folder.display();
+    let real = real_path(settings, folder)?;
+    let id = identify(&real).map_err(|e| usage(format!("workspace {shown} cannot be used: {e}")))?;
+    if let Err(error) = settings.trust.clone().note_workspace(&settings.root, &real) {
+        tracing::debug!("it is not remembered that agents work in {}: {error:#}", real.display());
+    }
+    let text = real.into_os_string().into_string();
+    Ok((text.map_err(|_| usage(format!("workspace {shown} has a path that is not UTF-8; rename it")))?, id))
+}
+
+/// The real path of a workspace, if it may be one.
+pub fn real_path(settings: &Settings, folder: &Path) -> Result<PathBuf> {
+    let shown = folder.display();
+    let wrong = |why: String| usage(format!("workspace {shown} cannot be used: {why}"));
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.into());
+    let mut written: Vec<_> = settings.trust.workspaces().map(Path::to_owned).collect();
+    written.extend([real(&settings.root), real(&settings.workspace)]);
+    let cwd = std::env::current_dir().map_err(|e| usage(format!("the current folder cannot be found: {e}")))?;
+    let path = resolved(&cwd.join(folder), &written).map_err(wrong)?;
+    let meta = path.metadata().map_err(|e| wrong(format!("{e}; name a folder that exists")))?;
+    if !meta.is_dir() {
+        return Err(usage(format!("workspace {shown} is no folder; tools are confined to a folder")));
+    }
+    let own = DECIDING.iter().map(|name| real(&settings.root).join(name)).chain([real(&settings.personas)]);
+    let state = settings.trust.file().and_then(Path::parent).map(real);
+    if let Some(own) = own.chain(state).find(|own| path.starts_with(own)) {
+        return Err(wrong(format!("it lies in {}, which decides about agents; name another folder", own.display())));
+    }
+    Ok(path)
+}
+
+/// Where an absolute path leads by links that no agent can have made.
+fn resolved(path: &Path, written: &[PathBuf]) -> Result<PathBuf, String> {
+    let mut ahead: VecDeque<OsString> = path.components().map(|part| part.as_os_str().to_owned()).collect();
+    let (mut real, mut links) = (PathBuf::from("/"), 0);
+    while let Some(part) = ahead.pop_front() {
+        match Path::new(&part).components().next() {
+            None | Some(Component::CurDir) => {}
+            Some(Component::ParentDir) => {
+                real.pop();
+            }
+            Some(Component::RootDir | Component::Prefix(_)) => real = "/".into(),
+            Some(Component::Normal(name)) => {
+                let next = real.join(name);
+                let Ok(target) = std::fs::read_link(&next) else {
+                    real = next;
+                    continue;
+                };
+                if let Some(workspace) = written.iter().find(|workspace| real.starts_with(workspace)) {
+                    return Err(format!(
+                        "{} is a symlink to {}, and agents can write in {}; name the folder itself",
+                        next.display(),
+                        target.display(),
+                        workspace.display()
+                    ));
+                }
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(format!("{} is a circle of symlinks", next.display()));
+                }
+                for part in target.components().rev() {
+                    ahead.push_front(part.as_os_str().to_owned());
+                }
+            }
+        }
+    }
+    Ok(real)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_are_followed_where_no_agent_writes() {
+        let base = tempfile::tempdir().expect("a folder");
+        let root = base.path().canonicalize().expect("real");
+        fs::create_dir_all(root.join("ws/sub/deep")).expect("made");
+        fs::create_dir(root.join("other")).expect("made");
+        symlink("ws", root.join("mine")).expect("made");
+        symlink("../other", root.join("ws/theirs")).expect("made");
+        symlink(root.join("ws/theirs"), root.join("way")).expect("made");
+        symlink("turn", root.join("turn")).expect("made");
+        let written = [root.join("ws")];
+        let at = |path: &str| resolved(&root.join(path), &written);
+        assert_eq!(at("mine/sub/../sub/./deep"), Ok(root.join("ws/sub/deep")));
+        for path in ["ws/theirs", "mine/theirs", "way", "ws/sub/../theirs/.."] {
+            assert!(at(path).expect_err(path).contains("is a symlink to ../other, and agents can write"), "{path}");
+        }
+        assert!(at("turn").expect_err("endless").contains("circle"));
+    }
+}
