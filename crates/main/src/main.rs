@@ -4,6 +4,7 @@
 mod bench;
 mod chat;
 mod cli;
+mod descriptors;
 mod exit;
 mod fleet;
 mod live;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
 
 fn run(cli: cli::Cli) -> Exit {
     let out = cli.out();
+    descriptors::raise();
     output::log::begin(cli.is_long(), &out);
     // Fails only if somebody chose a provider before us, which nobody does.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -12,11 +12,17 @@ use schemars::transform::{RecursiveTransform, Transform};
 use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use super::failure::{failed, invalid};
 
 type Outcome = Result<ToolOutput, ToolError>;
 type Call = dyn Fn(ToolContext, Value) -> BoxFuture<'static, Outcome> + Send + Sync;
+
+/// How many calls that block run at once in this process; others wait their turn. Each has a few files open, and a
+/// processor to itself: a thousand at once would be slower, and run out of descriptors.
+const BLOCKING_AT_ONCE: usize = 32;
+static BLOCKING: Semaphore = Semaphore::const_new(BLOCKING_AT_ONCE);
 
 /// A tool made of a function. The schema comes from the type of the arguments, whose doc comments
 /// become the descriptions of its fields; give it `#[serde(deny_unknown_fields)]`, so that a
@@ -66,7 +72,13 @@ impl FnTool {
         Self::new(name, description, effect, move |cx: ToolContext, args: A| {
             let (tool, function) = (tool.clone(), function.clone());
             async move {
-                match tokio::task::spawn_blocking(move || function(&cx, args)).await {
+                // Never closed. The thread keeps its place, also when the call is dropped.
+                let place = BLOCKING.acquire().await;
+                let work = move || {
+                    let _place = place;
+                    function(&cx, args)
+                };
+                match tokio::task::spawn_blocking(work).await {
                     Ok(outcome) => outcome,
                     Err(error) => match error.try_into_panic() {
                         Ok(panic) => Err(panicked(&tool, &*panic)),

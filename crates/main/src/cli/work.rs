@@ -16,6 +16,7 @@ use super::Context;
 use super::endpoint::EndpointArgs;
 use super::enqueue::{TermsArgs, accepted, read_goal};
 use super::job::exit_of;
+use crate::descriptors;
 use crate::exit::{Exit, usage};
 use crate::fleet::{Crew, Plan, Post, Signals, random};
 use crate::live::{AtWork, Follower, Renderer, feed, follow};
@@ -164,12 +165,13 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
 /// Works what is enqueued until told to stop.
 pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
     let WorkArgs { role, queue, model, metrics, quiet } = args;
-    let settings = settings_for(cx, model)?;
+    let mut settings = settings_for(cx, model)?;
     let mut signals = Signals::listen()?;
     let kit = Kit::gather(&settings).await?;
     wire::warn_of_problems(&cx.out, &kit.personas);
     wire::warn_of_skills(&cx.out, &kit.offer.skills);
     let personas = chosen(&kit, &role)?;
+    fit_slots(cx, &mut settings, personas.len());
     warn_of_commands(cx, &settings, &kit, &personas).await;
     let posts = posts(&kit, &settings, &personas)?;
     let listener = match metrics {
@@ -186,12 +188,13 @@ pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
 
 /// Checks the project, says what is served, works everything.
 pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
-    let settings = settings_for(cx, args.model)?;
+    let mut settings = settings_for(cx, args.model)?;
     let mut signals = Signals::listen()?;
     let kit = Kit::gather(&settings).await?;
     wire::warn_of_problems(&cx.out, &kit.personas);
     wire::warn_of_skills(&cx.out, &kit.offer.skills);
     let personas = chosen(&kit, &[])?;
+    fit_slots(cx, &mut settings, personas.len());
     warn_of_commands(cx, &settings, &kit, &personas).await;
     let posts = posts(&kit, &settings, &personas)?;
     let shop = Workshop::open(&settings, &kit)?;
@@ -207,6 +210,15 @@ pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
     cx.out.note("  look       posse list · posse show ID · posse job watch ID\n");
     let serving = Serving { posts, queues: Vec::new(), quiet: false, metrics: None };
     serve(cx, &settings, &shop, serving, &mut signals).await
+}
+
+/// Asks for no more jobs at once than this process has open files for, and says so.
+fn fit_slots(cx: &Context, settings: &mut Settings, roles: usize) {
+    let (slots, said) = descriptors::slots(settings.slots, roles, descriptors::raise());
+    settings.slots = slots;
+    if let Some(said) = said {
+        cx.out.warn(said);
+    }
 }
 
 /// Says so, once, where agents are going to want commands and cannot have them.

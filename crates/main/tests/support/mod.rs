@@ -157,8 +157,8 @@ impl Project {
 
     fn start_with(&self, args: &[&str], input: Stdio) -> Running {
         let mut command = self.command(args);
-        let child = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        Running { child: child.expect("started") }
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::of(command)
     }
 
     /// Waits until the job is in this state.
@@ -175,6 +175,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// Starts it.
+    pub fn of(mut command: Command) -> Running {
+        Running { child: command.spawn().expect("started") }
+    }
+
     /// Asks it to end, as a service manager would.
     pub fn terminate(&self) {
         self.signal("-TERM");

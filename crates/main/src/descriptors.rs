@@ -1,0 +1,52 @@
+//! How many files and sockets this process may have open at once, and how many jobs that is enough for.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// For the database with its readers, the log, signals, listening, and tools that work on files, of which only so many
+/// run at once (see `posse_infra::tool`).
+const OWN: u64 = 256;
+/// For a connection to a model, and for the pipes, cgroup and folders of a command in a sandbox.
+const PER_JOB: u64 = 12;
+
+/// Raises the limit as far as this process may, and gives what it is then. Fewer are an accident of the shell (1,024 in
+/// most) and no decision: the lower limit is for programs that use select(2).
+pub fn raise() -> u64 {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    (if raised.is_ok() { maximum } else { current }).unwrap_or(u64::MAX)
+}
+
+/// How many jobs each of `roles` roles can work at once with so many descriptors: at most what was `asked` for, at least
+/// one. A sentence says when it is less.
+pub fn slots(asked: usize, roles: usize, descriptors: u64) -> (usize, Option<String>) {
+    let all = (asked * roles.max(1)) as u64;
+    let enough_for = descriptors.saturating_sub(OWN) / PER_JOB;
+    if all <= enough_for {
+        return (asked, None);
+    }
+    let slots = (enough_for as usize / roles.max(1)).max(1);
+    let said = format!(
+        "{all} jobs at once need {} open files, and this process may have {descriptors}: each role works {slots} at once. \
+         Raise the hard limit (ulimit -Hn; LimitNOFILE= in a systemd unit), or ask for fewer (--slots)",
+        OWN + all * PER_JOB
+    );
+    (slots, (slots < asked).then_some(said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_what_the_descriptors_are_enough_for() {
+        assert_eq!(slots(4, 3, 1024), (4, None));
+        assert_eq!(slots(1000, 1, 1_048_576), (1000, None));
+        let (slots_of_one, said) = slots(1000, 1, 1024);
+        assert_eq!(slots_of_one, 64);
+        let said = said.expect("it is said");
+        assert!(said.contains("need 12256 open files, and this process may have 1024"), "{said}");
+        assert_eq!(slots(1000, 4, 1024).0, 16);
+        assert_eq!(slots(5, 2, 64).0, 1, "never none");
+        assert_eq!(slots(1, 2, 64), (1, None), "nothing less was asked for");
+    }
+}
