@@ -406,7 +406,7 @@ mod tests {
     fn endpoints_that_fail_are_named() {
         let judged = |failures: u32, last_ago: Millis| {
             let mut breaker = breaker::Breaker::default();
-            (0..failures).for_each(|_| _ = breaker.fail(NOW - last_ago));
+            (0..failures).for_each(|_| _ = breaker.fail(NOW - last_ago, false));
             let state = EndpointState { endpoint: "http://e/v1".into(), breaker, reason: Some("503".into()) };
             worst(&facts(|facts| facts.endpoints = vec![state]), "endpoints")
         };

@@ -255,6 +255,14 @@ pub enum ModelErrorKind {
     /// It was not asked at all: its endpoint is known to be out, or may not be asked so often. Wait as
     /// long as the error says.
     Unavailable,
+    /// Nothing takes connections there, so nothing was asked: the same request may succeed later.
+    Unreachable,
+    /// This worker cannot ask it, and another may: it does not know the model, lacks its file or its key,
+    /// has a wrong address for it, or is out of means of its own (descriptors, memory, a network). Says
+    /// nothing about the provider or the job.
+    WorkerUnfit,
+    /// The account has no credit left; nobody's request is taken until a person has paid.
+    OutOfCredit,
     /// No usable credentials, or no right to the model.
     Unauthorized,
     /// The conversation does not fit the model's window.
@@ -274,6 +282,9 @@ impl ModelErrorKind {
             ModelErrorKind::Transient => "transient",
             ModelErrorKind::RateLimited => "rate_limited",
             ModelErrorKind::Unavailable => "unavailable",
+            ModelErrorKind::Unreachable => "unreachable",
+            ModelErrorKind::WorkerUnfit => "worker_unfit",
+            ModelErrorKind::OutOfCredit => "out_of_credit",
             ModelErrorKind::Unauthorized => "unauthorized",
             ModelErrorKind::ContextOverflow => "context_overflow",
             ModelErrorKind::InvalidToolCall => "invalid_tool_call",
@@ -361,7 +372,7 @@ pub trait TokenCounter: Send + Sync {
 
 /// The configured models, by name.
 pub trait Models: Send + Sync {
-    /// The model of that name, or the default one. An unknown name is [`ModelErrorKind::Rejected`],
-    /// with the names there are.
+    /// The model of that name, or the default one. An unknown name is [`ModelErrorKind::WorkerUnfit`],
+    /// with the names there are: another worker may know it.
     fn get(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError>;
 }

@@ -100,6 +100,8 @@ pub struct ModelUse {
     pub requests: u64,
     /// Tokens, read and written; estimated beforehand.
     pub tokens: u64,
+    /// Whether it is the one request that finds out whether its endpoint is back.
+    pub is_probe: bool,
 }
 
 /// Whether a request may be made.
@@ -110,13 +112,29 @@ pub enum Pass {
         /// 0 for now.
         after_ms: Millis,
     },
-    /// Not now. Nothing was counted.
+    /// It may, now, and is the one that finds out whether its endpoint is back.
+    Probe,
+    /// Not now, because as many were made as may be. Nothing was counted.
     Wait {
         /// For how long, in milliseconds.
         ms: Millis,
         /// Why, in words.
         reason: String,
     },
+    /// Not now, because its endpoint is out. Nothing was counted.
+    Out {
+        /// For how long, in milliseconds.
+        ms: Millis,
+        /// Why, in words.
+        reason: String,
+    },
+}
+
+impl ModelUse {
+    /// The endpoint as it is known that takes nothing for this model.
+    pub fn endpoint_of_model(&self) -> String {
+        format!("{} {}", self.endpoint, self.model)
+    }
 }
 
 /// How a request to a model went, as far as its endpoint is concerned.
@@ -126,11 +144,30 @@ pub enum Outcome {
     Answered,
     /// It could not be reached, or failed on its side; in words.
     Failed(String),
+    /// It answered that it takes nothing for a while.
+    Closed {
+        /// What it said, in words.
+        reason: String,
+        /// Whom this concerns.
+        whom: Whom,
+        /// For how long, in milliseconds, where it says so.
+        ms: Option<Millis>,
+    },
     /// The request was stopped from our side, or never made.
     Unknown,
 }
 
-/// An endpoint as [`RateLimiter`] knows it.
+/// Whom an endpoint means that takes nothing for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whom {
+    /// Everybody: the account has no credit.
+    Everybody,
+    /// Those who ask for the same model.
+    Model,
+}
+
+/// An endpoint as [`RateLimiter`] knows it. One that takes nothing for one of its models has that model's
+/// name behind it, after a space.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointState {
     /// Where it is.

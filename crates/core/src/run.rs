@@ -65,6 +65,8 @@ pub struct Run {
     tools_tokens: Tally,
     worked_ms: u64,
     tools_used: BTreeSet<String>,
+    /// Requests since the model last replied that gave no reply.
+    failures_in_a_row: u32,
     /// What the last request that did not fit taught about the model's window.
     overflow: Option<Overflow>,
     ended: Option<Ended>,
@@ -121,6 +123,7 @@ impl Run {
             Entry::TurnFailed { failed_tries, overflow, ms, .. } => {
                 failed_tries.iter().for_each(|failed| self.usage.add(&failed.usage));
                 self.worked_ms += ms;
+                self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
                 self.overflow = overflow.or(self.overflow);
             }
             Entry::CallStarted { call_id } => {
@@ -165,6 +168,7 @@ impl Run {
             Entry::Reopened => {
                 self.close_calls(NO_RESULT);
                 self.ended = None;
+                self.failures_in_a_row = 0;
                 self.top_mut().reopen(prompt::GO_ON);
                 self.spent_before = Spent {
                     turns: self.turns,
@@ -273,6 +277,7 @@ impl Run {
         // entries that say so are missing.
         self.close_calls(NO_RESULT);
         self.ended = None;
+        self.failures_in_a_row = 0;
         self.turns += 1;
         // Where no window is known there is nothing to count for.
         if self.window().is_some() {

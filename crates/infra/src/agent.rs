@@ -21,6 +21,7 @@ use posse_core::stop::StopReason;
 use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory, ToolOutput};
 use posse_core::worker::Progress;
 
+use crate::model::outage::asking_for;
 use crate::tool::workspace::pinned;
 use crate::tool::{ToolRegistry, UnknownTool};
 use crate::{folder, hook};
@@ -191,9 +192,12 @@ impl GenericAgentExecutor {
     }
 
     fn model(&self, run: &Run) -> Result<Arc<dyn Model>, ModelError> {
-        // The one it began with, while there is one of that name.
-        let began_with = run.opening().map(|opening| opening.model.as_str());
-        self.models.get(began_with).or_else(|_| self.models.get(None))
+        // The one it began with, while there is one of that name. Where that was somebody's choice, no other
+        // will do: the job waits for a worker that has it.
+        let opening = run.opening();
+        let began_with = opening.map(|opening| opening.model.as_str());
+        let is_chosen = opening.is_some_and(|opening| opening.persona.model.is_some());
+        self.models.get(began_with).or_else(|error| if is_chosen { Err(error) } else { self.models.get(None) })
     }
 
     async fn complete(&self, cx: &JobContext, run: &Run, model: &dyn Model) -> Result<ModelReply, ModelError> {
@@ -309,7 +313,8 @@ impl AgentExecutor for GenericAgentExecutor {
                 Err(halt) => return halt.into(),
             },
         };
-        let outcome = self.one_step(cx, &mut run).await;
+        let id = cx.job.id.0;
+        let outcome = asking_for(id, self.one_step(cx, &mut run)).await;
         cx.run = Some(run);
         outcome.unwrap_or_else(StepOutcome::from)
     }

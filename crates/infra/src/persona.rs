@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use posse_core::persona::PersonaTemplate;
 use serde::Serialize;
 
+mod placeholders;
+
 /// Most bytes of a persona's file.
 pub const MAX_FILE_BYTES: u64 = 256 * 1024;
 
@@ -92,7 +94,18 @@ impl Loaded {
     /// Takes in one file's text; `file` is only used to speak of it.
     pub fn add(&mut self, file: &Path, text: &str) {
         match parse(file, text) {
-            Ok(persona) => self.admit(PersonaFile { file: file.into(), persona }),
+            Ok(persona) => {
+                let surprises = placeholders::of(&persona).into_iter().map(|(field, found)| {
+                    let line = text.lines().position(|line| line.contains(&found)).map(|index| index + 1);
+                    let message = format!(
+                        "holds {found}, which nothing fills in: the agent reads it as it stands. Write what is meant; what \
+                         differs from job to job belongs into the job's goal"
+                    );
+                    warning(file, line, Some(field), message)
+                });
+                self.problems.extend(surprises);
+                self.admit(PersonaFile { file: file.into(), persona });
+            }
             Err(problems) => self.problems.extend(problems),
         }
     }
@@ -109,34 +122,58 @@ impl Loaded {
         }
         if new.file.file_stem().is_some_and(|stem| stem != role.as_str()) {
             let message = format!("is '{role}' but the file has another name; rename it to {role}.json");
-            let warning = problem(&new.file, None, Some("role"), message);
-            self.problems.push(PersonaFileProblem { severity: Severity::Warning, ..warning });
+            self.problems.push(warning(&new.file, None, Some("role"), message));
         }
         let at = self.personas.partition_point(|p| p.persona.role < *role);
         self.personas.insert(at, new);
     }
 }
 
-/// Reads every `*.json` in `folder`. An error is about the folder itself; what is wrong with a file
+/// Reads every `*.json` in `folder`, and says of everything else there that it is not read. An error is about the folder itself; what is wrong with a file
 /// is among [`Loaded::problems`].
 pub fn load_all(folder: &Path) -> io::Result<Loaded> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if !hidden && path.extension().is_some_and(|ext| ext == "json") {
+        if !is_nobodys(&path) {
             files.push(path);
         }
     }
     files.sort();
     let mut loaded = Loaded::default();
     for file in files {
+        if file.extension().is_none_or(|ext| ext != "json") {
+            loaded.problems.push(warning(&file, None, None, not_read(&file)));
+            continue;
+        }
         match read(&file) {
             Ok(text) => loaded.add(&file, &text),
             Err(message) => loaded.problems.push(problem(&file, None, None, message)),
         }
     }
     Ok(loaded)
+}
+
+/// Whether a file is not meant to be a persona: hidden, an editor's, or about the folder.
+fn is_nobodys(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    name.starts_with('.')
+        || name.ends_with('~')
+        || ["readme", "license", "licence"].iter().any(|about| name.starts_with(about))
+}
+
+/// Why a file that may be meant for a persona is none.
+fn not_read(file: &Path) -> String {
+    let extension = file.extension().unwrap_or_default().to_string_lossy();
+    if file.is_dir() {
+        return "is a folder, and is not looked into; a persona is a JSON file right in the folder of personas".into();
+    }
+    if extension.eq_ignore_ascii_case("json") {
+        return format!("is not read: its name must end in .json, in lower case, and ends in .{extension}");
+    }
+    "is not read: a persona is a JSON file, and its name ends in .json; posse persona new ROLE writes one, posse persona \
+     schema says what it may hold"
+        .into()
 }
 
 fn read(file: &Path) -> Result<String, String> {
@@ -181,6 +218,11 @@ pub fn line_of(text: &str, field: &str) -> Option<usize> {
     let key = format!("\"{field}\"");
     let is_key = |line: &str| line.find(&key).is_some_and(|at| line[at + key.len()..].trim_start().starts_with(':'));
     text.lines().position(is_key).map(|index| index + 1)
+}
+
+/// The same for what works, and will surprise somebody.
+pub fn warning(file: &Path, line: Option<usize>, field: Option<&str>, message: String) -> PersonaFileProblem {
+    PersonaFileProblem { severity: Severity::Warning, ..problem(file, line, field, message) }
 }
 
 fn malformed(file: &Path, text: &str, error: &serde_json::Error) -> PersonaFileProblem {
@@ -310,6 +352,8 @@ mod tests {
                 "a2.json: role 'a' is played by a.json already, so this file is left out; give each file its own role",
                 "bin.json: is not UTF-8 text (byte 0 is the first that is not); save it as UTF-8",
                 "huge.json: has more than 262144 bytes, which is no persona; shorten it",
+                "notes.txt: is not read: a persona is a JSON file, and its name ends in .json; posse persona new ROLE writes \
+                 one, posse persona schema says what it may hold",
             ]
         );
         let other_name = load(&[("chief.json", &a)]);
@@ -330,7 +374,7 @@ mod tests {
         assert_eq!(unsafe { libc::mkfifo(fifo.expect("no NUL").as_ptr(), 0o600) }, 0);
         let loaded = load_all(folder.path()).expect("readable");
         assert_eq!(loaded.roles(), ["a"]);
-        assert_eq!(loaded.problems.len(), 3);
+        assert_eq!(loaded.problems.len(), 4, "what is no persona is said to be none");
         assert!(load_all(&folder.path().join("nowhere")).is_err());
     }
 }

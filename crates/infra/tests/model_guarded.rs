@@ -1,6 +1,6 @@
 //! A model that is asked only as often as it may be, and not while its endpoint is out.
 
-use posse_core::breaker::{FAILURES, FIRST_REST_MS};
+use posse_core::breaker::{FAILURES, FIRST_CLOSED_MS, FIRST_REST_MS, MAX_CLOSED_MS};
 use posse_core::clock::{Clock as _, ManualClock};
 use posse_core::model::*;
 use posse_core::rate::{ModelRates, RateLimiter};
@@ -94,6 +94,113 @@ async fn an_outage_is_found_once_and_costs_no_attempts() {
     ask(&there).await.expect("answers");
     there.profile().await.expect("is known");
     assert_eq!(ask(&here).await.expect_err("its own script fails").kind, ModelErrorKind::Transient);
+}
+
+/// A failure of this kind, of one request.
+fn failure(kind: ModelErrorKind, retry_after: Option<Duration>) -> Play {
+    let failed_tries = vec![FailedTry { model: "m".into(), reason: "no".into(), usage: Usage::default() }];
+    Play::Fail(ModelError {
+        kind,
+        message: "the provider said no".into(),
+        retry_after,
+        context_window: None,
+        failed_tries,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_who_meet_an_outage_together_do_not_ask_again_and_again() {
+    let home = Home::new();
+    let model = home.model(ModelRates::default(), fails).with_retries(4, Duration::from_millis(500));
+    let all = futures::future::join_all((0..50).map(|_| ask(&model))).await;
+    assert!(all.into_iter().all(|answer| answer.is_err_and(|error| error.kind == ModelErrorKind::Unavailable)));
+    assert_eq!(home.asked(), 50, "each once, and nobody twice");
+    for rest in [1, 2, 4] {
+        home.clock.advance(rest * FIRST_REST_MS);
+        for answer in futures::future::join_all((0..50).map(|_| ask(&model))).await {
+            assert_eq!(answer.expect_err("is out").kind, ModelErrorKind::Unavailable);
+        }
+    }
+    assert_eq!(home.asked(), 53, "one at a time, and it is not made again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wish_for_no_wait_is_no_leave_to_ask_without_a_pause() {
+    let home = Home::new();
+    let at_once = |_| failure(ModelErrorKind::RateLimited, Some(Duration::ZERO));
+    let model = home.model(ModelRates::default(), at_once).with_retries(4, Duration::from_millis(500));
+    let begun = tokio::time::Instant::now();
+    let mut spent = false;
+    for before in 0..8 {
+        let error = ask(&model).await.expect_err("is limited");
+        match Again::after_some(error.kind, error.retry_after, before) {
+            Again::After(wait) => {
+                assert!(!spent && wait >= Duration::from_secs(10 << before), "{before}: {wait:?}");
+                tokio::time::sleep(wait).await;
+            }
+            again => {
+                assert_eq!(again, Again::Later, "in the end it is a failure like any other");
+                spent = true;
+            }
+        }
+    }
+    assert!(spent && begun.elapsed() > Duration::from_secs(150), "{:?}", begun.elapsed());
+    assert_eq!(home.asked(), 8 * 5);
+}
+
+#[tokio::test]
+async fn doors_that_are_closed_are_known_to_all_and_tried_by_one() {
+    for (kind, asked) in
+        [(ModelErrorKind::OutOfCredit, None), (ModelErrorKind::RateLimited, Some(Duration::from_secs(86_400)))]
+    {
+        let home = Home::new();
+        let answer: fn(u32) -> Play = match kind {
+            ModelErrorKind::OutOfCredit => |_| failure(ModelErrorKind::OutOfCredit, None),
+            _ => |_| failure(ModelErrorKind::RateLimited, Some(Duration::from_secs(86_400))),
+        };
+        let (here, there) = (home.model(ModelRates::default(), answer), home.model(ModelRates::default(), answer));
+        let first = ask(&here).await.expect_err("is closed");
+        assert!(matches!(Again::after(first.kind, first.retry_after), Again::After(_)), "no attempt is spent");
+        for model in [&here, &there] {
+            for _ in 0..5 {
+                let error = ask(model).await.expect_err("is closed");
+                assert_eq!(error.kind, ModelErrorKind::Unavailable);
+                assert!(error.message.contains("the provider said no"), "{}", error.message);
+            }
+        }
+        assert_eq!(home.asked(), 1, "{kind:?}");
+        let rest = if asked.is_some() { MAX_CLOSED_MS } else { FIRST_CLOSED_MS };
+        home.clock.advance(rest);
+        let _ = futures::future::join_all((0..5).map(|_| ask(&there))).await;
+        assert_eq!(home.asked(), 2, "one asks again");
+        // A person who waits is not sent away.
+        let insists = Arc::new(true.into());
+        let person = home.model(ModelRates::default(), says).insisting(insists);
+        ask(&person).await.expect("answers");
+        ask(&home.model(ModelRates::default(), says)).await.expect("and now everybody knows");
+    }
+}
+
+#[tokio::test]
+async fn the_worker_s_own_trouble_is_nobody_else_s() {
+    for kind in [ModelErrorKind::WorkerUnfit, ModelErrorKind::Unauthorized] {
+        let home = Home::new();
+        let answer: fn(u32) -> Play = match kind {
+            ModelErrorKind::WorkerUnfit => |_| failure(ModelErrorKind::WorkerUnfit, None),
+            _ => |_| failure(ModelErrorKind::Unauthorized, None),
+        };
+        let here = home.model(ModelRates::default(), answer);
+        for _ in 0..3 * FAILURES {
+            let error = ask(&here).await.expect_err("cannot");
+            assert_eq!(error.kind, kind);
+            assert!(matches!(Again::after(error.kind, error.retry_after), Again::After(_)), "no attempt is spent");
+        }
+        assert_eq!(home.asked(), 1, "and it is not tried by each job");
+        ask(&home.model(ModelRates::default(), says)).await.expect("another worker can");
+        home.clock.advance(60_000);
+        let _ = futures::future::join_all((0..5).map(|_| ask(&here))).await;
+        assert_eq!(home.asked(), 3, "one tries again");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -101,7 +101,9 @@ async fn b03_stray_choices_and_usage_at_the_end() {
 #[tokio::test]
 async fn b05_cut_arguments_come_out_as_a_cut_reply() {
     let server = ModelServer::play(vec![Answer::file("B05-truncated-but-tool_calls.sse")]).await;
-    let reply = ask(&model(config(&server)), &request()).await.expect("a reply");
+    // The server says `tool_calls` over 64 tokens, which is what was asked for at most.
+    let asked = ModelRequest { max_tokens: Some(64), ..request() };
+    let reply = ask(&model(config(&server)), &asked).await.expect("a reply");
     assert_eq!(reply.finish, Finish::Length);
     assert!(reply.calls[0].arguments.ends_with("line 2\\nli"), "nothing is closed or mended");
     assert_eq!(server.chats().len(), 1);
@@ -233,6 +235,48 @@ async fn b15_reasoning_is_sent_to_who_wants_it_and_no_other() {
 }
 
 #[tokio::test]
+async fn thoughts_in_the_text_are_no_answer_however_they_come() {
+    let piece = |content: Value, finish: Value| {
+        format!(
+            "data: {}\n\n",
+            json!({"choices": [{"index": 0, "delta": {"content": content}, "finish_reason": finish}]})
+        )
+    };
+    let streamed = |pieces: &[&str], finish: &str| {
+        let mut body: String = pieces.iter().map(|text| piece(json!(text), Value::Null)).collect();
+        body += &piece(json!(""), json!(finish));
+        Answer::new(200, "text/event-stream", body + "data: [DONE]\n\n")
+    };
+    let whole = |content: Value| {
+        Answer::json(200, json!({"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}))
+    };
+    for (answer, thought, text) in [
+        (streamed(&["<thi", "nk>Ge", "ese?</th", "ink>\n", "\nSeven."], "stop"), "Geese?", "Seven."),
+        (streamed(&["Geese", "?\n</thi", "nk>\n\nSev", "en."], "stop"), "Geese?", "Seven."),
+        (streamed(&["<think>", "Geese?", " Or "], "length"), "Geese? Or", ""),
+        (streamed(&["Use `<think>", "` and `</think>`."], "stop"), "", "Use `<think>` and `</think>`."),
+        (whole(json!("◁think▷Geese?◁/think▷Seven.")), "Geese?", "Seven."),
+        (
+            whole(json!([{"type": "text", "text": "<think>Geese?</think>"}, {"type": "text", "text": "Seven."}])),
+            "Geese?",
+            "Seven.",
+        ),
+        (
+            whole(
+                json!([{"type": "thinking", "thinking": [{"type": "text", "text": "Geese?"}]}, {"type": "text", "text": "Seven."}]),
+            ),
+            "Geese?",
+            "Seven.",
+        ),
+    ] {
+        let server = ModelServer::play(vec![answer]).await;
+        let reply = ask(&model(config(&server)), &request()).await.expect("a reply");
+        let thoughts = reply.reasoning.map(|reasoning| reasoning.text).unwrap_or_default();
+        assert_eq!((thoughts.as_str(), reply.text.as_str()), (thought, text));
+    }
+}
+
+#[tokio::test]
 async fn b17_refusals_and_filters_are_replies() {
     let server = ModelServer::play(vec![Answer::file("B17a-refusal.json")]).await;
     let reply = ask(&model(config(&server)), &request()).await.expect("a reply");
@@ -290,7 +334,7 @@ async fn an_empty_account_is_not_retried() {
     let body = json!({"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}});
     let server = ModelServer::play(vec![Answer::json(429, body)]).await;
     let error = ask(&model(config(&server)), &request()).await.expect_err("an error");
-    assert_eq!(error.kind, ModelErrorKind::Unauthorized);
+    assert_eq!(error.kind, ModelErrorKind::OutOfCredit);
     assert!(error.message.contains("billing"), "{}", error.message);
     assert_eq!(server.chats().len(), 1);
 }
@@ -389,19 +433,19 @@ async fn a_redirect_is_not_followed() {
     let mut config = config(&server);
     config.api_key = Some("sk-canary-123".into());
     let error = ask(&model(config), &request()).await.expect_err("an error");
-    assert_eq!(error.kind, ModelErrorKind::Rejected);
+    assert_eq!(error.kind, ModelErrorKind::WorkerUnfit);
     assert!(error.message.contains(&target), "{}", error.message);
     assert!(elsewhere.received().is_empty(), "the key stays here");
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_not_there_is_transient() {
+async fn an_endpoint_that_is_not_there_is_said_to_be_unreachable() {
     let server = ModelServer::play(vec![Answer::file("B00-final.sse")]).await;
     let mut config = config(&server);
     drop(server);
     config.retries = 1;
     let error = ask(&model(config), &request()).await.expect_err("an error");
-    assert_eq!((error.kind, error.failed_tries.len()), (ModelErrorKind::Transient, 2));
+    assert_eq!((error.kind, error.failed_tries.len()), (ModelErrorKind::Unreachable, 2));
     assert!(error.message.contains("could not be reached"), "{}", error.message);
 }
 
@@ -411,7 +455,7 @@ fn a_configuration_that_cannot_work_is_refused_at_once() {
         let mut config = OpenAiConfig::new("default", url, "m");
         config.headers = vec![(header.to_owned(), "v".into())];
         let error = OpenAiModel::new(config).expect_err("refused");
-        assert_eq!(error.kind, ModelErrorKind::Rejected);
+        assert_eq!(error.kind, ModelErrorKind::WorkerUnfit);
         assert!(error.message.contains("model default cannot be used"), "{}", error.message);
     }
 }

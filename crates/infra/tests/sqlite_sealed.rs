@@ -104,7 +104,7 @@ async fn say_it_everywhere(store: &SqliteStore) {
     };
     store.add_schedule(schedule).await.expect("is added");
     let rates = ModelRates::default();
-    let about = ModelUse { endpoint: "e".into(), model: "m".into(), rates, requests: 1, tokens: 0 };
+    let about = ModelUse { endpoint: "e".into(), model: "m".into(), rates, requests: 1, tokens: 0, is_probe: false };
     store.settle(about.clone(), about, Outcome::Failed(CANARY.into()), T0).await.expect("is settled");
 }
 

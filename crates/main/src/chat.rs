@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use posse_core::event::{Event, Follower, Happened, Outcome, Speaker};
-use posse_core::job::{JobId, JobState};
+use posse_core::job::change::{Change, Edit};
+use posse_core::job::{Job, JobId, JobState};
 use posse_core::model::{Delta, ToolCalling};
-use posse_core::port::{JobQueries, JobRepository, QuestionFilter};
+use posse_core::port::{JobQueries, JobRelations, JobRepository, QuestionFilter};
 use posse_core::question::{Answered, Question, check_answer};
 use posse_core::session::Session;
 use posse_core::usecase::enqueue::{Ask, accept};
@@ -29,6 +30,7 @@ pub use log::{EventLog, write_whole};
 
 use crate::exit::Exit;
 use crate::fleet::{Heard, Signals};
+use crate::models::{self, Catalog};
 use crate::output::Out;
 use crate::output::text::{because, one_line, visible};
 use crate::wire::now;
@@ -41,8 +43,12 @@ const PERSON: &str = "person";
 pub struct Conversation {
     /// Changes jobs.
     pub jobs: Arc<dyn JobRepository>,
+    /// Changes jobs by hand.
+    pub relations: Arc<dyn JobRelations>,
     /// Asks about jobs.
     pub queries: Arc<dyn JobQueries>,
+    /// What the agent is asked with.
+    pub models: Arc<Catalog>,
     /// The session.
     pub session: Session,
     /// Where sessions keep their events; nowhere where what is said is sealed.
@@ -110,7 +116,12 @@ impl Chat {
             let said = one_line(&turn.goal, 80);
             self.remark(format!("going on with what was said last: {said} (Ctrl-C drops it)"));
         }
-        Ok(open.into_iter().map(|turn| turn.job).collect())
+        let jobs: Vec<_> = open.into_iter().map(|turn| turn.job).collect();
+        // Somebody is here now, so what waits for a provider is tried at once.
+        let now = now();
+        let at_once = Change::Edit(Edit { run_at: Some(now), ..Edit::default() });
+        self.with.relations.change(jobs.clone(), at_once, now).await?;
+        Ok(jobs)
     }
 
     /// The next thing said, as a job; nothing when there is nothing more to say.
@@ -161,6 +172,13 @@ impl Chat {
             }
             if let Some(state) = follower.state().filter(|state| state.is_final()) {
                 return Ok(Turn::Ended(state));
+            }
+            if matches!(follower.state(), Some(JobState::Scheduled | JobState::Retryable))
+                && let Some(waiting) = self.helpless(job).await?
+            {
+                self.turn_aside(&mut voice)?;
+                self.out.warn(models::waits_for_a_person(&waiting));
+                return Ok(Turn::Left(Exit::Failed));
             }
             if asking.is_none() && follower.state() == Some(JobState::Suspended) {
                 asking = self.next_question(job).await?;
@@ -261,6 +279,12 @@ impl Chat {
         self.out.raw(&voice.end_line())?;
         voice.aside().into_iter().for_each(|text| self.remark(text));
         Ok(())
+    }
+
+    /// The job as it is, if it waits for what a person has to mend.
+    async fn helpless(&self, job: JobId) -> Result<Option<Job>> {
+        let job = self.with.queries.job(job).await?;
+        Ok(job.filter(|job| models::is_helpless(&self.with.models, job)))
     }
 
     async fn next_question(&self, job: JobId) -> Result<Option<Question>> {

@@ -29,20 +29,26 @@ pub struct AtWork {
     pub worker: String,
     /// What it hears.
     pub heard: Option<broadcast::Receiver<Progress>>,
+    /// Whether a job whose attempt has ended waits for something that a person has to mend.
+    pub is_helpless: Box<dyn Fn(&Job) -> bool + Send>,
 }
 
 /// Follows a job to its end and shows it, whoever works it. Where this process works too and another one
 /// has the job, that is said.
 ///
 /// Where this process works the job, it goes on to its end even if standard output takes nothing any more;
-/// that is said, and given back beside the job.
+/// that is said, and given back beside the job. A job that waits for what a person has to mend is given back
+/// as it is.
 pub async fn follow(
     out: Out,
     mut follower: Follower,
     mut renderer: Renderer,
     at_work: Option<AtWork>,
 ) -> Result<(Job, Option<Unwritten>)> {
-    let (ours, mut progress) = at_work.map_or((None, None), |AtWork { worker, heard }| (Some(worker), heard));
+    let (ours, mut progress, is_helpless) = match at_work {
+        Some(AtWork { worker, heard, is_helpless }) => (Some(worker), heard, Some(is_helpless)),
+        None => (None, None, None),
+    };
     let mut status = Status::new(&out);
     let mut unwritten = None;
     let mut tick = tokio::time::interval(EVERY);
@@ -71,6 +77,10 @@ pub async fn follow(
             if matches!(happening, Happening::Ended { .. }) {
                 return Ok((job, unwritten));
             }
+        }
+        let is_over = |happening: &Happening| matches!(happening, Happening::AttemptEnded { .. });
+        if happenings.last().is_some_and(is_over) && is_helpless.as_ref().is_some_and(|is| is(&job)) {
+            return Ok((job, unwritten));
         }
         say_what_is_waited_for(&mut status, &job, progress.is_some());
         // Until there may be something new: an entry heard of, or the next look.

@@ -140,18 +140,12 @@ impl Tokenizer for LocalServer {
     }
 }
 
-/// A server that is missing is a person's to mend; one that did not come up may come up later.
+/// A server that does not come up is this machine's trouble, and not the job's.
 fn no_server(error: ServerError) -> ModelError {
-    let kind = match &error {
-        ServerError::NoBinary | ServerError::WrongBinary(_) | ServerError::NoModel(_) | ServerError::BadName(_) => {
-            ModelErrorKind::Rejected
-        }
-        _ => ModelErrorKind::Transient,
-    };
-    ModelError { kind, ..unusable(error.to_string()) }
+    unusable(error.to_string())
 }
 
 fn unusable(message: String) -> ModelError {
-    let (kind, failed_tries) = (ModelErrorKind::Rejected, Vec::new());
+    let (kind, failed_tries) = (ModelErrorKind::WorkerUnfit, Vec::new());
     ModelError { kind, message, retry_after: None, context_window: None, failed_tries }
 }

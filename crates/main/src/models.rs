@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
+use posse_core::clock::Clock as _;
+use posse_core::job::{Job, JobState};
 use posse_core::metrics::ModelTallies;
 use posse_core::model::{Model, ModelError, ModelErrorKind, Models};
 use posse_core::rate::{ModelRates, RateLimiter};
@@ -13,15 +16,20 @@ use posse_infra::model::counted::CountedModel;
 use posse_infra::model::fallback::FallbackModel;
 use posse_infra::model::guarded::{GuardedModel, LimiterSlot};
 use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, TokenizerChoice, ToolCallingChoice};
+use posse_infra::model::outage::Outages;
 use posse_infra::model::secret::Secret;
 use posse_infra::process::SystemClock;
 use serde::Serialize;
 
 use crate::exit::usage;
 use crate::local;
+use crate::output::text::moment;
 use crate::settings::{Calling, Endpoint, Env, FileModel, ModelKind, Settings, Tokenizer, file, text};
 
+mod noted;
 mod probe;
+
+use noted::{LastFailure, NotedModel};
 
 /// The provider's model where an OpenAI key is all that is known.
 pub const OPENAI_DEFAULT_MODEL: &str = "gpt-4.1-mini";
@@ -134,6 +142,12 @@ pub struct Catalog {
     built: Mutex<BTreeMap<String, Arc<dyn Model>>>,
     limiter: LimiterSlot,
     tallies: Arc<ModelTallies>,
+    outages: Arc<Outages>,
+    /// Whether a person waits for what is asked here.
+    insists: Arc<AtomicBool>,
+    last: Arc<LastFailure>,
+    /// Names that were asked for in vain, and told of.
+    missed: Mutex<BTreeSet<String>>,
 }
 
 impl Catalog {
@@ -186,6 +200,10 @@ impl Catalog {
             built: Mutex::default(),
             limiter: LimiterSlot::default(),
             tallies: Arc::default(),
+            outages: Arc::new(Outages::new(Arc::new(SystemClock))),
+            insists: Arc::default(),
+            last: Arc::default(),
+            missed: Mutex::default(),
         })
     }
 
@@ -205,6 +223,21 @@ impl Catalog {
         let _ = self.limiter.set(limiter);
     }
 
+    /// A person waits for what is asked: endpoints that are out are asked for them all the same.
+    pub fn insist(&self) {
+        self.insists.store(true, Ordering::Relaxed);
+    }
+
+    /// What this process knows of endpoints that are out.
+    pub fn outages(&self) -> Arc<Outages> {
+        Arc::clone(&self.outages)
+    }
+
+    /// How the last request failed, if it did.
+    pub fn last_failure(&self) -> Option<ModelErrorKind> {
+        self.last.kind()
+    }
+
     /// What the models of this process were asked.
     pub fn tallies(&self) -> Arc<ModelTallies> {
         Arc::clone(&self.tallies)
@@ -215,28 +248,71 @@ impl Catalog {
         let (primary, (endpoint, model)): (Arc<dyn Model>, _) = match known.table.kind {
             ModelKind::Local => (local::model(name, &known.table)?, ("local".to_owned(), name.to_owned())),
             ModelKind::Endpoint => {
-                let config = config(name, known, &|v| std::env::var_os(v))?;
+                let mut config = config(name, known, &|v| std::env::var_os(v))?;
+                // Each try asks leave, so tries are made where that is done.
+                let (retries, backoff) = (std::mem::take(&mut config.retries), config.backoff);
                 let place = (config.endpoint(), config.model.clone());
                 let FileModel { requests_per_minute, tokens_per_minute, .. } = known.table;
                 let rates = ModelRates { requests_per_minute, tokens_per_minute };
                 let inner = Arc::new(OpenAiModel::new(config)?);
                 let limiter = Arc::clone(&self.limiter);
-                (Arc::new(GuardedModel::new(inner, place.clone(), rates, limiter, clock.clone())), place)
+                let guarded = GuardedModel::new(inner, place.clone(), rates, limiter, clock.clone())
+                    .with_retries(retries, backoff)
+                    .with_outages(Arc::clone(&self.outages))
+                    .insisting(Arc::clone(&self.insists));
+                (Arc::new(guarded), place)
             }
         };
         let primary = Arc::new(CountedModel::new(primary, self.tallies.model(&endpoint, &model), clock));
-        match &known.table.fallback {
-            Some(fallback) => Ok(Arc::new(FallbackModel::new(primary, self.get(Some(fallback))?))),
-            None => Ok(primary),
-        }
+        let model: Arc<dyn Model> = match &known.table.fallback {
+            Some(fallback) => Arc::new(FallbackModel::new(primary, self.get(Some(fallback))?)),
+            None => primary,
+        };
+        Ok(Arc::new(NotedModel::new(model, Arc::clone(&self.last))))
     }
+
+    /// The error of a model that this worker has not got, told of once.
+    fn missed(&self, name: &str, error: ModelError) -> ModelError {
+        self.last.note(Some(error.kind));
+        let is_news = self.missed.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        // A person who waits reads the error itself.
+        if is_news && !self.insists.load(Ordering::Relaxed) {
+            tracing::warn!("{}; jobs that need it wait, and spend no attempts", error.message);
+        }
+        error
+    }
+}
+
+/// A job that is due later than in so many milliseconds is not waited for by a person.
+const PATIENCE_MS: i64 = 30_000;
+
+/// Whether a job whose attempt has ended, worked with these models in this process, waits for something that a
+/// person has to mend: a key, an account, an address, a server that is not there.
+pub fn is_helpless(models: &Catalog, job: &Job) -> bool {
+    use ModelErrorKind::{OutOfCredit, Unauthorized, Unreachable, WorkerUnfit};
+    let waits = matches!(job.state, JobState::Scheduled | JobState::Retryable);
+    let is_theirs = matches!(models.last_failure(), Some(OutOfCredit | Unauthorized | Unreachable | WorkerUnfit));
+    let is_long = job.state == JobState::Scheduled && job.run_at - SystemClock.now() > PATIENCE_MS;
+    waits && (is_theirs || is_long)
+}
+
+/// What a person is told of such a job, with the way out.
+pub fn waits_for_a_person(job: &Job) -> String {
+    let Job { id, run_at, .. } = job;
+    let reason = job.reason.as_deref().unwrap_or("its model cannot be asked now");
+    format!(
+        "job {id} waits, and is tried again at {}, because {reason}. It is kept as it was last saved. Mend that, and \
+         see that posse model test gets an answer; then posse job edit {id} --in 0s and posse work go on with it at once \
+         (posse work alone when it is due), and posse job cancel {id} ends it",
+        moment(*run_at)
+    )
 }
 
 impl Models for Catalog {
     fn get(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
         let names = || self.known.keys().cloned().collect::<Vec<_>>().join(", ");
         let name = name.or(self.default.as_deref()).ok_or_else(|| {
-            rejected(format!(
+            unfit(format!(
                 "it is not clear which model to use; set default_model in config/posse.toml to one of {}",
                 names()
             ))
@@ -245,9 +321,11 @@ impl Models for Catalog {
             return Ok(Arc::clone(model));
         }
         let known = self.known.get(name).ok_or_else(|| {
-            rejected(format!("there is no model '{name}'; there are {} (config/posse.toml, posse model list)", names()))
+            let why =
+                format!("this worker has no model '{name}'; it has {} (config/posse.toml, posse model list)", names());
+            self.missed(name, unfit(why))
         })?;
-        let model = self.build(name, known)?;
+        let model = self.build(name, known).map_err(|error| self.missed(name, error))?;
         self.built.lock().unwrap_or_else(PoisonError::into_inner).insert(name.into(), Arc::clone(&model));
         Ok(model)
     }
@@ -329,7 +407,7 @@ fn config(name: &str, known: &Known, env: Env<'_>) -> Result<OpenAiConfig, Model
     let model = match &table.model {
         Some(model) => model.as_str(),
         None if base_url.starts_with(OPENAI_URL) => OPENAI_DEFAULT_MODEL,
-        None => return Err(rejected(format!("[models.{name}] says no model; add model = \"<the provider's name>\""))),
+        None => return Err(unfit(format!("[models.{name}] says no model; add model = \"<the provider's name>\""))),
     };
     let mut config = OpenAiConfig::new(name, base_url, model);
     config.api_key = match known.key_env(env) {
@@ -366,9 +444,8 @@ fn config(name: &str, known: &Known, env: Env<'_>) -> Result<OpenAiConfig, Model
 
 fn from_variable(model: &str, variable: &str, env: Env<'_>) -> Result<Secret, ModelError> {
     let value = env(variable).and_then(|v| v.into_string().ok()).map(Secret::new).filter(|s| !s.is_empty());
-    value.ok_or_else(|| ModelError {
-        kind: ModelErrorKind::Unauthorized,
-        ..rejected(format!(
+    value.ok_or_else(|| {
+        unfit(format!(
             "the model '{model}' takes its key from {variable}, which is not set; set it, or name another variable \
              with api_key_env (\"\" for no key)"
         ))
@@ -389,8 +466,9 @@ fn expand(model: &str, value: &str, env: Env<'_>) -> Result<String, ModelError> 
     Ok(out)
 }
 
-fn rejected(message: String) -> ModelError {
-    let (kind, failed_tries) = (ModelErrorKind::Rejected, Vec::new());
+/// An error of this worker's settings: whoever has others may be able to ask.
+fn unfit(message: String) -> ModelError {
+    let (kind, failed_tries) = (ModelErrorKind::WorkerUnfit, Vec::new());
     ModelError { kind, message, retry_after: None, context_window: None, failed_tries }
 }
 

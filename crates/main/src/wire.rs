@@ -10,14 +10,14 @@ use posse_core::clock::Clock;
 use posse_core::metrics::MetricsQueries;
 use posse_core::model::Models;
 use posse_core::persona::PersonaTemplate;
-use posse_core::port::{CareRepository, JobQueries, JobRepository, JobSearch, RepositoryError};
+use posse_core::port::{CareRepository, JobQueries, JobRelations, JobRepository, JobSearch, RepositoryError};
 use posse_core::rate::RateLimiter;
 use posse_core::rules::Rules;
-use posse_core::skill::SkillScope;
+use posse_core::skill::{SkillScope, skills_message};
 use posse_infra::agent::GenericAgentExecutor;
 use posse_infra::hook::HookRegistry;
 use posse_infra::local_model;
-use posse_infra::persona::{Loaded, PersonaFile, Severity, load_all, nearest, problem};
+use posse_infra::persona::{Loaded, PersonaFile, PersonaFileProblem, Severity, load_all, nearest, problem, warning};
 use posse_infra::process::SystemClock;
 use posse_infra::sandbox::Commands;
 use posse_infra::skill::{self, LoadedSkills, SkillFileProblem};
@@ -26,7 +26,7 @@ use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 
 use crate::exit::{Exit, fail, not_found, usage};
 use crate::models::{self, Catalog};
-use crate::output::text::visible;
+use crate::output::text::{count, plural, visible};
 use crate::settings::{self, DEFAULT_DATABASE, ModelKind, Settings, Tokenizer};
 use crate::trust::{Distrust, Extent};
 use crate::workspace;
@@ -202,6 +202,9 @@ pub const COMMANDS_WAY_OUT: &str = "let users make namespaces (sysctl user.max_u
     kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0; in a container, in its settings); \
     until then agents are told that no command can run";
 
+/// So many bytes of every request may go to a persona's skills before somebody is told.
+const HEAVY_SKILLS: usize = 64 * 1024;
+
 /// The skills there are: those of the person, and of the project where that is trusted.
 fn skills(settings: &Settings, home: Option<&Path>, tools: &ToolRegistry) -> LoadedSkills {
     let root = &settings.root;
@@ -257,6 +260,23 @@ impl Offer {
             .or_else(|| self.fallback_not_offered(persona))
             .or_else(models)
             .or_else(summaries)
+    }
+
+    /// That a persona's skills take much of each of its requests, if they do.
+    fn weight_of_skills(&self, PersonaFile { file, persona }: &PersonaFile) -> Option<PersonaFileProblem> {
+        let named = self.skills.resolve(&persona.skills).ok()?;
+        let told = skills_message(&named)?.len();
+        let specs = named.iter().map(|skill| serde_json::to_string(&skill.spec()).map_or(0, |spec| spec.len()));
+        let bytes = told + specs.sum::<usize>();
+        let message = format!(
+            "names {}, whose names and descriptions take {} bytes of every request, about {} tokens. Name those it needs, \
+             or shorten their descriptions: below {} bytes nothing is said",
+            plural(named.len() as u64, "skill"),
+            count(bytes as u64),
+            count(bytes as u64 / 4),
+            count(HEAVY_SKILLS as u64)
+        );
+        (bytes > HEAVY_SKILLS).then(|| warning(file, None, Some("skills"), message))
     }
 
     fn unknown_model(&self, field: &'static str, name: Option<&String>) -> Option<(&'static str, String, String)> {
@@ -333,6 +353,8 @@ pub fn personas(settings: &Settings, offer: &Offer) -> Result<Loaded> {
         }
     });
     loaded.problems.extend(problems);
+    let heavy = loaded.personas.iter().filter_map(|file| offer.weight_of_skills(file));
+    loaded.problems.extend(heavy.collect::<Vec<_>>());
     Ok(loaded)
 }
 
@@ -402,6 +424,7 @@ impl Kit {
         model: Option<&str>,
     ) -> Result<(Kit, PersonaFile, Arc<GenericAgentExecutor>)> {
         let kit = Kit::gather(settings).await?;
+        kit.models.insist();
         let file = persona(&kit.personas, role)?.clone();
         warn_of_skills_of(out, &kit.offer.skills, &file.persona);
         let executor = kit.executor(&file)?;
@@ -428,6 +451,8 @@ impl Kit {
 pub struct Workshop {
     /// Changes jobs.
     pub jobs: Arc<dyn JobRepository>,
+    /// Changes jobs by hand.
+    pub relations: Arc<dyn JobRelations>,
     /// Asks about jobs.
     pub queries: Arc<dyn JobQueries>,
     /// Whether jobs may start.
@@ -446,6 +471,7 @@ impl Workshop {
         kit.models.share(store.clone());
         Ok(Workshop {
             jobs: store.clone(),
+            relations: store.clone(),
             queries: store.clone(),
             rules: store.clone(),
             care: store.clone(),

@@ -260,6 +260,92 @@ fn an_outage_is_seen_and_spends_no_attempts() {
     worker.wait();
 }
 
+/// Settings of one model at this address.
+fn one_model(project: &Project, base_url: &str) {
+    let file = format!(
+        "default_model = \"main\"\n[models.main]\nbase_url = \"{base_url}\"\napi_key_env = \"\"\nmodel = \"m\"\n\
+         tool_calling = \"native\"\n"
+    );
+    project.write("config/posse.toml", file);
+}
+
+#[test]
+fn a_person_who_waits_is_told_at_once_what_they_have_to_mend() {
+    for (status, text) in [
+        ("401 Unauthorized", "bad key"),
+        ("402 Payment Required", "no money"),
+        ("403 Forbidden", "not yours"),
+        ("404 Not Found", "no such model"),
+        ("429 Too Many Requests\r\nRetry-After: 86400", "see you tomorrow"),
+        ("", "could not be reached"),
+    ] {
+        let project = Project::begun();
+        let server = ModelServer::start(vec![Say::Refusal(status, text)]);
+        one_model(&project, if status.is_empty() { "http://127.0.0.1:1/v1" } else { &server.base_url });
+        let ran = project.posse(&["run", "--role", "scribe", "x"]).expect(1);
+        assert!(ran.err.contains("job 1 waits, and is tried again at"), "{}", ran.err);
+        assert!(ran.err.contains(text) && ran.err.contains("posse job cancel 1"), "{}", ran.err);
+        let talked = project.posse_with(&["chat", "scribe"], b"hello\n").expect(1);
+        assert!(talked.err.contains("job 2 waits, and is tried again at"), "{}", talked.err);
+        let jobs = project.posse(&["list", "--json"]).ok().json()["jobs"].clone();
+        for job in jobs.as_array().expect("jobs") {
+            let at_once = ["scheduled", "retryable"].iter().any(|state| job["state"] == *state);
+            assert!(at_once && (status.is_empty() || job["attempt"] == 0), "{job}");
+        }
+        assert!(server.requests().len() <= 2, "one request for each");
+    }
+}
+
+#[test]
+fn a_provider_without_credit_is_found_out_by_one() {
+    let server = ModelServer::start(vec![Say::Refusal("402 Payment Required", "no money")]);
+    let project = Project::begun();
+    one_model(&project, &server.base_url);
+    for _ in 0..8 {
+        enqueue(&project, &[]);
+    }
+    let worker = project.start(&["work", "--slots", "1"]);
+    let jobs = || project.posse(&["list", "--json"]).ok().json()["jobs"].as_array().expect("jobs").clone();
+    until("all wait", || jobs().iter().all(|job| job["state"] == "scheduled"));
+    for job in jobs() {
+        assert_eq!(job["attempt"], 0, "{job}");
+        assert!(job["reason"].as_str().is_some_and(|reason| reason.contains("no money")), "{job}");
+    }
+    assert_eq!(server.requests().len(), 1);
+    worker.terminate();
+    let said = worker.wait().err;
+    assert_eq!(said.matches("is out: ").count(), 1, "{said}");
+    assert!(said.lines().count() < 20, "nothing is said of jobs that merely wait: {said}");
+    let listed = project.posse(&["model", "list"]).ok();
+    assert!(listed.out.contains("out, asked again") && listed.err.contains("no money"), "{}{}", listed.out, listed.err);
+}
+
+#[test]
+fn what_a_worker_lacks_spends_no_job() {
+    let project = Project::begun();
+    project.write("config/posse.toml", "[models.main]\nkind = \"local\"\n");
+    enqueue(&project, &[]);
+    let worker = project.start(&["up"]);
+    project.wait_for_state(1, "scheduled");
+    // Enqueued by somebody whose settings have more.
+    let database = rusqlite::Connection::open(project.path().join(".posse/posse.db")).expect("opens");
+    let sql = "SELECT payload FROM jobs";
+    let payload: String = database.query_row(sql, [], |row| row.get(0)).expect("a payload");
+    let mut payload: Value = serde_json::from_str(&payload).expect("JSON");
+    payload["model"] = "newer".into();
+    let now = "UPDATE jobs SET payload = ?1, run_at = unixepoch() * 1000 - 1000";
+    database.execute(now, [payload.to_string()]).expect("works");
+    let job = || project.posse(&["show", "1", "--json"]).ok().json()["job"].clone();
+    let reason = |job: &Value| job["reason"].as_str().unwrap_or_default().to_owned();
+    until("its model is missed", || reason(&job()).contains("no model 'newer'"));
+    project.wait_for_state(1, "scheduled");
+    assert_eq!(job()["attempt"], 0, "{}", job());
+    worker.terminate();
+    let said = worker.wait().err;
+    assert!(said.contains("posse model pull"), "says what to do: {said}");
+    assert!(said.contains("jobs that need it wait, and spend no attempts"), "{said}");
+}
+
 #[test]
 fn a_run_that_is_overtaken_watches_the_one_who_works_it() {
     let server = ModelServer::start(vec![Say::Call("finish", json!({"final_summary": "done elsewhere"}))]);

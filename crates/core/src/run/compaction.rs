@@ -200,6 +200,29 @@ pub struct DoesNotFit {
     pub reply: u64,
 }
 
+impl DoesNotFit {
+    /// The same where the provider has named a window of `named` tokens and refused a request that was
+    /// smaller by our estimates: the window that they were corrected to is nobody's number.
+    pub fn as_the_provider_counts(&self, named: u32) -> String {
+        let DoesNotFit { window, head, pinned, rest, beside, reply } = *self;
+        let n = |tokens: u64| history::grouped(&tokens);
+        format!(
+            "the conversation does not fit the model's window of {} tokens: its provider says that the request is larger, \
+             and nothing in it is left to shorten. By Posse's estimates, which count too few of this provider's tokens \
+             (about {} of them fill the window), it has {} for the system text, examples and task, {} for loaded skills, \
+             answers and failure summaries, {} for the rest, {} for tools and working memory, and {} are set aside for \
+             the reply. Use a model with a larger window, state the task in fewer words, or lower max_reply_tokens",
+            n(named.into()),
+            n(window.into()),
+            n(head),
+            n(pinned),
+            n(rest),
+            n(beside),
+            n(reply)
+        )
+    }
+}
+
 /// Decides what must become of a conversation before it is sent.
 ///
 /// `calls_open`: whether the last turn has calls whose results are not all there yet; the turn then

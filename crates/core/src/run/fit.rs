@@ -48,7 +48,10 @@ impl Run {
             Ok(Decision::Send) => Fit::Fits,
             Ok(Decision::Summarise(cut)) => Fit::Cut(cut),
             Ok(Decision::Shorten(shortenings)) => Fit::Shorten(shortenings),
-            Err(error) => Fit::TooLarge(error.to_string()),
+            Err(error) => {
+                let named = self.overflow.and_then(|overflow| overflow.window).filter(|named| *named > error.window);
+                Fit::TooLarge(named.map_or_else(|| error.to_string(), |named| error.as_the_provider_counts(named)))
+            }
         }
     }
 

@@ -160,19 +160,49 @@ pub enum Again {
 impl Again {
     /// What a model's failure means for the work that needed it.
     pub fn after(kind: ModelErrorKind, retry_after: Option<Duration>) -> Again {
+        Again::after_some(kind, retry_after, 0)
+    }
+
+    /// The same after `before` failures with no reply between them.
+    pub fn after_some(kind: ModelErrorKind, retry_after: Option<Duration>, before: u32) -> Again {
         match kind {
-            ModelErrorKind::RateLimited => retry_after.map_or(Again::Later, Again::After),
+            // A provider's wish costs no attempt, for a while: one that says "at once" for ever would
+            // otherwise never be given up.
+            ModelErrorKind::RateLimited => match retry_after.filter(|_| before < FREE_WISHES) {
+                Some(asked) => Again::After(asked.max(SHORTEST_WAIT * (1 << before))),
+                None => Again::Later,
+            },
             // Nothing was asked, so nothing of the job's has failed.
-            ModelErrorKind::Unavailable => Again::After(retry_after.unwrap_or(breaker::REST)),
+            ModelErrorKind::Unavailable => Again::After(retry_after.unwrap_or(breaker::REST).max(SHORTEST_REST)),
+            // Nothing is wrong with the job. Another worker may be able to, or this one later.
+            ModelErrorKind::WorkerUnfit => {
+                Again::After(retry_after.unwrap_or(WAIT_FOR_ANOTHER_WORKER).max(SHORTEST_WAIT))
+            }
             // A person has to mend a key or an account; the job tries again by itself meanwhile.
+            ModelErrorKind::OutOfCredit => Again::After(retry_after.unwrap_or(WAIT_FOR_CREDENTIALS).max(SHORTEST_WAIT)),
             ModelErrorKind::Unauthorized => Again::After(WAIT_FOR_CREDENTIALS),
-            ModelErrorKind::Transient | ModelErrorKind::Stopped | ModelErrorKind::InvalidToolCall => Again::Later,
+            ModelErrorKind::Transient
+            | ModelErrorKind::Unreachable
+            | ModelErrorKind::Stopped
+            | ModelErrorKind::InvalidToolCall => Again::Later,
             ModelErrorKind::ContextOverflow | ModelErrorKind::Rejected => Again::Never,
         }
     }
 }
 
 const WAIT_FOR_CREDENTIALS: Duration = Duration::from_secs(15 * 60);
+
+/// How long a job waits that its worker cannot work.
+const WAIT_FOR_ANOTHER_WORKER: Duration = Duration::from_secs(60);
+
+/// No job that waits for a provider or a worker comes back sooner.
+const SHORTEST_WAIT: Duration = Duration::from_secs(10);
+
+/// No job that waits for its turn comes back sooner.
+const SHORTEST_REST: Duration = Duration::from_secs(1);
+
+/// So many times in a row a provider's wish for a wait costs no attempt.
+const FREE_WISHES: u32 = 4;
 
 /// What a step gives: entries to commit, then one effect to perform.
 #[derive(Debug, Clone, PartialEq)]
@@ -252,14 +282,16 @@ impl Recorder<'_> {
 
     fn model_failed(&mut self, error: ModelError, ms: u64) -> Option<Effect> {
         let ModelError { kind, message, failed_tries, retry_after, context_window } = error;
-        let not_asked = matches!(kind, ModelErrorKind::Stopped | ModelErrorKind::Unavailable);
-        if not_asked && failed_tries.is_empty() {
+        let may_be_unasked =
+            matches!(kind, ModelErrorKind::Stopped | ModelErrorKind::Unavailable | ModelErrorKind::WorkerUnfit);
+        if may_be_unasked && failed_tries.is_empty() {
             // Nothing happened that the journal would have to keep, however often it is found.
             return Some(Effect::FailAttempt { reason: message, again: Again::after(kind, retry_after) });
         }
         // A provider that does not tell its window has told that this request is larger.
         let overflow = (kind == ModelErrorKind::ContextOverflow)
             .then(|| Overflow { window: context_window, counted: self.run.request_tokens() });
+        let before = self.run.failures_in_a_row;
         self.record(Entry::TurnFailed { reason: message.clone(), failed_tries, overflow, ms });
         if self.run.limit_reached().is_some() {
             return None;
@@ -271,7 +303,7 @@ impl Recorder<'_> {
             }
             // Once what is too much has been taken out.
             ModelErrorKind::ContextOverflow if !matches!(self.run.fit(), Fit::Fits) => return None,
-            _ => Again::after(kind, retry_after),
+            _ => Again::after_some(kind, retry_after, before),
         };
         Some(Effect::FailAttempt { reason: message, again })
     }

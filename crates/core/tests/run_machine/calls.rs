@@ -127,7 +127,10 @@ fn a_cut_reply_runs_nothing_and_is_said_so() {
     h.say(cut);
     assert_eq!(h.effect, Effect::AskModel);
     let told = h.run.messages().last().expect("a message");
-    assert!(matches!(told, Message::User { text } if text.contains("64 tokens") && text.contains("write")), "{told:?}");
+    assert!(
+        matches!(told, Message::Tool { name, text, .. } if name == "write" && text.contains("64 tokens")),
+        "{told:?}"
+    );
     assert_eq!(h.run.open_calls(), []);
     assert_eq!(unsendable(h.run.messages()), Vec::<String>::new());
 }

@@ -44,6 +44,54 @@ fn what_came_with_a_refusal_or_a_filter_is_kept_and_not_run() {
     }
 }
 
+/// What each call of a reply that is not whole is told, in the order of the calls.
+fn told_of_cut(finish: Finish, calls: &[(&str, &str)]) -> Vec<(String, String)> {
+    let mut h = Harness::native();
+    let mut cut = reply("I look first.", &[]);
+    let call = |(name, arguments): &(&str, &str)| CallRequest {
+        id: "same".into(),
+        name: (*name).into(),
+        arguments: (*arguments).into(),
+        extra: None,
+    };
+    (cut.finish, cut.calls) = (finish, calls.iter().map(call).collect());
+    cut.usage.output = 64;
+    h.say(cut);
+    assert_eq!(h.effect, Effect::AskModel, "nothing of it runs");
+    assert_eq!(unsendable(h.run.messages()), Vec::<String>::new());
+    let results = h.run.messages().iter().filter_map(|message| match message {
+        Message::Tool { name, text, .. } => Some((name.clone(), text.clone())),
+        _ => None,
+    });
+    results.collect()
+}
+
+#[test]
+fn each_call_of_a_cut_reply_hears_what_became_of_it() {
+    let half = "{\"text\": \"line 1\\nli";
+    for (calls, cut_at) in [(&[("look", "{}"), ("write", half)][..], 1), (&[("write", half), ("look", "{}")], 0)] {
+        let told = told_of_cut(Finish::Length, calls);
+        assert_eq!(told.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), [calls[0].0, calls[1].0]);
+        assert!(told[cut_at].1.contains("token limit was reached after 64 tokens"), "{told:?}");
+        assert!(told[1 - cut_at].1.contains("another call of the same reply, of write, was cut off"), "{told:?}");
+    }
+    // All are whole, and yet something may have been to follow.
+    let told = told_of_cut(Finish::Length, &[("look", "{}"), ("look", "{}")]);
+    assert!(told.len() == 2 && told.iter().all(|(_, text)| text.contains("not known")), "{told:?}");
+    // A huge one is not kept whole in the conversation.
+    let huge = format!("{{\"text\": \"{}", "ä".repeat(50_000));
+    assert!(told_of_cut(Finish::Length, &[("write", &huge)])[0].1.contains("cut off"));
+}
+
+#[test]
+fn broken_arguments_without_a_limit_are_told_as_what_they_are() {
+    for finish in [Finish::ToolCalls, Finish::Other("odd".into())] {
+        let told = told_of_cut(finish, &[("look", "{}"), ("write", "{\"text\": \"a")]);
+        assert!(told[1].1.contains("end in the middle, after 11 characters. No token limit was reported"), "{told:?}");
+        assert!(told[0].1.contains("of write, was cut off, so none"), "{told:?}");
+    }
+}
+
 #[test]
 fn i_a_call_that_leaked_into_the_text_is_no_answer() {
     let mut h = Harness::native();
@@ -169,6 +217,44 @@ fn a_model_that_was_not_asked_leaves_no_trace_and_costs_no_attempt() {
 }
 
 #[test]
+fn a_provider_s_wish_costs_no_attempt_until_it_has_had_its_way_often_enough() {
+    let mut h = Harness::native();
+    let fail = |h: &mut Harness| {
+        let (kind, retry_after) = (ModelErrorKind::RateLimited, Some(Duration::ZERO));
+        let error = ModelError {
+            kind,
+            message: "slow down".into(),
+            retry_after,
+            context_window: None,
+            failed_tries: Vec::new(),
+        };
+        let next = step(&mut h.run, Input::ModelFailed { error, ms: 1 });
+        h.take(next);
+        // What was counted is in the journal.
+        h.run = posse_core::run::Run::replay(&h.journal);
+        match &h.effect {
+            Effect::FailAttempt { again: Again::After(wait), .. } => Some(wait.as_secs()),
+            _ => None,
+        }
+    };
+    let waits: Vec<_> = (0..6).map(|_| fail(&mut h)).collect();
+    assert_eq!(waits, [Some(10), Some(20), Some(40), Some(80), None, None]);
+    h.say(reply("", &["look"])).run_calls();
+    assert_eq!(fail(&mut h), Some(10), "a reply begins the count anew");
+}
+
+#[test]
+fn a_window_that_the_provider_names_is_named_in_the_reason() {
+    let mut h = Harness::native();
+    let (kind, message) = (ModelErrorKind::ContextOverflow, "too long".to_owned());
+    let error = ModelError { kind, message, retry_after: None, context_window: Some(8192), failed_tries: Vec::new() };
+    let next = step(&mut h.run, Input::ModelFailed { error, ms: 1 });
+    h.take(next);
+    let reason = h.ended().2;
+    assert!(reason.contains("does not fit the model's window of 8,192 tokens"), "{reason}");
+}
+
+#[test]
 fn provider_failures_are_recorded_and_classified() {
     let fail = |kind| {
         let mut h = Harness::native();
@@ -182,6 +268,9 @@ fn provider_failures_are_recorded_and_classified() {
         (ModelErrorKind::Transient, Again::Later),
         (ModelErrorKind::RateLimited, Again::Later),
         (ModelErrorKind::Unauthorized, Again::After(Duration::from_secs(900))),
+        (ModelErrorKind::OutOfCredit, Again::After(Duration::from_secs(900))),
+        (ModelErrorKind::WorkerUnfit, Again::After(Duration::from_secs(60))),
+        (ModelErrorKind::Unreachable, Again::Later),
         (ModelErrorKind::Rejected, Again::Never),
     ] {
         let h = fail(kind);

@@ -33,6 +33,31 @@ const SET_KEY: &str = "set OPENAI_API_KEY, or api_key_env for this model in conf
 const PAY: &str = "the account has no credit left: check its plan and billing";
 const CHECK_NAME: &str = "check `model` and `base_url` for this model in config/posse.toml";
 
+/// Words for an account that nobody's request is taken for, lower case.
+const OUT_OF_CREDIT: &[&str] = &[
+    "exceeded your current quota",
+    "insufficient balance",
+    "insufficient credit",
+    "insufficient quota",
+    "insufficient funds",
+    "not enough credits",
+    "out of credits",
+    "no credits",
+    "credit balance is too low",
+    "credits exhausted",
+    "payment required",
+    "billing hard limit",
+    "account is in arrears",
+    "account is suspended",
+];
+
+/// Codes for a model that the endpoint does not have: the worker names it, not the job.
+const UNKNOWN_MODEL: &[&str] = &["model_not_found", "invalid_model", "model_not_available", "unknown_model"];
+
+/// The same in words, lower case.
+const NO_SUCH_MODEL: &[&str] =
+    &["is not a valid model", "model not found", "no such model", "unknown model", "model does not exist"];
+
 impl Failure {
     /// A failure with nothing from a provider: the network, a limit of ours, a stop.
     pub fn plain(kind: ModelErrorKind, words: impl Into<String>) -> Self {
@@ -60,10 +85,11 @@ impl Failure {
     fn judge(status: Option<u16>, waits: &HeaderWaits, fault: Fault, words: String) -> Self {
         let (kind, advice) = classify(status, &fault);
         let overflow = kind == ModelErrorKind::ContextOverflow;
-        let waits_matter = matches!(kind, ModelErrorKind::RateLimited | ModelErrorKind::Transient);
+        let waits_matter =
+            matches!(kind, ModelErrorKind::RateLimited | ModelErrorKind::Transient | ModelErrorKind::OutOfCredit);
         Failure {
             advice,
-            retry_after: asked_wait(waits, &fault.message).filter(|_| waits_matter),
+            retry_after: asked_wait(waits, &fault).filter(|_| waits_matter),
             context_window: overflow.then(|| overflow::window(&fault)).flatten(),
             fault: Some(fault),
             ..Failure::plain(kind, words)
@@ -72,7 +98,7 @@ impl Failure {
 
     /// Whether the same request may succeed later.
     pub fn is_worth_another_try(&self) -> bool {
-        matches!(self.kind, ModelErrorKind::Transient | ModelErrorKind::RateLimited)
+        matches!(self.kind, ModelErrorKind::Transient | ModelErrorKind::Unreachable | ModelErrorKind::RateLimited)
     }
 
     /// The whole sentence for a person.
@@ -98,13 +124,21 @@ fn classify(status: Option<u16>, fault: &Fault) -> (ModelErrorKind, Option<&'sta
     if marked(&["tool_use_failed"]) {
         return (InvalidToolCall, None);
     }
-    if marked(&["insufficient_quota", "billing_hard_limit_reached", "billing_not_active"])
-        || status == Some(402)
-        || says(&["exceeded your current quota", "insufficient balance", "credit balance is too low"])
+    if marked(&[
+        "insufficient_quota",
+        "insufficient_credits",
+        "insufficient_balance",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "billing_error",
+        "payment_required",
+        "quota_exhausted",
+    ]) || status == Some(402)
+        || (says(OUT_OF_CREDIT) && !says(&["per minute", "per day", "retry in", "try again in"]))
     {
-        return (Unauthorized, Some(PAY));
+        return (OutOfCredit, Some(PAY));
     }
-    if overflow::is_overflow(fault) {
+    if overflow::is_overflow(status, fault) {
         return (ContextOverflow, None);
     }
     if marked(&["invalid_api_key", "authentication_error", "unauthenticated", "permission_denied"])
@@ -120,8 +154,12 @@ fn classify(status: Option<u16>, fault: &Fault) -> (ModelErrorKind, Option<&'sta
     }
     match status {
         Some(408 | 409 | 425 | 500..=599) => (Transient, None),
-        Some(404 | 405 | 410) => (Rejected, Some(CHECK_NAME)),
-        Some(300..=499) => (Rejected, None),
+        // A router that has the model, but not where it takes tools.
+        Some(404) if says(&["tool use", "support tool", "tools"]) => (Rejected, None),
+        Some(404 | 405 | 410) => (WorkerUnfit, Some(CHECK_NAME)),
+        Some(300..=399) => (WorkerUnfit, None),
+        Some(400..=499) if marked(UNKNOWN_MODEL) || says(NO_SUCH_MODEL) => (WorkerUnfit, Some(CHECK_NAME)),
+        Some(400..=499) => (Rejected, None),
         // An error inside a 200. Said to be our fault, it is; else the provider failed half way.
         _ if marked(&["invalid_request_error", "invalid_argument", "not_found_error"]) => (Rejected, None),
         _ => (Transient, None),
@@ -149,14 +187,19 @@ mod tests {
         for (status, body, kind) in [
             (401, r#"{"error":{"message":"Incorrect API key","code":"invalid_api_key"}}"#, Unauthorized),
             (403, "", Unauthorized),
-            (402, "", Unauthorized),
-            (404, r#"{"error":{"message":"no such model","code":"model_not_found"}}"#, Rejected),
+            (402, "", OutOfCredit),
+            (404, r#"{"error":{"message":"no such model","code":"model_not_found"}}"#, WorkerUnfit),
+            (404, "<html>Not Found</html>", WorkerUnfit),
+            (404, r#"{"error":{"message":"No endpoints found that support tool use","code":404}}"#, Rejected),
+            (400, r#"{"error":{"message":"x/y is not a valid model ID","code":400}}"#, WorkerUnfit),
+            (403, r#"{"error":{"message":"Insufficient balance"}}"#, OutOfCredit),
             (408, "", Transient),
             (409, "", Transient),
             (425, "", Transient),
             (429, "slow down", RateLimited),
-            (429, r#"{"error":{"message":"x","code":"insufficient_quota"}}"#, Unauthorized),
-            (429, r#"{"error":{"message":"You exceeded your current quota, please check"}}"#, Unauthorized),
+            (429, r#"{"error":{"message":"x","code":"insufficient_quota"}}"#, OutOfCredit),
+            (429, r#"{"error":{"message":"You exceeded your current quota, please check"}}"#, OutOfCredit),
+            (429, r#"{"error":{"message":"You exceeded your current quota. Please retry in 34s."}}"#, RateLimited),
             (500, "<html>oops</html>", Transient),
             (503, r#"{"error":{"message":"Loading model","code":503}}"#, Transient),
             (529, r#"{"error":{"type":"overloaded_error","message":"Overloaded"}}"#, Transient),
@@ -170,7 +213,7 @@ mod tests {
                 r#"{"object":"error","message":"bad tool call id 'call_x': ids here are exactly 9 letters or digits","type":"invalid_function_call","code":"3280"}"#,
                 Rejected,
             ),
-            (302, "", Rejected),
+            (302, "", WorkerUnfit),
         ] {
             assert_eq!(of(status, body).kind, kind, "{status} {body}");
         }

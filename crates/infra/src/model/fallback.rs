@@ -80,7 +80,9 @@ impl Model for FallbackModel {
 fn is_for_another(kind: ModelErrorKind) -> bool {
     use ModelErrorKind::*;
     match kind {
-        Transient | RateLimited | Unavailable | Unauthorized | Rejected => true,
+        Transient | Unreachable | RateLimited | Unavailable | WorkerUnfit | OutOfCredit | Unauthorized | Rejected => {
+            true
+        }
         ContextOverflow | InvalidToolCall | Stopped => false,
     }
 }
@@ -96,9 +98,11 @@ fn last_try(error: &ModelError) -> FailedTry {
 /// Both failed: the error to act on is the one that gives a way forward.
 fn both(primary: ModelError, fallback: ModelError) -> ModelError {
     use ModelErrorKind::*;
-    let hopeful = matches!(primary.kind, Transient | RateLimited | Unavailable);
+    let hopeful = matches!(primary.kind, Transient | Unreachable | RateLimited | Unavailable);
     let kind = match fallback.kind {
-        Unauthorized | Rejected if hopeful => primary.kind,
+        Unauthorized | OutOfCredit | WorkerUnfit | Rejected if hopeful => primary.kind,
+        // What the second does not take, the first may, once what keeps it is mended.
+        Rejected if matches!(primary.kind, OutOfCredit | WorkerUnfit) => primary.kind,
         kind => kind,
     };
     let mut failed_tries = primary.failed_tries;

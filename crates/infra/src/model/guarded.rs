@@ -4,14 +4,19 @@
 use async_trait::async_trait;
 use posse_core::clock::{Clock, Millis};
 use posse_core::model::{
-    DeltaSink, Message, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest, TokenCounter,
+    Delta, DeltaSink, FailedTry, Message, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest,
+    TokenCounter, Usage,
 };
 use posse_core::port::RepositoryError;
-use posse_core::rate::{ModelRates, ModelUse, Outcome, Pass, RateLimiter};
+use posse_core::rate::{ModelRates, ModelUse, Outcome, Pass, RateLimiter, Whom};
 use posse_core::stop::Stop;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
+
+use super::openai::backoff;
+use super::outage::{Outages, Trouble};
 
 /// Longest wait for leave while the job's slot is held. A longer one is an error, and the job comes
 /// back later.
@@ -20,13 +25,29 @@ const PATIENCE_MS: Millis = 5_000;
 /// How long a job stays away when the database cannot say whether the model may be asked.
 const UNKNOWN_MS: Millis = 10_000;
 
+/// How long a worker that is unfit leaves a model alone at first, and at most.
+const UNFIT_MS: (Millis, Millis) = (10_000, 60_000);
+
+/// The same where its key is refused.
+const REFUSED_MS: (Millis, Millis) = (60_000, 15 * 60_000);
+
+/// How long one request may take that finds out whether this worker can ask again.
+const TRYING_MS: Millis = 30_000;
+
+/// A provider that asks for a longer wait than this has closed its doors.
+const LONG_MS: Millis = 60_000;
+
 /// Tokens a reply is taken to have, before it is known, where the request sets no limit.
 const USUAL_REPLY_TOKENS: u64 = 1_000;
 
 /// Where the limiter is put once there is a database. Until then nothing is limited.
 pub type LimiterSlot = Arc<OnceLock<Arc<dyn RateLimiter>>>;
 
-/// Asks leave of a [`RateLimiter`] before each request, and tells it what the request came to.
+/// Asks leave of a [`RateLimiter`] before each request, and tells it what the request came to. Makes
+/// requests again that failed, as long as that is worth a try and the endpoint is not known to be out.
+///
+/// What is wrong with this worker (its network, its key) is nobody else's business: it is remembered
+/// here, and not written down.
 ///
 /// A process that dies in between leaves its estimate in the books, which time makes good.
 pub struct GuardedModel {
@@ -37,6 +58,19 @@ pub struct GuardedModel {
     limiter: LimiterSlot,
     clock: Arc<dyn Clock>,
     profile: OnceCell<ModelProfile>,
+    retries: u32,
+    backoff: Duration,
+    outages: Arc<Outages>,
+    insists: Arc<AtomicBool>,
+    unfit: Mutex<Option<Unfit>>,
+}
+
+/// Why this worker does not ask at the moment.
+struct Unfit {
+    kind: ModelErrorKind,
+    message: String,
+    until: Millis,
+    times: u32,
 }
 
 impl GuardedModel {
@@ -48,30 +82,121 @@ impl GuardedModel {
         limiter: LimiterSlot,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        GuardedModel { inner, endpoint, model, rates, limiter, clock, profile: OnceCell::new() }
+        let outages = Arc::new(Outages::new(Arc::clone(&clock)));
+        GuardedModel {
+            inner,
+            endpoint,
+            model,
+            rates,
+            limiter,
+            clock,
+            profile: OnceCell::new(),
+            retries: 0,
+            backoff: Duration::ZERO,
+            outages,
+            insists: Arc::default(),
+            unfit: Mutex::default(),
+        }
+    }
+
+    /// The same, making failed requests again up to `retries` times; the first wait is up to `backoff`.
+    pub fn with_retries(mut self, retries: u32, backoff: Duration) -> Self {
+        (self.retries, self.backoff) = (retries, backoff);
+        self
+    }
+
+    /// The same, sharing what is known of outages with other models.
+    pub fn with_outages(mut self, outages: Arc<Outages>) -> Self {
+        self.outages = outages;
+        self
+    }
+
+    /// The same; while this is set there is a person who waits, for whom an endpoint that is out is asked all
+    /// the same.
+    pub fn insisting(mut self, insists: Arc<AtomicBool>) -> Self {
+        self.insists = insists;
+        self
     }
 
     fn about(&self, rates: ModelRates, tokens: u64) -> ModelUse {
-        ModelUse { endpoint: self.endpoint.clone(), model: self.model.clone(), rates, requests: 1, tokens }
+        let (endpoint, model) = (self.endpoint.clone(), self.model.clone());
+        ModelUse { endpoint, model, rates, requests: 1, tokens, is_probe: false }
+    }
+
+    fn insists(&self) -> bool {
+        self.insists.load(Ordering::Relaxed)
+    }
+
+    /// The model and where it is, for people.
+    fn what(&self) -> String {
+        format!("model {} at {}", self.model, self.endpoint)
     }
 
     /// Waits for leave, if that is soon; else says when to come back.
-    async fn leave(&self, limiter: &dyn RateLimiter, about: &ModelUse, stop: &Stop) -> Result<(), ModelError> {
+    async fn leave(&self, limiter: &dyn RateLimiter, about: &mut ModelUse, stop: &Stop) -> Result<(), ModelError> {
+        self.fit_to_ask()?;
         let pass = limiter.reserve(about.clone(), PATIENCE_MS, self.clock.now()).await;
         match pass.map_err(|error| self.unknown(&error))? {
-            Pass::Go { after_ms: 0 } => Ok(()),
             Pass::Go { after_ms } => {
+                if self.unfit().is_none() {
+                    self.outages.is_back(&self.what());
+                }
+                if after_ms == 0 {
+                    return Ok(());
+                }
                 tokio::select! {
                     biased;
                     _ = stop.stopped() => {
-                        self.settle(limiter, about, ModelUse { requests: 0, tokens: 0, ..about.clone() }, Outcome::Unknown).await;
+                        let unused = ModelUse { requests: 0, tokens: 0, ..about.clone() };
+                        self.settle(limiter, about, unused, Outcome::Unknown).await;
                         Err(self.not_asked(ModelErrorKind::Stopped, "the work was stopped", None))
                     }
                     () = tokio::time::sleep(millis(after_ms)) => Ok(()),
                 }
             }
-            Pass::Wait { ms, reason } => Err(self.not_asked(ModelErrorKind::Unavailable, &reason, Some(ms))),
+            Pass::Probe => {
+                about.is_probe = true;
+                Ok(())
+            }
+            Pass::Wait { ms, reason } => Err(self.not_asked(ModelErrorKind::Unavailable, &reason, Some(spread(ms)))),
+            Pass::Out { .. } if self.insists() => Ok(()),
+            Pass::Out { ms, reason } => {
+                let wait = millis(ms) + self.outages.waits(&self.what(), Trouble::Theirs, &reason, ms);
+                Err(self.not_asked(ModelErrorKind::Unavailable, &reason, Some(wait)))
+            }
         }
+    }
+
+    /// Whether this worker can ask, as far as it knows. Of those who come when it should be tried again, one
+    /// does.
+    fn fit_to_ask(&self) -> Result<(), ModelError> {
+        let now = self.clock.now();
+        let mut unfit = self.unfit();
+        let Some(known) = unfit.as_mut().filter(|_| !self.insists()) else { return Ok(()) };
+        let left = known.until - now;
+        if !(1..=REFUSED_MS.1).contains(&left) {
+            known.until = now + TRYING_MS;
+            return Ok(());
+        }
+        let (kind, why) = (known.kind, format!("this worker cannot at the moment: {}", known.message));
+        let wait = millis(left) + self.outages.waits(&self.what(), Trouble::Ours, &known.message, left);
+        Err(self.not_asked(kind, &why, Some(wait)))
+    }
+
+    /// Remembers that this worker cannot ask. Tells how long its jobs wait.
+    fn is_unfit(&self, error: &ModelError) -> Duration {
+        let (first, most) = if error.kind == ModelErrorKind::Unauthorized { REFUSED_MS } else { UNFIT_MS };
+        let mut unfit = self.unfit();
+        let times = unfit.as_ref().map_or(0, |known| known.times);
+        let rest = (first << times.min(16)).min(most);
+        let (kind, message) = (error.kind, error.message.clone());
+        *unfit = Some(Unfit { kind, message, until: self.clock.now() + rest, times: times + 1 });
+        drop(unfit);
+        millis(rest) + self.outages.waits(&self.what(), Trouble::Ours, &error.message, rest)
+    }
+
+    fn unfit(&self) -> MutexGuard<'_, Option<Unfit>> {
+        self.unfit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn settle(
@@ -88,65 +213,199 @@ impl GuardedModel {
 
     fn unknown(&self, error: &RepositoryError) -> ModelError {
         let why = format!("whether it may be is not known now: {error}");
-        self.not_asked(ModelErrorKind::Unavailable, &why, Some(UNKNOWN_MS))
+        self.not_asked(ModelErrorKind::Unavailable, &why, Some(spread(UNKNOWN_MS)))
     }
 
-    fn not_asked(&self, kind: ModelErrorKind, why: &str, wait_ms: Option<Millis>) -> ModelError {
+    fn not_asked(&self, kind: ModelErrorKind, why: &str, wait: Option<Duration>) -> ModelError {
         ModelError {
             kind,
-            message: format!("model {} at {} was not asked: {why}", self.model, self.endpoint),
-            retry_after: wait_ms.map(spread),
+            message: format!("{} was not asked: {why}", self.what()),
+            retry_after: wait,
             context_window: None,
             failed_tries: Vec::new(),
         }
     }
 
-    /// What the request came to, in requests and tokens, and for the endpoint.
-    fn came_to(&self, about: &ModelUse, answer: &Result<ModelReply, ModelError>) -> (ModelUse, Outcome) {
-        let tries = match answer {
-            Ok(reply) => &reply.failed_tries,
-            Err(error) => &error.failed_tries,
-        };
-        let spent: u64 = tries.iter().map(|one| one.usage.total()).sum();
-        let used = |requests: usize, tokens| ModelUse { requests: requests as u64, tokens, ..about.clone() };
-        match answer {
-            Ok(reply) => (used(1 + tries.len(), spent + reply.usage.total()), Outcome::Answered),
-            Err(error) => (used(tries.len(), spent), outcome_of(error)),
+    /// Makes a request until it succeeds, may not be made again, or is stopped.
+    async fn ask(&self, what: What<'_>) -> Result<Answer, ModelError> {
+        let mut failed: Vec<FailedTry> = Vec::new();
+        let mut retries = 0;
+        loop {
+            let mut error = match self.ask_once(what, retries == 0).await {
+                Ok(Answer::Reply(mut reply)) => {
+                    reply.failed_tries.splice(0..0, failed);
+                    return Ok(Answer::Reply(reply));
+                }
+                Ok(profile) => return Ok(profile),
+                Err(error) => error,
+            };
+            let wait = backoff::wait(retries, self.backoff, error.retry_after, rand::random())
+                .filter(|_| retries < self.retries_of(error.kind));
+            let Some(wait) = wait else {
+                error.failed_tries.splice(0..0, failed);
+                return Err(error);
+            };
+            retries += 1;
+            let last = last_try(&error);
+            let wait_ms = wait.as_millis() as u64;
+            if self.outages.may_tell_of_retry(&self.endpoint) {
+                tracing::warn!(
+                    reason = %last.reason, wait_ms, retry = retries,
+                    "a model request failed and is made again (said at most once a minute)"
+                );
+            }
+            if let What::Request { deltas, .. } = what {
+                deltas(Delta::Restarted(last));
+            }
+            failed.append(&mut error.failed_tries);
+            let waiting = self.outages.waiting();
+            tokio::select! {
+                biased;
+                () = what.stopped() => {
+                    let stopped = self.not_asked(ModelErrorKind::Stopped, "the work was stopped", None);
+                    return Err(ModelError { failed_tries: failed, ..stopped });
+                }
+                () = tokio::time::sleep(wait + waiting.later()) => {}
+            }
         }
     }
+
+    /// How often a request that failed like this is made again.
+    fn retries_of(&self, kind: ModelErrorKind) -> u32 {
+        match kind {
+            // Nobody is there, and a person waits: they know best what to do.
+            ModelErrorKind::Unreachable if self.insists() => self.retries.min(1),
+            ModelErrorKind::Transient | ModelErrorKind::Unreachable | ModelErrorKind::RateLimited => self.retries,
+            _ => 0,
+        }
+    }
+
+    /// Makes one request, once there is leave for it, and says what it came to.
+    async fn ask_once(&self, what: What<'_>, is_first: bool) -> Result<Answer, ModelError> {
+        let never = Stop::never();
+        let (rates, tokens, stop) = match what {
+            What::Request { request, stop, .. } => {
+                (self.rates, self.rates.tokens_per_minute.map_or(0, |_| estimate(request)), stop)
+            }
+            What::Profile => (ModelRates::default(), 0, &never),
+        };
+        let limiter = self.limiter.get();
+        let mut about = self.about(rates, tokens);
+        if let Some(limiter) = limiter {
+            self.leave(&**limiter, &mut about, stop).await?;
+        }
+        let answer = match what {
+            What::Request { request, deltas, stop } => {
+                self.inner.complete(request, deltas, stop).await.map(Answer::Reply)
+            }
+            What::Profile => self.inner.profile().await.map(Answer::Profile),
+        };
+        let outcome = match &answer {
+            Ok(Answer::Reply(_)) => Outcome::Answered,
+            // It may be known without asking, so that one says nothing about the endpoint.
+            Ok(Answer::Profile(_)) => Outcome::Unknown,
+            Err(error) => match outcome_of(error) {
+                // Each who asks counts once, however often they try.
+                Outcome::Failed(_) if !is_first && !about.is_probe => Outcome::Unknown,
+                outcome => outcome,
+            },
+        };
+        let has_answered = outcome == Outcome::Answered;
+        let rest = match limiter {
+            Some(limiter) => self.settle(&**limiter, &about, used(&about, &answer), outcome).await,
+            None => None,
+        };
+        let mut error = match answer {
+            Ok(answer) => {
+                if has_answered {
+                    *self.unfit() = None;
+                    self.outages.is_back(&self.what());
+                }
+                return Ok(answer);
+            }
+            Err(error) => error,
+        };
+        if matches!(error.kind, ModelErrorKind::WorkerUnfit | ModelErrorKind::Unauthorized) {
+            error.retry_after = Some(self.is_unfit(&error));
+        } else if let Some(rest) = rest {
+            // The failure that made an endpoint known to be out is no more the job's than those after it.
+            error.retry_after =
+                Some(millis(rest) + self.outages.waits(&self.what(), Trouble::Theirs, &error.message, rest));
+            error.kind = ModelErrorKind::Unavailable;
+        } else if !matches!(error.kind, ModelErrorKind::Stopped | ModelErrorKind::Unavailable) {
+            // Whatever went wrong, it went wrong there.
+            *self.unfit() = None;
+        }
+        Err(error)
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Copy)]
+enum What<'a> {
+    Request { request: &'a ModelRequest, deltas: &'a DeltaSink<'a>, stop: &'a Stop },
+    Profile,
+}
+
+impl What<'_> {
+    async fn stopped(&self) {
+        match self {
+            What::Request { stop, .. } => drop(stop.stopped().await),
+            What::Profile => std::future::pending().await,
+        }
+    }
+}
+
+/// What was answered.
+enum Answer {
+    Reply(ModelReply),
+    Profile(ModelProfile),
+}
+
+/// What a request came to, in requests and tokens.
+fn used(about: &ModelUse, answer: &Result<Answer, ModelError>) -> ModelUse {
+    let (tries, whole) = match answer {
+        Ok(Answer::Reply(reply)) => (&reply.failed_tries, Some(reply.usage.total())),
+        Ok(Answer::Profile(_)) => return about.clone(),
+        Err(error) => (&error.failed_tries, None),
+    };
+    let spent: u64 = tries.iter().map(|one| one.usage.total()).sum();
+    let requests = tries.len() as u64 + u64::from(whole.is_some());
+    ModelUse { requests, tokens: spent + whole.unwrap_or(0), ..about.clone() }
 }
 
 /// What a failure says about its endpoint.
 fn outcome_of(error: &ModelError) -> Outcome {
     use ModelErrorKind::*;
+    let closed = |whom, ms| Outcome::Closed { reason: error.message.clone(), whom, ms };
+    let asked = error.retry_after.map(|asked| Millis::try_from(asked.as_millis()).unwrap_or(Millis::MAX));
     match error.kind {
-        Transient => Outcome::Failed(error.message.clone()),
+        OutOfCredit => closed(Whom::Everybody, asked),
+        Transient if asked.is_some_and(|ms| ms > LONG_MS) => closed(Whom::Everybody, asked),
+        Transient | Unreachable => Outcome::Failed(error.message.clone()),
+        // Limits of hours and days are those of a model.
+        RateLimited if asked.is_some_and(|ms| ms > LONG_MS) => closed(Whom::Model, asked),
         RateLimited | Unauthorized | ContextOverflow | InvalidToolCall | Rejected => Outcome::Answered,
-        Stopped | Unavailable => Outcome::Unknown,
+        Stopped | Unavailable | WorkerUnfit => Outcome::Unknown,
     }
 }
 
-/// The failure that made an endpoint known to be out is no more the job's than those after it.
-fn with_rest(mut error: ModelError, rest: Option<Millis>) -> ModelError {
-    if let Some(rest) = rest {
-        error.kind = ModelErrorKind::Unavailable;
-        error.retry_after = Some(spread(rest));
-    }
-    error
+fn last_try(error: &ModelError) -> FailedTry {
+    error.failed_tries.last().cloned().unwrap_or_else(|| FailedTry {
+        model: String::new(),
+        reason: error.message.clone(),
+        usage: Usage { estimated: true, ..Usage::default() },
+    })
 }
 
 #[async_trait]
 impl Model for GuardedModel {
     async fn profile(&self) -> Result<ModelProfile, ModelError> {
         let find = || async {
-            let Some(limiter) = self.limiter.get() else { return self.inner.profile().await };
-            let about = self.about(ModelRates::default(), 0);
-            self.leave(&**limiter, &about, &Stop::never()).await?;
-            let profile = self.inner.profile().await;
-            // A profile may be known without asking, so that one says nothing about the endpoint.
-            let outcome = profile.as_ref().err().map_or(Outcome::Unknown, outcome_of);
-            let rest = self.settle(&**limiter, &about, about.clone(), outcome).await;
-            profile.map_err(|error| with_rest(error, rest))
+            match self.ask(What::Profile).await? {
+                Answer::Profile(profile) => Ok(profile),
+                Answer::Reply(_) => Err(self.not_asked(ModelErrorKind::Rejected, "it was asked something else", None)),
+            }
         };
         self.profile.get_or_try_init(find).await.cloned()
     }
@@ -157,14 +416,10 @@ impl Model for GuardedModel {
         deltas: &DeltaSink<'_>,
         stop: &Stop,
     ) -> Result<ModelReply, ModelError> {
-        let Some(limiter) = self.limiter.get() else { return self.inner.complete(request, deltas, stop).await };
-        let tokens = self.rates.tokens_per_minute.map_or(0, |_| estimate(request));
-        let about = self.about(self.rates, tokens);
-        self.leave(&**limiter, &about, stop).await?;
-        let answer = self.inner.complete(request, deltas, stop).await;
-        let (used, outcome) = self.came_to(&about, &answer);
-        let rest = self.settle(&**limiter, &about, used, outcome).await;
-        answer.map_err(|error| with_rest(error, rest))
+        match self.ask(What::Request { request, deltas, stop }).await? {
+            Answer::Reply(reply) => Ok(reply),
+            Answer::Profile(_) => Err(self.not_asked(ModelErrorKind::Rejected, "it was asked something else", None)),
+        }
     }
 
     /// Counts are no requests to the model, so nobody's leave is asked.

@@ -21,6 +21,7 @@ pub mod fallback;
 pub mod guarded;
 pub mod judge;
 pub mod openai;
+pub mod outage;
 pub mod scripted;
 pub mod secret;
 mod sse;

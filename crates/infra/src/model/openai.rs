@@ -1,6 +1,6 @@
 //! One model behind an OpenAI-compatible endpoint: its tries, and what they teach.
 
-mod backoff;
+pub(super) mod backoff;
 mod config;
 mod known;
 mod lesson;
@@ -9,8 +9,8 @@ mod rendering;
 
 use async_trait::async_trait;
 use posse_core::model::{
-    Author, Delta, DeltaSink, FailedTry, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest,
-    Reasoning, TokenCounter, Usage,
+    Author, CallRequest, Delta, DeltaSink, FailedTry, Finish, Model, ModelError, ModelErrorKind, ModelProfile,
+    ModelReply, ModelRequest, Reasoning, TokenCounter, Usage,
 };
 use posse_core::stop::{Stop, StopReason};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -109,7 +109,7 @@ impl OpenAiModel {
                 outcome = self.try_once(&body, deltas, &spent) => outcome,
             };
             let failure = match outcome {
-                Ok(whole) => return Ok(self.reply(whole, body.bytes(), failed_tries)),
+                Ok(whole) => return Ok(self.reply(whole, body.bytes(), request.max_tokens, failed_tries)),
                 Err(failure) => failure,
             };
             let failed =
@@ -190,11 +190,16 @@ impl OpenAiModel {
         })
     }
 
-    fn reply(&self, mut whole: WholeReply, read: usize, failed_tries: Vec<FailedTry>) -> ModelReply {
+    fn reply(&self, mut whole: WholeReply, read: usize, most: Option<u32>, failed_tries: Vec<FailedTry>) -> ModelReply {
         let usage = whole.usage.unwrap_or_else(|| {
             let calls = whole.calls.iter().map(|c| c.name.len() + c.arguments.len()).sum::<usize>();
             Usage::estimate(read, whole.text.len() + whole.reasoning.len() + calls)
         });
+        // Servers write `tool_calls` over the limit that cut the call (vLLM); the count of tokens tells.
+        let is_spent = most.is_some_and(|most| !usage.estimated && usage.output >= u64::from(most));
+        if is_spent && matches!(whole.finish, Finish::ToolCalls | Finish::Other(_)) && whole.calls.iter().any(is_cut) {
+            whole.finish = Finish::Length;
+        }
         whole.reasoning.truncate(whole.reasoning.floor_char_boundary(MAX_REASONING));
         let reasoning = Reasoning { text: whole.reasoning, by: self.author.clone() };
         ModelReply {
@@ -304,12 +309,24 @@ async fn read_body(
         Err(_) => {
             let fault = super::wire::Fault::in_body(&body);
             let excerpt: String = fault.message.chars().take(200).collect();
+            if body.trim_ascii_start().starts_with(b"<") {
+                let words = format!(
+                    "answered with a web page: {excerpt} (check `base_url` for this model in config/posse.toml; it ends in \
+                     /v1 nearly always)"
+                );
+                return Err(Failure::plain(ModelErrorKind::WorkerUnfit, words));
+            }
             let words = format!("sent a reply that is not JSON: {excerpt}");
             return Err(Failure::plain(ModelErrorKind::Transient, words));
         }
     }
     account(assembler);
     Ok(())
+}
+
+/// Whether a call's arguments end before their JSON does.
+fn is_cut(call: &CallRequest) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_err_and(|error| error.is_eof())
 }
 
 fn too_long() -> Failure {

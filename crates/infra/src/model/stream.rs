@@ -6,6 +6,10 @@ use serde_json::Value;
 use super::sse::SseEvent;
 use super::wire::{Answer, Arguments, CallPiece, Completion, Fault, finish_of, settle};
 
+mod thoughts;
+
+use thoughts::Leading;
+
 /// A reply that came to its end.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct WholeReply {
@@ -39,7 +43,9 @@ pub(super) enum Broken {
 pub(super) struct StreamAssembler {
     /// Whose reply it is.
     provider: String,
+    /// The text as it came, thoughts in it included.
     text: String,
+    leading: Leading,
     reasoning: String,
     refusal: String,
     calls: Vec<OpenCall>,
@@ -172,9 +178,15 @@ impl StreamAssembler {
         };
         let mut calls: Vec<_> = self.calls.into_iter().map(|open| open.call).collect();
         let finish = settle(finish, &mut calls);
+        let thoughts::Parts { thoughts, text } = thoughts::split(&self.text, finish == Finish::Length);
+        let mut reasoning = self.reasoning;
+        if !reasoning.is_empty() && !thoughts.is_empty() {
+            reasoning.push_str("\n\n");
+        }
+        reasoning.push_str(&thoughts);
         Ok(WholeReply {
-            text: self.text,
-            reasoning: self.reasoning,
+            text,
+            reasoning,
             calls,
             refusal: (!self.refusal.is_empty()).then_some(self.refusal),
             finish,
@@ -202,7 +214,7 @@ impl StreamAssembler {
         let text = answer.text();
         if !text.is_empty() {
             self.text.push_str(&text);
-            deltas.push(Delta::Text(text));
+            deltas.extend(self.leading.push(&text));
         }
         if let Some(words) = answer.refused() {
             self.refusal.push_str(&words);

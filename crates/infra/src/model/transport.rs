@@ -305,12 +305,50 @@ impl Service<HttpRequestFactory> for Unread {
 fn network(error: reqwest::Error) -> Failure {
     // The address may hold a key in its query.
     let error = error.without_url();
-    let words = if error.is_connect() {
-        format!("could not be reached: {}", chain(&error))
-    } else {
-        format!("broke the connection: {}", chain(&error))
+    if let Some(what) = own_trouble(&error) {
+        let words = format!("could not be asked from here: {what} ({})", chain(&error));
+        return Failure::plain(ModelErrorKind::WorkerUnfit, words);
+    }
+    let (kind, words) = match error.is_connect() {
+        true => (ModelErrorKind::Unreachable, format!("could not be reached: {}", chain(&error))),
+        false => (ModelErrorKind::Transient, format!("broke the connection: {}", chain(&error))),
     };
-    Failure::plain(ModelErrorKind::Transient, words)
+    Failure::plain(kind, words)
+}
+
+/// What this worker or its machine lacks, if that is why a request failed: none of it says anything
+/// about the endpoint.
+fn own_trouble(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            let what = match io.raw_os_error() {
+                Some(libc::EMFILE) => Some("this process has too many files open (ulimit -n)"),
+                Some(libc::ENFILE) => Some("this machine has too many files open"),
+                Some(libc::ENOMEM | libc::ENOBUFS) => Some("this machine is out of memory"),
+                Some(libc::EADDRNOTAVAIL) => Some("this machine is out of ports or has no address to ask from"),
+                Some(libc::ENETUNREACH | libc::ENETDOWN | libc::EHOSTUNREACH) => {
+                    Some("there is no way there from this machine's network")
+                }
+                Some(libc::EACCES | libc::EPERM) => Some("this process may not open the connection"),
+                _ if io.kind() == std::io::ErrorKind::OutOfMemory => Some("this machine is out of memory"),
+                _ => None,
+            };
+            if what.is_some() {
+                return what;
+            }
+        }
+        // The resolver's errors have no numbers of the system.
+        let words = error.to_string();
+        if words.contains("dns error") || words.contains("failed to lookup address") {
+            return Some(
+                "its host's name cannot be resolved; check this machine's network and name servers, and `base_url` for \
+                 this model in config/posse.toml",
+            );
+        }
+        cause = error.source();
+    }
+    None
 }
 
 fn silent(limit: Duration) -> Failure {
@@ -330,4 +368,35 @@ fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::own_trouble;
+    use std::io::Error;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("client error (Connect)")]
+    struct Connect(#[source] Error);
+
+    #[test]
+    fn what_this_machine_lacks_is_told_from_what_an_endpoint_does() {
+        for number in [
+            libc::EMFILE,
+            libc::ENFILE,
+            libc::ENOMEM,
+            libc::ENOBUFS,
+            libc::EADDRNOTAVAIL,
+            libc::ENETUNREACH,
+            libc::EHOSTUNREACH,
+            libc::EACCES,
+        ] {
+            assert!(own_trouble(&Connect(Error::from_raw_os_error(number))).is_some(), "{number}");
+        }
+        for number in [libc::ECONNREFUSED, libc::ECONNRESET, libc::ETIMEDOUT, libc::EPIPE] {
+            assert_eq!(own_trouble(&Connect(Error::from_raw_os_error(number))), None, "{number}");
+        }
+        let dns = "failed to lookup address information: Temporary failure in name resolution";
+        assert!(own_trouble(&Connect(Error::other(dns))).is_some());
+    }
 }

@@ -5,7 +5,7 @@ use diesel::prelude::*;
 use posse_core::breaker::{Breaker, Leave};
 use posse_core::clock::Millis;
 use posse_core::port::RepositoryError;
-use posse_core::rate::{Bucket, EndpointState, ModelRates, ModelUse, Outcome as Went, Pass, RateLimiter};
+use posse_core::rate::{Bucket, EndpointState, ModelRates, ModelUse, Outcome as Went, Pass, RateLimiter, Whom};
 
 use super::SqliteStore;
 use super::fault::Outcome;
@@ -16,10 +16,42 @@ use super::writer::Transaction;
 /// Roughly what a change takes, in bytes.
 const ROW: usize = 300;
 
-/// An endpoint's breaker; one that is well where there is no row.
-fn breaker(connection: &mut SqliteConnection, endpoint: &str) -> QueryResult<Breaker> {
-    let row: Option<BreakerRow> = breakers::table.find(endpoint).first(connection).optional()?;
-    Ok(row.map(|row| to_state(&Keys::default(), row).breaker).unwrap_or_default())
+/// The names under which it is known whether a model may be asked: its endpoint's, and its own there.
+fn names(about: &ModelUse) -> [String; 2] {
+    [about.endpoint.clone(), about.endpoint_of_model()]
+}
+
+/// What is known of these names, in their order; that all is well where there is no row.
+fn breakers_of(connection: &mut SqliteConnection, keys: &Keys, about: &ModelUse) -> QueryResult<[EndpointState; 2]> {
+    let names = names(about);
+    let rows: Vec<BreakerRow> = breakers::table.filter(breakers::endpoint.eq_any(&names)).load(connection)?;
+    let mut found: Vec<_> = rows.into_iter().map(|row| to_state(keys, row)).collect();
+    Ok(names.map(|endpoint| match found.iter().position(|state| state.endpoint == endpoint) {
+        Some(at) => found.swap_remove(at),
+        None => EndpointState { endpoint, breaker: Breaker::default(), reason: None },
+    }))
+}
+
+/// Whether both may be asked. Where one is out that says why; what is probed has changed.
+fn ask(states: &mut [EndpointState; 2], about: &ModelUse, now: Millis) -> Leaves {
+    let mut asked = states.clone();
+    let leaves = [0, 1].map(|i| asked[i].breaker.ask(now));
+    let longest = [0, 1].into_iter().filter_map(|i| match leaves[i] {
+        Leave::Wait(ms) => Some((ms, &states[i])),
+        Leave::Go | Leave::Probe => None,
+    });
+    if let Some((ms, state)) = longest.max_by_key(|(ms, _)| *ms) {
+        return Leaves::Out(is_out(about, state, ms));
+    }
+    *states = asked;
+    if leaves.contains(&Leave::Probe) { Leaves::Probe } else { Leaves::Go }
+}
+
+/// What two breakers say together.
+enum Leaves {
+    Go,
+    Probe,
+    Out(Pass),
 }
 
 type BreakerRow = (String, i64, i64, i64, i64, i64, Option<Sealed>);
@@ -85,11 +117,13 @@ fn store_buckets(
 
 /// Asks leave for a request; see [`RateLimiter::reserve`].
 fn reserve(tx: &mut Transaction<'_>, about: &ModelUse, patience_ms: Millis, now: Millis) -> Outcome<Pass> {
-    let mut breaker = breaker(tx.connection, &about.endpoint)?;
-    let leave = breaker.ask(now);
-    if let Leave::Wait(ms) = leave {
-        return Ok(is_out(about, ms));
-    }
+    let before = breakers_of(tx.connection, tx.keys, about)?;
+    let mut states = before.clone();
+    let is_probe = match ask(&mut states, about, now) {
+        Leaves::Out(pass) => return Ok(pass),
+        Leaves::Probe => true,
+        Leaves::Go => false,
+    };
     let [mut requests, mut tokens] = buckets(tx.connection, about)?;
     let wait = |bucket: &Option<Bucket>, count| bucket.map_or(0, |bucket| bucket.wait_ms(count, now));
     let (for_requests, for_tokens) = (wait(&requests, about.requests), wait(&tokens, about.tokens));
@@ -113,14 +147,23 @@ fn reserve(tx: &mut Transaction<'_>, about: &ModelUse, patience_ms: Millis, now:
     if requests.is_some() || tokens.is_some() {
         store_buckets(tx.connection, about, [requests, tokens])?;
     }
-    if leave == Leave::Probe {
-        store_breaker(tx, &about.endpoint, &breaker, None)?;
+    if !is_probe {
+        return Ok(Pass::Go { after_ms });
     }
-    Ok(Pass::Go { after_ms })
+    for (state, before) in states.iter().zip(&before).filter(|(state, before)| state.breaker != before.breaker) {
+        store_breaker(tx, &before.endpoint, &state.breaker, None)?;
+    }
+    Ok(Pass::Probe)
 }
 
-fn is_out(about: &ModelUse, ms: Millis) -> Pass {
-    Pass::Wait { ms, reason: format!("the endpoint {} is out; it is left alone for a while", about.endpoint) }
+fn is_out(about: &ModelUse, state: &EndpointState, ms: Millis) -> Pass {
+    let ModelUse { endpoint, model, .. } = about;
+    let what = match state.endpoint == *endpoint {
+        true => format!("the endpoint {endpoint} is out"),
+        false => format!("the endpoint {endpoint} takes nothing for {model} now"),
+    };
+    let said = state.reason.as_deref().map(|said| format!(", since the last that was asked there: {said}"));
+    Pass::Out { ms, reason: format!("{what}; it is left alone for a while{}", said.unwrap_or_default()) }
 }
 
 /// Says what a request came to; see [`RateLimiter::settle`].
@@ -143,21 +186,45 @@ fn settle(
     if requests.is_some() || tokens.is_some() {
         store_buckets(tx.connection, reserved, [requests, tokens])?;
     }
-    let before = breaker(tx.connection, &reserved.endpoint)?;
-    let mut after = before;
-    let (rest, said) = match went {
+    let [endpoint, model] = breakers_of(tx.connection, &Keys::default(), reserved)?;
+    let mut rest = None;
+    let put =
+        |tx: &mut Transaction<'_>, state: EndpointState, said: Option<&str>, change: &mut dyn FnMut(&mut Breaker)| {
+            let mut after = state.breaker;
+            change(&mut after);
+            if after == state.breaker { Ok(()) } else { store_breaker(tx, &state.endpoint, &after, said) }
+        };
+    let is_probe = reserved.is_probe;
+    match went {
         Went::Answered => {
-            after.succeed();
-            (None, None)
+            put(tx, endpoint, None, &mut Breaker::succeed)?;
+            put(tx, model, None, &mut Breaker::succeed)?;
         }
-        Went::Failed(words) => (after.fail(now), Some(words.as_str())),
+        Went::Failed(said) => {
+            put(tx, endpoint, Some(said), &mut |breaker| rest = breaker.fail(now, is_probe))?;
+            if is_probe {
+                put(tx, model, None, &mut Breaker::forget_probe)?;
+            }
+        }
+        Went::Closed { reason, whom, ms } => {
+            let (closed, other) = match whom {
+                Whom::Everybody => (endpoint, model),
+                Whom::Model => (model, endpoint),
+            };
+            put(tx, closed, Some(reason), &mut |breaker| rest = Some(breaker.close(*ms, now, is_probe)))?;
+            match whom {
+                // Whoever closes a door is there.
+                Whom::Model => put(tx, other, None, &mut Breaker::succeed)?,
+                Whom::Everybody if is_probe => put(tx, other, None, &mut Breaker::forget_probe)?,
+                Whom::Everybody => {}
+            }
+        }
+        // Somebody else's probe is still on its way.
+        Went::Unknown if !is_probe => {}
         Went::Unknown => {
-            after.forget_probe();
-            (None, None)
+            put(tx, endpoint, None, &mut Breaker::forget_probe)?;
+            put(tx, model, None, &mut Breaker::forget_probe)?;
         }
-    };
-    if after != before {
-        store_breaker(tx, &reserved.endpoint, &after, said)?;
     }
     Ok(rest)
 }
@@ -173,12 +240,12 @@ impl RateLimiter for SqliteStore {
     async fn reserve(&self, about: ModelUse, patience_ms: Millis, now: Millis) -> Result<Pass, RepositoryError> {
         if about.rates == ModelRates::default() {
             // Nothing is counted, so there is nothing to write while the endpoint is well or resting.
-            let endpoint = about.endpoint.clone();
-            let mut breaker = self.readers.run(move |connection| Ok(breaker(connection, &endpoint)?)).await?;
-            match breaker.ask(now) {
-                Leave::Go => return Ok(Pass::Go { after_ms: 0 }),
-                Leave::Wait(ms) => return Ok(is_out(&about, ms)),
-                Leave::Probe => {}
+            let (asked, keys) = (about.clone(), self.keys.clone());
+            let find = move |connection: &mut SqliteConnection| Ok(breakers_of(connection, &keys, &asked)?);
+            match ask(&mut self.readers.run(find).await?, &about, now) {
+                Leaves::Go => return Ok(Pass::Go { after_ms: 0 }),
+                Leaves::Out(pass) => return Ok(pass),
+                Leaves::Probe => {}
             }
         }
         self.writer()?.run(ROW, move |tx| reserve(tx, &about, patience_ms, now)).await
@@ -191,10 +258,11 @@ impl RateLimiter for SqliteStore {
         went: Went,
         now: Millis,
     ) -> Result<Option<Millis>, RepositoryError> {
-        if reserved.rates == ModelRates::default() && !matches!(went, Went::Failed(_)) {
-            let endpoint = reserved.endpoint.clone();
-            let breaker = self.readers.run(move |connection| Ok(breaker(connection, &endpoint)?)).await?;
-            if breaker == Breaker::default() {
+        if reserved.rates == ModelRates::default() && matches!(went, Went::Answered | Went::Unknown) {
+            let asked = reserved.clone();
+            let find = move |connection: &mut SqliteConnection| Ok(breakers_of(connection, &Keys::default(), &asked)?);
+            let known = self.readers.run(find).await?;
+            if known.iter().all(|state| state.breaker == Breaker::default()) {
                 return Ok(None);
             }
         }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::*;
-use posse_core::breaker::{FAILURES, FIRST_REST_MS};
-use posse_core::rate::{ModelRates, ModelUse, Outcome, Pass};
+use posse_core::breaker::{FAILURES, FIRST_REST_MS, MAX_CLOSED_MS};
+use posse_core::rate::{ModelRates, ModelUse, Outcome, Pass, Whom};
 
 /// One request of so many tokens to a model with these rates.
 pub fn about(requests_per_minute: Option<u64>, tokens_per_minute: Option<u64>, tokens: u64) -> ModelUse {
@@ -14,6 +14,7 @@ pub fn about(requests_per_minute: Option<u64>, tokens_per_minute: Option<u64>, t
         rates: ModelRates { requests_per_minute, tokens_per_minute },
         requests: 1,
         tokens,
+        is_probe: false,
     }
 }
 
@@ -23,8 +24,8 @@ async fn go(store: &dyn Store, about: &ModelUse, patience: Millis, now: Millis) 
 
 fn waits(pass: Pass) -> Option<Millis> {
     match pass {
-        Pass::Go { .. } => None,
-        Pass::Wait { ms, .. } => Some(ms),
+        Pass::Go { .. } | Pass::Probe => None,
+        Pass::Wait { ms, .. } | Pass::Out { ms, .. } => Some(ms),
     }
 }
 
@@ -74,19 +75,20 @@ pub async fn what_was_not_used_is_given_back(store: Arc<dyn Store>) {
 
 pub async fn an_endpoint_that_is_out_is_left_alone_and_probed_by_one(store: Arc<dyn Store>) {
     let about = out(&*store, T0).await;
-    let Pass::Wait { ms, reason } = go(&*store, &about, 60_000, T0 + 1).await else { panic!("is out") };
+    let Pass::Out { ms, reason } = go(&*store, &about, 60_000, T0 + 1).await else { panic!("is out") };
     assert_eq!(ms, FIRST_REST_MS - 1);
-    assert!(reason.contains("https://host/v1 is out"), "{reason}");
+    assert!(reason.contains("https://host/v1 is out") && reason.contains("answered 503"), "{reason}");
     let known = store.failing_endpoints().await.expect("can be read").remove(0);
     assert_eq!((known.endpoint.as_str(), known.reason.as_deref()), ("https://host/v1", Some("answered 503")));
     assert!(known.breaker.is_out());
     let now = T0 + FIRST_REST_MS;
-    assert_eq!(go(&*store, &about, 0, now).await, Pass::Go { after_ms: 0 });
+    assert_eq!(go(&*store, &about, 0, now).await, Pass::Probe);
     for _ in 0..20 {
         assert!(waits(go(&*store, &about, 0, now).await).is_some(), "one probe at a time");
     }
     let failed = Outcome::Failed("answered 502".into());
-    let rest = store.settle(about.clone(), about.clone(), failed, now).await.expect("works");
+    let probe = ModelUse { is_probe: true, ..about.clone() };
+    let rest = store.settle(probe.clone(), probe, failed, now).await.expect("works");
     assert_eq!(rest, Some(2 * FIRST_REST_MS));
     assert_eq!(waits(go(&*store, &about, 0, now).await), Some(2 * FIRST_REST_MS));
 }
@@ -94,7 +96,7 @@ pub async fn an_endpoint_that_is_out_is_left_alone_and_probed_by_one(store: Arc<
 pub async fn an_endpoint_that_answers_is_forgotten(store: Arc<dyn Store>) {
     let about = out(&*store, T0).await;
     let now = T0 + FIRST_REST_MS;
-    assert_eq!(go(&*store, &about, 0, now).await, Pass::Go { after_ms: 0 });
+    assert_eq!(go(&*store, &about, 0, now).await, Pass::Probe);
     store.settle(about.clone(), about.clone(), Outcome::Answered, now).await.expect("works");
     assert_eq!(store.failing_endpoints().await.expect("can be read"), []);
     assert_eq!(go(&*store, &about, 0, now).await, Pass::Go { after_ms: 0 });
@@ -109,8 +111,31 @@ pub async fn an_endpoint_that_answers_is_forgotten(store: Arc<dyn Store>) {
 pub async fn a_stopped_probe_lets_another_go(store: Arc<dyn Store>) {
     let about = out(&*store, T0).await;
     let now = T0 + FIRST_REST_MS;
-    assert_eq!(go(&*store, &about, 0, now).await, Pass::Go { after_ms: 0 });
+    assert_eq!(go(&*store, &about, 0, now).await, Pass::Probe);
     store.settle(about.clone(), about.clone(), Outcome::Unknown, now).await.expect("works");
-    assert_eq!(go(&*store, &about, 0, now).await, Pass::Go { after_ms: 0 });
+    assert!(waits(go(&*store, &about, 0, now).await).is_some(), "another's end says nothing of the probe");
+    let probe = ModelUse { is_probe: true, ..about.clone() };
+    store.settle(probe.clone(), probe, Outcome::Unknown, now).await.expect("works");
+    assert_eq!(go(&*store, &about, 0, now).await, Pass::Probe);
     assert!(store.failing_endpoints().await.expect("can be read")[0].breaker.is_out(), "it has not answered");
+}
+
+pub async fn who_takes_nothing_for_a_while_is_asked_again_by_one(store: Arc<dyn Store>) {
+    let about = about(None, None, 10);
+    let closed = |whom, ms| Outcome::Closed { reason: "no credit".into(), whom, ms };
+    let day = Some(24 * 60 * 60 * 1000);
+    for (whom, others_too) in [(Whom::Everybody, true), (Whom::Model, false)] {
+        let rest = store.settle(about.clone(), about.clone(), closed(whom, day), T0).await.expect("works");
+        assert_eq!(rest, Some(MAX_CLOSED_MS));
+        let Pass::Out { reason, .. } = go(&*store, &about, 60_000, T0).await else { panic!("is out") };
+        assert!(reason.contains("no credit"), "{reason}");
+        let other = ModelUse { model: "n".into(), ..about.clone() };
+        assert_eq!(waits(go(&*store, &other, 0, T0).await).is_some(), others_too);
+        let now = T0 + MAX_CLOSED_MS;
+        assert_eq!(go(&*store, &about, 0, now).await, Pass::Probe);
+        assert!(waits(go(&*store, &about, 0, now).await).is_some(), "one at a time");
+        let probe = ModelUse { is_probe: true, ..about.clone() };
+        store.settle(probe.clone(), probe, Outcome::Answered, now).await.expect("works");
+        assert_eq!(store.failing_endpoints().await.expect("can be read"), []);
+    }
 }

@@ -241,7 +241,8 @@ macro_rules! suite {
                 what_was_not_used_is_given_back,
                 an_endpoint_that_is_out_is_left_alone_and_probed_by_one,
                 an_endpoint_that_answers_is_forgotten,
-                a_stopped_probe_lets_another_go;
+                a_stopped_probe_lets_another_go,
+                who_takes_nothing_for_a_while_is_asked_again_by_one;
             schedules:
                 a_schedule_is_kept_as_it_was_added,
                 a_run_makes_one_job_whoever_comes_first,

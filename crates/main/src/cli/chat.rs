@@ -67,7 +67,9 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     let mut crew = Crew::start(&shop, vec![post], plan).await?;
     let conversation = Conversation {
         jobs: Arc::clone(&shop.jobs),
+        relations: Arc::clone(&shop.relations),
         queries: Arc::clone(&shop.queries),
+        models: Arc::clone(&kit.models),
         session,
         // A file of what is said would undo the sealing.
         folder: (!settings.keys.seals()).then(|| wire::sessions_folder(&settings)),

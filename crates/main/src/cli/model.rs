@@ -181,7 +181,11 @@ fn local_files() -> Vec<LocalFile> {
 
 fn describe(name: &str, known: &Known, default: Option<&str>, failing: &[EndpointState]) -> Listed {
     let endpoint = known.endpoint();
-    let failing = failing.iter().find(|state| Some(&state.endpoint) == endpoint.as_ref()).cloned();
+    // What it takes nothing for is known by the model's name behind its own.
+    let of_model = endpoint.as_ref().zip(known.table.model.as_ref()).map(|(at, model)| format!("{at} {model}"));
+    let names = [endpoint, of_model];
+    let of_this = |state: &&EndpointState| names.iter().any(|name| name.as_ref() == Some(&state.endpoint));
+    let failing = failing.iter().filter(of_this).max_by_key(|state| state.breaker.out_until).cloned();
     let key_env = known.key_env(&env);
     let key_set = key_env.as_deref().map(|variable| env(variable).is_some_and(|v| !v.is_empty()));
     let kind = if known.table.kind == ModelKind::Local { "local" } else { "endpoint" };
@@ -266,6 +270,11 @@ async fn test(cx: &Context, name: Option<String>, endpoint: EndpointArgs) -> Res
     let settings = cx.settings(Overrides { model: name, endpoint: endpoint.checked()?, ..Overrides::default() })?;
     let free = wire::free_models(&settings);
     let catalog = Catalog::find(&settings, &env).await?;
+    // Asked even if it is known to be out; should it answer, the fleet is told.
+    catalog.insist();
+    if settings.database.is_file() {
+        catalog.share(wire::open_store(&settings)?);
+    }
     let model = catalog.get(None)?;
     let name = catalog.default_name().unwrap_or_default().to_owned();
     cx.out.note(cx.out.note_paint.dim(format!("asking {name} …")));

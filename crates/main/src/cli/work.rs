@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use posse_core::job::JobState;
+use posse_core::job::{Job, JobState};
 use posse_core::metrics::ModelTallies;
 use posse_core::model::Models as _;
 use posse_core::usecase::enqueue::Ask;
+use posse_infra::model::outage::Outages;
 use posse_infra::persona::PersonaFile;
 use tokio::net::TcpListener;
 
@@ -20,11 +21,11 @@ use crate::descriptors;
 use crate::exit::{Exit, usage};
 use crate::fleet::{Crew, Plan, Post, Signals, random};
 use crate::live::{AtWork, Follower, Renderer, feed, follow};
-use crate::metrics;
 use crate::output::text::{plural, visible};
 use crate::output::{Out, before_change};
 use crate::settings::{Overrides, Settings};
 use crate::wire::{self, Kit, Workshop};
+use crate::{metrics, models};
 
 /// Which model works, where none is named
 #[derive(Args)]
@@ -120,7 +121,9 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     }
     let renderer = Renderer::new(cx.out.paint, cx.out.width, full, wire::free_models(&settings));
     let follower = Follower::new(Arc::clone(&shop.queries), id);
-    let at_work = AtWork { worker: crew.worker().to_owned(), heard: crew.heard() };
+    let models = Arc::clone(&kit.models);
+    let is_helpless = Box::new(move |job: &Job| models::is_helpless(&models, job));
+    let at_work = AtWork { worker: crew.worker().to_owned(), heard: crew.heard(), is_helpless };
     // In a task of its own: a reader who stops reading keeps nobody from hearing signals.
     let mut following = tokio::spawn(follow(cx.out, follower, renderer, Some(at_work)));
     let ended = tokio::select! {
@@ -132,6 +135,10 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     match ended {
         Some(job) => {
             let (job, unwritten) = job??;
+            if !job.state.is_final() {
+                cx.out.warn(models::waits_for_a_person(&job));
+                return Ok(Exit::Failed);
+            }
             if !cx.out.json {
                 let next = if job.state == JobState::Completed {
                     ""
@@ -182,7 +189,9 @@ pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
     if !quiet {
         greet(&cx.out, &settings, &kit, &personas);
     }
-    let serving = Serving { posts, queues: queue, quiet, metrics: listener.map(|at| (at, kit.models.tallies())) };
+    look_for_default_model(&kit);
+    let metrics = listener.map(|at| (at, kit.models.tallies()));
+    let serving = Serving { posts, queues: queue, quiet, metrics, outages: kit.models.outages() };
     serve(cx, &settings, &shop, serving, &mut signals).await
 }
 
@@ -199,16 +208,14 @@ pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
     let posts = posts(&kit, &settings, &personas)?;
     let shop = Workshop::open(&settings, &kit)?;
     greet(&cx.out, &settings, &kit, &personas);
-    if let Err(error) = kit.models.get(None) {
-        cx.out.warn(format!("{}; jobs that need it will fail", error.message));
-    }
+    look_for_default_model(&kit);
     let waiting: u64 =
         shop.queries.counts().await?.iter().filter(|(_, state, _)| !state.is_final()).map(|(_, _, n)| n).sum();
     let example = personas.first().map_or("researcher", |p| p.persona.role.as_str());
     cx.out.note(format!("  waiting    {}", plural(waiting, "job")));
     cx.out.note(format!("  enqueue    posse enqueue --role {example} \"<what is to be done>\""));
     cx.out.note("  look       posse list · posse show ID · posse job watch ID\n");
-    let serving = Serving { posts, queues: Vec::new(), quiet: false, metrics: None };
+    let serving = Serving { posts, queues: Vec::new(), quiet: false, metrics: None, outages: kit.models.outages() };
     serve(cx, &settings, &shop, serving, &mut signals).await
 }
 
@@ -219,6 +226,12 @@ fn fit_slots(cx: &Context, settings: &mut Settings, roles: usize) {
     if let Some(said) = said {
         cx.out.warn(said);
     }
+}
+
+/// Has it said where the usual model cannot be asked by this process, with what to do: the catalog says so,
+/// once for each model.
+fn look_for_default_model(kit: &Kit) {
+    let _ = kit.models.get(None);
 }
 
 /// Says so, once, where agents are going to want commands and cannot have them.
@@ -291,6 +304,7 @@ struct Serving {
     quiet: bool,
     /// Where its numbers are asked for, and those of its models.
     metrics: Option<(TcpListener, Arc<ModelTallies>)>,
+    outages: Arc<Outages>,
 }
 
 async fn serve(
@@ -300,7 +314,7 @@ async fn serve(
     serving: Serving,
     signals: &mut Signals,
 ) -> Result<Exit> {
-    let Serving { posts, queues, quiet, metrics } = serving;
+    let Serving { posts, queues, quiet, metrics, outages } = serving;
     let watched = !quiet || cx.out.json;
     let (lease, retention) = (settings.lease, settings.retention);
     let plan = Plan { queues, slots: settings.slots, lease, retention, watched };
@@ -315,7 +329,7 @@ async fn serve(
     let heard = crew.heard();
     let showing = async {
         match heard {
-            Some(heard) => feed::show(&cx.out, heard).await,
+            Some(heard) => feed::show(&cx.out, heard, outages).await,
             None => std::future::pending().await,
         }
     };

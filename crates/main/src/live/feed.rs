@@ -1,12 +1,14 @@
 //! What a worker process does, one line for each thing: for many jobs at once.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use anyhow::Result;
-use posse_core::job::JobId;
+use posse_core::job::{JobId, JobState};
 use posse_core::journal::{Call, CallOutcome, Entry, Turn};
 use posse_core::run::phase::AGENT_STEP;
 use posse_core::worker::Progress;
+use posse_infra::model::outage::Outages;
 use serde_json::json as object;
 use tokio::sync::broadcast;
 
@@ -15,9 +17,17 @@ use crate::output::stream::stdout;
 use crate::output::text::{because, columns, duration, one_line, plural, tokens};
 use crate::output::{Out, Paint, json};
 
-/// Shows what happens in this process until nobody speaks any more.
-pub async fn show(out: &Out, mut progress: broadcast::Receiver<Progress>) -> Result<()> {
-    let mut feed = Feed { paint: out.note_paint, width: out.width, roles: HashMap::new(), calls: HashMap::new() };
+/// Shows what happens in this process until nobody speaks any more. Of jobs that merely wait because an
+/// endpoint is out nothing is said: that it is out, and for how long it was, is told once for all of them.
+pub async fn show(out: &Out, mut progress: broadcast::Receiver<Progress>, outages: Arc<Outages>) -> Result<()> {
+    let mut feed = Feed {
+        paint: out.note_paint,
+        width: out.width,
+        roles: HashMap::new(),
+        calls: HashMap::new(),
+        held: HashMap::new(),
+        outages,
+    };
     let mut is_unread = false;
     loop {
         match progress.recv().await {
@@ -30,11 +40,7 @@ pub async fn show(out: &Out, mut progress: broadcast::Receiver<Progress>) -> Res
                     out.warn("nobody reads standard output any more; work goes on, and tells nothing there");
                 }
             }
-            Ok(heard) => {
-                if let Some(line) = feed.line(&heard) {
-                    out.note(line);
-                }
-            }
+            Ok(heard) => feed.lines(&heard).into_iter().for_each(|line| out.note(line)),
             Err(broadcast::error::RecvError::Lagged(missed)) => {
                 out.note(format!("… {} left out", plural(missed, "line")))
             }
@@ -48,9 +54,38 @@ struct Feed {
     width: usize,
     roles: HashMap<JobId, String>,
     calls: HashMap<(JobId, String), String>,
+    /// That these were claimed is not told yet: perhaps all they can do is wait.
+    held: HashMap<JobId, String>,
+    outages: Arc<Outages>,
 }
 
 impl Feed {
+    fn lines(&mut self, heard: &Progress) -> Vec<String> {
+        let (job, waits) = match heard {
+            Progress::Recorded { job, recorded } => {
+                let failed = match &recorded.entry {
+                    Entry::TurnFailed { reason, .. } => Some(reason),
+                    _ => None,
+                };
+                (*job, failed.is_some_and(|reason| self.outages.concern(reason)))
+            }
+            Progress::Ended { job, state, reason } => {
+                let goes_on = matches!(state, JobState::Scheduled | JobState::Retryable);
+                (*job, goes_on && reason.as_deref().is_some_and(|reason| self.outages.concern(reason)))
+            }
+            Progress::Claimed { job } => (job.id, false),
+            Progress::LeaseLost { job } => (*job, false),
+            Progress::AskingModel { .. } | Progress::Delta { .. } => return Vec::new(),
+        };
+        let Some(line) = self.line(heard) else { return Vec::new() };
+        if matches!(heard, Progress::Claimed { .. }) && self.outages.any() {
+            self.held.insert(job, line);
+            return Vec::new();
+        }
+        let claimed = self.held.remove(&job);
+        if waits { Vec::new() } else { claimed.into_iter().chain([line]).collect() }
+    }
+
     fn line(&mut self, heard: &Progress) -> Option<String> {
         let p = self.paint;
         match heard {

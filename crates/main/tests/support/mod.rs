@@ -262,6 +262,8 @@ pub enum Say {
     Words(&'static str),
     /// Nothing, until the connection ends.
     Silence,
+    /// No words of the model's: a status, with an error of this text.
+    Refusal(&'static str, &'static str),
 }
 
 /// A server that speaks enough of the protocol, and says the n-th thing to a conversation in which
@@ -332,6 +334,10 @@ fn answer(mut stream: TcpStream, script: &[Say], seen: &Mutex<Vec<Value>>) -> Op
     let (name, arguments) = match script.get(spoken).or(script.last())? {
         Say::Call(name, arguments) => (*name, arguments),
         Say::Words(text) => return say(&mut stream, &request, json!({"content": text}), "stop"),
+        Say::Refusal(status, text) => {
+            let body = json!({"error": {"message": text}}).to_string();
+            return respond(&mut stream, status, "application/json", &body);
+        }
         Say::Silence => {
             // Until the other side has had enough.
             let _ = stream.read(&mut [0; 1]);
@@ -361,9 +367,13 @@ fn say(stream: &mut TcpStream, request: &Value, mut message: Value, finish: &str
 }
 
 fn reply(stream: &mut TcpStream, kind: &str, body: &str) -> Option<()> {
+    respond(stream, "200 OK", kind, body)
+}
+
+fn respond(stream: &mut TcpStream, status: &str, kind: &str, body: &str) -> Option<()> {
     let length = body.len();
     let head =
-        format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+        format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).ok()?;
     stream.write_all(body.as_bytes()).ok()
 }

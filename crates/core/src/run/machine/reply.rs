@@ -11,6 +11,8 @@ use crate::run::structured;
 use crate::skill::SkillCallArgs;
 use crate::tool::EffectClass;
 
+mod cut;
+
 /// What is done about one call of a reply.
 enum Decision {
     /// A tool of this class runs.
@@ -64,11 +66,14 @@ impl Recorder<'_> {
                 let reason = "the provider's content filter stopped the reply; reword the goal or use another model";
                 return self.end(EndStatus::Refused, text, Some(reason.into()));
             }
-            Finish::Length => {
-                let note = cut_note(&turn, &reply.calls);
+            Finish::Length if structured || reply.calls.is_empty() => {
+                let limit = turn.usage.output;
                 turn.cut_calls = reply.calls;
                 self.record(Entry::Turn(turn));
-                return self.record(Entry::Note { text: note });
+                return self.record(Entry::Note { text: format!("{} {SHORTER}", cut_text(limit)) });
+            }
+            _ if !structured && (finish == Finish::Length || reply.calls.iter().any(cut::is_cut)) => {
+                return self.take_cut_calls(turn, reply.calls);
             }
             _ => {}
         }
@@ -106,6 +111,25 @@ impl Recorder<'_> {
                 extra: None,
             }),
             false => structured::parse(text).map(|step| structured::call(&step)),
+        }
+    }
+
+    /// None of a cut reply's calls runs: what the last of them was to be is not known, and those before
+    /// it may have been meant to go with it. The model hears so of each.
+    fn take_cut_calls(&mut self, mut turn: Turn, calls: Vec<CallRequest>) {
+        let told = cut::results(&turn.finish, &turn.usage, &calls);
+        let mut refused = Vec::new();
+        for (i, (mut request, text)) in calls.into_iter().zip(told).enumerate() {
+            request.id = call_id(self.run.calls_made + i as u64);
+            if let Some(excerpt) = cut::excerpt(&request) {
+                turn.cut_calls.push(std::mem::replace(&mut request, excerpt));
+            }
+            refused.push((request.id.clone(), text));
+            turn.calls.push(Call { request, effect: None });
+        }
+        self.record(Entry::Turn(turn));
+        for (call_id, text) in refused {
+            self.refuse(call_id, text);
         }
     }
 
@@ -245,16 +269,11 @@ pub(in crate::run) fn number_of(id: &str) -> Option<u64> {
     digits.bytes().all(ours).then(|| u64::from_str_radix(digits, 36).ok()).flatten()
 }
 
-fn cut_note(turn: &Turn, cut: &[CallRequest]) -> String {
-    let limit = turn.usage.output;
-    let what = match cut.first() {
-        Some(call) => format!("your call of {} was cut off and has not been run", call.name),
-        None => "your reply was cut off".to_owned(),
-    };
-    format!(
-        "The token limit was reached after {limit} tokens: {what}. Make it shorter, or do it in several smaller steps."
-    )
+fn cut_text(limit: u64) -> String {
+    format!("The token limit was reached after {limit} tokens: your reply was cut off.")
 }
+
+pub(super) const SHORTER: &str = "Make it shorter, or do it in several smaller steps.";
 
 const EMPTY_REPLY: &str = "Your reply was empty. Call a tool, or call `finish` with the complete answer.";
 

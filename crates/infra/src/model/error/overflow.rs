@@ -1,6 +1,8 @@
 //! Telling "the conversation is too long" from "you send too much at once". The first wants
 //! compaction, the second patience, and every provider words them differently.
 
+mod numbers;
+
 use super::super::wire::Fault;
 
 /// Codes that settle it.
@@ -8,29 +10,41 @@ const CODES: &[&str] = &[
     "context_length_exceeded",
     "exceed_context_size_error",
     "context_window_exceeded",
+    "context_limit_exceeded",
+    "contextwindowexceedederror",
     "model_max_prompt_tokens_exceeded",
+    "max_context_length_exceeded",
+    "string_too_long_for_context",
+    "input_too_long",
+    "prompt_too_long",
 ];
 
-/// Words for a conversation that does not fit, lower case; who says so is beside them.
+/// Words for a conversation that does not fit, lower case; who says so is beside them. Most others are
+/// known by [`is_worded_as_too_long`].
 const TOO_LONG: &[&str] = &[
     "maximum context length",                       // OpenAI, vLLM, OpenRouter, Mistral
     "context length exceeded",                      // various
     "context_length_exceeded",                      // proxies that quote OpenAI
-    "reduce the length of the messages",            // OpenAI, Groq
+    "contextwindowexceedederror",                   // LiteLLM
+    "reduce the length of the messages",            // OpenAI, Groq, Cerebras
+    "reduce the length of either one",              // OpenRouter
     "maximum model length",                         // vLLM
     "exceeds the available context size",           // llama.cpp
-    "exceeds the context window",                   // OpenAI's other API
-    "exceeds the model's context",                  // various
-    "exceeded max context length",                  // Ollama
-    "greater than the context length",              // LM Studio
     "when context the overflows",                   // LM Studio, so worded
-    "prompt is too long",                           // Anthropic
-    "exceed context limit",                         // Anthropic
-    "input is too long for requested model",        // Bedrock
+    "reached context length of",                    // LM Studio
+    "prompt is too long",                           // Anthropic, Fireworks
+    "prompt too long",                              // Ollama
+    "prompt exceeds max length",                    // Z.ai
+    "input is too long",                            // Bedrock, Databricks
+    "number of input tokens exceeds maximum",       // Bedrock
+    "too many input tokens",                        // Bedrock
+    "range of input length should be",              // DashScope
     "exceeds the maximum number of tokens allowed", // Gemini
     "maximum prompt length is",                     // xAI
-    "`max_new_tokens` must be <=",                  // TGI
+    "`max_new_tokens` must be <=",                  // TGI, Together
     "prompt token count",                           // Copilot
+    "max_seq_len",                                  // TabbyAPI, SiliconFlow
+    "max_model_len",                                // vLLM, SGLang
 ];
 
 /// Words for too much in too little time.
@@ -42,30 +56,53 @@ pub(super) const THROTTLED: &[&str] = &[
     "tokens per min",
     "tokens per day",
     "requests per",
+    "per minute",
     "please wait",
     "try again in",
+    "retry in",
+    "retry after",
     "throttl",
+    "quota",
 ];
 
 /// Words for one request that is larger than a whole minute's allowance: waiting never helps, a
 /// shorter conversation does.
 const LARGER_THAN_A_MINUTE: &str = "request too large for";
 
-/// Words before the number that is the window, and after it.
-const BEFORE: &[&str] = &[
-    "maximum context length is ",
-    "maximum context length of ",
-    "maximum model length of ",
-    "available context size (",
-    "maximum prompt length is ",
-    "maximum number of tokens allowed (",
-    "`max_new_tokens` must be <= ",
-    "exceeds the limit of ",
+/// What is too long.
+const WHAT: &[&str] = &["input", "prompt", "message", "conversation", "sequence", "history"];
+
+/// That it is.
+const TOO_MUCH: &[&str] = &[
+    "exceed",
+    "too long",
+    "too large",
+    "too many",
+    "longer than",
+    "larger than",
+    "greater than",
+    "more than",
+    "over the",
+    "overflow",
+    "beyond",
+    "above the",
+    "out of context",
+    "must be less",
+    "must have less",
+    "must be at most",
+    "must not be longer",
+    "not fit",
+    "not enough",
+    "is full",
+    "reached",
 ];
-const AFTER: &[&str] = &[" maximum context length", " maximum"];
+
+/// For what.
+const CAPACITY: &[&str] =
+    &["limit", "max", "allowed", "window", "context", "supports", "length", "capacity", "cannot exceed"];
 
 /// Whether the conversation did not fit.
-pub(super) fn is_overflow(fault: &Fault) -> bool {
+pub(super) fn is_overflow(status: Option<u16>, fault: &Fault) -> bool {
     let marked = |field: &str| CODES.iter().any(|code| field.eq_ignore_ascii_case(code));
     if marked(&fault.code) || marked(&fault.kind) {
         return true;
@@ -75,30 +112,33 @@ pub(super) fn is_overflow(fault: &Fault) -> bool {
     if message.contains(LARGER_THAN_A_MINUTE) && message.contains("token") {
         return true;
     }
-    says(TOO_LONG) && !says(THROTTLED)
+    if says(THROTTLED) {
+        return false;
+    }
+    says(TOO_LONG) || (status != Some(429) && is_worded_as_too_long(&message))
+}
+
+/// Whether a message in words of its own says that a conversation is larger than its model's window: it
+/// speaks of a context that is exceeded, or of tokens of an input that are more than may be.
+fn is_worded_as_too_long(message: &str) -> bool {
+    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    // A field of its own is too long, or the reply that was asked for.
+    let of_a_field = says(&["string too long", "array too long", "string_above_max", "image", "audio", "file"]);
+    let context =
+        ["context length", "context window", "context limit", "context size", "model token limit", "context_length"];
+    let of_context = says(&context);
+    let of_tokens = message.contains("token") && says(WHAT) && says(CAPACITY);
+    !of_a_field && says(TOO_MUCH) && (of_context || of_tokens)
 }
 
 /// The window, if the error tells it.
 pub(super) fn window(fault: &Fault) -> Option<u32> {
     let message = fault.message.to_lowercase();
-    let after = |words: &&str| number_at_start(message.split_once(*words)?.1);
-    let before = |words: &&str| number_at_end(message.split_once(*words)?.0);
-    fault
-        .n_ctx
-        .or_else(|| BEFORE.iter().find_map(after))
-        .or_else(|| AFTER.iter().find_map(before))
-        .filter(|tokens| *tokens > 0)
-}
-
-fn number_at_start(text: &str) -> Option<u32> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != ',').unwrap_or(text.len());
-    text[..end].replace(',', "").parse().ok()
-}
-
-fn number_at_end(text: &str) -> Option<u32> {
-    let start = text.rfind(|c: char| !c.is_ascii_digit() && c != ',').map_or(0, |at| at + 1);
-    // `rfind` gives the start of a character; digits after a longer one begin past its end.
-    text.get(start..)?.replace(',', "").parse().ok()
+    // What a minute allows is no window, and the number behind MiniMax' words is a code.
+    if message.contains(LARGER_THAN_A_MINUTE) || message.contains("context window exceeds limit (2013)") {
+        return fault.n_ctx;
+    }
+    fault.n_ctx.or_else(|| numbers::limit(&message)).filter(|tokens| *tokens > 0)
 }
 
 #[cfg(test)]
@@ -130,7 +170,7 @@ mod tests {
             ),
             (
                 r#"{"error":{"message":"input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000"}}"#,
-                None,
+                Some(200_000),
             ),
             (
                 r#"[{"error":{"code":400,"message":"The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}]"#,
@@ -154,8 +194,83 @@ mod tests {
             ),
         ] {
             let fault = Fault::in_body(body.as_bytes());
-            assert!(is_overflow(&fault), "{body}");
+            assert!(is_overflow(Some(400), &fault), "{body}");
             assert_eq!(window(&fault), tokens, "{body}");
+        }
+    }
+
+    #[test]
+    fn every_wording_and_its_numbers() {
+        for (message, tokens) in [
+            (r#"over the context limit (159392 > 150000)"#, Some(150_000)),
+            (
+                r#"Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 280000 tokens. Please reduce the length of the messages."#,
+                Some(272_000),
+            ),
+            (r#"Your input exceeds the context window of this model. Please adjust your input and try again."#, None),
+            (
+                r#"This model's maximum context length is 8192 tokens, however you requested 9001 tokens (8001 in your prompt; 1000 for the completion). Please reduce your prompt; or completion length."#,
+                Some(8_192),
+            ),
+            (
+                r#"'max_tokens' or 'max_completion_tokens' is too large: 2000. This model's maximum context length is 4096 tokens and your request has 3000 input tokens (2000 > 4096 - 3000)."#,
+                Some(4_096),
+            ),
+            (
+                r#"request (9000 tokens) exceeds the available context size (4096 tokens), try increasing it"#,
+                Some(4_096),
+            ),
+            (r#"The input (9000 tokens) is longer than the model's context length (8192 tokens)."#, Some(8_192)),
+            (
+                r#"Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a total of 9000 tokens: 8000 tokens from the input messages and 1000 tokens for the completion."#,
+                Some(8_192),
+            ),
+            (r#"prompt too long; exceeded max context length by 500 tokens"#, None),
+            (r#"the input length exceeds the context length"#, None),
+            (r#"Too many input tokens. Max input tokens: 8192, request input token count: 10255"#, Some(8_192)),
+            (r#"The prompt is too long: 140000, model maximum context length: 131071"#, Some(131_071)),
+            (
+                r#"Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens, which is not enough."#,
+                Some(4_096),
+            ),
+            (
+                r#"too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4500."#,
+                Some(4_081),
+            ),
+            (r#"prompt token count of 140000 exceeds the limit of 128000"#, Some(128_000)),
+            (
+                r#"Please reduce the length of the messages or completion. Current length is 9000 while limit is 8192"#,
+                Some(8_192),
+            ),
+            (r#"InternalError.Algo.InvalidParameter: Range of input length should be [1, 129024]"#, Some(129_024)),
+            (r#"Invalid request: Your request exceeded model token limit: 131072 (requested: 140000)"#, Some(131_072)),
+            (r#"invalid params, context window exceeds limit (2013)"#, None),
+            (r#"length of prompt_tokens (140000) must be less than max_seq_len (131072)."#, Some(131_072)),
+            (
+                r#"The estimated number of input and maximum output tokens (9000) exceeded this model context window limit (8192)."#,
+                Some(8_192),
+            ),
+            (
+                r#"the number of input tokens 5000 cannot exceed the total tokens limit 4096 for this model"#,
+                Some(4_096),
+            ),
+            (r#"Prompt length 9000 is greater than max_seq_len 8192"#, Some(8_192)),
+            (
+                r#"This endpoint's maximum context length is 131,072 tokens. However, you requested about 140,000 tokens (139,000 of text input, 1,000 in the output)."#,
+                Some(131_072),
+            ),
+            (r#"inputs must have less than 4096 tokens. Given: 5000"#, Some(4_096)),
+            (r#"Prompt of 210k tokens is over the 200k context window of claude-3-5-sonnet-20241022"#, Some(200_000)),
+            (r#"The conversation has 131 500 tokens; the context window holds at most 131 072"#, Some(131_072)),
+            (
+                r#"Error code: 400 - the prompt of 1_200_000 tokens is larger than the model's limit of 1_048_576 tokens"#,
+                Some(1_048_576),
+            ),
+            (r#"model gpt-4-32k: 33,000 input tokens exceed its context length of 32,768"#, Some(32_768)),
+        ] {
+            let fault = Fault::words(message);
+            assert!(is_overflow(Some(400), &fault), "{message}");
+            assert_eq!(window(&fault), tokens, "{message}");
         }
     }
 
@@ -167,9 +282,15 @@ mod tests {
             r#"{"error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#,
             r#"{"error":{"message":"max_tokens is too large: 20000. This model supports at most 16384 completion tokens"}}"#,
             r#"{"error":{"message":"image is too large"}}"#,
+            r#"{"error":{"message":"Quota exceeded for metric: generate_content_free_tier_input_token_count, limit: 250000. Please retry in 34s."}}"#,
+            r#"{"error":{"message":"max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens for claude-3"}}"#,
+            r#"{"error":{"message":"Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length 129 instead."}}"#,
+            r#"{"error":{"message":"Invalid 'messages[0].name': string too long. Expected a string with maximum length 64"}}"#,
+            r#"{"error":{"message":"The request's max_tokens exceeds the model's output token limit of 8192"}}"#,
+            r#"{"error":{"message":"Too many tokens per day, please wait before trying again"}}"#,
             "",
         ] {
-            assert!(!is_overflow(&Fault::in_body(body.as_bytes())), "{body}");
+            assert!(!is_overflow(Some(400), &Fault::in_body(body.as_bytes())), "{body}");
         }
     }
 }

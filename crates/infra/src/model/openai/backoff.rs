@@ -13,12 +13,17 @@ const MOST: Duration = Duration::from_secs(60);
 ///
 /// Without a figure from the provider: full jitter, anything up to `base * 2^retry`, so that
 /// workers that failed together do not come back together. With one: at least that long, and a
-/// little more for the same reason. `roll` is from `[0, 1)`.
-pub(super) fn wait(retry: u32, base: Duration, asked: Option<Duration>, roll: f64) -> Option<Duration> {
+/// little more for the same reason; but never sooner than half of our own longest, since a provider
+/// that says "at once" for ever would be asked without a pause. `roll` is from `[0, 1)`.
+pub(in crate::model) fn wait(retry: u32, base: Duration, asked: Option<Duration>, roll: f64) -> Option<Duration> {
+    let own = base.saturating_mul(1 << retry.min(16)).min(CAP);
     match asked {
         Some(asked) if asked > MOST => None,
-        Some(asked) => Some(asked + asked.min(Duration::from_secs(1)).mul_f64(roll)),
-        None => Some(base.saturating_mul(1 << retry.min(16)).min(CAP).mul_f64(roll)),
+        Some(asked) => {
+            let wished = asked + asked.min(Duration::from_secs(1)).mul_f64(roll);
+            Some(wished.max(own.mul_f64(0.5 + roll / 2.0)))
+        }
+        None => Some(own.mul_f64(roll)),
     }
 }
 
@@ -33,6 +38,12 @@ mod tests {
         assert_eq!(longest(3), Some(Duration::from_secs(4)));
         assert_eq!(longest(40), Some(CAP));
         assert_eq!(wait(3, CAP, None, 0.0), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_wish_for_no_wait_has_a_floor_that_grows() {
+        let longest = |retry| wait(retry, Duration::from_millis(500), Some(Duration::ZERO), 0.0);
+        assert_eq!([0, 1, 2, 40].map(longest), [250, 500, 1000, 10_000].map(|ms| Some(Duration::from_millis(ms))));
     }
 
     #[test]

@@ -134,7 +134,7 @@ impl OpenAiConfig {
     /// That it could never make a request, for this reason.
     pub(in crate::model) fn unusable(&self, why: &str) -> ModelError {
         ModelError {
-            kind: ModelErrorKind::Rejected,
+            kind: ModelErrorKind::WorkerUnfit,
             message: format!("model {} cannot be used: {why} (see config/posse.toml)", self.name),
             retry_after: None,
             context_window: None,

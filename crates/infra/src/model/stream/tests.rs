@@ -94,9 +94,9 @@ fn b03_stray_choices_and_late_usage() {
 }
 
 #[test]
-fn b05_cut_arguments_are_a_cut_reply() {
+fn b05_cut_arguments_are_left_as_they_are() {
     let reply = whole(B05);
-    assert_eq!(reply.finish, Finish::Length);
+    assert_eq!(reply.finish, Finish::ToolCalls);
     assert_eq!(reply.calls[0].arguments, "{\"path\":\"notes.md\",\"content\":\"line 1\\nline 2\\nli");
 }
 

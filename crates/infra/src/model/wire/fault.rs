@@ -18,6 +18,8 @@ pub(in crate::model) struct Fault {
     pub param: String,
     /// The server's window in tokens (llama.cpp).
     pub n_ctx: Option<u32>,
+    /// A wait in a field of its own, as it is written; in seconds where it is a number.
+    pub wait: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -52,7 +54,11 @@ impl Fault {
     pub fn in_body(body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
         match serde_json::from_str::<Value>(&text) {
-            Ok(value) => Fault::in_answer(&value).unwrap_or_else(|| Fault::of_value(&value)),
+            Ok(value) => {
+                let fault = Fault::in_answer(&value).unwrap_or_else(|| Fault::of_value(&value));
+                let wait = fault.wait.or_else(|| wait_in(&value, 4));
+                Fault { wait, ..fault }
+            }
             Err(_) => Fault::words(plain_words(&text)),
         }
     }
@@ -107,10 +113,32 @@ impl Fault {
                     code: fields.code.unwrap_or_default(),
                     param: fields.param.unwrap_or_default(),
                     n_ctx: fields.n_ctx.and_then(|n| u32::try_from(n).ok()),
+                    wait: wait_in(value, 4),
                 }
             }
             other => Fault::words(other.to_string()),
         }
+    }
+}
+
+/// A wait in a field of `value`, or of what is in it.
+fn wait_in(value: &Value, depth: usize) -> Option<String> {
+    let within = |value: &Value| if depth == 0 { None } else { wait_in(value, depth - 1) };
+    match value {
+        Value::Object(object) => {
+            let named = object.iter().find_map(|(key, value)| {
+                let key = key.to_ascii_lowercase().replace(['_', '-'], "");
+                match (key.as_str(), value) {
+                    ("retryafterms", Value::Number(ms)) => Some(format!("{}", ms.as_f64()? / 1000.0)),
+                    ("retryafter" | "retrydelay" | "retryafterseconds", Value::String(text)) => Some(text.clone()),
+                    ("retryafter" | "retrydelay" | "retryafterseconds", Value::Number(n)) => Some(n.to_string()),
+                    _ => None,
+                }
+            });
+            named.or_else(|| object.values().find_map(within))
+        }
+        Value::Array(list) => list.iter().find_map(within),
+        _ => None,
     }
 }
 

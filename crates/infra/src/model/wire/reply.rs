@@ -41,6 +41,12 @@ pub(in crate::model) struct Answer {
     content: Value,
     reasoning_content: Value,
     reasoning: Value,
+    /// Ollama's, and of proxies for Anthropic.
+    thinking: Value,
+    thinking_blocks: Value,
+    reasoning_text: Value,
+    thought: Value,
+    reasoning_details: Value,
     #[serde(deserialize_with = "lenient::word")]
     refusal: Option<String>,
     #[serde(deserialize_with = "lenient::list")]
@@ -148,13 +154,22 @@ impl Answer {
     pub fn text(&self) -> String {
         match &self.content {
             Value::Array(parts) => parts.iter().filter(|part| !is_thought(part)).map(words_of).collect(),
+            part if is_thought(part) => String::new(),
             other => words_of(other),
         }
     }
 
     /// The reasoning, under any of its names.
     pub fn thought(&self) -> String {
-        for field in [&self.reasoning_content, &self.reasoning] {
+        for field in [
+            &self.reasoning_content,
+            &self.reasoning,
+            &self.thinking,
+            &self.thinking_blocks,
+            &self.reasoning_text,
+            &self.thought,
+            &self.reasoning_details,
+        ] {
             let words = words_of(field);
             if !words.is_empty() {
                 return words;
@@ -162,6 +177,7 @@ impl Answer {
         }
         match &self.content {
             Value::Array(parts) => parts.iter().filter(|part| is_thought(part)).map(words_of).collect(),
+            part if is_thought(part) => words_of(part),
             _ => String::new(),
         }
     }
@@ -212,7 +228,7 @@ fn words_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(parts) => parts.iter().map(words_of).collect(),
-        Value::Object(part) => ["text", "content", "thinking", "reasoning", "summary"]
+        Value::Object(part) => ["text", "content", "thinking", "reasoning", "thought", "summary"]
             .iter()
             .find_map(|key| part.get(*key))
             .map(words_of)
@@ -221,8 +237,16 @@ fn words_of(value: &Value) -> String {
     }
 }
 
+/// Whether a part of the content is what the model thought: by its type, by a mark, or because that is
+/// all it has.
 fn is_thought(part: &Value) -> bool {
-    matches!(part.get("type").and_then(Value::as_str), Some("thinking" | "reasoning" | "redacted_thinking"))
+    let Some(object) = part.as_object() else { return false };
+    let kind = object.get("type").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
+    ["think", "reason", "thought"].iter().any(|word| kind.contains(word))
+        || object.get("thought").is_some_and(|mark| mark == true)
+        || (!object.contains_key("text")
+            && !object.contains_key("content")
+            && ["thinking", "reasoning", "thought"].iter().any(|key| object.contains_key(*key)))
 }
 
 /// What a finish word means; `None` for words that say the server broke off.
@@ -239,28 +263,19 @@ pub(in crate::model) fn finish_of(word: &str) -> Option<Finish> {
 
 /// The finish that the calls bear out, and the calls with `{}` where they had no arguments.
 ///
-/// Servers say `stop` beside calls, and `tool_calls` beside calls that the token limit cut. Calls
-/// decide: cut arguments are a cut reply, whatever its finish says. They are left as they are,
-/// since closing them would run half of what the model meant.
+/// Servers say `stop` beside calls. Arguments that end in the middle are left as they are, whatever the
+/// finish says, since closing them would run half of what the model meant.
 pub(in crate::model) fn settle(finish: Finish, calls: &mut [CallRequest]) -> Finish {
-    let mut cut = false;
     for call in calls.iter_mut() {
         if call.arguments.trim().is_empty() {
             call.arguments = "{}".to_owned();
         }
-        cut |= is_cut(&call.arguments);
     }
     match finish {
-        Finish::Stop | Finish::ToolCalls | Finish::Other(_) if cut => Finish::Length,
         Finish::Stop if !calls.is_empty() => Finish::ToolCalls,
         Finish::ToolCalls if calls.is_empty() => Finish::Stop,
         finish => finish,
     }
-}
-
-/// Whether JSON text ends before it is whole. Text that is wrong in another way is not cut.
-fn is_cut(text: &str) -> bool {
-    serde_json::from_str::<serde::de::IgnoredAny>(text).is_err_and(|error| error.is_eof())
 }
 
 #[cfg(test)]
@@ -284,6 +299,13 @@ mod tests {
                 "b",
                 "t",
             ),
+            (r#"{"content":[{"type":"reasoning_content","text":"t"},{"type":"output_text","text":"b"}]}"#, "b", "t"),
+            (r#"{"content":[{"text":"t","thought":true},{"text":"b"}]}"#, "b", "t"),
+            (r#"{"content":[{"thinking":"t"},{"text":"b"}]}"#, "b", "t"),
+            (r#"{"content":{"type":"thinking","thinking":"t"}}"#, "", "t"),
+            (r#"{"content":"a","thinking":"t"}"#, "a", "t"),
+            (r#"{"content":"a","thinking_blocks":[{"type":"thinking","thinking":"t","signature":"s"}]}"#, "a", "t"),
+            (r#"{"content":"a","reasoning_details":[{"type":"reasoning.text","text":"t"}]}"#, "a", "t"),
             (r#"{"content":"a","reasoning_content":"t"}"#, "a", "t"),
             (r#"{"content":"a","reasoning":{"content":"t"}}"#, "a", "t"),
             (r#"{"content":"a","reasoning_content":"","reasoning":"t"}"#, "a", "t"),
@@ -359,10 +381,10 @@ mod tests {
             (Finish::Stop, Some("{\"a\":1}"), Finish::ToolCalls),
             (Finish::Stop, None, Finish::Stop),
             (Finish::ToolCalls, None, Finish::Stop),
-            (Finish::ToolCalls, Some("{\"a\":\"b"), Finish::Length),
-            (Finish::Stop, Some("{\"a\":"), Finish::Length),
-            (Finish::Other("x".to_owned()), Some("{"), Finish::Length),
-            // Wrong, and not cut: the model wrote that, and is told.
+            // Cut, and the server says nothing of a limit: so do we.
+            (Finish::ToolCalls, Some("{\"a\":\"b"), Finish::ToolCalls),
+            (Finish::Stop, Some("{\"a\":"), Finish::ToolCalls),
+            (Finish::Other("x".to_owned()), Some("{"), Finish::Other("x".to_owned())),
             (Finish::ToolCalls, Some("{} trailing"), Finish::ToolCalls),
             (Finish::ToolCalls, Some("{\"a\":1}{\"b\":2}"), Finish::ToolCalls),
             (Finish::ToolCalls, Some("{a: 1}"), Finish::ToolCalls),
