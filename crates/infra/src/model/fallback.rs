@@ -60,7 +60,11 @@ impl Model for FallbackModel {
             Err(error) if !is_for_another(error.kind) => return Err(error),
             Err(error) => error,
         };
-        tracing::warn!(reason = %error.message, "the model failed; its fallback is asked");
+        // That an endpoint is out is said once, and not by each request.
+        match error.kind {
+            ModelErrorKind::Unavailable => tracing::debug!(reason = %error.message, "the fallback is asked"),
+            _ => tracing::warn!(reason = %error.message, "the model failed; its fallback is asked"),
+        }
         deltas(Delta::Restarted(last_try(&error)));
         match self.fallback.complete(request, deltas, stop).await {
             Ok(mut reply) => {

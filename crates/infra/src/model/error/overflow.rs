@@ -90,6 +90,7 @@ const TOO_MUCH: &[&str] = &[
     "must be less",
     "must have less",
     "must be at most",
+    "holds at most",
     "must not be longer",
     "not fit",
     "not enough",
@@ -99,7 +100,7 @@ const TOO_MUCH: &[&str] = &[
 
 /// For what.
 const CAPACITY: &[&str] =
-    &["limit", "max", "allowed", "window", "context", "supports", "length", "capacity", "cannot exceed"];
+    &["limit", "max", "allowed", "window", "context", "supports", "length", "capacity", "cannot exceed", "less than"];
 
 /// Whether the conversation did not fit.
 pub(super) fn is_overflow(status: Option<u16>, fault: &Fault) -> bool {
