@@ -205,7 +205,7 @@ impl DoesNotFit {
     /// smaller by our estimates: the window that they were corrected to is nobody's number.
     pub fn as_the_provider_counts(&self, named: u32) -> String {
         let DoesNotFit { window, head, pinned, rest, beside, reply } = *self;
-        let n = |tokens: u64| history::grouped(&tokens);
+        let n = |tokens: u64| history::grouped(tokens);
         format!(
             "the conversation does not fit the model's window of {} tokens: its provider says that the request is larger, \
              and nothing in it is left to shorten. By Posse's estimates, which count too few of this provider's tokens \

@@ -24,7 +24,9 @@ fn names(about: &ModelUse) -> [String; 2] {
 /// What is known of these names, in their order; that all is well where there is no row.
 fn breakers_of(connection: &mut SqliteConnection, keys: &Keys, about: &ModelUse) -> QueryResult<[EndpointState; 2]> {
     let names = names(about);
-    let rows: Vec<BreakerRow> = breakers::table.filter(breakers::endpoint.eq_any(&names)).load(connection)?;
+    // A list would be prepared on every use.
+    let of_either = breakers::endpoint.eq(&names[0]).or(breakers::endpoint.eq(&names[1]));
+    let rows: Vec<BreakerRow> = breakers::table.filter(of_either).load(connection)?;
     let mut found: Vec<_> = rows.into_iter().map(|row| to_state(keys, row)).collect();
     Ok(names.map(|endpoint| match found.iter().position(|state| state.endpoint == endpoint) {
         Some(at) => found.swap_remove(at),

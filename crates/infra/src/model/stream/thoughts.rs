@@ -261,7 +261,7 @@ fn all(text: &str, mark: &str) -> Vec<Range<usize>> {
 
 /// Whether what stands there is in code, or in quotation marks.
 fn is_quoted(text: &str, code: &[Range<usize>], at: &Range<usize>) -> bool {
-    let marks = ['"', '\'', '`'];
+    let marks = ['"', '\''];
     let mut behind = text[at.end..].chars();
     let is_closed =
         behind.next().is_some_and(|c| marks.contains(&c)) && !behind.next().is_some_and(char::is_alphanumeric);
