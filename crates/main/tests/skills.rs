@@ -125,3 +125,35 @@ fn an_agent_with_the_hook_is_told_the_rules_of_the_project() {
     // What a model can do is asked of it before; that is not the run.
     assert!(requests.iter().any(told), "{requests:#?}");
 }
+
+#[test]
+fn what_will_surprise_somebody_about_a_persona_is_said() {
+    let project = Project::begun();
+    let persona =
+        r#"{"role": "writer", "goal": "Write about {topic}.", "backstory": "You are {{ name }}.", "skills": ["*"]}"#;
+    project.write("config/personas/writer.json", persona);
+    project.write("config/personas/editor.yaml", "role: editor\n");
+    project.write("config/personas/critic.md", "# Critic\n");
+    project.write("config/personas/README.md", "What is here.\n");
+    for n in 0..100 {
+        let text = format!("---\nname: skill-{n}\ndescription: {}\n---\n\nDo it.\n", "x".repeat(900));
+        project.write(&format!("config/skills/skill-{n}/SKILL.md"), text);
+    }
+    let expected = [
+        "writer.json:1: goal holds {topic}, which nothing fills in",
+        "backstory holds {{ name }}, which nothing fills in",
+        "editor.yaml: is not read: a persona is a JSON file",
+        "critic.md: is not read: a persona is a JSON file",
+        "bytes of every request, about",
+    ];
+    let checked = project.posse(&["persona", "check"]);
+    let listed = project.posse(&["persona", "list"]);
+    let doctor = project.posse(&["doctor", "--json"]);
+    for words in expected {
+        assert!((checked.out.clone() + &checked.err).contains(words), "{words}: {}{}", checked.out, checked.err);
+        assert!(listed.err.contains(words), "{words}: {}", listed.err);
+        assert!(doctor.out.contains(words), "{words}: {}", doctor.out);
+    }
+    assert!(!listed.err.contains("README"), "{}", listed.err);
+    assert!(listed.out.contains("writer"), "it works all the same: {}", listed.out);
+}

@@ -49,6 +49,12 @@ const OUT_OF_CREDIT: &[&str] = &[
     "billing hard limit",
     "account is in arrears",
     "account is suspended",
+    "used all available credits",
+    "spending limit",
+    "spend limit",
+    "key limit exceeded",
+    "余额不足",
+    "欠费",
 ];
 
 /// Codes for a model that the endpoint does not have: the worker names it, not the job.
