@@ -1,5 +1,7 @@
 //! Folders as the kernel knows them: opened without going through links, and told apart by identity.
 
+use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
@@ -10,7 +12,10 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 /// The number by which an overlay of file systems is known.
-const OVERLAY: i64 = 0x794c_7630;
+const OVERLAY: i128 = 0x794c_7630;
+
+/// As many links as the kernel follows in one path.
+const MAX_LINKS: usize = 40;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -52,7 +57,7 @@ pub fn identity(folder: impl AsFd) -> Result<FolderId, Errno> {
     let stat = fstat(&folder)?;
     // An overlay makes its own copy of a folder when something in it is changed first, and that copy is younger. So
     // the copy is made now.
-    if fstatfs(&folder).is_ok_and(|fs| fs.f_type as i64 == OVERLAY) {
+    if fstatfs(&folder).is_ok_and(|fs| i128::from(fs.f_type) == OVERLAY) {
         let _ = fchmod(&folder, Mode::from_raw_mode(stat.st_mode & 0o7777));
     }
     let more = statx(&folder, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
@@ -69,19 +74,32 @@ pub fn identify(path: &Path) -> Result<FolderId, NotTaken> {
     identity(&folder).map_err(|errno| NotTaken::Unopened { path: path.into(), errno })
 }
 
-/// The path without `.` and with `..` taken literally, as there are no links to lead elsewhere. Absolute if `base` is.
-pub fn plain(base: &Path, path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in base.join(path).components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                plain.pop();
+/// Where an absolute path leads, and where on the way there links stand: whoever can change one of these places decides
+/// what is found. All are real paths, as far as there is something.
+pub fn places(path: &Path) -> Vec<PathBuf> {
+    let mut ahead: VecDeque<OsString> = path.components().map(|part| part.as_os_str().to_owned()).collect();
+    let (mut real, mut links) = (PathBuf::from("/"), Vec::new());
+    while let Some(part) = ahead.pop_front() {
+        match Path::new(&part).components().next() {
+            Some(Component::ParentDir) => {
+                real.pop();
             }
-            part => plain.push(part),
+            Some(Component::RootDir) => real = "/".into(),
+            Some(Component::Normal(name)) => {
+                let next = real.join(name);
+                match std::fs::read_link(&next) {
+                    Ok(target) if links.len() < MAX_LINKS => {
+                        target.components().rev().for_each(|part| ahead.push_front(part.as_os_str().to_owned()));
+                        links.push(next);
+                    }
+                    _ => real = next,
+                }
+            }
+            _ => {}
         }
     }
-    plain
+    links.push(real);
+    links
 }
 
 /// The first part of the path that is a link.
@@ -97,6 +115,7 @@ fn first_link(path: &Path) -> Option<PathBuf> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn a_folder_is_known_by_more_than_its_name() {
@@ -117,12 +136,14 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let root = base.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("real/sub")).unwrap();
-        std::os::unix::fs::symlink("real", root.join("link")).unwrap();
+        symlink("real", root.join("link")).unwrap();
         for path in ["link", "link/sub"] {
             let refused = identify(&root.join(path)).unwrap_err();
             assert_eq!(refused, NotTaken::Link { link: root.join("link"), target: "real".into() });
         }
+        symlink("link/sub", root.join("other")).unwrap();
+        let places = places(&root.join("./x/../other/file"));
+        assert_eq!(places, ["other", "link", "real/sub/file"].map(|place| root.join(place)));
         assert!(identify(&root.join("nothing")).unwrap_err().to_string().contains("cannot be opened"));
-        assert_eq!(plain(&root, Path::new("./real/../x/.")), root.join("x"));
     }
 }

@@ -49,7 +49,7 @@ const MARK: &str = "--posse-sandbox";
 const OVERDUE: Duration = Duration::from_secs(10);
 
 /// Entries of a workspace that are looked at for databases before a command runs.
-const MAX_LOOKED_AT: usize = 5000;
+const MAX_LOOKED_AT: usize = 2000;
 
 /// Whether this program can start itself as a sandbox.
 static BEGUN: AtomicBool = AtomicBool::new(false);
@@ -212,15 +212,16 @@ impl Commands {
         let folders = databases.iter().filter_map(|database| database.parent().map(Path::to_owned));
         // Other tenants' lie where their people put them.
         let found = databases_in(&real).into_iter().filter_map(|database| database.parent().map(Path::to_owned));
-        for path in to_hide.iter().cloned().chain(folders).chain(found) {
-            let Some(entry) = entry_of(&path, &real)? else { continue };
+        let places = to_hide.iter().cloned().chain(folders).chain(found).flat_map(|path| folder::places(&path));
+        for place in places {
+            let Some(entry) = entry_of(&place, &real)? else { continue };
             if real.join(&entry).symlink_metadata().is_ok() {
                 hidden.insert(entry);
             }
         }
         let mut fixed = BTreeSet::new();
-        for path in to_fix {
-            let Some(entry) = entry_of(path, &real)? else { continue };
+        for place in to_fix.iter().flat_map(|path| folder::places(path)) {
+            let Some(entry) = entry_of(&place, &real)? else { continue };
             let _ = std::fs::create_dir(real.join(&entry));
             fixed.insert(entry);
         }
@@ -243,14 +244,10 @@ impl Commands {
     }
 }
 
-/// The entry of `workspace` that `path` is, or is in; none where it is elsewhere. What a command can rename is no
+/// The entry of `workspace` that a real path is, or is in; none where it is elsewhere. What a command can rename is no
 /// place to put anything over, and it can rename everything but the entries themselves.
-fn entry_of(path: &Path, workspace: &Path) -> Result<Option<PathBuf>, String> {
-    // What is not there yet has no real path; the nearest folder above it has.
-    let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
-    let Some((above, real)) = there else { return Ok(None) };
-    let real = real.join(path.strip_prefix(above).unwrap_or(Path::new("")));
-    match real.strip_prefix(workspace) {
+fn entry_of(place: &Path, workspace: &Path) -> Result<Option<PathBuf>, String> {
+    match place.strip_prefix(workspace) {
         Err(_) => Ok(None),
         Ok(below) => match below.components().next() {
             Some(first) => Ok(Some(PathBuf::from(first.as_os_str()))),

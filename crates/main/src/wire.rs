@@ -173,7 +173,10 @@ pub fn commands(settings: &Settings) -> Commands {
         Some(Tokenizer::File(path)) => Some(path.clone()),
         _ => None,
     });
-    [personas.clone()].into_iter().chain(file.clone()).chain(tokenizers).fold(commands, Commands::keep)
+    // The person's own: their skills, and the models that run here.
+    let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".agents")).filter(|path| path.is_absolute());
+    let own = home.into_iter().chain(local_model::cache::models_dir()).filter(|path| path.is_dir());
+    [personas.clone()].into_iter().chain(file.clone()).chain(tokenizers).chain(own).fold(commands, Commands::keep)
 }
 
 /// Every tool there is.

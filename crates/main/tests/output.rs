@@ -260,7 +260,8 @@ fn what_was_done_is_told_where_the_answer_could_not_be() {
         file.set_len(1 << 30).expect("as long as may be");
         let mut shell = Command::new("/bin/bash");
         shell.args(["-c", &format!("ulimit -f {}; {script}", 1 << 20)]).current_dir(project.path());
-        let ended = shell.env("HOME", project.path()).stdin(Stdio::null()).output().expect("ran");
+        shell.env("HOME", project.path()).env("POSSE_TRUST", project.path());
+        let ended = shell.stdin(Stdio::null()).output().expect("ran");
         let err = text(ended.stderr);
         assert_eq!(ended.status.code(), Some(6), "{change}: {err}");
         assert!(err.contains("is done") && err.contains(told), "{change}: {err}");

@@ -30,8 +30,10 @@ const MAX_TIME: Duration = Duration::from_secs(20);
 /// cannot be interrupted.
 const MAX_REGEX_LINE: usize = 16 * 1024;
 const MAX_REGEX: usize = 256 * 1024;
+/// How large a plain text may become in any case. Finding it takes no longer for that.
+const MAX_PLAIN: usize = 4 << 20;
 /// How much is searched before the search looks whether it should end.
-const CHECK_EVERY: usize = 64 * 1024;
+const CHECK_EVERY: usize = 16 * 1024;
 /// How much of a line is shown, and how much of that may stand before the match.
 const MAX_LINE: usize = 300;
 const BEFORE: usize = 100;
@@ -113,7 +115,8 @@ fn compile(pattern: &str, literal: bool, any_case: bool) -> Result<Regex, ToolEr
         ));
     }
     let source = if literal { regex::escape(pattern) } else { pattern.to_owned() };
-    RegexBuilder::new(&source).case_insensitive(any_case).size_limit(MAX_REGEX).build().map_err(|error| match error {
+    let most = if literal { MAX_PLAIN } else { MAX_REGEX };
+    RegexBuilder::new(&source).case_insensitive(any_case).size_limit(most).build().map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => invalid(
             "the pattern is too large once its repetitions ({900}, \\w{50}) are written out. Repeat less, or look for a \
              part of it",
@@ -261,7 +264,7 @@ impl Search<'_> {
         let found = self.regex.find(&line[..MAX_REGEX_LINE])?;
         // What ends where the line was cut may have taken the cut for the end of the line.
         let is_sure = found.end() < MAX_REGEX_LINE
-            || self.regex.find(&line[..MAX_REGEX_LINE - 1]).is_some_and(|again| again.start() == found.start());
+            || self.regex.find(&line[..MAX_REGEX_LINE + 1]).is_some_and(|again| again.start() == found.start());
         is_sure.then_some(found.start())
     }
 
@@ -344,4 +347,64 @@ fn excerpt(line: &[u8], found: usize) -> String {
 
 fn files(n: usize) -> String {
     if n == 1 { "1 file".into() } else { format!("{n} files") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use posse_core::stop::{StopReason, stop_pair};
+
+    fn search<'a>(workspace: &'a Workspace, stop: &'a Stop, pattern: &str, began: Instant) -> Search<'a> {
+        Search {
+            regex: compile(pattern, false, false).unwrap(),
+            literal: false,
+            limit: 10,
+            workspace,
+            stop,
+            began,
+            unchecked: 0,
+            text: String::new(),
+            matches: 0,
+            searched: 0,
+            files: 0,
+            skipped: Skipped::default(),
+        }
+    }
+
+    #[test]
+    fn a_search_whose_time_is_over_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let Some(long_ago) = Instant::now().checked_sub(MAX_TIME + Duration::from_secs(1)) else { return };
+        let lines = "a line\n".repeat(10_000);
+        let stop = Stop::never();
+        let mut late = search(&workspace, &stop, "^no$", long_ago);
+        assert!(late.file(lines.as_bytes(), lines.len() as u64, Path::new("f")).unwrap() == Ended::Time);
+        assert!(late.report(Ended::Time).contains("[ended early, after 20 s and"));
+    }
+
+    #[test]
+    fn a_cancel_is_noticed_between_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let (stopper, stop) = stop_pair();
+        let mut search = search(&workspace, &stop, "^no$", Instant::now());
+        stopper.stop(StopReason::Cancelled);
+        let lines = "a line\n".repeat(10_000);
+        assert!(search.file(lines.as_bytes(), lines.len() as u64, Path::new("f")).is_err());
+    }
+
+    #[test]
+    fn a_cut_line_is_no_end_of_a_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let stop = Stop::never();
+        let line = [b"x".repeat(MAX_REGEX_LINE - 1), b"a".to_vec(), b"b".repeat(100)].concat();
+        let found = |pattern: &str| search(&workspace, &stop, pattern, Instant::now()).find(&line);
+        assert_eq!(found("a$"), None);
+        assert_eq!(found("xa"), Some(MAX_REGEX_LINE - 2));
+        assert_eq!(found("x+"), Some(0));
+        assert_eq!(found("^x"), Some(0));
+        assert_eq!(found("b"), None);
+    }
 }

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use posse_core::tool::ToolErrorCategory;
+use posse_infra::folder::identify;
 use posse_infra::sandbox::Commands;
+use posse_infra::sqlite::{Options, SqliteStore};
 use serde_json::json;
 
 use super::support::{Bench, SECRET, SMALL};
@@ -199,6 +201,48 @@ pub fn a_workspace_that_cannot_be_confined_is_refused() {
     let linked = Bench::with(|ws| Commands::new(SMALL).keep(ws.join("config")));
     symlink("other", linked.ws("config")).unwrap();
     assert!(linked.run_with(json!({"command": "id"})).unwrap_err().message.contains("'config'"));
+    // Nor can a link be that leads elsewhere: another would take its place, and lead where a command wants.
+    let outside = Bench::with(|ws| Commands::new(SMALL).keep(ws.join("agents")).hide(ws.join("keys")));
+    symlink(outside.base().join("ws-evil"), outside.ws("agents")).unwrap();
+    assert!(outside.run_with(json!({"command": "id"})).unwrap_err().message.contains("'agents'"));
+    fs::remove_file(outside.ws("agents")).unwrap();
+    symlink(outside.base().join("ws-evil/secret.txt"), outside.ws("keys")).unwrap();
+    assert!(outside.run_with(json!({"command": "id"})).unwrap_err().message.contains("'keys'"));
+}
+
+pub fn another_tenants_database_is_hidden() {
+    let bench = Bench::new();
+    for folder in ["theirs", "other"] {
+        fs::create_dir(bench.ws(folder)).unwrap();
+    }
+    drop(SqliteStore::open(&bench.ws("theirs/acme"), Options::default()).unwrap());
+    bench.write("theirs/acme.sessions/1/events.jsonl", SECRET);
+    bench.write("other/x", "free");
+    let said = bench.run("ls -A theirs; cat theirs/acme theirs/*/*/*; touch theirs/acme-journal; cat other/x");
+    assert!(!said.contains(SECRET) && !said.contains("acme\n") && said.contains("free"), "{said}");
+    assert!(!bench.ws("theirs/acme-journal").exists());
+    fs::rename(bench.ws("theirs/acme"), bench.ws("acme")).unwrap();
+    let refused = bench.run_with(json!({"command": "id"})).unwrap_err().message;
+    assert!(refused.contains("has files of Posse beside"), "{refused}");
+}
+
+/// What a command can do to a folder before another job works there.
+pub fn a_workspace_that_was_swapped_runs_nothing() {
+    let mut bench = Bench::new();
+    let ws = bench.ws("").canonicalize().unwrap();
+    bench.cx.workspace = ws.join("sub");
+    fs::create_dir(ws.join("sub")).unwrap();
+    bench.cx.workspace_id = Some(identify(&ws.join("sub")).unwrap());
+    assert!(bench.run("echo it worked").ends_with("it worked"));
+    fs::rename(ws.join("sub"), ws.join("old")).unwrap();
+    symlink(bench.base().join("ws-evil"), ws.join("sub")).unwrap();
+    let refused = bench.run_with(json!({"command": "cat secret.txt"})).unwrap_err();
+    assert!(refused.message.contains("is a symlink to") && !refused.message.contains(SECRET), "{refused}");
+    fs::remove_file(ws.join("sub")).unwrap();
+    fs::create_dir(ws.join("sub")).unwrap();
+    let refused = bench.run_with(json!({"command": "id"})).unwrap_err();
+    assert_eq!(refused.category, ToolErrorCategory::PermissionDenied);
+    assert!(refused.message.contains("another folder than the one"), "{refused}");
 }
 
 pub fn there_is_no_network_but_its_own() {

@@ -66,11 +66,15 @@ pub fn init(cx: &Context, args: InitArgs) -> Result<Exit> {
         [] => {
             Trust::load(&|name| std::env::var_os(name)).and_then(|mut trust| trust.give(folder, Extent::Project)).err()
         }
-        before => Some(usage(format!("{} was there before", before.join(", ")))),
+        before => Some(usage(format!(
+            "{} was there before; if you know who wrote that: posse trust {}",
+            before.join(", "),
+            folder.display()
+        ))),
     };
     if let Some(why) = &trusted {
         let shown = folder.display();
-        cx.out.warn(format!("{shown} is not trusted yet, so nothing in it is used: {why:#} (posse trust {shown})"));
+        cx.out.warn(format!("{shown} is not trusted, so nothing in it is used: {why:#}"));
     }
     if cx.out.json {
         let written: Vec<_> = files.iter().map(|(path, _)| path).collect();

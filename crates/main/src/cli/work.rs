@@ -180,7 +180,7 @@ pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
     let personas = chosen(&kit, &role)?;
     fit_slots(cx, &mut settings, personas.len());
     warn_of_commands(cx, &settings, &kit, &personas).await;
-    let posts = posts(&kit, &settings, &personas)?;
+    let posts = posts(&kit, &personas)?;
     let listener = match metrics {
         Some(address) => Some(metrics::listen(address).await?),
         None => None,
@@ -205,7 +205,7 @@ pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
     let personas = chosen(&kit, &[])?;
     fit_slots(cx, &mut settings, personas.len());
     warn_of_commands(cx, &settings, &kit, &personas).await;
-    let posts = posts(&kit, &settings, &personas)?;
+    let posts = posts(&kit, &personas)?;
     let shop = Workshop::open(&settings, &kit)?;
     greet(&cx.out, &settings, &kit, &personas);
     look_for_default_model(&kit);
@@ -290,7 +290,7 @@ fn greet(out: &Out, settings: &Settings, kit: &Kit, personas: &[PersonaFile]) {
     }
 }
 
-fn posts(kit: &Kit, settings: &Settings, personas: &[PersonaFile]) -> Result<Vec<Post>> {
+fn posts(kit: &Kit, personas: &[PersonaFile]) -> Result<Vec<Post>> {
     let post =
         |persona: &PersonaFile| Ok(Post { role: persona.persona.role.clone(), executor: kit.executor(persona)? });
     personas.iter().map(post).collect()
