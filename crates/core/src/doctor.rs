@@ -7,7 +7,7 @@ use crate::clock::Millis;
 use crate::lease::WorkerId;
 use crate::port::{ClockJump, DueJobs, HeldJob, Storage, Waiting, WorkerRecord};
 use crate::rate::EndpointState;
-use crate::rules::Rule;
+use crate::rules::{Rule, Scope};
 use crate::schedule::{MISSED_AFTER_MS, Schedule};
 use crate::text::{bytes, count, plural, rough_duration};
 
@@ -107,6 +107,7 @@ impl Facts {
     pub fn findings(&self) -> Vec<Finding> {
         let checks = [
             Facts::due_jobs,
+            Facts::pauses,
             Facts::processes,
             Facts::leases,
             keys::check,
@@ -158,6 +159,40 @@ impl Facts {
             [] => vec![Finding::ok("due jobs", "none waits")],
             due => due.iter().map(judge).collect(),
         }
+    }
+
+    /// What lets no job start: somebody may have forgotten it, and a worker that is there helps nothing.
+    fn pauses(&self) -> Vec<Finding> {
+        let judge = |rule: &Rule| {
+            let scope = &rule.scope;
+            let due: Vec<&DueJobs> = match scope {
+                Scope::Role(role) => self.due.iter().filter(|due| due.role == *role).collect(),
+                // Of a queue or a key it is not known which of the jobs that are due are its.
+                Scope::All | Scope::Queue(_) | Scope::Key(_) => self.due.iter().collect(),
+            };
+            let oldest =
+                due.iter().map(|due| self.now - due.oldest_due_at).max().filter(|waits| *waits >= UNSERVED_MS)?;
+            let (what, way_out) = match (rule.paused_at, rule.limits.running) {
+                (Some(at), _) => {
+                    let flag = match scope {
+                        Scope::All => "--all".into(),
+                        scope => format!("--{} {}", scope.kind(), scope.name()),
+                    };
+                    (format!("is paused since {}", rough_duration(self.now - at)), format!("posse resume {flag}"))
+                }
+                (None, Some(0)) => ("has a limit of 0 at once".into(), "posse limit list tells of it".to_owned()),
+                _ => return None,
+            };
+            let jobs = due.iter().map(|due| due.jobs).sum::<u64>();
+            let them = match scope {
+                Scope::All | Scope::Role(_) => {
+                    format!("{} of it wait, the oldest for {}", count(jobs), rough_duration(oldest))
+                }
+                _ => format!("jobs are due, the oldest for {}", rough_duration(oldest)),
+            };
+            Some(Finding::warning("pauses", format!("{scope} {what}, and {them}"), way_out))
+        };
+        self.rules.iter().filter_map(judge).collect()
     }
 
     fn processes(&self) -> Vec<Finding> {

@@ -14,6 +14,7 @@ use crate::model::{CallRequest, Usage};
 use crate::run::phase::AGENT_STEP;
 use crate::run::{Run, finish};
 use crate::skill::SkillCallArgs;
+use crate::text::plural;
 use crate::tool::ToolErrorCategory;
 
 mod follow;
@@ -120,6 +121,16 @@ pub enum Event {
         /// In words.
         text: String,
     },
+    /// Older messages of the conversation were replaced by a summary of them; the journal keeps them.
+    #[serde(rename = "compacted")]
+    Compacted {
+        /// How many.
+        messages: usize,
+        /// The summary.
+        summary: String,
+        /// See [`Event`].
+        depth: usize,
+    },
     /// The model gave no answer. Not the end: that is told by `done`.
     #[serde(rename = "error")]
     Error {
@@ -225,7 +236,21 @@ impl Events {
                 out.push(Event::Note { text: "the job was changed; the run begins anew".into() });
             }
             Entry::Ended { .. } => self.overtake(&mut out),
-            Entry::Compacted { .. } | Entry::Shortened { .. } | Entry::Counted { .. } | Entry::Summarised { .. } => {}
+            Entry::Compacted { cut, summary } => {
+                out.push(Event::Compacted {
+                    messages: cut.to.saturating_sub(cut.from),
+                    summary: summary.clone(),
+                    depth,
+                });
+            }
+            Entry::Shortened { shortenings } => {
+                let text = format!("{} of the conversation shortened", plural(shortenings.len() as u64, "message"));
+                out.push(Event::Note { text });
+            }
+            Entry::Summarised { failure: Some(why), .. } => {
+                out.push(Event::Error { text: format!("a summary could not be written: {why}") });
+            }
+            Entry::Counted { .. } | Entry::Summarised { .. } => {}
         }
         self.run.apply(entry);
         out

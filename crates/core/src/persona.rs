@@ -118,17 +118,20 @@ impl ContextRules {
     }
 }
 
-/// What one run may use. Zero means nothing may run.
+/// What one run may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Model requests.
+    /// Model requests, at least 1.
+    #[schemars(range(min = 1))]
     pub max_turns: u32,
     /// Tokens, read and written, over the whole run; no limit when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub max_tokens: Option<u64>,
     /// Seconds of work (model and tools; waiting is free); no limit when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub max_seconds: Option<u64>,
     /// Replies that may run tools; no limit of their own when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,6 +174,18 @@ impl PersonaTemplate {
         if self.goal.trim().is_empty() {
             report("goal", "is empty; say in one sentence what this agent is for".into());
         }
+        if is_placeholder(&self.goal) {
+            report("goal", "is still what posse persona new wrote; say in one sentence what this agent is for".into());
+        }
+        for (field, limit) in [
+            ("limits.max_turns", Some(u64::from(self.limits.max_turns))),
+            ("limits.max_tokens", self.limits.max_tokens),
+            ("limits.max_seconds", self.limits.max_seconds),
+        ] {
+            if limit == Some(0) {
+                report(field, "is 0, so nothing could run; it must be a number from 1".into());
+            }
+        }
         for (field, text) in [("goal", &self.goal), ("backstory", &self.backstory)] {
             if text.len() > MAX_TEXT_BYTES {
                 let size = text.len();
@@ -192,14 +207,15 @@ impl PersonaTemplate {
             report("temperature", format!("is {t}; it must lie between 0 and 2"));
         }
         if self.context.keep_last > 100 {
-            report("context", format!("has keep_last {}; it must lie between 0 and 100", self.context.keep_last));
+            report("context.keep_last", format!("is {}; it must be a number from 0 to 100", self.context.keep_last));
         }
         let share = self.context.budget_share;
         if !(0.1..=0.95).contains(&share) {
-            report("context", format!("has budget_share {share}; it must lie between 0.1 and 0.95"));
+            report("context.budget_share", format!("is {share}; it must be a number from 0.1 to 0.95"));
         }
         if self.context.chunk < 2 {
-            report("context", "has a chunk below 2, which would summarise nothing; leave it out for 10".into());
+            let chunk = self.context.chunk;
+            report("context.chunk", format!("is {chunk}, which would summarise nothing; it must be a number from 2"));
         }
         if let Some((tool, _)) = self.fallback_tools.iter().find(|(tool, other)| tool == other) {
             report("fallback_tools", format!("names '{tool}' as the fallback of itself; name another tool"));
@@ -212,6 +228,18 @@ impl PersonaTemplate {
         }
         problems
     }
+}
+
+/// The goal of a persona that nobody has given one yet.
+pub fn placeholder_goal(role: &str) -> String {
+    format!("{PLACEHOLDER} {role} is for.")
+}
+
+const PLACEHOLDER: &str = "Say here in one sentence what a";
+
+/// Whether a goal is one of [`placeholder_goal`].
+pub fn is_placeholder(goal: &str) -> bool {
+    goal.trim_start().starts_with(PLACEHOLDER)
 }
 
 /// In place of a list of skills: all there are.

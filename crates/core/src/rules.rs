@@ -93,6 +93,31 @@ pub struct Limits {
     pub fair: bool,
 }
 
+/// What is to be different about the limits of a scope. What is absent stays as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LimitsChange {
+    /// See [`Limits::running`]; absent within takes the limit off.
+    pub running: Option<Option<u32>>,
+    /// See [`Limits::running_per_key`].
+    pub running_per_key: Option<Option<u32>>,
+    /// See [`Limits::per_minute`].
+    pub per_minute: Option<Option<u32>>,
+    /// See [`Limits::fair`].
+    pub fair: Option<bool>,
+}
+
+impl LimitsChange {
+    /// The limits after it.
+    pub fn apply(self, limits: Limits) -> Limits {
+        Limits {
+            running: self.running.unwrap_or(limits.running),
+            running_per_key: self.running_per_key.unwrap_or(limits.running_per_key),
+            per_minute: self.per_minute.unwrap_or(limits.per_minute),
+            fair: self.fair.unwrap_or(limits.fair),
+        }
+    }
+}
+
 /// What holds for a scope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
@@ -352,6 +377,9 @@ pub trait Rules: Send + Sync {
     /// Sets the limits of a scope, all of them: what is absent is no limit. A scope without limits
     /// that is not paused has no rule.
     async fn set_limits(&self, scope: Scope, limits: Limits) -> Result<(), RepositoryError>;
+
+    /// Changes the limits of a scope, and gives them as they are then. What others change at the same time stays.
+    async fn change_limits(&self, scope: Scope, change: LimitsChange) -> Result<Limits, RepositoryError>;
 
     /// Lets no job of the scope start until it is resumed; false when it was paused before.
     async fn pause(&self, scope: Scope, now: Millis) -> Result<bool, RepositoryError>;

@@ -18,7 +18,7 @@ use crate::usecase::enqueue::Refused;
 /// A run that is later than this was missed. A look at the schedules comes every second.
 pub const MISSED_AFTER_MS: Millis = 60_000;
 
-/// Most missed runs that are made up for at once.
+/// Most missed runs that are made up for at once; where there are more, the next look makes the next of them.
 pub const MAX_CATCH_UP: usize = 100;
 
 /// What becomes of runs that nobody was there to begin.
@@ -30,7 +30,7 @@ pub enum Missed {
     /// One run makes up for all of them.
     #[default]
     Once,
-    /// Each is made up for, the latest [`MAX_CATCH_UP`] of them.
+    /// Each is made up for, oldest first, [`MAX_CATCH_UP`] at a time.
     All,
 }
 
@@ -165,6 +165,11 @@ impl Schedule {
         let timetable = self.timetable()?;
         let next_at = timetable.next_after(now).ok_or_else(|| format!("'{}' does not run again", self.cron))?;
         let mut runs = self.runs_due(&timetable, now);
+        if self.missed == Missed::All && self.overlap == Overlap::Allow && runs.len() > MAX_CATCH_UP {
+            // Those that are left are still due then.
+            let next_at = runs.split_off(MAX_CATCH_UP)[0];
+            return Ok(Due { runs, left_out: None, next_at });
+        }
         let due = runs.len();
         if self.overlap == Overlap::Skip {
             if let Some(last) = self.last.as_ref().filter(|last| !last.state.is_final()) {
@@ -190,16 +195,13 @@ impl Schedule {
             Missed::Skip => in_time.into_iter().collect(),
             Missed::Once => vec![in_time.unwrap_or(self.next_at)],
             Missed::All => {
-                let mut runs = std::collections::VecDeque::with_capacity(MAX_CATCH_UP);
-                let mut at = Some(self.next_at);
-                while let Some(run) = at.filter(|run| *run <= now) {
-                    if runs.len() == MAX_CATCH_UP {
-                        runs.pop_front();
-                    }
-                    runs.push_back(run);
-                    at = timetable.next_after(run);
+                let all = std::iter::successors(Some(self.next_at), |at| timetable.next_after(*at));
+                let all = all.take_while(|run| *run <= now);
+                match self.overlap {
+                    // Which of them it is tells the end of all; how many there were is only for words.
+                    Overlap::Skip => all.collect(),
+                    Overlap::Allow => all.take(MAX_CATCH_UP + 1).collect(),
                 }
-                runs.into()
             }
         }
     }
@@ -245,10 +247,18 @@ mod tests {
     }
 
     #[test]
-    fn catching_up_is_bounded_to_the_latest() {
-        let schedule = hourly(Missed::All, Overlap::Allow);
-        let due = schedule.fall_due(T + 1000 * HOUR).expect("a rule");
-        assert_eq!((due.runs.len(), due.runs.last()), (MAX_CATCH_UP, Some(&(T + 1000 * HOUR))));
+    fn catching_up_makes_all_of_them_some_at_a_time() {
+        let mut schedule = hourly(Missed::All, Overlap::Allow);
+        let now = T + 1000 * HOUR;
+        let mut made = Vec::new();
+        while schedule.next_at <= now {
+            let due = schedule.fall_due(now).expect("a rule");
+            assert!((1..=MAX_CATCH_UP).contains(&due.runs.len()) && due.left_out.is_none(), "{due:?}");
+            made.extend(due.runs);
+            schedule.next_at = due.next_at;
+        }
+        let all: Vec<_> = (1..=1000).map(|hour| T + hour * HOUR).collect();
+        assert_eq!((made, schedule.next_at), (all, now + HOUR));
     }
 
     #[test]

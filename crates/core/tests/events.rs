@@ -6,6 +6,7 @@ use posse_core::journal::{Entry, OfferedSkill, Opening};
 use posse_core::model::{CallRequest, ModelReply};
 use posse_core::persona::{ContextRules, Limits, PersonaTemplate};
 use posse_core::run::Run;
+use posse_core::run::compaction::Cut;
 use posse_core::run::machine::{Effect, Input, Step, Verdict, step};
 use posse_core::tool::{EffectClass, ToolError, ToolErrorCategory, ToolSpec};
 use proptest::prelude::*;
@@ -274,4 +275,15 @@ proptest! {
         parts.extend(first.finish(&job));
         prop_assert_eq!(parts, told);
     }
+}
+
+#[test]
+fn what_was_summed_up_is_told() {
+    let mut events = Events::default();
+    events.take(&Entry::Began { goal: "do it".into(), opening: opening() });
+    let cut = Cut { from: 1, to: 5, most: 100 };
+    let told = events.take(&Entry::Compacted { cut, summary: "It looked twice.".into() });
+    assert_eq!(told, [Event::Compacted { messages: 4, summary: "It looked twice.".into(), depth: 0 }]);
+    let line = serde_json::to_value(&told[0]).expect("JSON");
+    assert_eq!(line["type"], "compacted");
 }

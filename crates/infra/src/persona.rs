@@ -8,9 +8,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use posse_core::persona::PersonaTemplate;
+use posse_core::persona::{PersonaProblem, PersonaTemplate};
 use serde::Serialize;
 
+mod misfits;
 mod placeholders;
 
 /// Most bytes of a persona's file.
@@ -199,13 +200,14 @@ fn read(file: &Path) -> Result<String, String> {
 
 /// The persona that `text` describes, or everything that is wrong with it.
 pub fn parse(file: &Path, text: &str) -> Result<PersonaTemplate, Vec<PersonaFileProblem>> {
-    let persona: PersonaTemplate = serde_json::from_str(text).map_err(|error| vec![malformed(file, text, &error)])?;
-    let problems: Vec<_> = persona
-        .problems()
-        .into_iter()
-        .map(|p| problem(file, line_of(text, p.field), Some(p.field), p.message))
-        .collect();
+    let persona: PersonaTemplate = serde_json::from_str(text).map_err(|error| misfits::all(file, text, &error))?;
+    let problems = problems_of(file, text, &persona);
     if problems.is_empty() { Ok(persona) } else { Err(problems) }
+}
+
+fn problems_of(file: &Path, text: &str, persona: &PersonaTemplate) -> Vec<PersonaFileProblem> {
+    let at = |p: PersonaProblem| problem(file, line_of(text, p.field), Some(p.field), p.message);
+    persona.problems().into_iter().map(at).collect()
 }
 
 /// A problem that leaves the persona out.
@@ -213,11 +215,20 @@ pub fn problem(file: &Path, line: Option<usize>, field: Option<&str>, message: S
     PersonaFileProblem { file: file.into(), line, field: field.map(Into::into), message, severity: Severity::Error }
 }
 
-/// The line on which the key `field` stands, as far as a look at the text can tell.
+/// The line on which the key `field` stands, as far as a look at the text can tell; `limits.max_turns` is looked for
+/// behind `limits`.
 pub fn line_of(text: &str, field: &str) -> Option<usize> {
-    let key = format!("\"{field}\"");
-    let is_key = |line: &str| line.find(&key).is_some_and(|at| line[at + key.len()..].trim_start().starts_with(':'));
-    text.lines().position(is_key).map(|index| index + 1)
+    let mut found = None;
+    let mut from = 0;
+    for part in field.split('.') {
+        let key = format!("\"{}\"", part.split('[').next().unwrap_or(part));
+        let is_key =
+            |line: &str| line.find(&key).is_some_and(|at| line[at + key.len()..].trim_start().starts_with(':'));
+        let at = text.lines().skip(from).position(is_key)?;
+        from += at;
+        found = Some(from + 1);
+    }
+    found
 }
 
 /// The same for what works, and will surprise somebody.
@@ -321,11 +332,28 @@ mod tests {
             "{\"role\":\"a\",\"goal\":\"g\",\n\"tolls\":[]}",
             "a.json:2: tolls is no field of a persona; did you mean tools?",
         );
-        check("{\"role\":\"a\",\"goal\":\"g\",\"limits\":{\"turns\":1}}", "turns is no field");
+        check("{\"role\":\"a\",\"goal\":\"g\",\"limits\":{\"turns\":1}}", "limits.turns is no field");
+        let many = "{\"role\":\"a\",\"tolls\":[],\n\"temperature\":3,\"limits\":{\n\"max_turns\":\"many\",\n\"max_tokens\":-1,\"max_secs\":1}}";
+        for words in [
+            "a.json: goal is missing",
+            "a.json:1: tolls is no field of a persona; did you mean tools?",
+            "a.json:2: temperature is 3",
+            "a.json:3: limits.max_turns is \"many\"; it must be a number from 1",
+            "a.json:4: limits.max_tokens is -1; it must be a number from 1",
+            "a.json:4: limits.max_secs is no field of limits",
+        ] {
+            check(many, words);
+        }
         check(
-            "{\"role\":\"a\",\n\"goal\": 7}",
-            "a.json:2: goal has the wrong kind of value: invalid type: integer `7`",
+            "{\"role\":\"a\",\"goal\":\"g\",\"limits\":{\"max_turns\":0}}",
+            "limits.max_turns is 0, so nothing could run",
         );
+        check("{\"role\":\"a\",\"goal\":\"g\",\"tools\":[\"x\",7]}", "tools[1] is 7; it must be a text");
+        check(
+            "{\"role\":\"a\",\"goal\":\"Say here in one sentence what a a is for.\"}",
+            "goal is still what posse persona new wrote",
+        );
+        check("{\"role\":\"a\",\n\"goal\": 7}", "a.json:2: goal is 7; it must be a text");
         check("{\"role\":\"Big Boss\",\"goal\":\"g\"}", "a.json:1: role 'Big Boss' contains");
         check("{\"role\":\"a\",\n\"goal\":\" \",\n\"temperature\":3}", "a.json:2: goal is empty");
         check("{\"role\":\"a\",\n\"goal\":\" \",\n\"temperature\":3}", "a.json:3: temperature is 3");

@@ -269,6 +269,7 @@ impl Chat {
                     self.remark(format!("({})", because(&status.replace('_', " "), &reason)));
                 }
             }
+            Event::Compacted { .. } => {}
             Event::Message { .. } | Event::ToolEnd { .. } | Event::Question { .. } | Event::Answer { .. } => {}
         }
         Ok(())

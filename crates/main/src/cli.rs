@@ -24,6 +24,7 @@ mod job;
 mod job_events;
 mod job_fork;
 mod job_show;
+mod jsonl;
 mod metrics;
 mod model;
 mod persona;
@@ -93,6 +94,10 @@ enum Command {
     /// Jobs: enqueue, list, show, watch, events, replay, cancel, retry, fork, edit, move, delete, annotate
     #[command(subcommand)]
     Job(job::JobCommand),
+    /// Ask for a job's end, or that of many (short for `job cancel`)
+    Cancel(change::CancelArgs),
+    /// Make a job that ended available again, or many that did not succeed (short for `job retry`)
+    Retry(change::RetryArgs),
     /// Questions that agents ask, and your answers
     #[command(subcommand)]
     Question(question::QuestionCommand),
@@ -198,6 +203,8 @@ impl Cli {
             Command::List(args) => job::list(&cx, args).await,
             Command::Show(args) => job_show::show(&cx, args).await,
             Command::Job(command) => job::dispatch(&cx, command).await,
+            Command::Cancel(args) => change::cancel(&cx, args).await,
+            Command::Retry(args) => change::retry(&cx, args).await,
             Command::Question(command) => question::dispatch(&cx, command).await,
             Command::Group(command) => group::dispatch(&cx, command).await,
             Command::Queue(command) => queue::dispatch(&cx, command).await,
@@ -230,6 +237,45 @@ fn completions(cx: &Context, shell: clap_complete::Shell) -> Result<crate::exit:
 
 #[cfg(test)]
 mod tests {
+    /// The words of a command as a shell would make them.
+    fn words(command: &str) -> Vec<String> {
+        let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+        for c in command.chars() {
+            match (quote, c) {
+                (Some(open), c) if c == open => quote = None,
+                (None, '\'' | '"') => quote = Some(c),
+                (None, ' ') => words.push(std::mem::take(&mut word)),
+                (_, c) => word.push(c),
+            }
+        }
+        words.push(word);
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
+    #[test]
+    fn commands_that_people_are_told_to_type_can_be_typed() {
+        let readme = include_str!("../../../README.md");
+        let quickstart = include_str!("../../../quickstart").replace("\\\"", "\"");
+        let mut typed = 0;
+        let is_command =
+            |line: &&str| line.starts_with("    posse ") || line.starts_with("    OPENAI_API_KEY=... posse");
+        for line in readme.lines().filter(is_command).chain(quickstart.lines()).chain(super::EXAMPLES.lines()) {
+            let line = line.split("  #").next().unwrap_or_default().split("   # ").next().unwrap_or_default();
+            // Where the command ends and its description begins.
+            let line = line.trim_start().split("   ").next().unwrap_or_default();
+            let line = line.strip_prefix("OPENAI_API_KEY=... ").unwrap_or(line);
+            for command in line.split(" && ").filter(|command| command.starts_with("posse ")) {
+                let tried = <super::Cli as clap::Parser>::try_parse_from(words(command.trim()));
+                if let Err(error) = tried {
+                    assert!(!error.use_stderr(), "{command}: {error}");
+                }
+                typed += 1;
+            }
+        }
+        assert!(typed > 15, "only {typed} commands were found");
+    }
+
     #[test]
     fn the_command_line_is_consistent() {
         <super::Cli as clap::CommandFactory>::command().debug_assert();

@@ -96,11 +96,19 @@ fn open_to_work(settings: &Settings) -> Result<Arc<SqliteStore>> {
             fail(Exit::Database, what)
         })?;
     }
+    let is_new = !path.exists();
     let synchronous = match settings.synchronous {
         settings::Synchronous::Full => Synchronous::Full,
         settings::Synchronous::Normal => Synchronous::Normal,
     };
-    Ok(Arc::new(SqliteStore::open(path, Options { synchronous, keys: settings.keys.clone(), ..Options::default() })?))
+    let store = SqliteStore::open(path, Options { synchronous, keys: settings.keys.clone(), ..Options::default() })?;
+    if is_new && settings.file.is_none() {
+        // Whoever is in the wrong folder would look for the job in the right one.
+        let text = format!("there is no project here or above, so a database was made at {}", path.display());
+        let way_out = "posse init begins a project; --db and POSSE_DB name another database";
+        crate::output::stream::stderr().send(format!("{}; {way_out}\n", visible(&text)));
+    }
+    Ok(Arc::new(store))
 }
 
 fn make_folder(folder: &Path) -> std::io::Result<()> {

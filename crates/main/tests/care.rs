@@ -288,3 +288,70 @@ impl Project {
         self.wait_for_state(job, state);
     }
 }
+
+#[test]
+fn a_schedule_is_edited_replaced_and_run_by_hand() {
+    let project = Project::begun();
+    let add = [
+        "schedule",
+        "add",
+        "news",
+        "--cron",
+        "0 7 * * *",
+        "--role",
+        "researcher",
+        "--group",
+        "g",
+        "--tag",
+        "t",
+        "look",
+    ];
+    project.posse(&add).ok();
+    let show = || project.posse(&["schedule", "show", "news", "--json"]).ok().json()["schedule"].clone();
+    let before = show();
+    assert_eq!((&before["job"]["group"], &before["job"]["tags"]), (&json!("g"), &json!(["t"])));
+
+    let made = project.posse(&["schedule", "run-now", "news", "--json"]).ok().json();
+    let job = project.posse(&["show", &made["job"].to_string(), "--json"]).ok().json()["job"].clone();
+    assert_eq!(
+        (&job["payload"]["goal"], &job["group"], &job["state"]),
+        (&json!("look"), &json!("g"), &json!("available"))
+    );
+    assert_eq!(show()["next_at"], before["next_at"], "its next run stays");
+    let jobs = project.posse(&["schedule", "show", "news", "--json"]).ok().json()["jobs"].clone();
+    assert_eq!(jobs[0]["id"], made["job"]);
+
+    project.posse(&["schedule", "edit", "news", "--goal", "look twice", "--tag", "none", "--priority", "2"]).ok();
+    let edited = show();
+    assert_eq!((&edited["job"]["payload"]["goal"], &edited["job"]["tags"]), (&json!("look twice"), &json!([])));
+    assert_eq!((&edited["job"]["group"], &edited["job"]["priority"]), (&json!("g"), &json!(2)));
+    assert_eq!((&edited["next_at"], &edited["cron"]), (&before["next_at"], &before["cron"]));
+    project.posse(&["schedule", "pause", "news"]).ok();
+    project.posse(&["schedule", "edit", "news", "--cron", "30 9 * * *", "--tz", "Europe/Oslo", "--group", "none"]).ok();
+    let moved = show();
+    assert_eq!((&moved["cron"], &moved["job"]["group"]), (&json!("30 9 * * *"), &json!(null)));
+    assert!(moved["next_at"] != before["next_at"] && moved["paused_at"].is_i64());
+    project.posse(&["schedule", "run-now", "news"]).ok();
+
+    let replace = ["schedule", "replace", "news", "--cron", "@daily", "--role", "scribe", "write"];
+    project.posse(&replace).ok();
+    let replaced = show();
+    assert_eq!((&replaced["job"]["role"], &replaced["job"]["priority"]), (&json!("scribe"), &json!(5)));
+    assert!(replaced["paused_at"].is_i64() && replaced["last"]["id"].is_i64(), "{replaced}");
+    for (args, code, words) in [
+        (&["schedule", "edit", "olds", "--goal", "x"][..], 3, "there is no schedule 'olds'"),
+        (&["schedule", "edit", "news"], 2, "nothing is different"),
+        (&["schedule", "edit", "news", "--role", "plumber"], 2, "'plumber' has no persona"),
+        (&["schedule", "edit", "news", "--cron", "soon"], 2, "schedule"),
+        (&["schedule", "run-now", "olds"], 3, "there is no schedule 'olds'"),
+        (
+            &["schedule", "replace", "olds", "--cron", "@daily", "--role", "scribe", "x"],
+            3,
+            "there is no schedule 'olds'",
+        ),
+        (&add, 4, "posse schedule replace news"),
+    ] {
+        let refused = project.posse(args).expect(code);
+        assert!(refused.err.contains(words), "{args:?}: {}", refused.err);
+    }
+}

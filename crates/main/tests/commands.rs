@@ -384,3 +384,53 @@ fn the_schema_of_personas_is_not_stale() {
     let kept = include_str!("../../../config/personas.schema.json");
     assert_eq!(printed, kept, "run: posse persona schema > config/personas.schema.json");
 }
+
+#[test]
+fn who_is_outside_of_a_project_hears_where_the_database_is_made() {
+    let project = Project::empty();
+    let told = project.posse(&["enqueue", "-r", "scribe", "x"]).ok();
+    assert!(told.err.contains("there is no project here or above, so a database was made at"), "{}", told.err);
+    assert!(told.err.contains(".posse/posse.db") && told.err.contains("posse init begins a project"), "{}", told.err);
+    assert!(!project.posse(&["enqueue", "-r", "scribe", "x"]).ok().err.contains("was made at"));
+    let project = Project::begun();
+    assert!(!project.posse(&["enqueue", "-r", "scribe", "x"]).ok().err.contains("was made at"));
+}
+
+#[test]
+fn a_persona_that_nobody_has_given_a_goal_is_told_of() {
+    let project = Project::begun();
+    let told = project.posse(&["persona", "new", "librarian"]).ok();
+    assert!(told.err.contains("say in it what its goal is"), "{}", told.err);
+    let checked = project.posse(&["persona", "check"]).expect(2);
+    assert!(checked.out.contains("librarian.json:4: goal is still what posse persona new wrote"), "{}", checked.out);
+    let zero = json!({"role": "idle", "goal": "g", "limits": {"max_turns": 0, "max_seconds": "long", "max_tokens": 0}});
+    project.write("config/personas/idle.json", serde_json::to_string_pretty(&zero).expect("JSON"));
+    let checked = project.posse(&["persona", "check"]).expect(2).out;
+    for words in [
+        "limits.max_turns is 0; it must be a number from 1",
+        "limits.max_tokens is 0; it must be a number from 1",
+        "limits.max_seconds is \"long\"; it must be a number from 1",
+    ] {
+        assert!(checked.contains(words), "{words}: {checked}");
+    }
+}
+
+#[test]
+fn a_pause_that_jobs_wait_behind_is_told_by_the_doctor() {
+    let project = Project::begun();
+    project.posse(&["enqueue", "-r", "scribe", "x"]).ok();
+    project.posse(&["pause", "--role", "scribe"]).ok();
+    let database = rusqlite::Connection::open(project.path().join(".posse/posse.db")).expect("opens");
+    database.execute("UPDATE jobs SET run_at = run_at - 300000", []).expect("is put back");
+    let worker = project.start(&["work"]);
+    support::until("a worker is there", || {
+        !project.posse(&["worker", "list", "--json"]).ok().json().as_array().is_none_or(Vec::is_empty)
+    });
+    let found = project.posse(&["doctor"]).out;
+    assert!(
+        found.contains("pauses: role scribe is paused since") && found.contains("posse resume --role scribe"),
+        "{found}"
+    );
+    worker.terminate();
+    worker.wait().ok();
+}

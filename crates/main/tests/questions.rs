@@ -113,3 +113,25 @@ fn what_is_no_answer_or_no_question_is_refused() {
     }
     assert_eq!(project.posse(&["question", "list", "--json"]).ok().json(), json!({"questions": []}));
 }
+
+#[test]
+fn a_dash_is_what_stands_on_standard_input() {
+    let server = ModelServer::start(vec![
+        Say::Call("finish", json!({"final_summary": "", "clarifying_questions": ["Which colour?"]})),
+        Say::Call("finish", json!({"final_summary": "done"})),
+    ]);
+    let project = Project::with_model(&server);
+    project.posse(&["enqueue", "-r", "scribe", "paint"]).ok();
+    let worker = project.start(&["work"]);
+    project.wait_for_state(1, "suspended");
+    assert!(project.posse_with(&["question", "answer", "1", "-"], b"\n").expect(2).err.contains("is empty"));
+    project.posse_with(&["question", "answer", "1", "-"], b"dark blue\r\n").ok();
+    project.wait_for_state(1, "completed");
+    worker.terminate();
+    worker.wait().ok();
+    let asked = project.posse(&["question", "show", "1", "--json"]).ok().json();
+    assert!(asked.to_string().contains("\"dark blue\""), "{asked}");
+    project.posse_with(&["job", "annotate", "1", "-"], b"seen by two\n").ok();
+    let shown = project.posse(&["show", "1", "--json"]).ok().json();
+    assert_eq!(shown["annotations"][0]["text"], "seen by two");
+}

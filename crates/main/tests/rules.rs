@@ -126,8 +126,10 @@ fn keys_take_turns_where_that_is_set() {
     let table = project.posse(&["limit", "list"]).ok().out;
     assert!(table.contains("FAIR") && table.contains("yes"), "{table}");
     assert!(project.posse(&["queue", "list"]).ok().out.contains("keys take turns"));
-    // What is not named is taken back.
+    // What is not named stays.
     project.posse(&["limit", "set", "--queue", "mail", "--running", "2"]).ok();
+    assert_eq!(project.posse(&["limit", "list", "--json"]).ok().json()[0]["fair"], json!(true));
+    project.posse(&["limit", "set", "--queue", "mail", "--fair=none"]).ok();
     assert_eq!(project.posse(&["limit", "list", "--json"]).ok().json()[0]["fair"], json!(false));
 }
 
@@ -401,4 +403,23 @@ fn the_doctor_names_keys_that_are_stuck_and_endpoints_that_are_out() {
     assert!(out["verdict"] == "wrong" && said.contains("http://model/v1 is out") && said.contains("refused"), "{said}");
     project.posse(&["resume", "--queue", "mail"]).ok();
     assert_eq!(findings("unique keys")[0]["verdict"], "ok");
+}
+
+#[test]
+fn a_limit_that_is_set_leaves_the_others_as_they_are() {
+    let project = Project::begun();
+    let limit = |args: &[&str]| project.posse(&[&["limit", "set", "--role", "scribe"], args].concat());
+    limit(&["--running", "2"]).ok();
+    assert_eq!(limit(&["--per-minute", "30"]).ok().out, "role scribe: at most 2 at once, at most 30 a minute\n");
+    limit(&["--fair"]).ok();
+    let told = limit(&["--running", "none", "--json"]).ok().json();
+    assert_eq!((&told["running"], &told["per_minute"], &told["fair"]), (&json!(null), &json!(30), &json!(true)));
+    assert_eq!(limit(&["--fair=none", "--per-minute", "none"]).ok().out, "role scribe: no limits\n");
+    assert_eq!(project.posse(&["limit", "list", "--json"]).ok().json(), json!([]));
+    assert!(limit(&["--running", "many"]).expect(2).err.contains("write a whole number, or none"));
+    assert!(limit(&[]).expect(2).err.contains("say which limit"));
+    // A pause is not one of them.
+    project.posse(&["pause", "--role", "scribe"]).ok();
+    limit(&["--running", "1"]).ok();
+    assert!(project.posse(&["limit", "list", "--json"]).ok().json()[0]["paused_at"].is_i64());
 }

@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::Project;
+use support::{ModelServer, Project, Say};
 
 fn state(project: &Project, id: i64) -> String {
     let shown = project.posse(&["show", &id.to_string(), "--json"]).ok().json();
@@ -109,7 +109,11 @@ fn many_are_shown_before_they_are_changed() {
     project.posse(&["enqueue", "-r", "researcher", "another"]).ok();
     let preview = project.posse(&["job", "cancel", "--where", "group=g"]).ok();
     assert!(preview.out.contains("job 6") && !preview.out.contains("another"), "{}", preview.out);
-    assert!(preview.err.contains("7 jobs (and 2 more) would be cancelled; nothing was done yet"), "{}", preview.err);
+    assert!(
+        preview.err.contains("7 jobs (and 2 more) would be cancelled (7 available); nothing was done yet"),
+        "{}",
+        preview.err
+    );
     assert_eq!(state(&project, 1), "available");
 
     let moved =
@@ -131,7 +135,7 @@ fn many_are_shown_before_they_are_changed() {
 
     for (args, words) in [
         (&["job", "cancel"][..], "--where"),
-        (&["job", "cancel", "8", "--where", "role=scribe"], "cannot be used with"),
+        (&["job", "cancel", "8", "--where", "role=scribe"], "and not both"),
         (&["job", "cancel", "8", "--yes"], "cannot be used with"),
         (&["job", "delete", "--where", "colour=red"], "'colour' is no key; keys are state, role"),
         (&["job", "move", "8", "--to", "A B"], "queue 'A B'"),
@@ -204,7 +208,7 @@ fn a_file_of_jobs_is_stored_with_its_relations() {
 fn a_mistake_is_named_with_its_line_and_nothing_is_stored() {
     let project = Project::begun();
     for (line, words) in [
-        ("{\"goal\": ", "jobs.jsonl:1202: EOF while parsing"),
+        ("{\"goal\": ", "jobs.jsonl:1202: has an object that does not end in it (EOF while parsing"),
         (
             "{\"goal\": \"x\", \"rolle\": \"scribe\"}",
             "jobs.jsonl:1202: unknown field `rolle`, expected one of `goal`, `role`",
@@ -226,7 +230,7 @@ fn a_mistake_is_named_with_its_line_and_nothing_is_stored() {
         ("{\"goal\": \"a\\u0000b\"}", "jobs.jsonl:1202: goal contains a NUL character at byte 1"),
         ("{\"goal\": \"x\", \"meta\": {\"k\\u0000ey\": 1}}", "jobs.jsonl:1202: meta 'k\\0ey' cannot be used"),
         ("{\"goal\": \"\\ud800\"}", "jobs.jsonl:1202: unexpected end of hex escape"),
-        ("[1]", "jobs.jsonl:1202: invalid"),
+        ("[1]", "jobs.jsonl:1202: begins a JSON array"),
     ] {
         let mut lines = plain(1300);
         lines[0] = json!({"goal": "a", "name": "n"}).to_string();
@@ -355,4 +359,126 @@ fn a_job_that_waits_is_put_off_and_brought_forward() {
     project.posse(&["job", "cancel", "1"]).ok();
     let refused = project.posse(&["job", "edit", "1", "--in", "2h"]).expect(4);
     assert!(refused.err.contains("due at once when it is re-run; retry it first"), "{}", refused.err);
+}
+
+#[test]
+fn what_completed_is_asked_again_only_where_that_is_said() {
+    let server = ModelServer::start(vec![Say::Call("finish", json!({"final_summary": "the answer"}))]);
+    let project = Project::with_model(&server);
+    for n in 1..=2 {
+        project.posse(&["enqueue", "-r", "scribe", "--group", "night", &format!("job {n}")]).ok();
+    }
+    let worker = project.start(&["work"]);
+    project.wait_for_state(1, "completed");
+    project.wait_for_state(2, "completed");
+    worker.terminate();
+    worker.wait().ok();
+    project.posse(&["enqueue", "-r", "scribe", "--group", "night", "job 3"]).ok();
+    project.posse(&["cancel", "3"]).ok();
+
+    let preview = project.posse(&["retry", "--group", "night"]).ok();
+    assert!(preview.out.contains("job 3") && !preview.out.contains("job 1"), "{}", preview.out);
+    assert!(preview.err.contains("2 completed left out") && preview.err.contains("--completed"), "{}", preview.err);
+    let told = project.posse(&["job", "retry", "--where", "group=night", "--yes", "--json"]).ok().json();
+    assert_eq!(
+        (&told["changed"], &told["states"], &told["left_out"]),
+        (&json!(1), &json!({"cancelled": 1}), &json!({"completed": 2}))
+    );
+    assert_eq!((state(&project, 1), state(&project, 3)), ("completed".into(), "available".into()));
+    let none = project.posse(&["retry", "--where", "group=night", "--yes"]).ok();
+    assert!(
+        none.err.contains("no job that can be re-run fits") && none.err.contains("2 completed left out"),
+        "{}",
+        none.err
+    );
+    let all = project.posse(&["retry", "--group", "night", "--completed", "--json"]).ok().json();
+    assert_eq!(all["states"], json!({"completed": 2}));
+    project.posse(&["retry", "--where", "group=night state=completed", "--yes"]).ok();
+    assert_eq!((state(&project, 1), state(&project, 2)), ("available".into(), "available".into()));
+
+    // The same words as flags and as terms, wherever jobs are chosen.
+    let listed = |args: &[&str]| ids(&project.posse(args).ok().json());
+    assert_eq!(listed(&["list", "--json", "--where", "group=night search=job 2"]), [2]);
+    assert_eq!(listed(&["list", "--json", "--where", "group=night", "--search", "job 3"]), [3]);
+    let twice = project.posse(&["list", "--where", "role=scribe", "--role", "scribe"]).expect(2);
+    assert!(twice.err.contains("--role is given, and --where says it too"), "{}", twice.err);
+    project.posse(&["cancel", "--search", "job 2", "--yes"]).ok();
+    assert_eq!((state(&project, 1), state(&project, 2)), ("available".into(), "cancelled".into()));
+}
+
+#[test]
+fn an_answer_is_printed_alone() {
+    let server = ModelServer::start(vec![Say::Call("finish", json!({"final_summary": "line one\nline two"}))]);
+    let project = Project::with_model(&server);
+    let ran = project.posse(&["run", "--answer", "-r", "scribe", "say it"]).ok();
+    assert_eq!(ran.out, "line one\nline two\n", "{}", ran.err);
+    assert_eq!(project.posse(&["show", "1", "--answer"]).ok().out, "line one\nline two\n");
+    let json = project.posse(&["show", "1", "--answer", "--json"]).ok().json();
+    assert_eq!(json, json!({"id": 1, "state": "completed", "answer": "line one\nline two"}));
+    project.posse(&["enqueue", "-r", "scribe", "later"]).ok();
+    let not_yet = project.posse(&["show", "2", "--answer"]).expect(4);
+    assert!(
+        not_yet.out.is_empty() && not_yet.err.contains("job 2 has no answer yet, it is available"),
+        "{}",
+        not_yet.err
+    );
+    project.posse(&["cancel", "2", "--reason", "no need"]).ok();
+    let never = project.posse(&["show", "2", "--answer"]).expect(1);
+    assert!(never.out.is_empty() && never.err.contains("it was cancelled: no need"), "{}", never.err);
+}
+
+#[test]
+fn files_that_are_no_lines_of_json_are_taken_or_refused_by_name() {
+    let project = Project::begun();
+    let jobs = || project.posse(&["list", "--json"]).ok().json()["jobs"].as_array().map_or(0, Vec::len);
+    let line = "{\"goal\": \"a\", \"role\": \"scribe\"}";
+    // A mark at the beginning, ends of lines as elsewhere, lines with nothing in them.
+    project.write("marked.jsonl", format!("\u{feff}{line}\r\n\r\n  \n\u{feff}{line}"));
+    project.posse(&["enqueue", "--jsonl", "marked.jsonl"]).ok();
+    assert_eq!(jobs(), 2);
+    let pretty = "{\n  \"goal\": \"a\",\n  \"role\": \"scribe\"\n}\n";
+    let wide: Vec<u8> = format!("\u{feff}{line}\n").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let huge = format!("{{\"role\": \"scribe\", \"goal\": \"{}\"}}\n", "x".repeat(3 << 20));
+    for (bytes, words) in [
+        (format!("[{line}]\n").into_bytes(), "jobs.jsonl:1: begins a JSON array"),
+        (format!("{line}\n[\n{line}\n]\n").into_bytes(), "jobs.jsonl:2: begins a JSON array"),
+        (pretty.into(), "jobs.jsonl:1: has an object that does not end in it"),
+        (format!("{line},\n{line}\n").into_bytes(), "jobs.jsonl:1: ends with a comma"),
+        (format!("{line}{line}\n").into_bytes(), "jobs.jsonl:1: has more than one object"),
+        (wide, "jobs.jsonl:1: is UTF-16"),
+        (b"{\"goal\": \"a\0b\"}".to_vec(), "jobs.jsonl:1: contains a NUL"),
+        (b"{\"goal\": \"a\", \"goal\": \"b\"}".to_vec(), "the key \"goal\" is there twice"),
+        (huge.into_bytes(), "jobs.jsonl:1: has more than"),
+    ] {
+        project.write("jobs.jsonl", &bytes);
+        for input in ["jobs.jsonl", "-"] {
+            let refused = project.posse_with(&["enqueue", "--jsonl", input, "-r", "scribe"], &bytes).expect(2);
+            let words = if input == "-" { words.replace("jobs.jsonl", "standard input") } else { words.to_owned() };
+            assert!(refused.err.contains(&words), "{words}: {}", refused.err);
+        }
+        assert_eq!(jobs(), 2);
+    }
+}
+
+#[test]
+fn a_cancelled_job_of_a_worker_that_is_gone_ends_without_another() {
+    let server = ModelServer::start(vec![Say::Silence]);
+    let project = Project::with_model(&server);
+    for n in 1..=2 {
+        project.posse(&["enqueue", "-r", "scribe", &format!("job {n}")]).ok();
+    }
+    let worker = project.start(&["work"]);
+    server.wait_for_requests(2);
+    drop(worker);
+    assert_eq!(state(&project, 1), "running");
+    let told = project.posse(&["cancel", "1"]).ok();
+    assert!(told.out.contains("job 1 is cancelled; worker ") && told.out.contains("was gone"), "{}", told.out);
+    assert_eq!((state(&project, 1), state(&project, 2)), ("cancelled".into(), "available".into()));
+    // One whose worker is there is still asked to end it.
+    let worker = project.start(&["work"]);
+    server.wait_for_requests(3);
+    assert!(project.posse(&["cancel", "2"]).ok().out.contains("its worker ends it at the next boundary"));
+    project.wait_for_state(2, "cancelled");
+    worker.terminate();
+    worker.wait().ok();
 }

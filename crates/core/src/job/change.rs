@@ -77,6 +77,16 @@ impl Change {
         JobState::ALL.into_iter().filter(allows).collect()
     }
 
+    /// The states of jobs that are meant where many are named by something else than their state. A retry of what
+    /// completed would ask, and pay for, again what there is an answer to: that has to be said.
+    pub fn usual_states(&self) -> Vec<JobState> {
+        let mut states = self.states();
+        if *self == Change::Retry {
+            states.retain(|state| *state != JobState::Completed);
+        }
+        states
+    }
+
     /// Why a job in this standing does not allow it, with the way out.
     pub fn refusal(&self, standing: &Standing) -> Option<String> {
         let state = standing.state;

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde::Serialize;
 
-use super::RepositoryError;
+use super::{Enqueued, RepositoryError};
 use crate::clock::Millis;
 use crate::job::dependency::OnFailed;
 use crate::job::{JobId, JobState, NewJob};
@@ -132,6 +132,14 @@ pub struct Awaited {
 pub trait CareRepository: Send + Sync {
     /// Adds a schedule; false if there is one of that name, and then nothing is changed.
     async fn add_schedule(&self, schedule: Schedule) -> Result<bool, RepositoryError>;
+
+    /// Puts a schedule in the place of the one of its name; false if there is none. What that made stays with it, and a
+    /// pause too; its next run stays where `keeps_next` says so.
+    async fn replace_schedule(&self, schedule: Schedule, keeps_next: bool) -> Result<bool, RepositoryError>;
+
+    /// Makes a job of a schedule now, whatever its rule says, paused or not; its next run stays. `None` if there is no
+    /// schedule of that name.
+    async fn run_schedule(&self, name: String, job: NewJob, now: Millis) -> Result<Option<Enqueued>, RepositoryError>;
 
     /// Takes a schedule away; false if there is none. The jobs it made stay.
     async fn remove_schedule(&self, name: String) -> Result<bool, RepositoryError>;

@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use posse_core::clock::Millis;
-use posse_core::job::{JobId, JobState};
+use posse_core::job::{JobId, JobState, NewJob};
 use posse_core::lease::WorkerId;
 use posse_core::port::{
-    CareRepository, ClockJump, DueJobs, Firing, HeldJob, Pruned, RepositoryError, Storage, Waiting,
+    CareRepository, ClockJump, DueJobs, Enqueued, Firing, HeldJob, Pruned, RepositoryError, Storage, Waiting,
 };
 use posse_core::schedule::Schedule;
 
@@ -18,6 +18,16 @@ impl CareRepository for SqliteStore {
     async fn add_schedule(&self, schedule: Schedule) -> Result<bool, RepositoryError> {
         let bytes = ROW + schedule.job.payload.goal.len();
         self.writer()?.run(bytes, move |tx| schedules::add(tx, &schedule)).await
+    }
+
+    async fn replace_schedule(&self, schedule: Schedule, keeps_next: bool) -> Result<bool, RepositoryError> {
+        let bytes = ROW + schedule.job.payload.goal.len();
+        self.writer()?.run(bytes, move |tx| schedules::replace(tx, &schedule, keeps_next)).await
+    }
+
+    async fn run_schedule(&self, name: String, job: NewJob, now: Millis) -> Result<Option<Enqueued>, RepositoryError> {
+        let batch = jobs::Batch::new(vec![job], now).map_err(unwritable)?;
+        self.writer()?.run(ROW + batch.bytes(), move |tx| schedules::run_now(tx, &name, &batch, now)).await
     }
 
     async fn remove_schedule(&self, name: String) -> Result<bool, RepositoryError> {

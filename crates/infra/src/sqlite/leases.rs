@@ -69,11 +69,11 @@ pub(super) fn rescue(tx: &mut Transaction<'_>, dead: &[WorkerId], expired: bool,
             // It keeps what was said when its end was asked for.
             JobState::Cancelled => {}
             JobState::Discarded if change.to.crashes >= MAX_CRASHES => {
-                let reason = format!("its worker died {} times while working on it", change.to.crashes);
+                let reason = format!("its worker was lost {} times while working on it", change.to.crashes);
                 set_reason(tx, job, Some(&reason))?;
             }
             JobState::Discarded => {
-                let reason = format!("its worker died in the last of its {} attempts", from.max_attempts);
+                let reason = format!("its worker was lost in the last of its {} attempts", from.max_attempts);
                 set_reason(tx, job, Some(&reason))?;
             }
             _ => set_reason(tx, job, Some(&lost))?,

@@ -8,7 +8,7 @@ use posse_core::clock::Millis;
 use posse_core::job::{JobId, JobState};
 use posse_core::metrics::JobsIn;
 use posse_core::port::RepositoryError;
-use posse_core::rules::{Gate, Held, Limits, QueueState, Rule, Rules, Running, Scope};
+use posse_core::rules::{Gate, Held, Limits, LimitsChange, QueueState, Rule, Rules, Running, Scope};
 
 use super::SqliteStore;
 use super::fault::{Outcome, unusable};
@@ -137,6 +137,14 @@ fn held(connection: &mut SqliteConnection, job: JobId, now: Millis) -> Outcome<O
 impl Rules for SqliteStore {
     async fn set_limits(&self, scope: Scope, limits: Limits) -> Result<(), RepositoryError> {
         self.writer()?.run(ROW, move |tx| change(tx, &scope, |rule| rule.limits = limits)).await
+    }
+
+    async fn change_limits(&self, scope: Scope, wanted: LimitsChange) -> Result<Limits, RepositoryError> {
+        let changed = move |rule: &mut Rule| {
+            rule.limits = wanted.apply(rule.limits);
+            rule.limits
+        };
+        self.writer()?.run(ROW, move |tx| change(tx, &scope, changed)).await
     }
 
     async fn pause(&self, scope: Scope, now: Millis) -> Result<bool, RepositoryError> {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::{JobId, NewJob};
-use posse_core::port::Firing;
+use posse_core::port::{Enqueued, Firing};
 use posse_core::schedule::{LastJob, Schedule};
 
 use super::fault::{Outcome, unusable};
@@ -32,6 +32,46 @@ pub(super) fn add(tx: &mut Transaction<'_>, schedule: &Schedule) -> Outcome<bool
         .on_conflict_do_nothing()
         .execute(tx.connection)?;
     Ok(added == 1)
+}
+
+/// Puts a schedule in the place of the one of its name, with its pause, and with its next run where that stays.
+pub(super) fn replace(tx: &mut Transaction<'_>, schedule: &Schedule, keeps_next: bool) -> Outcome<bool> {
+    let this = schedules::name.eq(&schedule.name);
+    let row = (
+        schedules::cron.eq(&schedule.cron),
+        schedules::zone.eq(&schedule.zone),
+        schedules::job.eq(tx.keys.seal(Place::schedule(&schedule.name), serde_json::to_string(&schedule.job)?)),
+        schedules::missed.eq(schedule.missed.as_str()),
+        schedules::overlap.eq(schedule.overlap.as_str()),
+    );
+    let changed = match keeps_next {
+        true => update(schedules::table, this, row).execute(tx.connection)?,
+        false => {
+            update(schedules::table, this, (row, schedules::next_at.eq(schedule.next_at))).execute(tx.connection)?
+        }
+    };
+    // Its next run may be sooner than anybody waits for.
+    tx.ring();
+    Ok(changed == 1)
+}
+
+/// Makes the job of `batch` for a schedule, at no time of its rule.
+pub(super) fn run_now(tx: &mut Transaction<'_>, name: &str, batch: &Batch, now: Millis) -> Outcome<Option<Enqueued>> {
+    let there: i64 = schedules::table.filter(schedules::name.eq(name)).count().get_result(tx.connection)?;
+    if there == 0 {
+        return Ok(None);
+    }
+    let made = jobs::enqueue(tx, batch, None)?.pop();
+    if let Some(made) = made.filter(|made| !made.existed()) {
+        diesel::insert_into(schedule_jobs::table)
+            .values((
+                schedule_jobs::schedule.eq(name),
+                schedule_jobs::due_at.eq(now),
+                schedule_jobs::job_id.eq(made.id.0),
+            ))
+            .execute(tx.connection)?;
+    }
+    Ok(made)
 }
 
 /// Takes a schedule away. What it made stays.

@@ -109,7 +109,7 @@ pub async fn a_job_that_kills_its_workers_is_discarded(store: Arc<dyn Store>) {
     }
     let job = get(&*store, id).await;
     assert_eq!(job.crashes, MAX_CRASHES);
-    assert_eq!(job.reason.as_deref(), Some("its worker died 3 times while working on it"));
+    assert_eq!(job.reason.as_deref(), Some("its worker was lost 3 times while working on it"));
     let attempts = store.attempts(id).await.expect("can be read");
     assert_eq!(attempts.len(), 3);
     for attempt in attempts {
@@ -124,7 +124,7 @@ pub async fn a_crash_in_the_last_attempt_discards(store: Arc<dyn Store>) {
     store.rescue(Vec::new(), T0 + LEASE).await.expect("works");
     let job = get(&*store, id).await;
     assert_eq!(job.state, JobState::Discarded);
-    assert_eq!(job.reason.as_deref(), Some("its worker died in the last of its 1 attempts"));
+    assert_eq!(job.reason.as_deref(), Some("its worker was lost in the last of its 1 attempts"));
 }
 
 pub async fn the_jobs_of_a_dead_worker_are_rescued_at_once(store: Arc<dyn Store>) {

@@ -230,10 +230,10 @@ async fn apply(store: &dyn Store, jobs: &mut Vec<Modelled>, leases: &mut Vec<Lea
                 match state {
                     JobState::Cancelled => {}
                     JobState::Discarded if crashes >= MAX_CRASHES => {
-                        job.reason = Some(format!("its worker died {crashes} times while working on it"));
+                        job.reason = Some(format!("its worker was lost {crashes} times while working on it"));
                     }
                     JobState::Discarded => {
-                        job.reason = Some(format!("its worker died in the last of its {max_attempts} attempts"));
+                        job.reason = Some(format!("its worker was lost in the last of its {max_attempts} attempts"));
                     }
                     _ => job.reason = Some(lost),
                 }

@@ -1,22 +1,29 @@
 //! What changes jobs, one by its number or many by filter: cancel, retry, edit, set-priority, move,
 //! delete.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use clap::Args;
 use posse_core::clock::Millis;
 use posse_core::job::change::{Change, Edit};
 use posse_core::job::{Job, JobId, JobState};
-use posse_core::port::{Cancelled, JobFilter, JobRelations as _, JobRepository as _, Reach, RepositoryError};
+use posse_core::port::{
+    Cancelled, CareRepository as _, HeldJob, JobFilter, JobQueries as _, JobRelations as _, JobRepository as _,
+    ProcessProbe as _, Reach, RepositoryError,
+};
 use posse_core::usecase::enqueue::accept_edit;
+use posse_infra::process::LinuxProcessProbe;
+use posse_infra::sqlite::SqliteStore;
 use serde::Serialize;
 use serde_json::json;
 
 use super::Context;
 use super::enqueue::read_goal;
-use super::filter::parse_where;
+use super::filter::{FilterArgs, WhereArgs};
 use super::job::{reader_for, table};
 use crate::exit::{Exit, fail, not_found, usage};
-use crate::output::text::{count, plural};
+use crate::output::text::{count, plural, visible};
 use crate::settings::Settings;
 use crate::{times, wire};
 
@@ -27,18 +34,64 @@ const SAMPLE: u32 = 5;
 
 /// One job by its number, or many by filter
 #[derive(Args)]
-#[command(group(clap::ArgGroup::new("which").required(true).args(["id", "filter"])))]
 pub struct Which {
+    /// The job's number; or many jobs by what holds for them, which are shown, and changed with --yes
+    #[arg(conflicts_with = "yes")]
+    id: Option<i64>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// Do it to all that are meant
+    #[arg(long)]
+    yes: bool,
+}
+
+/// The same where --role and --queue say what shall be different
+#[derive(Args)]
+pub struct WhichByTerms {
     /// The job's number
     #[arg(conflicts_with = "yes")]
     id: Option<i64>,
-    /// Many jobs: `state=discarded role=scribe`, all of which must hold. Keys: state, role, queue, group,
-    /// tag, search, since, until, ended-since, ended-until. Shows what is meant, and does it with --yes
-    #[arg(id = "filter", long = "where", value_name = "KEY=VALUE")]
-    terms: Vec<String>,
+    #[command(flatten)]
+    terms: WhereArgs,
     /// Do it to all that --where means
     #[arg(long)]
     yes: bool,
+}
+
+/// Which jobs are meant.
+enum Meant {
+    One(i64),
+    Many {
+        filter: Box<JobFilter>,
+        /// Whether it is to be done, and not only shown.
+        yes: bool,
+    },
+}
+
+impl Which {
+    fn meant(self) -> Result<Meant> {
+        match (self.id, self.filter.is_given()) {
+            (Some(id), false) => Ok(Meant::One(id)),
+            (None, true) => Ok(Meant::Many { filter: Box::new(self.filter.filter().map_err(usage)?), yes: self.yes }),
+            (Some(_), true) => Err(usage("name a job by its number, or jobs by what holds for them, and not both")),
+            (None, false) => Err(nothing_meant()),
+        }
+    }
+}
+
+impl WhichByTerms {
+    fn meant(self) -> Result<Meant> {
+        match (self.id, self.terms.terms.is_empty()) {
+            (Some(id), true) => Ok(Meant::One(id)),
+            (None, false) => Ok(Meant::Many { filter: Box::new(self.terms.filter().map_err(usage)?), yes: self.yes }),
+            (Some(_), false) => Err(usage("name a job by its number, or jobs by --where, and not both")),
+            (None, true) => Err(nothing_meant()),
+        }
+    }
+}
+
+fn nothing_meant() -> anyhow::Error {
+    usage("say which job by its number, or which jobs: --where \"group=night state=discarded\"")
 }
 
 /// Which jobs to end
@@ -50,10 +103,10 @@ pub struct CancelArgs {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Leave the jobs that it made alone; otherwise they end with it, for nobody would read their answers
-    #[arg(long, conflicts_with_all = ["tree", "filter"])]
+    #[arg(long, conflicts_with = "tree", requires = "id")]
     alone: bool,
     /// End the whole tree that it is part of, from its topmost job down
-    #[arg(long, conflicts_with = "filter")]
+    #[arg(long, requires = "id")]
     tree: bool,
 }
 
@@ -62,6 +115,9 @@ pub struct CancelArgs {
 pub struct RetryArgs {
     #[command(flatten)]
     which: Which,
+    /// Of many, those that completed too: they are asked again, and paid for again. So does state=completed
+    #[arg(long, conflicts_with = "id")]
+    completed: bool,
 }
 
 /// Which jobs to delete
@@ -95,7 +151,7 @@ pub struct SetPriorityArgs {
 #[derive(Args)]
 pub struct EditArgs {
     #[command(flatten)]
-    which: Which,
+    which: WhichByTerms,
     /// What is to be done; `-` reads it from standard input. A run that has begun begins again
     #[arg(long, value_name = "GOAL")]
     goal: Option<String>,
@@ -125,7 +181,10 @@ pub async fn cancel(cx: &Context, args: CancelArgs) -> Result<Exit> {
     if reason.contains('\0') || reason.len() > 4096 {
         return Err(usage("--reason must be text of at most 4096 bytes, without NUL"));
     }
-    let Some(id) = args.which.id else { return many(cx, args.which, Change::Cancel { reason }).await };
+    let id = match args.which.meant()? {
+        Meant::One(id) => id,
+        Meant::Many { filter, yes } => return many(cx, *filter, yes, Change::Cancel { reason }).await,
+    };
     let reach = match (args.alone, args.tree) {
         (true, _) => Reach::Alone,
         (_, true) => Reach::Tree,
@@ -135,9 +194,21 @@ pub async fn cancel(cx: &Context, args: CancelArgs) -> Result<Exit> {
     reader_for(&settings, id)?;
     let store = wire::open_store(&settings)?;
     let mut told = store.cancel_within(JobId(id), reach, reason, wire::now()).await?;
+    let mut gone = None;
+    if told.iter().any(|(_, became)| *became == Cancelled::Requested) {
+        gone = end_for_the_dead(&store, told.iter().map(|(id, _)| *id).collect()).await?;
+        for (id, became) in &mut told {
+            if *became == Cancelled::Requested && is_cancelled(&store, *id).await? {
+                *became = Cancelled::Now;
+            }
+        }
+    }
     let (_, became) = told.remove(0);
     let (what, exit) = match became {
-        Cancelled::Now => (format!("job {id} is cancelled"), Exit::Ok),
+        Cancelled::Now => match gone {
+            Some(worker) => (format!("job {id} is cancelled; {} was gone", visible(&worker)), Exit::Ok),
+            None => (format!("job {id} is cancelled"), Exit::Ok),
+        },
         Cancelled::Requested => (format!("job {id} is running; its worker ends it at the next boundary"), Exit::Ok),
         Cancelled::Already => (format!("job {id} was cancelled before"), Exit::Ok),
         Cancelled::TooLate(state) => (format!("too late: job {id} is {state} already"), Exit::Conflict),
@@ -168,7 +239,18 @@ pub async fn cancel(cx: &Context, args: CancelArgs) -> Result<Exit> {
 
 /// Makes jobs that ended available again.
 pub async fn retry(cx: &Context, args: RetryArgs) -> Result<Exit> {
-    let Some(id) = args.which.id else { return many(cx, args.which, Change::Retry).await };
+    let id = match args.which.meant()? {
+        Meant::One(id) => id,
+        Meant::Many { mut filter, yes } => {
+            if args.completed {
+                match filter.states.is_empty() {
+                    true => filter.states = Change::Retry.states(),
+                    false => filter.states.push(JobState::Completed),
+                }
+            }
+            return many(cx, *filter, yes, Change::Retry).await;
+        }
+    };
     let settings = cx.plain_settings()?;
     reader_for(&settings, id)?;
     let store = wire::open_store(&settings)?;
@@ -196,36 +278,36 @@ pub async fn edit(cx: &Context, args: EditArgs) -> Result<Exit> {
     let EditArgs { which, goal, role, priority, max_attempts, queue, at, delay } = args;
     let goal = goal.map(|goal| read_goal(vec![goal])).transpose()?;
     let run_at = at.or(delay.map(|delay| wire::now() + delay));
-    one_or_many(cx, which, Edit { goal, role, priority, max_attempts, queue, run_at }).await
+    one_or_many(cx, which.meant()?, Edit { goal, role, priority, max_attempts, queue, run_at }).await
 }
 
 /// Says how urgent jobs are.
 pub async fn set_priority(cx: &Context, args: SetPriorityArgs) -> Result<Exit> {
-    one_or_many(cx, args.which, Edit { priority: Some(args.to), ..Edit::default() }).await
+    one_or_many(cx, args.which.meant()?, Edit { priority: Some(args.to), ..Edit::default() }).await
 }
 
 /// Puts jobs into another queue.
 pub async fn move_to(cx: &Context, args: MoveArgs) -> Result<Exit> {
-    one_or_many(cx, args.which, Edit { queue: Some(args.to), ..Edit::default() }).await
+    one_or_many(cx, args.which.meant()?, Edit { queue: Some(args.to), ..Edit::default() }).await
 }
 
-async fn one_or_many(cx: &Context, which: Which, edit: Edit) -> Result<Exit> {
+async fn one_or_many(cx: &Context, meant: Meant, edit: Edit) -> Result<Exit> {
     let personas = {
         let settings = cx.plain_settings()?;
         wire::personas(&settings, &wire::Offer::gather(&settings))?
     };
     accept_edit(&edit, &personas.roles())?;
-    match which.id {
-        Some(id) => one(cx, id, Change::Edit(edit)).await,
-        None => many(cx, which, Change::Edit(edit)).await,
+    match meant {
+        Meant::One(id) => one(cx, id, Change::Edit(edit)).await,
+        Meant::Many { filter, yes } => many(cx, *filter, yes, Change::Edit(edit)).await,
     }
 }
 
 /// Deletes jobs.
 pub async fn delete(cx: &Context, args: DeleteArgs) -> Result<Exit> {
-    match args.which.id {
-        Some(id) => one(cx, id, Change::Delete).await,
-        None => many(cx, args.which, Change::Delete).await,
+    match args.which.meant()? {
+        Meant::One(id) => one(cx, id, Change::Delete).await,
+        Meant::Many { filter, yes } => many(cx, *filter, yes, Change::Delete).await,
     }
 }
 
@@ -252,6 +334,10 @@ async fn one(cx: &Context, id: i64, change: Change) -> Result<Exit> {
 struct Preview<'a> {
     /// Jobs that are meant.
     jobs: u64,
+    /// How many of them are in each state.
+    states: BTreeMap<&'static str, u64>,
+    /// Jobs that fit too and are left out, by state: they can be changed, and only where that is said.
+    left_out: BTreeMap<&'static str, u64>,
     /// What is to be done to them.
     change: &'static str,
     /// Whether it was.
@@ -264,13 +350,16 @@ struct Preview<'a> {
     refused: Vec<serde_json::Value>,
 }
 
-async fn many(cx: &Context, which: Which, change: Change) -> Result<Exit> {
-    let mut filter = parse_where(&which.terms).map_err(|error| usage(format!("--where: {error}")))?;
-    // Of those that are meant, the ones that allow it.
-    let states = change.states();
+async fn many(cx: &Context, mut filter: JobFilter, yes: bool, change: Change) -> Result<Exit> {
+    // Of those that are meant, the ones that allow it; nobody means by a group what has to be said.
+    let (allowed, meant) = (change.states(), change.usual_states());
+    let unsaid: Vec<_> = match filter.states.is_empty() {
+        true => allowed.iter().copied().filter(|state| !meant.contains(state)).collect(),
+        false => Vec::new(),
+    };
     filter.states = match filter.states.as_slice() {
-        [] => states,
-        named => named.iter().copied().filter(|state| states.contains(state)).collect(),
+        [] => meant,
+        named => named.iter().copied().filter(|state| allowed.contains(state)).collect(),
     };
     let settings = cx.plain_settings()?;
     let nothing = || not_found(format!("there is no database at {} yet", settings.database.display()));
@@ -279,15 +368,41 @@ async fn many(cx: &Context, which: Which, change: Change) -> Result<Exit> {
         true => (Vec::new(), Vec::new()),
         false => {
             let sample = queries.jobs(JobFilter { limit: SAMPLE, ..filter.clone() }).await?;
-            (queries.ids(JobFilter { limit: u32::MAX, ..filter }).await?, sample)
+            (queries.ids(JobFilter { limit: u32::MAX, ..filter.clone() }).await?, sample)
         }
     };
+    let mut left_out = BTreeMap::new();
+    for state in unsaid {
+        let others = queries.ids(JobFilter { states: vec![state], limit: u32::MAX, ..filter.clone() }).await?;
+        if !others.is_empty() {
+            left_out.insert(state.as_str(), others.len() as u64);
+        }
+    }
+    let mut states = BTreeMap::new();
+    for some in ids.chunks(AT_ONCE) {
+        for row in queries.states(some.to_vec()).await? {
+            *states.entry(row.state.as_str()).or_insert(0) += 1;
+        }
+    }
     let (jobs, done) = (ids.len() as u64, change.done());
-    let mut told = Preview { jobs, change: done, done: false, sample: &sample, changed: 0, refused: Vec::new() };
-    if which.yes && jobs > 0 {
+    let by_state = |states: &BTreeMap<&str, u64>| {
+        let each: Vec<_> = states.iter().map(|(state, jobs)| format!("{} {state}", count(*jobs))).collect();
+        each.join(", ")
+    };
+    let in_words = by_state(&states);
+    let others = match left_out.is_empty() {
+        true => None,
+        false => Some(format!(
+            "{} left out: what completed is asked, and paid for, again only with --completed",
+            by_state(&left_out)
+        )),
+    };
+    let mut told =
+        Preview { jobs, states, left_out, change: done, done: false, sample: &sample, changed: 0, refused: Vec::new() };
+    if yes && jobs > 0 {
         change_all(&settings, &ids, &change, &mut told).await?;
     }
-    told.done = which.yes;
+    told.done = yes;
     let exit = if told.refused.is_empty() { Exit::Ok } else { Exit::Conflict };
     if cx.out.json {
         cx.out.document(&told)?;
@@ -295,9 +410,11 @@ async fn many(cx: &Context, which: Which, change: Change) -> Result<Exit> {
     }
     if jobs == 0 {
         cx.out.note(format!("no job that can be {done} fits"));
+        others.iter().for_each(|others| cx.out.note(others));
         return Ok(exit);
     }
-    if which.yes {
+    others.iter().for_each(|others| cx.out.note(others));
+    if yes {
         cx.out.line(format!("{} {done}", plural(told.changed, "job")))?;
         for refused in told.refused.iter().take(SAMPLE as usize) {
             cx.out.note(format!("job {} was not: {}", refused["id"], refused["why"].as_str().unwrap_or_default()));
@@ -307,7 +424,10 @@ async fn many(cx: &Context, which: Which, change: Change) -> Result<Exit> {
     table(cx, &sample)?;
     let more = jobs.saturating_sub(sample.len() as u64);
     let more = if more > 0 { format!(" (and {} more)", count(more)) } else { String::new() };
-    cx.out.note(format!("{}{more} would be {done}; nothing was done yet, --yes does it", plural(jobs, "job")));
+    cx.out.note(format!(
+        "{}{more} would be {done} ({in_words}); nothing was done yet, --yes does it",
+        plural(jobs, "job")
+    ));
     Ok(exit)
 }
 
@@ -323,5 +443,36 @@ async fn change_all(settings: &Settings, ids: &[JobId], change: &Change, told: &
             }
         }
     }
+    if matches!(change, Change::Cancel { .. }) {
+        end_for_the_dead(&store, ids.to_vec()).await?;
+    }
     Ok(())
+}
+
+/// Takes back what workers hold that are known to be gone, or whose lease has run out, where that is one of `jobs`:
+/// those that are to be cancelled then are. Else they would stay running until some worker starts. Gives the worker
+/// of the first of them.
+async fn end_for_the_dead(store: &SqliteStore, jobs: Vec<JobId>) -> Result<Option<String>> {
+    let now = wire::now();
+    let held = store.held_jobs().await?;
+    let held: Vec<_> = held.into_iter().filter(|held| jobs.contains(&held.job)).collect();
+    if held.is_empty() {
+        return Ok(None);
+    }
+    let workers = store.workers().await?;
+    let dead = LinuxProcessProbe.dead(&workers);
+    let lease_of = |worker: &str| workers.iter().find(|known| known.id == worker).map_or(0, |known| known.lease_ms);
+    let is_dead = |held: &HeldJob| dead.iter().any(|dead| dead.0 == held.worker);
+    // Long enough after its end that no clock that was set, and no heartbeat under way, explains it.
+    let is_over = |held: &HeldJob| held.lease_until + lease_of(&held.worker) < now;
+    let Some(first) = held.iter().find(|held| is_dead(held) || is_over(held)) else { return Ok(None) };
+    match held.iter().any(is_over) {
+        true => store.rescue(dead.clone(), now).await?,
+        false => store.rescue_from(dead.clone(), now).await?,
+    };
+    Ok(Some(format!("worker {}", first.worker)))
+}
+
+async fn is_cancelled(store: &SqliteStore, job: JobId) -> Result<bool> {
+    Ok(store.job(job).await?.is_some_and(|job| job.state == JobState::Cancelled))
 }

@@ -27,7 +27,8 @@ pub struct TermsArgs {
     /// The folder its tools are confined to; the project's workspace when absent
     #[arg(long, short, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
-    /// 1 (first) to 9 (last)
+    /// 1 (first) to 9 (last). A step is worth 10 minutes of waiting (priority_step_minutes in config/posse.toml), so a 9
+    /// is served before a 1 that is due 80 minutes after it
     #[arg(long, default_value_t = DEFAULT_PRIORITY, value_name = "N")]
     pub priority: u8,
     /// Attempts it gets; as its persona says when absent, else 5
@@ -393,24 +394,39 @@ pub fn parse_meta(text: &str) -> Result<(String, String), String> {
 
 /// A goal as it is written on the command line.
 pub fn read_goal(words: Vec<String>) -> Result<String> {
+    read_words("goal", words, MAX_GOAL_BYTES)
+}
+
+/// What is written on the command line, or, where that is `-`, on standard input. `what` is its name, `most` the
+/// most bytes it may have.
+pub fn read_words(what: &str, words: Vec<String>, most: usize) -> Result<String> {
     if words != ["-"] {
         return Ok(words.join(" "));
     }
     let mut bytes = Vec::new();
-    // One byte more than is allowed tells that it is too much, without reading all of it.
-    let most = MAX_GOAL_BYTES as u64 + 1;
+    // One byte more than is allowed tells that it is too much, without reading all of it. A line's end is no part of it.
+    let most_bytes = most;
+    let most = most as u64 + 2;
     std::io::stdin()
         .lock()
         .take(most)
         .read_to_end(&mut bytes)
         .map_err(|e| usage(format!("standard input cannot be read: {e}")))?;
-    if bytes.len() as u64 == most {
+    let ends_in_line = bytes.last() == Some(&b'\n');
+    if bytes.len() - usize::from(ends_in_line) > most_bytes {
         return Err(usage(format!(
-            "goal on standard input has more than {MAX_GOAL_BYTES} bytes, the most allowed. Put the text in a file and name it"
+            "{what} on standard input has more than {most_bytes} bytes, the most allowed. Put the text in a file and name it"
         )));
     }
-    String::from_utf8(bytes).map_err(|error| {
+    let mut text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        usage(format!("goal on standard input is not valid UTF-8 at byte {at}; convert it to UTF-8 first"))
-    })
+        usage(format!("{what} on standard input is not valid UTF-8 at byte {at}; convert it to UTF-8 first"))
+    })?;
+    if ends_in_line {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    Ok(text)
 }

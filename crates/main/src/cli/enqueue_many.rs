@@ -17,8 +17,8 @@ use serde::Deserialize;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::Context;
 use super::enqueue::{HeldArgs, HeldChoice, RetryArgs, RetryChoice, accepted};
+use super::{Context, jsonl};
 use crate::exit::{Exit, usage};
 use crate::output::Out;
 use crate::output::text::{count, plural};
@@ -225,12 +225,13 @@ impl Lines<'_> {
             let Some(line) = self.line()? else { break };
             read = true;
             bytes += line.len();
+            let line = jsonl::without_mark(&line);
             if line.trim_ascii().is_empty() {
                 continue;
             }
             let number = self.mark.lines;
             let at = |error: anyhow::Error| usage(format!("{}:{number}: {error}", self.shown));
-            let (job, name) = self.job(&line, &part, names).map_err(at)?;
+            let (job, name) = self.job(line, &part, names).map_err(at)?;
             if let Some(name) = name {
                 part.names.push((name, part.jobs.len()));
             }
@@ -260,11 +261,9 @@ impl Lines<'_> {
     }
 
     fn job(&self, line: &[u8], part: &Part, names: &HashMap<String, JobId>) -> Result<(NewJob, Option<String>)> {
-        let line: Line = serde_json::from_slice(line).map_err(|error| {
-            let text = error.to_string();
-            // Its own line is always the first.
-            usage(text.replace(" at line 1 column ", ", at column "))
-        })?;
+        // Its own line is always the first.
+        let line: Line =
+            jsonl::parse(line).map_err(|error| usage(error.replace(" at line 1 column ", ", at column ")))?;
         let time = |field: &str, error: String| usage(format!("{field}: {error}"));
         let delayed = |text: String| times::span(&text).map(|delay| wire::now() + delay).map_err(|e| time("delay", e));
         let run_at = match (line.at, line.delay) {

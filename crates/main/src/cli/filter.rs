@@ -10,9 +10,27 @@ use posse_core::port::JobFilter;
 use crate::times;
 use crate::wire;
 
+/// Terms that jobs are chosen by
+#[derive(Args)]
+pub struct WhereArgs {
+    /// Jobs for which all of this holds: `state=discarded role=scribe`. Keys: state, role, queue, group, tag,
+    /// search, meta, since, until, ended-since, ended-until
+    #[arg(id = "filter", long = "where", value_name = "KEY=VALUE")]
+    pub terms: Vec<String>,
+}
+
+impl WhereArgs {
+    /// The filter they make, without a limit.
+    pub fn filter(&self) -> Result<JobFilter, String> {
+        parse_where(&self.terms).map_err(|error| format!("--where: {error}"))
+    }
+}
+
 /// Which jobs
 #[derive(Args)]
 pub struct FilterArgs {
+    #[command(flatten)]
+    terms: WhereArgs,
     /// Only in this state; may be given more than once
     #[arg(long, value_name = "STATE")]
     state: Vec<JobState>,
@@ -50,29 +68,38 @@ pub struct FilterArgs {
 
 impl FilterArgs {
     /// The filter they make, without a limit.
-    pub fn filter(&self) -> JobFilter {
-        JobFilter {
-            states: self.state.clone(),
-            role: self.role.clone(),
-            queue: self.queue.clone(),
-            group: self.group.clone(),
-            tag: self.tag.clone(),
-            text: self.search.clone(),
-            meta: self.meta.clone(),
-            created_from: self.since,
-            created_before: self.until,
-            ended_from: self.ended_since,
-            ended_before: self.ended_until,
-            before: None,
-            limit: 0,
+    pub fn filter(&self) -> Result<JobFilter, String> {
+        let mut filter = self.terms.filter()?;
+        fn and<T: Clone>(flag: &str, value: &Option<T>, place: &mut Option<T>) -> Result<(), String> {
+            match (value, &place) {
+                (Some(_), Some(_)) => Err(format!("--{flag} is given, and --where says it too; say it once")),
+                (Some(value), None) => {
+                    *place = Some(value.clone());
+                    Ok(())
+                }
+                (None, _) => Ok(()),
+            }
         }
+        filter.states.extend(&self.state);
+        and("role", &self.role, &mut filter.role)?;
+        and("queue", &self.queue, &mut filter.queue)?;
+        and("group", &self.group, &mut filter.group)?;
+        and("tag", &self.tag, &mut filter.tag)?;
+        and("search", &self.search, &mut filter.text)?;
+        and("meta", &self.meta, &mut filter.meta)?;
+        and("since", &self.since, &mut filter.created_from)?;
+        and("until", &self.until, &mut filter.created_before)?;
+        and("ended-since", &self.ended_since, &mut filter.ended_from)?;
+        and("ended-until", &self.ended_until, &mut filter.ended_before)?;
+        Ok(filter)
     }
 
     /// Whether any of them was given.
     pub fn is_given(&self) -> bool {
         let words = [&self.role, &self.queue, &self.group, &self.tag, &self.search];
         let times = [self.since, self.until, self.ended_since, self.ended_until];
-        !self.state.is_empty()
+        !self.terms.terms.is_empty()
+            || !self.state.is_empty()
             || self.meta.is_some()
             || words.iter().any(|word| word.is_some())
             || times.iter().any(Option::is_some)

@@ -84,7 +84,7 @@ pub struct AnnotateArgs {
     /// A word to find it by; may be given more than once
     #[arg(long, short, value_name = "TAG")]
     tag: Vec<String>,
-    /// What to say
+    /// What to say; `-` reads it from standard input
     #[arg(required = true)]
     text: Vec<String>,
 }
@@ -123,7 +123,7 @@ pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
         before: args.before.map(JobId),
         // One more than is shown tells whether there is a next page.
         limit: args.limit + 1,
-        ..args.filter.filter()
+        ..args.filter.filter().map_err(usage)?
     };
     let searched = filter.text.is_some() || filter.meta.is_some();
     let is_filtered = args.filter.is_given();
@@ -217,7 +217,7 @@ async fn watch(cx: &Context, args: WatchArgs) -> Result<Exit> {
 }
 
 async fn annotate(cx: &Context, args: AnnotateArgs) -> Result<Exit> {
-    let text = args.text.join(" ");
+    let text = enqueue::read_words("remark", args.text, 64 * 1024)?;
     if text.trim().is_empty() || text.len() > 64 * 1024 || text.contains('\0') {
         return Err(usage("a remark must be text of 1 to 65536 bytes, without NUL"));
     }

@@ -4,12 +4,13 @@ use anyhow::Result;
 use clap::Args;
 use posse_core::job::JobId;
 use posse_core::port::{ForkRepository as _, JobQueries as _};
-use posse_core::usecase::fork::{Cut, fork as make};
+use posse_core::usecase::fork::{Cut, MAX_EDIT_BYTES, fork as make};
 use serde_json::json;
 
 use super::Context;
+use super::enqueue::{read_goal, read_words};
 use super::job::reader_for;
-use crate::exit::{Exit, not_found};
+use crate::exit::{Exit, not_found, usage};
 use crate::wire;
 
 /// What to fork, and where
@@ -20,10 +21,10 @@ pub struct ForkArgs {
     /// The last step that the fork keeps; posse job events ID tells their numbers (seq)
     #[arg(long, value_name = "STEP")]
     at_step: u64,
-    /// What that step shall say instead: a tool's result, an answer or a note
+    /// What that step shall say instead: a tool's result, an answer or a note; `-` reads it from standard input
     #[arg(long, value_name = "TEXT")]
     edit: Option<String>,
-    /// What shall be done instead
+    /// What shall be done instead; `-` reads it from standard input
     #[arg(long, value_name = "TEXT")]
     goal: Option<String>,
 }
@@ -31,6 +32,11 @@ pub struct ForkArgs {
 /// Forks, and answers after it is durable.
 pub async fn fork(cx: &Context, args: ForkArgs) -> Result<Exit> {
     let ForkArgs { id, at_step, edit, goal } = args;
+    if edit.as_deref() == Some("-") && goal.as_deref() == Some("-") {
+        return Err(usage("--edit and --goal cannot both be read from standard input"));
+    }
+    let edit = edit.map(|text| read_words("edit", vec![text], MAX_EDIT_BYTES)).transpose()?;
+    let goal = goal.map(|goal| read_goal(vec![goal])).transpose()?;
     let settings = cx.plain_settings()?;
     reader_for(&settings, id)?;
     let store = wire::open_store(&settings)?;

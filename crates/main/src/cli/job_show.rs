@@ -11,10 +11,11 @@ use posse_core::port::QuestionFilter;
 use posse_core::question::Question;
 use posse_core::rules::Held;
 use serde::Serialize;
+use serde_json::json;
 
 use super::Context;
 use super::job::reader_for;
-use crate::exit::{Exit, not_found};
+use crate::exit::{Exit, fail, not_found};
 use crate::live::{Follower, Renderer};
 use crate::output::Out;
 use crate::output::text::{ago, count, duration, moment, plural, visible, wrap};
@@ -26,8 +27,39 @@ pub struct ShowArgs {
     /// The job's number
     id: i64,
     /// Show arguments and results whole
-    #[arg(long)]
+    #[arg(long, conflicts_with = "answer")]
     full: bool,
+    /// Print the answer alone; the exit code tells whether there is one
+    #[arg(long)]
+    answer: bool,
+}
+
+/// The answer of a job alone, or why there is none.
+pub fn answer(cx: &Context, job: &Job) -> Result<Exit> {
+    let id = job.id;
+    let said = job.output.as_ref().map(|output| output.text.as_str()).filter(|text| !text.trim().is_empty());
+    let why = job.reason.as_deref().map(|why| format!(": {}", visible(why))).unwrap_or_default();
+    match (job.state, said) {
+        (JobState::Completed, said) => {
+            let said = said.unwrap_or_default();
+            match cx.out.json {
+                true => cx.out.document(&json!({"id": id, "state": job.state, "answer": said}))?,
+                false => cx.out.line(said.trim_end_matches('\n'))?,
+            }
+            Ok(Exit::Ok)
+        }
+        (state, Some(_)) if state.is_final() => Err(fail(
+            Exit::Failed,
+            format!("job {id} has no answer, it was {state}{why}; posse show {id} tells what it had by then"),
+        )),
+        (state, _) if state.is_final() => {
+            Err(fail(Exit::Failed, format!("job {id} has no answer, it was {state}{why}")))
+        }
+        (state, _) => Err(fail(
+            Exit::Conflict,
+            format!("job {id} has no answer yet, it is {state}{why}; posse job watch {id} waits for it"),
+        )),
+    }
 }
 
 #[derive(Serialize)]
@@ -61,6 +93,9 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
         .job(id)
         .await?
         .ok_or_else(|| not_found(format!("there is no job {id} in {}", settings.database.display())))?;
+    if args.answer {
+        return answer(cx, &job);
+    }
     let (annotations, dependencies) = (queries.annotations(id).await?, queries.dependencies(id).await?);
     let awaited_groups = queries.awaited_groups(id).await?;
     let child = |job: Job| Child { id: job.id, role: job.role, state: job.state, output: job.output };
@@ -131,7 +166,7 @@ fn head(out: &Out, job: &Job, held: Option<&Held>, now: Millis) -> Result<()> {
     }
     let crashes = match job.crashes {
         0 => String::new(),
-        n => format!(", its worker died {}", plural(n.into(), "time")),
+        n => format!(", its worker was lost {}", plural(n.into(), "time")),
     };
     field("attempts", format!("{} of {}{crashes}", job.attempt, job.max_attempts))?;
     field("queue", format!("{}, priority {}", job.queue, job.priority))?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use posse_core::job::retry::{RetryPolicy, Strategy};
-use posse_core::persona::{ContextRules, Limits, PersonaTemplate};
+use posse_core::persona::{ContextRules, Limits, PersonaTemplate, is_placeholder, placeholder_goal};
 use posse_core::run::compaction;
 use posse_infra::persona::{Loaded, PersonaFile, PersonaFileProblem, Severity};
 use posse_infra::tool::ToolRegistry;
@@ -212,7 +212,8 @@ fn new(cx: &Context, settings: &Settings, loaded: &Loaded, registry: &ToolRegist
     } else {
         args.tools
     };
-    let goal = args.goal.unwrap_or_else(|| format!("Say here in one sentence what a {} is for.", args.role));
+    let goal = args.goal.unwrap_or_else(|| placeholder_goal(&args.role));
+    let is_open = is_placeholder(&goal);
     let backstory = args.backstory.unwrap_or_else(|| {
         "You are careful and brief. List the files first, read what matters completely, and copy names and numbers exactly.".into()
     });
@@ -224,7 +225,7 @@ fn new(cx: &Context, settings: &Settings, loaded: &Loaded, registry: &ToolRegist
         tools,
         ..PersonaTemplate::default()
     };
-    if let Some(problem) = persona.problems().first() {
+    if let Some(problem) = persona.problems().iter().find(|problem| !(is_open && problem.field == "goal")) {
         return Err(usage(format!("{} {}", problem.field, problem.message)));
     }
     registry.resolve(&persona.tools).map_err(|unknown| usage(unknown.to_string()))?;
@@ -247,10 +248,10 @@ fn new(cx: &Context, settings: &Settings, loaded: &Loaded, registry: &ToolRegist
         return Ok(Exit::Ok);
     }
     cx.out.line(visible(&file.display().to_string()))?;
-    cx.out.note(
-        cx.out
-            .note_paint
-            .dim(format!("edit it, then posse persona check, then posse run --role {} \"<goal>\"", persona.role)),
-    );
+    cx.out.note(cx.out.note_paint.dim(format!(
+        "{}, then posse persona check, then posse run --role {} \"<goal>\"",
+        if is_open { "say in it what its goal is" } else { "edit it" },
+        persona.role
+    )));
     Ok(Exit::Ok)
 }

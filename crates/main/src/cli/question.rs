@@ -5,10 +5,11 @@ use clap::{Args, Subcommand};
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
 use posse_core::port::{QuestionFilter, QuestionRepository as _};
-use posse_core::question::{Answered, Question, QuestionId, QuestionState, check_answer};
+use posse_core::question::{Answered, MAX_ANSWER_BYTES, Question, QuestionId, QuestionState, check_answer};
 use serde_json::json;
 
 use super::Context;
+use super::enqueue::read_words;
 use crate::exit::{Exit, fail, not_found, usage};
 use crate::output::table::{Cell, painted, plain, render};
 use crate::output::text::{ago, moment, one_line, visible, wrap};
@@ -55,7 +56,7 @@ pub struct AnswerArgs {
     /// Who answers; kept with the answer
     #[arg(long, default_value = "person", value_name = "NAME")]
     by: String,
-    /// The answer
+    /// The answer; `-` reads it from standard input
     #[arg(required = true)]
     text: Vec<String>,
 }
@@ -143,7 +144,7 @@ async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
 }
 
 async fn answer(cx: &Context, args: AnswerArgs) -> Result<Exit> {
-    let text = args.text.join(" ");
+    let text = read_words("answer", args.text, MAX_ANSWER_BYTES)?;
     check_answer(&text).map_err(|why| usage(format!("the answer {why}")))?;
     if args.by.trim().is_empty() || args.by.len() > 128 || args.by.chars().any(char::is_control) {
         return Err(usage("--by must be a name of 1 to 128 bytes without control characters"));

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use posse_core::rules::{Limits, Rule, Rules as _, Scope, problem};
+use posse_core::rules::{Limits, LimitsChange, Rule, Rules as _, Scope, problem};
 use serde_json::json;
 
 use super::Context;
@@ -59,24 +59,43 @@ pub enum LimitCommand {
     Remove(ScopeArgs),
 }
 
-/// The limits of a scope, all of them: what is not named is no limit
+/// What is to be limited; what is not named stays as it is
 #[derive(Args)]
 pub struct SetArgs {
     #[command(flatten)]
     scope: ScopeArgs,
-    /// At most so many run at once
-    #[arg(long, value_name = "N")]
-    running: Option<u32>,
+    /// At most so many run at once; none takes this limit off, as of the others
+    #[arg(long, value_name = "N|none", value_parser = limit_or_none)]
+    running: Option<Limit>,
     /// At most so many run at once with the same concurrency key
-    #[arg(long, value_name = "N")]
-    running_per_key: Option<u32>,
+    #[arg(long, value_name = "N|none", value_parser = limit_or_none)]
+    running_per_key: Option<Limit>,
     /// At most so many start in a minute: a tenth of them at once, the rest evenly
-    #[arg(long, value_name = "N")]
-    per_minute: Option<u32>,
+    #[arg(long, value_name = "N|none", value_parser = limit_or_none)]
+    per_minute: Option<Limit>,
     /// Concurrency keys take turns, one job each: who has a few jobs does not wait behind who has
-    /// thousands, whatever their priority
-    #[arg(long)]
-    fair: bool,
+    /// thousands, whatever their priority; --fair=none takes it off
+    #[arg(long, value_name = "none", num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = yes_or_none)]
+    fair: Option<bool>,
+}
+
+/// A limit as it is set on the command line.
+#[derive(Debug, Clone, Copy)]
+struct Limit(Option<u32>);
+
+fn limit_or_none(text: &str) -> Result<Limit, String> {
+    match text {
+        "none" => Ok(Limit(None)),
+        number => number.parse().map(|n| Limit(Some(n))).map_err(|_| "write a whole number, or none".into()),
+    }
+}
+
+fn yes_or_none(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "none" | "no" => Ok(false),
+        _ => Err("write --fair, or --fair=none".into()),
+    }
 }
 
 /// Does what was asked.
@@ -91,20 +110,23 @@ pub async fn limit(cx: &Context, command: LimitCommand) -> Result<Exit> {
 async fn set(cx: &Context, args: SetArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let SetArgs { scope, running, running_per_key, per_minute, fair } = args;
-    let limits = Limits { running, running_per_key, per_minute, fair };
-    if limits == Limits::default() {
+    let [running, running_per_key, per_minute] = [running, running_per_key, per_minute].map(|limit| limit.map(|l| l.0));
+    let change = LimitsChange { running, running_per_key, per_minute, fair };
+    if change == LimitsChange::default() {
         return Err(usage(
             "say which limit: --running, --running-per-key, --per-minute or --fair (posse limit remove takes them off)",
         ));
     }
-    let scope = scope.scope(cx, &settings, &limits)?;
+    // What it sets can be wrong for the scope; what is there already was not.
+    let scope = scope.scope(cx, &settings, &change.apply(Limits::default()))?;
     let store = wire::open_store(&settings)?;
-    store.set_limits(scope.clone(), limits).await?;
+    let limits = store.change_limits(scope.clone(), change).await?;
     if cx.out.json {
         let rules = store.rules().await?;
         cx.out.document(&rules.iter().find(|rule| rule.scope == scope))?;
     } else {
-        cx.out.line(format!("{}: {}", visible(&scope.to_string()), in_words(&limits)))?;
+        let words = if limits == Limits::default() { "no limits".into() } else { in_words(&limits) };
+        cx.out.line(format!("{}: {words}", visible(&scope.to_string())))?;
     }
     Ok(Exit::Ok)
 }

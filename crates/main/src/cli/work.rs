@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
@@ -13,14 +14,14 @@ use posse_infra::model::outage::Outages;
 use posse_infra::persona::PersonaFile;
 use tokio::net::TcpListener;
 
-use super::Context;
 use super::endpoint::EndpointArgs;
 use super::enqueue::{TermsArgs, accepted, read_goal};
 use super::job::exit_of;
+use super::{Context, job_show};
 use crate::descriptors;
 use crate::exit::{Exit, usage};
 use crate::fleet::{Crew, Plan, Post, Signals, random};
-use crate::live::{AtWork, Follower, Renderer, feed, follow};
+use crate::live::{AtWork, Follower, Happening, Renderer, feed, follow};
 use crate::output::text::{plural, visible};
 use crate::output::{Out, before_change};
 use crate::settings::{Overrides, Settings};
@@ -77,16 +78,37 @@ pub struct RunArgs {
     #[command(flatten)]
     endpoint: EndpointArgs,
     /// Show arguments and results whole
-    #[arg(long)]
+    #[arg(long, conflicts_with = "answer")]
     full: bool,
+    /// Print the answer alone, when it is there
+    #[arg(long)]
+    answer: bool,
     /// What is to be done, in your words; `-` reads it from standard input
     #[arg(required = true, value_name = "GOAL")]
     goal: Vec<String>,
 }
 
+/// Waits for the end of a job, or until it waits for what a person has to mend, and shows nothing of it.
+async fn until_ended(mut follower: Follower, is_helpless: Box<dyn Fn(&Job) -> bool + Send>) -> Result<Job> {
+    loop {
+        for happening in follower.poll().await? {
+            match happening {
+                Happening::Ended { job } => return Ok(*job),
+                Happening::AttemptEnded { .. } => {
+                    if let Some(job) = follower.job().filter(|job| is_helpless(job)) {
+                        return Ok(job.clone());
+                    }
+                }
+                _ => {}
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// Enqueues a goal and works it in this process until it ends; the exit code tells how.
 pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
-    let RunArgs { role, terms, endpoint, full, goal } = args;
+    let RunArgs { role, terms, endpoint, full, answer, goal } = args;
     let endpoint = endpoint.checked()?;
     // In one process the model of the job is the model of the worker.
     let model = terms.model.clone();
@@ -125,7 +147,13 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     let is_helpless = Box::new(move |job: &Job| models::is_helpless(&models, job));
     let at_work = AtWork { worker: crew.worker().to_owned(), heard: crew.heard(), is_helpless };
     // In a task of its own: a reader who stops reading keeps nobody from hearing signals.
-    let mut following = tokio::spawn(follow(cx.out, follower, renderer, Some(at_work)));
+    let out = cx.out;
+    let mut following = tokio::spawn(async move {
+        match answer {
+            true => until_ended(follower, at_work.is_helpless).await.map(|job| (job, None)),
+            false => follow(out, follower, renderer, Some(at_work)).await,
+        }
+    });
     let ended = tokio::select! {
         ended = &mut following => Some(ended),
         () = signals.next() => None,
@@ -138,6 +166,9 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
             if !job.state.is_final() {
                 cx.out.warn(models::waits_for_a_person(&job));
                 return Ok(Exit::Failed);
+            }
+            if answer {
+                return job_show::answer(cx, &job);
             }
             if !cx.out.json {
                 let next = if job.state == JobState::Completed {

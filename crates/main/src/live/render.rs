@@ -245,7 +245,7 @@ impl Renderer {
             }
             CallOutcome::Refused => self.paint.yellow(format!("✗ {name} was not run")),
             CallOutcome::Unknown => {
-                self.paint.yellow(format!("? {name}: its worker died; whether it took effect is not known"))
+                self.paint.yellow(format!("? {name}: cut off in the middle; whether it took effect is not known"))
             }
         };
         let mut out = vec![format!("{INDENT}{head}")];

@@ -239,7 +239,7 @@ async fn problems(host: &Host, ids: &[JobId], tally: &mut Tally) -> Vec<String> 
             // A job that meets death too often is given up, and says so.
             JobState::Discarded => {
                 let said = job.reason.as_deref().unwrap_or_default();
-                must(ended_as("completed") == 0 && said.contains("its worker died"), format!("discarded: {said}"));
+                must(ended_as("completed") == 0 && said.contains("its worker was lost"), format!("discarded: {said}"));
                 tally.discarded += 1;
             }
             _ => {}
