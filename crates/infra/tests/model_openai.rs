@@ -449,6 +449,24 @@ async fn an_endpoint_that_is_not_there_is_said_to_be_unreachable() {
     assert!(error.message.contains("could not be reached"), "{}", error.message);
 }
 
+#[tokio::test]
+async fn an_address_that_names_only_a_host_is_asked_beneath_v1_too() {
+    let server = ModelServer::play(vec![Answer::file("B00-final.sse"), Answer::file("B00-final.sse")]).await;
+    let mut config = config(&server);
+    config.base_url = server.base_url().trim_end_matches("/v1").to_owned();
+    config.base_url_from = Some("OPENAI_BASE_URL".into());
+    let bare = model(config.clone());
+    for _ in 0..2 {
+        ask(&bare, &request()).await.expect("an answer");
+    }
+    let asked: Vec<_> = server.received().iter().map(|received| received.line.replace(" HTTP/1.1", "")).collect();
+    assert_eq!(asked, ["POST /chat/completions", "POST /v1/chat/completions", "POST /v1/chat/completions"]);
+    // Where there is a path it is what somebody meant, and the error says where it came from.
+    config.base_url += "/v2";
+    let error = ask(&model(config), &request()).await.expect_err("nothing is there");
+    assert!(error.message.contains("/v2 (OPENAI_BASE_URL) answered 404"), "{}", error.message);
+}
+
 #[test]
 fn a_configuration_that_cannot_work_is_refused_at_once() {
     for (url, header) in [("not a url", "x-ok"), ("ftp://127.0.0.1/v1", "x-ok"), ("http://127.0.0.1/v1", "not ok")] {

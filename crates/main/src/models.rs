@@ -334,6 +334,7 @@ impl Models for Catalog {
 async fn from_environment(settings: &Settings, env: Env<'_>) -> Result<Option<(String, Known)>> {
     let set = |name| text(env, name).map(|value| value.filter(|v| !v.trim().is_empty()));
     let (key, url) = (set("OPENAI_API_KEY")?, set("OPENAI_BASE_URL")?);
+    let from = if settings.endpoint.base_url.is_some() { "--base-url" } else { "OPENAI_BASE_URL" };
     let url = settings.endpoint.base_url.clone().or(url);
     if key.is_none() && url.is_none() {
         return Ok(None);
@@ -344,7 +345,7 @@ async fn from_environment(settings: &Settings, env: Env<'_>) -> Result<Option<(S
         None if base_url.starts_with(OPENAI_URL) => OPENAI_DEFAULT_MODEL.into(),
         None => probe::first_model(&base_url, key.as_deref()).await.map_err(|why| {
             usage(format!(
-                "which model shall {base_url} run? It could not be asked ({why}); set OPENAI_MODEL or --model"
+                "which model shall {base_url} ({from}) run? It could not be asked ({why}); set OPENAI_MODEL or --model"
             ))
         })?,
     };
@@ -417,6 +418,13 @@ fn config(name: &str, known: &Known, env: Env<'_>) -> Result<OpenAiConfig, Model
     for (header, value) in &table.headers {
         config.headers.push((header.clone(), Secret::new(expand(name, value, env)?)));
     }
+    config.base_url_from = table.base_url.as_ref().map(|url| match known.origin {
+        Origin::File => format!("[models.{name}] in config/posse.toml"),
+        Origin::Ollama => "found on this machine".into(),
+        _ if text(env, "OPENAI_BASE_URL").ok().flatten().as_ref() == Some(url) => "OPENAI_BASE_URL".into(),
+        _ if url == OPENAI_URL => "OPENAI_API_KEY".into(),
+        _ => "--base-url".into(),
+    });
     config.organization = table.organization.clone();
     config.project = table.project.clone();
     config.tool_calling = match table.tool_calling {

@@ -434,3 +434,24 @@ fn a_pause_that_jobs_wait_behind_is_told_by_the_doctor() {
     worker.terminate();
     worker.wait().ok();
 }
+
+#[test]
+fn a_proxy_that_is_not_there_is_named_once() {
+    let mut project = Project::begun();
+    for (name, value) in [
+        ("OPENAI_BASE_URL", "http://models.invalid/v1"),
+        ("OPENAI_MODEL", "m"),
+        ("HTTP_PROXY", "http://me:secret@127.0.0.1:1"),
+    ] {
+        project.set(name, value);
+    }
+    let tried = project.posse(&["model", "test"]);
+    let said = format!("{}{}", tried.out, tried.err);
+    assert_ne!(tried.code, 0, "{said}");
+    assert!(
+        said.contains("(OPENAI_BASE_URL) could not be reached through the proxy of HTTP_PROXY=127.0.0.1:1"),
+        "{said}"
+    );
+    assert_eq!(said.matches("through the proxy").count(), 1, "{said}");
+    assert!(!said.contains("secret"), "{said}");
+}

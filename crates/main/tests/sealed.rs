@@ -97,3 +97,22 @@ fn a_file_of_keys_is_its_owners_alone() {
     std::fs::remove_file(&file).expect("is removed");
     assert!(project.posse(&["list"]).expect(2).err.contains("cannot be read"));
 }
+
+#[test]
+fn what_was_waited_for_is_told_and_stays_sealed() {
+    let server = ModelServer::start(vec![Say::Call("finish", json!({"final_summary": format!("found {CANARY}")}))]);
+    let project = with_key(&server, "5a");
+    project.posse(&["enqueue", "--role", "scribe", "look"]).ok();
+    project.posse(&["enqueue", "--role", "scribe", "--after", "1", "sum up"]).ok();
+    let worker = project.start(&["work", "--role", "scribe"]);
+    project.wait_for_state(2, "completed");
+    worker.terminate();
+    worker.wait().ok();
+    let asked = server.requests().iter().any(|request| {
+        let messages = request["messages"].as_array().expect("messages");
+        let mut texts = messages.iter().filter_map(|message| message["content"].as_str());
+        texts.any(|text| text.starts_with("Your task:\nsum up") && text.contains(&format!("| found {CANARY}")))
+    });
+    assert!(asked, "the second job was told what the first had found");
+    assert!(!stands_in_a_file(&project));
+}

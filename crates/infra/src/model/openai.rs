@@ -73,7 +73,10 @@ impl OpenAiModel {
             }
         };
         Ok(OpenAiModel {
-            endpoint: config.endpoint(),
+            endpoint: match &config.base_url_from {
+                Some(from) => format!("{} ({from})", config.endpoint()),
+                None => config.endpoint(),
+            },
             author: config.author(),
             tokenizer,
             transport,

@@ -16,6 +16,7 @@ use secrecy::SecretString;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 use tower::Service;
@@ -34,6 +35,8 @@ pub(super) struct Transport {
     /// What async-openai knows nothing of goes through here.
     http: reqwest::Client,
     idle: Duration,
+    /// The proxy that the environment names for it, if it does.
+    proxy: Option<String>,
 }
 
 /// What is asked.
@@ -69,6 +72,7 @@ impl Transport {
         let http = builder.build().map_err(|error| wrong(format!("no HTTP client: {}", chain(&error))))?;
         let endpoint = Endpoint {
             base: config.base_url.trim_end_matches('/').to_owned(),
+            beneath_v1: AtomicBool::new(false),
             headers: headers(config).map_err(wrong)?,
             unused: SecretString::default(),
         };
@@ -76,11 +80,46 @@ impl Transport {
             client: Client::build(http.clone(), endpoint).with_http_service(Unread(ReqwestService::new(http.clone()))),
             http,
             idle: config.idle_timeout,
+            proxy: if is_loopback(&url) { None } else { proxy_for(&url, &|name| std::env::var(name).ok()) },
         })
     }
 
-    /// Sends one request and gives its answer, if the status is one of success.
+    /// Sends one request and gives its answer, if the status is one of success. Where an address names only a host,
+    /// and nothing is there, it is asked once whether all is beneath `/v1`, as nearly everywhere.
     pub async fn send(&self, ask: Ask<'_>) -> Result<Reply, Failure> {
+        let again = match &ask {
+            Ask::Chat(body) => Some(Ask::Chat(body)),
+            Ask::Models => Some(Ask::Models),
+            Ask::Tokenize(_) => None,
+        };
+        let first = self.send_once(ask).await;
+        let endpoint = self.client.config();
+        let is_missing = |outcome: &Result<Reply, Failure>| {
+            outcome.as_ref().is_err_and(|failure| {
+                ["answered 404", "answered 405"].iter().any(|words| failure.words.starts_with(words))
+            })
+        };
+        let Some(again) =
+            again.filter(|_| is_missing(&first) && endpoint.names_a_host() && !endpoint.beneath_v1.load(Relaxed))
+        else {
+            return first;
+        };
+        endpoint.beneath_v1.store(true, Relaxed);
+        let second = self.send_once(again).await;
+        if !is_missing(&second) {
+            return second;
+        }
+        endpoint.beneath_v1.store(false, Relaxed);
+        first.map_err(|failure| Failure {
+            words: format!(
+                "{}; nor is anything beneath /v1, which was tried too, as base_url names only a host",
+                failure.words
+            ),
+            ..failure
+        })
+    }
+
+    async fn send_once(&self, ask: Ask<'_>) -> Result<Reply, Failure> {
         let request = async {
             match ask {
                 Ask::Chat(body) => self.client.chat().create_byot::<_, Never>(body).await.map(|never| match never {}),
@@ -101,7 +140,7 @@ impl Transport {
                 Ok(answered) => answered.0,
                 Err(other) => return Err(Failure::plain(ModelErrorKind::Transient, format!("failed: {other}"))),
             },
-            Err(OpenAIError::Reqwest(error)) => return Err(network(error)),
+            Err(OpenAIError::Reqwest(error)) => return Err(network(error, self.proxy.as_deref())),
             Err(other) => {
                 return Err(Failure::plain(ModelErrorKind::Rejected, format!("was not asked: {other}")));
             }
@@ -159,7 +198,7 @@ impl Reply {
         let limit = limit.unwrap_or(self.idle).min(self.idle);
         match tokio::time::timeout(limit, self.response.chunk()).await {
             Ok(Ok(bytes)) => Ok(bytes),
-            Ok(Err(error)) => Err(network(error)),
+            Ok(Err(error)) => Err(network(error, None)),
             Err(_) => Err(silent(limit)),
         }
     }
@@ -186,12 +225,19 @@ impl Reply {
 /// there is no key, and reads the environment behind our back.
 struct Endpoint {
     base: String,
+    /// Whether what it has turned out to be beneath `/v1`, which the address leaves out.
+    beneath_v1: AtomicBool,
     headers: HeaderMap,
     /// The interface asks for a key; the header above is what is sent.
     unused: SecretString,
 }
 
 impl Endpoint {
+    /// Whether the address has no path.
+    fn names_a_host(&self) -> bool {
+        reqwest::Url::parse(&self.base).is_ok_and(|url| matches!(url.path(), "" | "/"))
+    }
+
     /// Where a path is that servers have beside their `/v1` and not beneath it.
     fn beside_v1(&self, path: &str) -> String {
         let (base, query) = self.base.split_once('?').unwrap_or((&self.base, ""));
@@ -212,9 +258,10 @@ impl Config for Endpoint {
 
     fn url(&self, path: &str) -> String {
         // A query in the base (`?api-version=..`) stays behind the path.
+        let v1 = if self.beneath_v1.load(Relaxed) { "/v1" } else { "" };
         match self.base.split_once('?') {
-            Some((base, query)) => format!("{}{path}?{query}", base.trim_end_matches('/')),
-            None => format!("{}{path}", self.base),
+            Some((base, query)) => format!("{}{v1}{path}?{query}", base.trim_end_matches('/')),
+            None => format!("{}{v1}{path}", self.base),
         }
     }
 
@@ -302,16 +349,54 @@ impl Service<HttpRequestFactory> for Unread {
     }
 }
 
-fn network(error: reqwest::Error) -> Failure {
+/// The proxy that requests to `url` go through, by the variables that the HTTP client reads: the variable and the
+/// proxy's host, without what may be a password.
+fn proxy_for(url: &reqwest::Url, env: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let value = |name: &str| {
+        let found = [name.to_owned(), name.to_lowercase()].into_iter().find_map(|name| Some((env(&name)?, name)));
+        found.filter(|(value, _)| !value.trim().is_empty())
+    };
+    let host = url.host_str()?;
+    let is_left_out = |pattern: &str| {
+        let pattern = pattern.trim().trim_start_matches('.');
+        pattern == "*" || host == pattern || (!pattern.is_empty() && host.ends_with(&format!(".{pattern}")))
+    };
+    if value("NO_PROXY").is_some_and(|(all, _)| all.split(',').any(is_left_out)) {
+        return None;
+    }
+    let own = if url.scheme() == "https" { "HTTPS_PROXY" } else { "HTTP_PROXY" };
+    let (proxy, name) = value(own).or_else(|| value("ALL_PROXY"))?;
+    let at = proxy.rsplit('@').next().unwrap_or_default();
+    let at = at.split("://").last().unwrap_or_default().trim_end_matches('/');
+    Some(format!("{name}={at}"))
+}
+
+fn network(error: reqwest::Error, proxy: Option<&str>) -> Failure {
     // The address may hold a key in its query.
     let error = error.without_url();
+    let why = chain(&error);
     if let Some(what) = own_trouble(&error) {
-        let words = format!("could not be asked from here: {what} ({})", chain(&error));
+        let words = format!("could not be asked from here: {what} ({why})");
+        return Failure::plain(ModelErrorKind::WorkerUnfit, words);
+    }
+    if why.contains("UnknownIssuer") {
+        let words = format!(
+            "shows a certificate of an authority that this machine does not know: {why}. Add the authority to the \
+             system's (update-ca-certificates), or name its file in SSL_CERT_FILE"
+        );
+        return Failure::plain(ModelErrorKind::WorkerUnfit, words);
+    }
+    if error.is_connect()
+        && let Some(proxy) = proxy
+    {
+        let words = format!(
+            "could not be reached through the proxy of {proxy}: {why}. Mend that, or leave the host out with NO_PROXY"
+        );
         return Failure::plain(ModelErrorKind::WorkerUnfit, words);
     }
     let (kind, words) = match error.is_connect() {
-        true => (ModelErrorKind::Unreachable, format!("could not be reached: {}", chain(&error))),
-        false => (ModelErrorKind::Transient, format!("broke the connection: {}", chain(&error))),
+        true => (ModelErrorKind::Unreachable, format!("could not be reached: {why}")),
+        false => (ModelErrorKind::Transient, format!("broke the connection: {why}")),
     };
     Failure::plain(kind, words)
 }
@@ -372,8 +457,9 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::own_trouble;
     use std::io::Error;
+
+    use super::*;
 
     #[derive(Debug, thiserror::Error)]
     #[error("client error (Connect)")]
@@ -398,5 +484,22 @@ mod tests {
         }
         let dns = "failed to lookup address information: Temporary failure in name resolution";
         assert!(own_trouble(&Connect(Error::other(dns))).is_some());
+    }
+
+    #[test]
+    fn the_proxy_is_the_one_that_the_client_takes() {
+        let proxy = |url: &str, variables: &[(&str, &str)]| {
+            let env =
+                |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            proxy_for(&reqwest::Url::parse(url).expect("a URL"), &env)
+        };
+        let named =
+            [("HTTPS_PROXY", "http://me:secret@proxy.example:3128/"), ("no_proxy", "other.example,.inner.example")];
+        assert_eq!(proxy("https://host.example/v1", &named).as_deref(), Some("HTTPS_PROXY=proxy.example:3128"));
+        assert_eq!(proxy("http://host.example/v1", &named), None);
+        assert_eq!(proxy("https://other.example/v1", &named), None);
+        assert_eq!(proxy("https://a.inner.example/v1", &named), None);
+        assert_eq!(proxy("http://host.example/v1", &[("all_proxy", "p:1")]).as_deref(), Some("all_proxy=p:1"));
+        assert_eq!(proxy("http://host.example/v1", &[("HTTP_PROXY", " ")]), None);
     }
 }

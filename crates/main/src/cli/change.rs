@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Context;
-use super::enqueue::read_goal;
+use super::enqueue::{read_goal, read_words};
 use super::filter::{FilterArgs, WhereArgs};
 use super::job::{reader_for, table};
 use crate::exit::{Exit, fail, not_found, usage};
@@ -99,7 +99,7 @@ fn nothing_meant() -> anyhow::Error {
 pub struct CancelArgs {
     #[command(flatten)]
     which: Which,
-    /// Why; kept with the job
+    /// Why; kept with the job. `-` reads it from standard input
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Leave the jobs that it made alone; otherwise they end with it, for nobody would read their answers
@@ -177,7 +177,8 @@ pub struct EditArgs {
 
 /// Asks for the end of jobs.
 pub async fn cancel(cx: &Context, args: CancelArgs) -> Result<Exit> {
-    let reason = args.reason.unwrap_or_else(|| "cancelled by a person".into());
+    let reason = args.reason.map(|reason| read_words("reason", vec![reason], 4096)).transpose()?;
+    let reason = reason.unwrap_or_else(|| "cancelled by a person".into());
     if reason.contains('\0') || reason.len() > 4096 {
         return Err(usage("--reason must be text of at most 4096 bytes, without NUL"));
     }

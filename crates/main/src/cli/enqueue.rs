@@ -174,11 +174,11 @@ pub struct EnqueueArgs {
     /// Limits per key count it with the jobs of the same key (posse limit)
     #[arg(long, value_name = "KEY")]
     concurrency_key: Option<String>,
-    /// Not before these jobs have completed; they must be there already, so no cycle can be made
+    /// Not before these jobs have completed, whose answers it is told; they must be there already, so no cycle can be made
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     after: Vec<i64>,
-    /// Not before every job of this group has completed, those too that join it while this one waits; may
-    /// be given more than once
+    /// Not before every job of this group has completed, those too that join it while this one waits; it is told
+    /// their answers. May be given more than once
     #[arg(long, value_name = "NAME")]
     after_group: Vec<String>,
     /// When one of those is cancelled or discarded: `cancel` this job too, `run` it all the same, or

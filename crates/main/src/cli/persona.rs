@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Context;
+use super::enqueue::read_goal;
 use crate::exit::{Exit, fail, usage};
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{count, one_line, plural, visible, wrap};
@@ -42,7 +43,7 @@ pub enum PersonaCommand {
 pub struct NewArgs {
     /// The role: lower-case letters, digits, `-` and `_`
     role: String,
-    /// What it is for, in one sentence
+    /// What it is for, in one sentence; `-` reads it from standard input
     #[arg(long, value_name = "TEXT")]
     goal: Option<String>,
     /// Who it is and how it works
@@ -212,7 +213,8 @@ fn new(cx: &Context, settings: &Settings, loaded: &Loaded, registry: &ToolRegist
     } else {
         args.tools
     };
-    let goal = args.goal.unwrap_or_else(|| placeholder_goal(&args.role));
+    let goal = args.goal.map(|goal| read_goal(vec![goal])).transpose()?;
+    let goal = goal.unwrap_or_else(|| placeholder_goal(&args.role));
     let is_open = is_placeholder(&goal);
     let backstory = args.backstory.unwrap_or_else(|| {
         "You are careful and brief. List the files first, read what matters completely, and copy names and numbers exactly.".into()

@@ -37,8 +37,20 @@ pub async fn ollama(env: Env<'_>) -> Result<Option<String>> {
     }
 }
 
-/// The first model that an endpoint without TLS lists.
+/// The first model that an endpoint without TLS lists; beneath `/v1` too, where the address names only a host.
 pub async fn first_model(base_url: &str, key: Option<&str>) -> Result<String, String> {
+    let first = listed_first(base_url, key).await;
+    let names_a_host = !base_url.trim_end_matches('/').split("://").last().unwrap_or_default().contains('/');
+    match first {
+        Err(why) if names_a_host && why.starts_with("HTTP ") => {
+            let beneath = listed_first(&format!("{}/v1", base_url.trim_end_matches('/')), key).await;
+            beneath.map_err(|_| format!("{why}, and nothing beneath /v1 either"))
+        }
+        other => other,
+    }
+}
+
+async fn listed_first(base_url: &str, key: Option<&str>) -> Result<String, String> {
     let rest = base_url.strip_prefix("http://").ok_or("only endpoints without TLS are asked")?;
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     let address = if host.rsplit(':').next().is_some_and(|p| p.parse::<u16>().is_ok()) {

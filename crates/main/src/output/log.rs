@@ -23,6 +23,8 @@ pub fn begin(long: bool, out: &Out) {
     // The live view of one job tells of a model's failed tries itself.
     let fallback =
         if long { "warn,posse=info,posse_core=info,posse_infra=info" } else { "warn,posse_infra::model=error" };
+    // What a certificate lacks is told by the error of whoever asked, in words.
+    let fallback = &format!("{fallback},rustls_platform_verifier=off");
     let filter = match named.as_deref().map(EnvFilter::try_new) {
         Some(Ok(filter)) => filter,
         Some(Err(error)) => {

@@ -43,6 +43,8 @@ pub struct OpenAiConfig {
     pub name: String,
     /// Up to and including the version: `https://api.openai.com/v1`.
     pub base_url: String,
+    /// What says so, for people: `--base-url`, `OPENAI_BASE_URL`, or a table of the settings.
+    pub base_url_from: Option<String>,
     /// Sent as a bearer token; without one, no `Authorization` header is sent.
     pub api_key: Option<Secret>,
     /// The provider's name of the model.
@@ -95,6 +97,7 @@ impl OpenAiConfig {
         OpenAiConfig {
             name: name.into(),
             base_url: base_url.into(),
+            base_url_from: None,
             api_key: None,
             model: model.into(),
             organization: None,
@@ -135,7 +138,11 @@ impl OpenAiConfig {
     pub(in crate::model) fn unusable(&self, why: &str) -> ModelError {
         ModelError {
             kind: ModelErrorKind::WorkerUnfit,
-            message: format!("model {} cannot be used: {why} (see config/posse.toml)", self.name),
+            message: format!(
+                "model {} cannot be used: {why} (see {})",
+                self.name,
+                self.base_url_from.as_deref().unwrap_or("config/posse.toml")
+            ),
             retry_after: None,
             context_window: None,
             failed_tries: Vec::new(),
