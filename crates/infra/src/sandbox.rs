@@ -9,8 +9,13 @@
 //! New namespaces need a process with one thread, so the program starts itself anew for each command. It can do
 //! that only if its `main` begins with [`begin`].
 
+mod bounds;
+mod disk;
+mod group;
 mod inside;
 mod kept;
+mod launcher;
+mod meter;
 mod root;
 mod spec;
 mod sys;
@@ -18,7 +23,7 @@ mod syscalls;
 mod usage;
 
 use std::collections::BTreeSet;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -32,15 +37,15 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-pub use spec::Limits;
+pub use spec::{Exact, Limits};
 
 pub(crate) use kept::{HALF, Kept};
 pub(crate) use spec::{End, Limit};
 
 use crate::folder;
 use crate::sqlite::recognise::is_database_at;
-use crate::tool::workspace::pinned;
-use spec::Spec;
+use crate::tool::workspace::{pinned, real_path};
+use spec::{Report, Spec};
 
 /// The argument by which our own program knows what it was started for.
 const MARK: &str = "--posse-sandbox";
@@ -60,7 +65,7 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 /// It must come before any thread is started and any file is opened.
 pub fn begin() {
     if std::env::args_os().nth(1).is_some_and(|first| first == MARK) {
-        std::process::exit(inside::live());
+        std::process::exit(launcher::live());
     }
     BEGUN.store(true, Ordering::Relaxed);
 }
@@ -98,6 +103,8 @@ pub(crate) struct Ran {
     pub stderr: Kept,
     /// How long it took.
     pub took: Duration,
+    /// Which of its limits nothing could be above.
+    pub exact: Exact,
 }
 
 impl Commands {
@@ -138,12 +145,13 @@ impl Commands {
         self
     }
 
-    /// Whether commands can run here; if not, why, and what to do about it.
-    pub async fn probe(&self, workspace: &Path) -> Result<(), String> {
+    /// Which limits of commands are held exactly here; or why none can run, and what to do about it.
+    pub async fn probe(&self, workspace: &Path) -> Result<Exact, String> {
         let (directory, time) = (PathBuf::new(), Duration::from_secs(20));
         let order = Order { command: ":".into(), workspace, workspace_id: None, directory, rules_file: None, time };
-        match self.run(order, &Stop::never()).await.end {
-            Ok(End::Exited(0)) => Ok(()),
+        let ran = self.run(order, &Stop::never()).await;
+        match ran.end {
+            Ok(End::Exited(0)) => Ok(ran.exact),
             Ok(End::Refused(why)) => Err(why),
             other => Err(format!("the simplest command ended by {other:?}")),
         }
@@ -153,11 +161,15 @@ impl Commands {
     pub(crate) async fn run(&self, order: Order<'_>, stop: &Stop) -> Ran {
         let began = Instant::now();
         let (mut stdout, mut stderr) = (Kept::default(), Kept::default());
+        let mut exact = Exact::default();
         let end = match self.start(order).await {
             Err(why) => Ok(End::Refused(why)),
-            Ok(running) => running.finish(stop, &mut stdout, &mut stderr).await,
+            Ok(running) => running.finish(stop, &mut stdout, &mut stderr).await.map(|report| {
+                exact = report.exact;
+                report.end
+            }),
         };
-        Ran { end, stdout, stderr, took: began.elapsed() }
+        Ran { end, stdout, stderr, took: began.elapsed(), exact }
     }
 
     async fn start(&self, order: Order<'_>) -> Result<Running, String> {
@@ -166,7 +178,7 @@ impl Commands {
                         which starts it anew for each command"
                 .into());
         }
-        let spec = self.spec(order)?;
+        let (spec, workspace) = self.spec(order)?;
         let time = spec.time;
         let message = serde_json::to_vec(&spec).map_err(|error| format!("the command cannot be passed on: {error}"))?;
         let unstarted = |error: std::io::Error| format!("a process for the sandbox cannot be started: {error}");
@@ -176,7 +188,8 @@ impl Commands {
             .arg0("posse")
             .arg(MARK)
             .env_clear()
-            .current_dir("/")
+            // What was opened, not what is at its path by then.
+            .current_dir(format!("/proc/self/fd/{}", workspace.as_raw_fd()))
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -191,56 +204,39 @@ impl Commands {
         Ok(Running { child, socket, time })
     }
 
-    fn spec(&self, order: Order<'_>) -> Result<Spec, String> {
+    /// What to ask for, and the workspace, opened. Nothing of it is looked up by its path any more.
+    fn spec(&self, order: Order<'_>) -> Result<(Spec, OwnedFd), String> {
         let Order { command, workspace, workspace_id, directory, rules_file, time } = order;
         let shown = workspace.display();
-        let unopened = |error: std::io::Error| format!("the workspace {shown} cannot be opened: {error}");
-        let real = workspace.canonicalize().map_err(unopened)?;
+        let opened = pinned(workspace, workspace_id.as_ref())?;
+        let real = real_path(&opened).map_err(|error| format!("the workspace {shown} cannot be opened: {error}"))?;
         if root::covers_system(&real) {
             return Err(format!(
                 "the workspace {shown} has parts of the system in it: give the job a folder of its own (workspace in \
                  config/posse.toml, or --workspace)"
             ));
         }
-        let opened = pinned(workspace, workspace_id.as_ref())?;
-        let identity = folder::identity(&opened).map_err(|errno| unopened(errno.into()))?;
-        if let Some(own) = self.protected.hidden.iter().chain(&self.protected.fixed).find(|own| lies_in(&real, own)) {
+        let Protected { hidden, fixed, databases } = &self.protected;
+        if let Some(own) = hidden.iter().chain(fixed).find(|own| lies_in(&real, own)) {
             return Err(format!("the workspace {shown} lies in {}, which is not for commands", own.display()));
         }
-        let mut hidden = BTreeSet::new();
-        let Protected { hidden: to_hide, fixed: to_fix, databases } = &self.protected;
-        let folders = databases.iter().filter_map(|database| database.parent().map(Path::to_owned));
+        let entries = |paths: &mut dyn Iterator<Item = &Path>| {
+            let mut entries = BTreeSet::new();
+            for path in paths {
+                // Whether one of them is a link is not asked: it may be one now, and none when the command runs.
+                for place in folder::places(path) {
+                    entries.extend(entry_of(&place, &real)?);
+                }
+            }
+            Ok::<_, String>(entries)
+        };
         // Other tenants' lie where their people put them.
-        let found = databases_in(&real).into_iter().filter_map(|database| database.parent().map(Path::to_owned));
-        let places = to_hide.iter().cloned().chain(folders).chain(found).flat_map(|path| folder::places(&path));
-        for place in places {
-            let Some(entry) = entry_of(&place, &real)? else { continue };
-            if real.join(&entry).symlink_metadata().is_ok() {
-                hidden.insert(entry);
-            }
-        }
-        let mut fixed = BTreeSet::new();
-        for place in to_fix.iter().flat_map(|path| folder::places(path)) {
-            let Some(entry) = entry_of(&place, &real)? else { continue };
-            let _ = std::fs::create_dir(real.join(&entry));
-            fixed.insert(entry);
-        }
-        if let Some(file) = rules_file {
-            let made = std::fs::File::options().append(true).create(true).open(real.join(file));
-            made.map_err(|error| format!("{} cannot be kept from changes: {error}", file.display()))?;
-            fixed.insert(file.to_owned());
-        }
-        for entry in hidden.iter().chain(&fixed) {
-            if real.join(entry).is_symlink() {
-                let entry = entry.display();
-                return Err(format!(
-                    "'{entry}' in the workspace {shown} is a symlink, which cannot be kept from changes"
-                ));
-            }
-        }
-        let fixed = fixed.difference(&hidden).cloned().collect();
-        let hidden = hidden.into_iter().collect();
-        Ok(Spec { command, workspace: real, identity, directory, hidden, fixed, limits: self.limits, time })
+        let found = databases_in(&real);
+        let folders = databases.iter().chain(&found).filter_map(|database| database.parent());
+        let hidden = entries(&mut hidden.iter().map(PathBuf::as_path).chain(folders))?;
+        let fixed = entries(&mut fixed.iter().map(PathBuf::as_path))?.difference(&hidden).cloned().collect();
+        let (hidden, rules_file) = (hidden.into_iter().collect(), rules_file.map(Path::to_owned));
+        Ok((Spec { command, workspace: real, directory, hidden, fixed, rules_file, limits: self.limits, time }, opened))
     }
 }
 
@@ -296,7 +292,7 @@ struct Running {
 }
 
 impl Running {
-    async fn finish(self, stop: &Stop, stdout: &mut Kept, stderr: &mut Kept) -> Result<End, StopReason> {
+    async fn finish(self, stop: &Stop, stdout: &mut Kept, stderr: &mut Kept) -> Result<Report, StopReason> {
         let Running { mut child, socket, time } = self;
         let (mut from, to) = socket.into_split();
         let (out, err) = (child.stdout.take(), child.stderr.take());
@@ -317,8 +313,9 @@ impl Running {
         let hearing = async {
             let mut said = Vec::new();
             let _ = (&mut from).take(64 * 1024).read_to_end(&mut said).await;
-            serde_json::from_slice::<End>(&said).ok()
+            serde_json::from_slice::<Report>(&said).ok()
         };
+        let ended = |end| Report { end, exact: Exact::default() };
         // The launcher's end comes last, when the kernel has ended all others.
         let ending = async {
             let ((), end) = tokio::join!(reading, hearing);
@@ -328,13 +325,15 @@ impl Running {
         tokio::pin!(ending);
         let reason = tokio::select! {
             biased;
-            end = &mut ending => return Ok(end.unwrap_or_else(|| End::Refused("the sandbox ended without a word".into()))),
+            report = &mut ending => {
+                return Ok(report.unwrap_or_else(|| ended(End::Refused("the sandbox ended without a word".into()))));
+            }
             reason = stop.stopped() => Some(reason),
             () = tokio::time::sleep(time + OVERDUE) => None,
         };
-        // The first process hears this, and ends. Should it not, it is ended when the child is dropped.
+        // The launcher hears this, and ends. Should it not, it is ended when the child is dropped.
         drop(to);
         let _ = tokio::time::timeout(OVERDUE, ending).await;
-        reason.map_or(Ok(End::Limited(Limit::Time)), Err)
+        reason.map_or(Ok(ended(End::Limited(Limit::Time))), Err)
     }
 }

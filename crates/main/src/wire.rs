@@ -19,7 +19,7 @@ use posse_infra::hook::HookRegistry;
 use posse_infra::local_model;
 use posse_infra::persona::{Loaded, PersonaFile, PersonaFileProblem, Severity, load_all, nearest, problem, warning};
 use posse_infra::process::SystemClock;
-use posse_infra::sandbox::Commands;
+use posse_infra::sandbox::{Commands, Exact};
 use posse_infra::skill::{self, LoadedSkills, SkillFileProblem};
 use posse_infra::sqlite::{Options, SqliteStore, Synchronous, extension};
 use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
@@ -192,12 +192,12 @@ pub fn tools(settings: &Settings) -> ToolRegistry {
     ToolRegistry::builtin().with_commands(commands(settings))
 }
 
-/// Whether commands can run here, or why not; none if no persona runs any.
+/// Which limits of commands are held exactly here, or why none can run; none if no persona runs any.
 pub async fn probe_commands(
     settings: &Settings,
     offer: &Offer,
     personas: &[PersonaFile],
-) -> Option<Result<(), String>> {
+) -> Option<Result<Exact, String>> {
     let wants = |file: &PersonaFile| {
         let tools = offer.tools.resolve(&file.persona.tools).unwrap_or_default();
         tools.iter().any(|tool| tool.spec().name == RUN_COMMAND)

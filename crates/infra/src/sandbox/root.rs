@@ -2,13 +2,17 @@
 //! workspace, and nothing else of the host.
 //!
 //! All of the host's parts are opened first, as mounts that hang nowhere. So it does not matter what
-//! covers what while the new root is put together, and no path of the host is resolved after that.
+//! covers what while the new root is put together, and no path of the host is resolved after that. The workspace is the
+//! folder we were started in, which the worker opened once; what of it is to be kept from the command is opened once too,
+//! beneath it and through no link, and what was opened is what is looked at, shown and covered. Others may work in the same
+//! workspace, and exchange any name of it at any time.
 
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::CWD;
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat2};
+use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
     fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree, unmount,
@@ -64,8 +68,16 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
 pub(super) const USER: u32 = 1000;
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | PLAIN;
+/// Read-only, so that the host's nodes keep their owner, mode and times; a device takes what is written to it all the same.
+const DEVICE: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
 /// Nothing of it raises anybody's rights or is a device.
 const PLAIN: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+
+const CLONE: OpenTreeFlags =
+    OpenTreeFlags::OPEN_TREE_CLONE.union(OpenTreeFlags::OPEN_TREE_CLOEXEC).union(OpenTreeFlags::AT_RECURSIVE);
+
+/// Beneath where we are, and through no link at all.
+const STRICT: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 /// What went wrong, and with what.
 type Built<T = ()> = Result<T, String>;
@@ -74,26 +86,38 @@ fn with<E: std::fmt::Display>(what: impl std::fmt::Display) -> impl FnOnce(E) ->
     move |error| format!("{what}: {error}")
 }
 
+/// Makes what is to be kept from changes and is not there, so that no command can: an empty folder, or an empty file for
+/// rules. We must be in the workspace.
+pub(super) fn make_kept(spec: &Spec) -> Built {
+    for name in &spec.fixed {
+        match mkdirat(CWD, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(format!("{} cannot be kept from changes: {error}", name.display())),
+        }
+    }
+    let Some(name) = &spec.rules_file else { return Ok(()) };
+    let make = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat2(CWD, name, make, Mode::from_raw_mode(0o644), STRICT) {
+        Ok(_) | Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(format!("{} cannot be kept from changes: {error}", name.display())),
+    }
+}
+
 /// Replaces this process's root. It must be the first of its pid namespace, in a mount namespace of its own.
 pub(super) fn build(spec: &Spec) -> Built {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(with("the mounts cannot be made private"))?;
+    // Where the worker opened it, whatever its path leads to by now.
+    let workspace = view(".")?;
+    attributes(&workspace, PLAIN, &spec.workspace)?;
     let programs = host_parts(&PROGRAMS)?;
     let settings = host_parts(&SETTINGS)?;
-    let devices: Vec<_> = DEVICES.iter().map(|path| Ok((*path, view(path)?))).collect::<Built<_>>()?;
-    let workspace = view(&spec.workspace)?;
-    // Its path may lead elsewhere since it was looked up.
-    let now = rustix::fs::fstat(&workspace).map_err(with("the workspace"))?;
-    if (now.st_dev, now.st_ino) != (spec.identity.device, spec.identity.inode) {
-        return Err("the workspace was exchanged for another folder just now".into());
-    }
-    attributes(&workspace, PLAIN, &spec.workspace)?;
-    let fixed = spec.fixed.iter().map(|name| {
-        let tree = view(spec.workspace.join(name))?;
-        attributes(&tree, READ_ONLY, name)?;
-        Ok((name, tree))
-    });
-    let fixed: Vec<_> = fixed.collect::<Built<_>>()?;
+    let device = |path: &&'static str| {
+        let node = view(path)?;
+        attributes(&node, DEVICE, path.as_ref())?;
+        Ok((*path, node))
+    };
+    let devices: Vec<_> = DEVICES.iter().map(device).collect::<Built<_>>()?;
 
     let root = tmpfs("1m")?;
     // Any folder that every host has will do: nothing is looked up in the old tree any more.
@@ -116,15 +140,13 @@ pub(super) fn build(spec: &Spec) -> Built {
     write_etc()?;
     fs::write(inside("/etc/.empty"), "").map_err(with("an empty file"))?;
     attach_new(&workspace, &spec.workspace)?;
-    let workspace = inside(&spec.workspace);
-    for (name, tree) in fixed {
-        attach(&tree, &workspace.join(name))?;
-    }
     for name in &spec.hidden {
-        let path = workspace.join(name);
-        let nothing = if path.is_dir() { tmpfs("4k")? } else { view("etc/.empty")? };
-        attributes(&nothing, READ_ONLY, name)?;
-        attach(&nothing, &path)?;
+        cover(&workspace, name, Cover::Nothing)?;
+    }
+    for name in spec.fixed.iter().chain(&spec.rules_file) {
+        if !spec.hidden.contains(name) {
+            cover(&workspace, name, Cover::Itself)?;
+        }
     }
     close_off(&root)?;
 
@@ -132,6 +154,59 @@ pub(super) fn build(spec: &Spec) -> Built {
     rustix::process::pivot_root(".", ".").map_err(with("the new root cannot take its place"))?;
     unmount(".", UnmountFlags::DETACH).map_err(with("the old root cannot be taken away"))?;
     rustix::process::chdir("/").map_err(with("the new root cannot be entered"))
+}
+
+/// How an entry of the workspace is kept from a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cover {
+    /// It can be read, and not changed.
+    Itself,
+    /// It looks empty.
+    Nothing,
+}
+
+/// Covers an entry of the workspace, which hangs in the new root already.
+fn cover(workspace: &OwnedFd, name: &Path, how: Cover) -> Built {
+    let shown = name.display();
+    let unkept = |what: &str| format!("'{shown}' in the workspace {what}, which cannot be kept from changes");
+    let open = || {
+        let entry = openat2(workspace, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), STRICT)?;
+        let stat = fstat(&entry)?;
+        Ok((entry, stat))
+    };
+    let (entry, stat) = match open() {
+        Err(Errno::NOENT) if how == Cover::Nothing => return Ok(()),
+        opened => opened.map_err(|error: Errno| format!("'{shown}' in the workspace cannot be opened: {error}"))?,
+    };
+    let is_folder = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => true,
+        // By its other name it could be read and changed.
+        FileType::RegularFile if stat.st_nlink > 1 => return Err(unkept("is a file with several names")),
+        FileType::RegularFile => false,
+        FileType::Symlink => return Err(unkept("is a symlink")),
+        _ => return Err(unkept("is neither a file nor a folder")),
+    };
+    let tree = match (how, is_folder) {
+        (Cover::Itself, _) => view_of(&entry, name)?,
+        (Cover::Nothing, true) => tmpfs("4k")?,
+        (Cover::Nothing, false) => view("etc/.empty")?,
+    };
+    attributes(&tree, READ_ONLY, name)?;
+    move_mount(
+        &tree,
+        "",
+        &entry,
+        "",
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH,
+    )
+    .map_err(with(name.display()))?;
+    // What is covered is what was opened. Does it still have its name?
+    let covered = fstat(&tree).map_err(with(name.display()))?;
+    let named = open().map(|(_, stat)| (stat.st_dev, stat.st_ino));
+    match named == Ok((covered.st_dev, covered.st_ino)) {
+        true => Ok(()),
+        false => Err(unkept("is being exchanged by somebody else")),
+    }
 }
 
 /// A part of the host, and where it goes.
@@ -144,17 +219,17 @@ enum Part {
 fn host_parts(paths: &[&str]) -> Built<Vec<Part>> {
     let mut parts = Vec::new();
     for path in paths {
-        let Ok(meta) = fs::symlink_metadata(path) else { continue };
         let top_level = Path::new(path).parent() == Some(Path::new("/"));
-        if meta.is_symlink() && top_level {
-            parts.push(Part::Link(path.into(), fs::read_link(path).map_err(with(path))?));
+        if top_level && let Ok(target) = fs::read_link(path) {
+            parts.push(Part::Link(path.into(), target));
             continue;
         }
         // A setting that is a link stands for what it leads to; one that leads nowhere is not there.
-        if !Path::new(path).exists() {
-            continue;
-        }
-        let tree = view(path)?;
+        let tree = match open_tree(CWD, *path, CLONE) {
+            Ok(tree) => tree,
+            Err(Errno::NOENT | Errno::NOTDIR) => continue,
+            Err(error) => return Err(with(path)(error)),
+        };
         attributes(&tree, READ_ONLY, path.as_ref())?;
         parts.push(Part::Tree(path.into(), tree));
     }
@@ -181,8 +256,12 @@ fn inside(path: impl AsRef<Path>) -> PathBuf {
 
 /// What is there, with all that is mounted below it, as mounts of our own.
 fn view(path: impl AsRef<Path>) -> Built<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    open_tree(CWD, path.as_ref(), flags).map_err(with(path.as_ref().display()))
+    open_tree(CWD, path.as_ref(), CLONE).map_err(with(path.as_ref().display()))
+}
+
+/// The same of what was opened. `shown` is what an error calls it.
+fn view_of(opened: &OwnedFd, shown: &Path) -> Built<OwnedFd> {
+    open_tree(opened, "", CLONE.union(OpenTreeFlags::AT_EMPTY_PATH)).map_err(with(shown.display()))
 }
 
 fn attributes(tree: &OwnedFd, attributes: u64, path: &Path) -> Built {
@@ -216,9 +295,11 @@ fn tmpfs(size: &str) -> Built<OwnedFd> {
 }
 
 /// The processes of the sandbox, and nothing else of what `/proc` usually has: much of that belongs to the host, and
-/// who is root there could write to it even without any rights.
+/// who is root there could write to it even without any rights. Nobody writes to any of it, so nobody makes himself one
+/// that is ended later than others when memory is scarce.
 fn proc() -> Built<OwnedFd> {
-    new_file_system("proc", &[("subset", "pid")], MountAttrFlags::MOUNT_ATTR_NOEXEC)
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOEXEC | MountAttrFlags::MOUNT_ATTR_RDONLY;
+    new_file_system("proc", &[("subset", "pid")], attributes)
 }
 
 fn new_file_system(kind: &str, options: &[(&str, &str)], more: MountAttrFlags) -> Built<OwnedFd> {

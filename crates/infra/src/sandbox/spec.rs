@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use posse_core::folder::FolderId;
 use serde::{Deserialize, Serialize};
 
 /// What one command may use. 1 MB is 1,048,576 bytes.
@@ -17,7 +16,7 @@ pub struct Limits {
     pub processes: u32,
     /// Memory of all its processes together, and of its `/tmp`.
     pub memory_mb: u64,
-    /// What it may write to the disk altogether; no file may become larger either.
+    /// What it may write to the disk altogether, and hold there; no file may become larger either.
     pub written_mb: u64,
     /// What fits into its `/tmp`, which is memory.
     pub tmp_mb: u64,
@@ -34,20 +33,38 @@ impl Default for Limits {
 pub(super) struct Spec {
     /// For `/bin/sh -c`.
     pub command: String,
-    /// The real path of the folder it may change.
+    /// The path of the folder it may change, for inside; the folder itself is the one that the sandbox is started in.
     pub workspace: PathBuf,
-    /// The folder that is to be there.
-    pub identity: FolderId,
     /// Where in the workspace it begins.
     pub directory: PathBuf,
     /// Entries of the workspace that it sees as empty.
     pub hidden: Vec<PathBuf>,
-    /// Entries of the workspace that it may read and not change.
+    /// Entries of the workspace that it may read and not change; what is missing is made, as a folder.
     pub fixed: Vec<PathBuf>,
+    /// The same for one file.
+    pub rules_file: Option<PathBuf>,
     /// What it may use; its own time is beside.
     pub limits: Limits,
     /// How long it may take.
     pub time: Duration,
+}
+
+/// What a worker hears of a command in the end.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Report {
+    /// How it ended.
+    pub end: End,
+    /// Which of its limits nothing could be above.
+    pub exact: Exact,
+}
+
+/// Limits that the kernel holds by control groups, so that nothing is ever above them. The others are looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exact {
+    /// Memory, with what the kernel holds for the command.
+    pub memory: bool,
+    /// Processes and threads.
+    pub processes: bool,
 }
 
 /// How a command ended.
@@ -72,6 +89,8 @@ pub(crate) enum Limit {
     Memory,
     /// It had more processes than it may have.
     Processes,
-    /// It wrote more than it may.
+    /// It wrote more than it may, or holds more on the disk.
     Written,
+    /// What it uses could not be seen.
+    Unseen,
 }

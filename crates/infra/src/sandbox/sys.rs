@@ -26,6 +26,14 @@ pub(super) fn fork() -> io::Result<Fork> {
     }
 }
 
+/// Handles no signal any more. The first process of a pid namespace then gets none from inside of it.
+pub(super) fn handle_no_signals() {
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        // SAFETY: the default is no function of ours. Rust's runtime has handlers for these two.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
 /// Leaves namespaces of the host for new ones.
 pub(super) fn leave(namespaces: UnshareFlags) -> rustix::io::Result<()> {
     // SAFETY: the table of descriptors is not among them, so none comes to be owned by nobody or twice.

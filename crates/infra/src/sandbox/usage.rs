@@ -1,72 +1,253 @@
-//! How much the processes of a sandbox use, added up by their first one.
+//! How much the processes of a sandbox use, added up from outside of it by the meter.
+//!
+//! Where control groups hold memory and processes, what is left is the disk, and the sockets. Where there are none, all is
+//! added up here. What the kernel holds for somebody counts as theirs: page tables, stacks, the buffers of sockets and
+//! pipes, files of `/tmp`. What may not be looked at counts as too much.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::ErrorKind;
 
-use rustix::fs::statvfs;
+use rustix::fs::{StatVfs, fstatvfs};
 
-use super::spec::{Limit, Limits};
+use super::bounds::SOCKET_BUFFER;
+use super::disk::Disk;
+use super::spec::{Exact, Limit, Limits};
 use super::sys;
+
+/// What the kernel keeps of a process or thread itself.
+const THREAD: u64 = 32 << 10;
+/// What an open file may hold that is in nobody's memory: two pages of a pipe.
+const OPEN_FILE: u64 = 8 << 10;
+/// Open files that every process may have besides.
+const FEW_FILES: u64 = 64;
+/// What the kernel keeps of a file in `/tmp` beside its content.
+const TMP_FILE: u64 = 1 << 10;
+
+/// Something could not be looked at.
+pub(super) struct Unseen;
+
+/// What a look gives.
+pub(super) type Looked<T> = Result<T, Unseen>;
+
+/// One sandbox's use.
+pub(super) struct Usage {
+    limits: Limits,
+    exact: Exact,
+    tmp: Option<File>,
+    disk: Option<Disk>,
+}
 
 /// All processes together.
 #[derive(Default)]
-struct Usage {
+struct Sum {
     /// Processes and threads.
     processes: u64,
     /// Bytes of memory that belong to processes; pages that several share count for each.
     memory: u64,
+    /// Bytes that the kernel keeps for them.
+    kernel: u64,
+    /// Bytes of addresses.
+    mapped: u64,
     /// Bytes written to disks, by those that are there and by those that ended.
     written: u64,
 }
 
-/// The limit that is broken, if one is. To be asked by the first process of the pid namespace, with `/proc` its own.
-pub(super) fn broken(limits: &Limits) -> Option<Limit> {
-    let used = usage();
-    let most = limits.memory_mb << 20;
-    if used.processes > u64::from(limits.processes) {
-        return Some(Limit::Processes);
+impl Usage {
+    /// The use of the sandbox whose root and whose workspace are ours, from now on.
+    pub fn new(limits: Limits, exact: Exact) -> Usage {
+        Usage { limits, exact, tmp: File::open("/tmp").ok(), disk: Disk::new(".").ok() }
     }
-    if used.written > limits.written_mb << 20 {
-        return Some(Limit::Written);
+
+    /// The limit that is broken, if one is.
+    pub fn broken(&mut self) -> Option<Limit> {
+        self.look().unwrap_or(Some(Limit::Unseen))
     }
-    let unowned = tmp() + sys::shared_memory();
-    // Exact, and slow: so only when the quick sum says too much.
-    (used.memory + unowned > most && shares() + unowned > most).then_some(Limit::Memory)
+
+    fn look(&mut self) -> Looked<Option<Limit>> {
+        let pids = pids()?;
+        let sum = self.sum(&pids)?;
+        if !self.exact.processes && sum.processes > u64::from(self.limits.processes) {
+            return Ok(Some(Limit::Processes));
+        }
+        let most_written = self.limits.written_mb << 20;
+        if sum.written > most_written || self.disk.as_mut().ok_or(Unseen)?.holds_more_than(most_written, &pids)? {
+            return Ok(Some(Limit::Written));
+        }
+        let most = self.limits.memory_mb << 20;
+        let sockets = sockets()?;
+        let is_over = match self.exact.memory {
+            // What sockets hold is not all counted by every kernel, so it is bounded by itself.
+            true => sockets > most,
+            false => self.is_memory_over(most, &sum, sockets, &pids)?,
+        };
+        Ok(is_over.then_some(Limit::Memory))
+    }
+
+    fn is_memory_over(&self, most: u64, sum: &Sum, sockets: u64, pids: &[String]) -> Looked<bool> {
+        let unowned = self.tmp()? + sys::shared_memory() + sockets + sum.kernel;
+        // Each of these is more exact than the one before, and slower.
+        if sum.mapped + unowned <= most {
+            return Ok(false);
+        }
+        let unowned = unowned + shared(pids)?;
+        Ok(sum.memory + unowned > most && owned(pids)? + unowned > most)
+    }
+
+    fn sum(&self, pids: &[String]) -> Looked<Sum> {
+        let mut sum = Sum { written: written("1")?, ..Sum::default() };
+        let is_all_exact = self.exact.memory && self.exact.processes;
+        for pid in pids {
+            sum.written += written(pid)?;
+            if is_all_exact {
+                continue;
+            }
+            // One that is gone by now uses nothing; one that is going is still one.
+            let status = of(pid, "status")?.unwrap_or_default();
+            let threads = field(&status, "Threads:");
+            let status = speaker(pid, status)?.map_or(String::new(), |(_, status)| status);
+            sum.processes += threads;
+            sum.memory += kib(&status, &["RssAnon:", "VmSwap:", "HugetlbPages:"]);
+            let files = field(&status, "FDSize:").saturating_sub(FEW_FILES);
+            sum.kernel += kib(&status, &["VmPTE:"]) + threads * THREAD + files * OPEN_FILE;
+            sum.mapped += kib(&status, &["VmSize:", "HugetlbPages:"]);
+        }
+        Ok(sum)
+    }
+
+    /// Bytes in the sandbox's own `/tmp`.
+    fn tmp(&self) -> Looked<u64> {
+        let at: StatVfs = fstatvfs(self.tmp.as_ref().ok_or(Unseen)?).map_err(|_| Unseen)?;
+        Ok((at.f_blocks - at.f_bfree) * at.f_frsize + (at.f_files - at.f_ffree) * TMP_FILE)
+    }
 }
 
-/// The numbers of the processes there are, but for our own.
-fn pids() -> impl Iterator<Item = String> {
-    let names = fs::read_dir("/proc").into_iter().flatten().flatten();
-    names
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| name.parse::<u32>().is_ok_and(|n| n > 1))
+/// The numbers of the processes there are, but for the first.
+fn pids() -> Looked<Vec<String>> {
+    let names = fs::read_dir("/proc").map_err(|_| Unseen)?.flatten();
+    let numbers = names.filter_map(|entry| entry.file_name().into_string().ok());
+    Ok(numbers.filter(|name| name.parse::<u32>().is_ok_and(|n| n > 1)).collect())
 }
 
-fn usage() -> Usage {
-    let mut usage = Usage { written: written("1"), ..Usage::default() };
-    for pid in pids() {
-        // One that is gone by now uses nothing.
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        usage.processes += field(&status, "Threads:");
-        usage.memory += kib(&status, &["RssAnon:", "RssShmem:", "VmSwap:"]);
-        usage.written += written(&pid);
+/// What the kernel tells of a process; none if it is gone.
+pub(super) fn of(pid: &str, file: &str) -> Looked<Option<String>> {
+    match fs::read_to_string(format!("/proc/{pid}/{file}")) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+        Err(_) => Err(Unseen),
     }
-    usage
+}
+
+/// The thread that tells of a process's memory, with its status: the first one, or another where that has ended before the
+/// others. None if the process is ending: it has no memory any more.
+fn speaker(pid: &str, status: String) -> Looked<Option<(String, String)>> {
+    const HAS_MEMORY: &str = "\nVmSize:";
+    if status.contains(HAS_MEMORY) {
+        return Ok(Some((pid.to_owned(), status)));
+    }
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    for thread in threads.filter_map(|entry| entry.file_name().into_string().ok()) {
+        let status = of(&thread, "status")?.unwrap_or_default();
+        if status.contains(HAS_MEMORY) {
+            return Ok(Some((thread, status)));
+        }
+    }
+    Ok(None)
+}
+
+/// The same as [`of`], of whatever thread the process has left.
+pub(super) fn of_any(pid: &str, file: &str) -> Looked<Option<String>> {
+    // Of one that is ending some kernels tell nothing more; whoever waits for it takes over what it wrote.
+    for _ in 0..100 {
+        match of(pid, file) {
+            Ok(Some(text)) if !text.is_empty() => return Ok(Some(text)),
+            told => {
+                let status = of(pid, "status")?.unwrap_or_default();
+                let Some((thread, _)) = speaker(pid, status)? else { return Ok(None) };
+                if thread != pid {
+                    match of(&thread, file) {
+                        Ok(Some(text)) => return Ok(Some(text)),
+                        // It has ended since; perhaps there is one more.
+                        _ => continue,
+                    }
+                }
+                // It is there, and does not tell.
+                return told;
+            }
+        }
+    }
+    Err(Unseen)
 }
 
 /// Bytes that a process, and the children it has waited for, had written to disks.
-fn written(pid: &str) -> u64 {
-    field(&fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default(), "write_bytes:")
+fn written(pid: &str) -> Looked<u64> {
+    Ok(field(&of_any(pid, "io")?.unwrap_or_default(), "write_bytes:"))
 }
 
-/// Bytes of memory, each shared page counted once.
-fn shares() -> u64 {
-    let of = |pid| fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    pids().map(|pid| kib(&of(pid), &["Pss_Anon:", "Pss_Shmem:", "SwapPss:"])).sum()
+/// Bytes of processes' own memory, each page that several share counted once.
+fn owned(pids: &[String]) -> Looked<u64> {
+    let names = ["Pss_Anon:", "SwapPss:"];
+    pids.iter().map(|pid| Ok(kib(&of_any(pid, "smaps_rollup")?.unwrap_or_default(), &names))).sum()
 }
 
-/// Bytes in the sandbox's own `/tmp`.
-fn tmp() -> u64 {
-    statvfs("/tmp").map_or(0, |tmp| (tmp.f_blocks - tmp.f_bfree) * tmp.f_frsize)
+/// Bytes of memory that processes have in common without its being anybody's: what was once touched of it stays, whether or
+/// not somebody still has it in sight. So it counts whole.
+fn shared(pids: &[String]) -> Looked<u64> {
+    let mut sizes = BTreeMap::new();
+    for pid in pids {
+        for mapping in of_any(pid, "maps")?.unwrap_or_default().lines().filter_map(Mapping::of) {
+            if mapping.name.starts_with("/dev/zero (deleted)") {
+                let size = sizes.entry(mapping.inode.to_owned()).or_insert(0);
+                *size = mapping.end.max(*size);
+            }
+        }
+    }
+    Ok(sizes.into_values().sum())
+}
+
+/// A line of `maps`.
+pub(super) struct Mapping<'a> {
+    /// Device and number of the file.
+    pub inode: &'a str,
+    /// How far into the file it reaches.
+    pub end: u64,
+    /// The file's name.
+    pub name: &'a str,
+}
+
+impl<'a> Mapping<'a> {
+    pub fn of(line: &'a str) -> Option<Self> {
+        let mut parts = line.splitn(4, ' ');
+        let (from, to) = parts.next()?.split_once('-')?;
+        let hex = |text| u64::from_str_radix(text, 16).ok();
+        let offset = hex(parts.nth(1)?)?;
+        let rest = parts.next()?;
+        let name = rest.find(" /").map_or("", |at| &rest[at + 1..]);
+        let inode = rest.get(..rest.len() - name.len())?.trim_end();
+        Some(Mapping { inode, end: offset + hex(to)?.checked_sub(hex(from)?)?, name })
+    }
+
+    /// The number of the file's device.
+    pub fn device(&self) -> Option<u64> {
+        let (major, minor) = self.inode.split(' ').next()?.split_once(':')?;
+        let hex = |text| u32::from_str_radix(text, 16).ok();
+        Some(rustix::fs::makedev(hex(major)?, hex(minor)?))
+    }
+
+    /// The file's number on its device.
+    pub fn number(&self) -> Option<u64> {
+        self.inode.split(' ').nth(1)?.parse().ok()
+    }
+}
+
+/// The most that the sockets of the sandbox's network may hold, in both directions.
+fn sockets() -> Looked<u64> {
+    // The first process is in the same network.
+    let text = of("1", "net/sockstat")?.ok_or(Unseen)?;
+    let count = text.lines().find_map(|line| line.strip_prefix("sockets: used ")?.trim().parse::<u64>().ok());
+    let tcp = text.lines().find_map(|line| line.strip_prefix("TCP: inuse ")?.split(' ').next()?.parse::<u64>().ok());
+    Ok((count.ok_or(Unseen)? + tcp.unwrap_or(0)) * SOCKET_BUFFER)
 }
 
 fn kib(text: &str, names: &[&str]) -> u64 {
@@ -74,7 +255,21 @@ fn kib(text: &str, names: &[&str]) -> u64 {
 }
 
 /// The number behind a name at the beginning of a line; 0 where there is none.
-fn field(text: &str, name: &str) -> u64 {
+pub(super) fn field(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_are_read() {
+        let line = "7f1c2a000000-7f1c2a021000 rw-s 00001000 00:01 1027                       /dev/zero (deleted)";
+        let mapping = Mapping::of(line).unwrap();
+        assert_eq!((mapping.inode, mapping.end, mapping.name), ("00:01 1027", 0x22000, "/dev/zero (deleted)"));
+        let mapping = Mapping::of("55d0c0000000-55d0c0001000 r--p 00000000 00:00 0 ").unwrap();
+        assert_eq!((mapping.inode, mapping.end, mapping.name), ("00:00 0", 0x1000, ""));
+    }
 }

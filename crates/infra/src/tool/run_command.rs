@@ -115,6 +115,9 @@ fn told(ran: Ran, limits: &Limits, time: Duration, is_job_over: bool) -> Result<
                 Limit::Memory => format!("ended after {took}: it used more than {memory_mb} MB of memory, the limit"),
                 Limit::Processes => format!("ended after {took}: it had more than {processes} processes, the limit"),
                 Limit::Written => format!("ended after {took}: it wrote more than {written_mb} MB, the limit"),
+                Limit::Unseen => {
+                    format!("ended after {took}: what it uses could not be seen, so it counts as too much")
+                }
             };
             Err(over_limit(format!("{why}. All its processes were ended; what it had done stays done\n{output}")))
         }

@@ -343,7 +343,7 @@ fn reopened(handle: &File, meta: &Metadata, flags: OFlags) -> Result<Option<File
 }
 
 /// Where what was opened really is, by the kernel's word.
-fn real_path(opened: &impl AsRawFd) -> Result<PathBuf, Errno> {
+pub(crate) fn real_path(opened: &impl AsRawFd) -> Result<PathBuf, Errno> {
     let link = readlinkat(CWD, format!("/proc/self/fd/{}", opened.as_raw_fd()), Vec::new())?;
     Ok(PathBuf::from(std::ffi::OsString::from_vec(link.into_bytes())))
 }

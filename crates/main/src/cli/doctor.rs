@@ -13,6 +13,7 @@ use posse_core::rate::RateLimiter as _;
 use posse_core::rules::Rules as _;
 use posse_infra::persona::Severity;
 use posse_infra::process::LinuxProcessProbe;
+use posse_infra::sandbox::Exact;
 use posse_infra::sqlite::{SchemaSteps, SqliteStore, schema_of};
 use serde_json::json;
 
@@ -77,7 +78,7 @@ async fn project(settings: &Settings) -> Vec<Finding> {
             findings.extend(models(&kit));
             findings.push(match wire::probe_commands(settings, &kit.offer, &kit.personas.personas).await {
                 None => Finding::ok("commands", "no persona runs any"),
-                Some(Ok(())) => Finding::ok("commands", "run in sandboxes"),
+                Some(Ok(exact)) => Finding::ok("commands", format!("run in sandboxes; {}", held(exact))),
                 Some(Err(why)) => Finding::wrong("commands", format!("cannot run: {why}"), wire::COMMANDS_WAY_OUT),
             });
         }
@@ -85,6 +86,18 @@ async fn project(settings: &Settings) -> Vec<Finding> {
     findings.extend(space_at("the workspace", &settings.workspace));
     findings.extend(settings.database.parent().and_then(|folder| space_at("the database", folder)));
     findings
+}
+
+/// How the limits of commands are held here.
+fn held(Exact { memory, processes }: Exact) -> &'static str {
+    match (memory, processes) {
+        (true, true) => "control groups hold their limits on memory and processes exactly",
+        (true, false) => "a control group holds their limit on memory exactly, processes are counted 40 times a second",
+        (false, true) => "a control group holds their limit on processes exactly, memory is added up 40 times a second",
+        (false, false) => {
+            "memory and processes are added up 40 times a second, for no control group can be made here (RELIABILITY.md)"
+        }
+    }
 }
 
 /// Whether each model that a persona would ask can be had.
