@@ -280,7 +280,8 @@ impl Facts {
                 plural(breaker.failures.into(), "failure"),
                 rough_duration(ago.abs())
             );
-            let way_out = "posse model list tells when it is asked again; jobs that need it wait and spend no attempts";
+            let way_out =
+                "posse model list tells when it is asked again, posse model test asks now; jobs that need it wait";
             match breaker.is_out() {
                 true if ago <= RECENT_MS => {
                     Some(Finding::wrong("endpoints", format!("{endpoint} is out after {failed}"), way_out))

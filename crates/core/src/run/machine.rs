@@ -5,18 +5,19 @@
 //! happened, any other has not.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::compaction::{self, Cut, Purpose};
 use super::fit::Fit;
 use super::{OpenCall, Run, finish, phased};
-use crate::breaker;
 use crate::journal::{Call, CallOutcome, Count, EndStatus, Entry, Opening, Overflow};
 use crate::model::{CallRequest, Message, ModelError, ModelErrorKind, ModelReply};
 use crate::tokens;
 use crate::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
 
+mod again;
 mod reply;
+
+pub use again::Again;
 
 pub(super) use reply::number_of;
 
@@ -145,64 +146,6 @@ pub struct ToSummarise {
     /// Where they stand.
     pub cut: Cut,
 }
-
-/// Whether another attempt at a failed piece of work may succeed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Again {
-    /// Not by itself.
-    Never,
-    /// After the usual wait; it counts as a failed attempt.
-    Later,
-    /// Not before this time has passed. Nothing is wrong with the job, so no attempt is spent.
-    After(Duration),
-}
-
-impl Again {
-    /// What a model's failure means for the work that needed it.
-    pub fn after(kind: ModelErrorKind, retry_after: Option<Duration>) -> Again {
-        Again::after_some(kind, retry_after, 0)
-    }
-
-    /// The same after `before` failures with no reply between them.
-    pub fn after_some(kind: ModelErrorKind, retry_after: Option<Duration>, before: u32) -> Again {
-        match kind {
-            // A provider's wish costs no attempt, for a while: one that says "at once" for ever would
-            // otherwise never be given up.
-            ModelErrorKind::RateLimited => match retry_after.filter(|_| before < FREE_WISHES) {
-                Some(asked) => Again::After(asked.max(SHORTEST_WAIT * (1 << before))),
-                None => Again::Later,
-            },
-            // Nothing was asked, so nothing of the job's has failed.
-            ModelErrorKind::Unavailable => Again::After(retry_after.unwrap_or(breaker::REST).max(SHORTEST_REST)),
-            // Nothing is wrong with the job. Another worker may be able to, or this one later.
-            ModelErrorKind::WorkerUnfit => {
-                Again::After(retry_after.unwrap_or(WAIT_FOR_ANOTHER_WORKER).max(SHORTEST_WAIT))
-            }
-            // A person has to mend a key or an account; the job tries again by itself meanwhile.
-            ModelErrorKind::OutOfCredit => Again::After(retry_after.unwrap_or(WAIT_FOR_CREDENTIALS).max(SHORTEST_WAIT)),
-            ModelErrorKind::Unauthorized => Again::After(WAIT_FOR_CREDENTIALS),
-            ModelErrorKind::Transient
-            | ModelErrorKind::Unreachable
-            | ModelErrorKind::Stopped
-            | ModelErrorKind::InvalidToolCall => Again::Later,
-            ModelErrorKind::ContextOverflow | ModelErrorKind::Rejected => Again::Never,
-        }
-    }
-}
-
-const WAIT_FOR_CREDENTIALS: Duration = Duration::from_secs(15 * 60);
-
-/// How long a job waits that its worker cannot work.
-const WAIT_FOR_ANOTHER_WORKER: Duration = Duration::from_secs(60);
-
-/// No job that waits for a provider or a worker comes back sooner.
-const SHORTEST_WAIT: Duration = Duration::from_secs(10);
-
-/// No job that waits for its turn comes back sooner.
-const SHORTEST_REST: Duration = Duration::from_secs(1);
-
-/// So many times in a row a provider's wish for a wait costs no attempt.
-const FREE_WISHES: u32 = 4;
 
 /// What a step gives: entries to commit, then one effect to perform.
 #[derive(Debug, Clone, PartialEq)]
