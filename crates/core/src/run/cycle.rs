@@ -9,7 +9,7 @@ use super::phase::AGENT_STEP;
 use super::{phased, structured};
 use crate::conversation;
 use crate::journal::{Call, CallOutcome, Count, Turn};
-use crate::model::{CallRequest, Message, ToolCalling};
+use crate::model::{CallRequest, Finish, Message, ToolCalling};
 use crate::tokens::{self, Tally};
 use crate::tool::EffectClass;
 
@@ -162,8 +162,9 @@ impl Cycle {
     pub fn take_turn(&mut self, turn: &Turn, calls: &[&Call], calling: ToolCalling) {
         self.corrected_turn = false;
         self.open.extend(calls.iter().map(|call| OpenCall::new(call)));
-        // A thought between two calls does not make the second a new one.
-        if let Some(call) = turn.calls.last().map(Call::runs).filter(|call| call.name != AGENT_STEP) {
+        // A thought between two calls does not make the second a new one, and what was cut off was no try.
+        let is_cut = turn.finish == Finish::Length;
+        if let Some(call) = turn.calls.last().map(Call::runs).filter(|call| call.name != AGENT_STEP && !is_cut) {
             if self.repeats(&call) == 0 {
                 self.habit.clear();
             }

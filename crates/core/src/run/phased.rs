@@ -7,7 +7,7 @@ use super::memory::{CallRecord, StepTokens, WorkingMemory};
 use super::phase::{self, AGENT_STEP, AgentStep, Content, Phase};
 use super::signals::Signals;
 use crate::journal::{CallOutcome, Turn};
-use crate::model::CallRequest;
+use crate::model::{CallRequest, Finish};
 
 /// The call inside a step of phase `act`, under the id of the step.
 pub(crate) fn action(request: &CallRequest) -> Option<CallRequest> {
@@ -30,9 +30,9 @@ pub(super) struct Phased {
 impl Phased {
     /// Takes in a question or an end, which are steps as soon as they are said. `number` is the reply's.
     pub fn take_turn(&mut self, number: u32, turn: &Turn) {
-        // Beside other calls these two are refused.
+        // Beside other calls these two are refused, and so is what a limit cut off.
         let [call] = &turn.calls[..] else { return };
-        if call.request.name != AGENT_STEP {
+        if call.request.name != AGENT_STEP || turn.finish == Finish::Length {
             return;
         }
         if let Ok(step) = phase::parse(&call.request.arguments)

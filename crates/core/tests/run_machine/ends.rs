@@ -84,6 +84,16 @@ fn each_call_of_a_cut_reply_hears_what_became_of_it() {
 }
 
 #[test]
+fn what_was_cut_off_is_no_habit() {
+    let mut h = Harness::native();
+    for _ in 0..=MAX_REPEATS {
+        h.say(ModelReply { finish: Finish::Length, ..reply("", &["look"]) });
+    }
+    h.say(reply("", &["look"]));
+    assert_eq!(h.running().len(), 1, "it was told to make the call again");
+}
+
+#[test]
 fn broken_arguments_without_a_limit_are_told_as_what_they_are() {
     for finish in [Finish::ToolCalls, Finish::Other("odd".into())] {
         let told = told_of_cut(finish, &[("look", "{}"), ("write", "{\"text\": \"a")]);
