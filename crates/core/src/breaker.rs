@@ -20,6 +20,10 @@ pub const REST: Duration = Duration::from_millis(FIRST_REST_MS as u64);
 /// Longest time an endpoint is left alone.
 pub const MAX_REST_MS: Millis = 10 * 60 * 1000;
 
+/// How long an endpoint that limits everybody who asks is left alone the first time; twice as long each time
+/// after.
+pub const FIRST_LIMITED_MS: Millis = 2 * 1000;
+
 /// How long an endpoint that has closed its doors (no credit, a limit of hours) is left alone, where it
 /// names no time; twice as long each time after.
 pub const FIRST_CLOSED_MS: Millis = 60 * 1000;
@@ -108,6 +112,16 @@ impl Breaker {
     /// The endpoint failed; `is_probe` if that was the request that was to find out whether it is back.
     /// Tells how long it is to be left alone, when it counts as out.
     pub fn fail(&mut self, now: Millis, is_probe: bool) -> Option<Millis> {
+        self.fail_for(FIRST_REST_MS, 0, now, is_probe)
+    }
+
+    /// The endpoint answered that it is asked too often, and is to be left alone for `ms` where it says how
+    /// long. Once is no reason to leave it alone for everybody; as often as a failure is.
+    pub fn limit(&mut self, ms: Option<Millis>, now: Millis, is_probe: bool) -> Option<Millis> {
+        self.fail_for(FIRST_LIMITED_MS, ms.unwrap_or(0).clamp(0, MAX_CLOSED_MS), now, is_probe)
+    }
+
+    fn fail_for(&mut self, first: Millis, at_least: Millis, now: Millis, is_probe: bool) -> Option<Millis> {
         let in_a_row = self.is_out() || (now - self.failed_at).abs() <= WINDOW_MS;
         self.failures = if in_a_row { self.failures.saturating_add(1) } else { 1 };
         self.failed_at = now;
@@ -118,7 +132,7 @@ impl Breaker {
         if !self.is_out() && self.failures < FAILURES {
             return None;
         }
-        Some(self.rest((FIRST_REST_MS << self.rests.min(16)).min(MAX_REST_MS), now))
+        Some(self.rest((first << self.rests.min(16)).min(MAX_REST_MS).max(at_least), now))
     }
 
     /// The endpoint answered that it takes nothing for a while: for `ms`, where it says how long. Tells how
@@ -234,6 +248,19 @@ mod tests {
         let mut unpaid = Breaker::default();
         assert_eq!(unpaid.close(None, now, false), FIRST_CLOSED_MS);
         assert_eq!(unpaid.close(None, now + FIRST_CLOSED_MS, true), 2 * FIRST_CLOSED_MS);
+    }
+
+    #[test]
+    fn who_limits_everybody_is_left_alone_for_a_time_that_grows() {
+        let (mut breaker, now) = (Breaker::default(), 1_000_000);
+        for _ in 1..FAILURES {
+            assert_eq!(breaker.limit(Some(0), now, false), None, "each follows its wish by itself");
+        }
+        assert_eq!(breaker.limit(Some(0), now, false), Some(2_000));
+        assert_eq!(breaker.limit(Some(0), now + 2_000, true), Some(4_000));
+        assert_eq!(breaker.limit(Some(30_000), now + 6_000, true), Some(30_000), "it may ask for more");
+        breaker.succeed();
+        assert_eq!(breaker.limit(None, now, false), None);
     }
 
     #[test]

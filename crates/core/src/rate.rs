@@ -144,6 +144,13 @@ pub enum Outcome {
     Answered,
     /// It could not be reached, or failed on its side; in words.
     Failed(String),
+    /// It answered that the model is asked too often.
+    Limited {
+        /// What it said, in words.
+        reason: String,
+        /// For how long it is to be left alone, in milliseconds, where it says so.
+        ms: Option<Millis>,
+    },
     /// It answered that it takes nothing for a while.
     Closed {
         /// What it said, in words.

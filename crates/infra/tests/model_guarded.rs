@@ -129,23 +129,42 @@ async fn a_wish_for_no_wait_is_no_leave_to_ask_without_a_pause() {
     let home = Home::new();
     let at_once = |_| failure(ModelErrorKind::RateLimited, Some(Duration::ZERO));
     let model = home.model(ModelRates::default(), at_once).with_retries(4, Duration::from_millis(500));
-    let begun = tokio::time::Instant::now();
-    let mut spent = false;
-    for before in 0..8 {
+    let mut waited = Duration::ZERO;
+    for before in 0..4 {
         let error = ask(&model).await.expect_err("is limited");
-        match Again::after_some(error.kind, error.retry_after, before) {
-            Again::After(wait) => {
-                assert!(!spent && wait >= Duration::from_secs(10 << before), "{before}: {wait:?}");
-                tokio::time::sleep(wait).await;
-            }
-            again => {
-                assert_eq!(again, Again::Later, "in the end it is a failure like any other");
-                spent = true;
-            }
+        let Again::After(wait) = Again::after_some(error.kind, error.retry_after, before) else {
+            panic!("no attempt is spent yet: {before}");
+        };
+        assert!(wait >= Duration::from_secs(10 << before), "{before}: {wait:?}");
+        waited += wait;
+        home.clock.advance(wait.as_millis() as i64);
+    }
+    assert!(waited >= Duration::from_secs(150), "{waited:?}");
+    let error = ask(&model).await.expect_err("is limited");
+    assert_eq!(error.kind, ModelErrorKind::RateLimited);
+    let again = Again::after_some(error.kind, error.retry_after, 4);
+    assert_eq!(again, Again::Later, "in the end it is a failure like any other");
+    assert_eq!(home.asked(), 4 * 5 + 1, "and by then it is known to all that nobody is served");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_who_are_limited_together_leave_the_provider_alone() {
+    let home = Home::new();
+    let limited = |_| failure(ModelErrorKind::RateLimited, Some(Duration::ZERO));
+    let model = home.model(ModelRates::default(), limited).with_retries(4, Duration::from_millis(500));
+    let all = futures::future::join_all((0..50).map(|_| ask(&model))).await;
+    for error in all.into_iter().map(|answer| answer.expect_err("is limited")) {
+        let again = Again::after(error.kind, error.retry_after);
+        assert!(matches!(again, Again::After(_)), "{:?}: {again:?}", error.kind);
+    }
+    assert_eq!(home.asked(), 50, "each once, and nobody twice");
+    for rest in [2_000, 4_000, 8_000] {
+        home.clock.advance(rest);
+        for answer in futures::future::join_all((0..50).map(|_| ask(&model))).await {
+            answer.expect_err("is limited");
         }
     }
-    assert!(spent && begun.elapsed() > Duration::from_secs(150), "{:?}", begun.elapsed());
-    assert_eq!(home.asked(), 8 * 5);
+    assert_eq!(home.asked(), 53, "one at a time");
 }
 
 #[tokio::test]

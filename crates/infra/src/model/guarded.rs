@@ -231,7 +231,8 @@ impl GuardedModel {
         let mut failed: Vec<FailedTry> = Vec::new();
         let mut retries = 0;
         loop {
-            let mut error = match self.ask_once(what, retries == 0).await {
+            let mut is_limited = false;
+            let mut error = match self.ask_once(what, retries == 0, &mut is_limited).await {
                 Ok(Answer::Reply(mut reply)) => {
                     reply.failed_tries.splice(0..0, failed);
                     return Ok(Answer::Reply(reply));
@@ -243,6 +244,10 @@ impl GuardedModel {
                 .filter(|_| retries < self.retries_of(error.kind));
             let Some(wait) = wait else {
                 error.failed_tries.splice(0..0, failed);
+                if is_limited && error.kind == ModelErrorKind::Unavailable {
+                    // A limit that never ends is a failure of whoever asks again and again, in the end.
+                    error.kind = ModelErrorKind::RateLimited;
+                }
                 return Err(error);
             };
             retries += 1;
@@ -281,7 +286,7 @@ impl GuardedModel {
     }
 
     /// Makes one request, once there is leave for it, and says what it came to.
-    async fn ask_once(&self, what: What<'_>, is_first: bool) -> Result<Answer, ModelError> {
+    async fn ask_once(&self, what: What<'_>, is_first: bool, is_limited: &mut bool) -> Result<Answer, ModelError> {
         let never = Stop::never();
         let (rates, tokens, stop) = match what {
             What::Request { request, stop, .. } => {
@@ -306,11 +311,12 @@ impl GuardedModel {
             Ok(Answer::Profile(_)) => Outcome::Unknown,
             Err(error) => match outcome_of(error) {
                 // Each who asks counts once, however often they try.
-                Outcome::Failed(_) if !is_first && !about.is_probe => Outcome::Unknown,
+                Outcome::Failed(_) | Outcome::Limited { .. } if !is_first && !about.is_probe => Outcome::Unknown,
                 outcome => outcome,
             },
         };
         let has_answered = outcome == Outcome::Answered;
+        *is_limited = matches!(outcome, Outcome::Limited { .. });
         let rest = match limiter {
             Some(limiter) => self.settle(&**limiter, &about, used(&about, &answer), outcome).await,
             None => None,
@@ -385,7 +391,8 @@ fn outcome_of(error: &ModelError) -> Outcome {
         Transient | Unreachable => Outcome::Failed(error.message.clone()),
         // Limits of hours and days are those of a model.
         RateLimited if asked.is_some_and(|ms| ms > LONG_MS) => closed(Whom::Model, asked),
-        RateLimited | Unauthorized | ContextOverflow | InvalidToolCall | Rejected => Outcome::Answered,
+        RateLimited => Outcome::Limited { reason: error.message.clone(), ms: asked },
+        Unauthorized | ContextOverflow | InvalidToolCall | Rejected => Outcome::Answered,
         Stopped | Unavailable | WorkerUnfit => Outcome::Unknown,
     }
 }

@@ -208,6 +208,10 @@ fn settle(
                 put(tx, model, None, &mut Breaker::forget_probe)?;
             }
         }
+        Went::Limited { reason, ms } => {
+            put(tx, endpoint, None, &mut Breaker::succeed)?;
+            put(tx, model, Some(reason), &mut |breaker| rest = breaker.limit(*ms, now, is_probe))?;
+        }
         Went::Closed { reason, whom, ms } => {
             let (closed, other) = match whom {
                 Whom::Everybody => (endpoint, model),
