@@ -172,8 +172,9 @@ pub fn a_fork_bomb_whose_worker_goes() {
     let bench = Bench::new();
     let marker = marker();
     let bomb = format!("b() {{ b | b & }}; b; b; sleep {marker} & sleep {marker}");
-    let said = bench.run_with(json!({"command": bomb, "timeout_s": 60})).unwrap_or_else(|error| error.message);
-    assert!(said.contains("it had more than 24 processes"), "{said}");
+    let said = bench.run_with(json!({"command": bomb, "timeout_s": 20})).unwrap_or_else(|error| error.message);
+    // Without a control group the kernel's bound may be met, and the bomb be over, between two looks.
+    assert!(said.contains("it had more than 24 processes") || said.contains("Cannot fork"), "{said}");
     assert_eq!(processes_with(&marker), 0);
     bench.runtime().block_on(async {
         let calling = bench.call(json!({"command": format!("touch begun; {bomb}"), "timeout_s": 60}));
