@@ -25,6 +25,7 @@ mod job_events;
 mod job_fork;
 mod job_show;
 mod jsonl;
+mod lists;
 mod metrics;
 mod model;
 mod persona;
@@ -34,8 +35,10 @@ mod rules;
 mod schedule;
 mod session;
 mod skill;
+mod status;
 mod tool;
 mod trust;
+mod waits;
 mod work;
 mod worker;
 
@@ -87,6 +90,8 @@ enum Command {
     Work(work::WorkArgs),
     /// Check the project, say what is served, and work everything
     Up(work::UpArgs),
+    /// What runs, what waits and why, and what needs a person, on one screen
+    Status(status::StatusArgs),
     /// Jobs (short for `job list`)
     List(job::ListArgs),
     /// One job: state, steps, answer, cost (short for `job show`)
@@ -200,6 +205,7 @@ impl Cli {
             Command::Session(command) => session::dispatch(&cx, command).await,
             Command::Work(args) => work::work(&cx, args).await,
             Command::Up(args) => work::up(&cx, args).await,
+            Command::Status(args) => status::status(&cx, args).await,
             Command::List(args) => job::list(&cx, args).await,
             Command::Show(args) => job_show::show(&cx, args).await,
             Command::Job(command) => job::dispatch(&cx, command).await,

@@ -124,7 +124,7 @@ fn show(out: &Out, status: &mut Status, renderer: &mut Renderer, happening: &Hap
     let lines = renderer.lines(happening);
     if !lines.is_empty() {
         status.clear();
-        out.raw(&(lines.join("\n") + "\n"))?;
+        lines.iter().try_for_each(|line| out.line(line))?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
+use serde_json::Value;
 
 pub mod json;
 pub mod log;
@@ -40,7 +41,12 @@ pub struct Out {
     pub width: usize,
     /// Whether both streams go to a terminal, so that a line may move.
     pub moving: bool,
+    /// Whether lines that are longer than that are folded: where somebody told how long they may be.
+    fold: bool,
 }
+
+/// Where the value of a field begins.
+const FIELD: usize = 13;
 
 /// Columns where nothing tells how many there are: pipes get long lines, for what reads them can wrap by itself.
 const USUAL_WIDTH: usize = 120;
@@ -61,12 +67,14 @@ impl Out {
         let terminal = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
         let named = || std::env::var("COLUMNS").ok().and_then(|columns| columns.trim().parse().ok());
         let width = Some(terminal).filter(|width| *width > 0).or_else(named).filter(|width| *width > 0);
+        let fold = width.is_some();
         Out {
             json,
             paint: paint(stdout),
             note_paint: paint(stderr),
             width: width.unwrap_or(USUAL_WIDTH).clamp(20, 160),
             moving: stdout && stderr && !dumb && !json,
+            fold,
         }
     }
 
@@ -80,9 +88,37 @@ impl Out {
         write(&(json::line(value)? + "\n"))
     }
 
+    /// A list as a JSON document: its items under their name, and where the next page begins if there is one.
+    pub fn list(&self, name: &str, items: Vec<Value>, next: Option<i64>) -> Result<()> {
+        self.document(&serde_json::json!({name: items, "next": next}))
+    }
+
     /// A line of data for people.
     pub fn line(&self, text: impl AsRef<str>) -> Result<()> {
-        self.raw(&format!("{}\n", text.as_ref()))
+        let text = text.as_ref();
+        self.line_at(text.len() - text.trim_start_matches(' ').len(), text)
+    }
+
+    /// The same; where it has to be folded, the lines that follow begin at this column.
+    pub fn line_at(&self, column: usize, text: impl AsRef<str>) -> Result<()> {
+        let text = text::harmless(text.as_ref(), self.paint.on);
+        write(&(self.folded(&text, column) + "\n"))
+    }
+
+    /// A name and what it stands for, which may have several lines.
+    pub fn field(&self, name: &str, value: impl AsRef<str>) -> Result<()> {
+        for (i, line) in value.as_ref().split('\n').enumerate() {
+            let name = self.paint.dim(format!("{:<10}", if i == 0 { name } else { "" }));
+            self.line_at(FIELD, format!("  {name} {line}"))?;
+        }
+        Ok(())
+    }
+
+    fn folded(&self, text: &str, column: usize) -> String {
+        if !self.fold {
+            return text.to_owned();
+        }
+        text.split('\n').map(|line| text::fold(line, self.width, column)).collect::<Vec<_>>().join("\n")
     }
 
     /// Data for people, with its own line ends.
@@ -92,7 +128,7 @@ impl Out {
 
     /// A remark beside the data.
     pub fn note(&self, text: impl AsRef<str>) {
-        stream::stderr().send(text::harmless(text.as_ref(), self.note_paint.on) + "\n");
+        stream::stderr().send(self.folded(&text::harmless(text.as_ref(), self.note_paint.on), 2) + "\n");
     }
 
     /// A remark that should be seen. It may be about what others wrote, so it is shown as text.

@@ -312,7 +312,7 @@ fn help_tells_the_exit_codes_and_completions_complete() {
     }
     assert!(project.posse(&["tool", "list"]).ok().out.contains("read_file"));
     assert_eq!(project.posse(&["tool", "show", "read_file", "--json"]).ok().json()["pack"], "filesystem");
-    assert_eq!(project.posse(&["worker", "list", "--json"]).ok().json(), serde_json::json!([]));
+    assert_eq!(project.posse(&["worker", "list", "--json"]).ok().json()["workers"], serde_json::json!([]));
     let models = project.posse(&["model", "list", "--json"]).ok().json();
     assert_eq!((&models["models"][0]["name"], &models["models"][0]["default"]), (&"local".into(), &true.into()));
     assert_eq!(models["local_files"][0]["status"], "not here");
@@ -424,7 +424,7 @@ fn a_pause_that_jobs_wait_behind_is_told_by_the_doctor() {
     database.execute("UPDATE jobs SET run_at = run_at - 300000", []).expect("is put back");
     let worker = project.start(&["work"]);
     support::until("a worker is there", || {
-        !project.posse(&["worker", "list", "--json"]).ok().json().as_array().is_none_or(Vec::is_empty)
+        !project.posse(&["worker", "list", "--json"]).ok().json()["workers"].as_array().is_none_or(Vec::is_empty)
     });
     let found = project.posse(&["doctor"]).out;
     assert!(

@@ -111,7 +111,7 @@ fn what_is_no_answer_or_no_question_is_refused() {
         assert!(ended.err.contains(words), "{words}: {}", ended.err);
         assert!(ended.out.is_empty(), "{}", ended.out);
     }
-    assert_eq!(project.posse(&["question", "list", "--json"]).ok().json(), json!({"questions": []}));
+    assert_eq!(project.posse(&["question", "list", "--json"]).ok().json(), json!({"questions": [], "next": null}));
 }
 
 #[test]

@@ -82,8 +82,8 @@ fn a_job_that_has_not_begun_is_replaced_or_put_off() {
 #[test]
 fn rules_are_set_shown_and_taken_back() {
     let project = Project::begun();
-    assert_eq!(project.posse(&["limit", "list", "--json"]).ok().json(), json!([]));
-    assert_eq!(project.posse(&["queue", "list", "--json"]).ok().json(), json!([]));
+    assert_eq!(project.posse(&["limit", "list", "--json"]).ok().json()["limits"], json!([]));
+    assert_eq!(project.posse(&["queue", "list", "--json"]).ok().json()["queues"], json!([]));
     let args = ["limit", "set", "--queue", "mail", "--running", "5", "--running-per-key", "1", "--per-minute", "60"];
     let set = project.posse(&args).ok().out;
     assert_eq!(set, "queue mail: at most 5 at once, at most 1 at once for each key, at most 60 a minute\n");
@@ -92,11 +92,11 @@ fn rules_are_set_shown_and_taken_back() {
     let mail = enqueue(&project, &["--queue", "mail", "--concurrency-key", "ann"]);
     enqueue(&project, &[]);
 
-    let rules = project.posse(&["limit", "list", "--json"]).ok().json();
+    let rules = project.posse(&["limit", "list", "--json"]).ok().json()["limits"].clone();
     let rule = &rules[0];
     assert_eq!((&rule["scope"], &rule["name"], &rule["running"]), (&json!("queue"), &json!("mail"), &json!(5)));
     assert!(rule["paused_at"].is_i64());
-    let queues = project.posse(&["queue", "list", "--json"]).ok().json();
+    let queues = project.posse(&["queue", "list", "--json"]).ok().json()["queues"].clone();
     assert_eq!((&queues[0]["queue"], &queues[0]["rule"]), (&json!("default"), &Value::Null));
     assert_eq!((&queues[1]["available"], &queues[1]["rule"]), (&json!(1), rule));
     let table = project.posse(&["queue", "list"]).ok().out;
@@ -110,7 +110,7 @@ fn rules_are_set_shown_and_taken_back() {
     assert!(shown.contains("held: queue mail has a limit of 0 at once"), "{shown}");
     project.posse(&["limit", "remove", "--queue", "mail"]).ok();
     project.posse(&["limit", "remove", "--queue", "mail"]).expect(3);
-    assert_eq!(project.posse(&["limit", "list", "--json"]).ok().json(), json!([]));
+    assert_eq!(project.posse(&["limit", "list", "--json"]).ok().json()["limits"], json!([]));
     let unknown = project.posse(&["pause", "--role", "plumber", "--json"]).ok();
     assert!(unknown.err.contains("no persona of this project plays the role 'plumber'"), "{}", unknown.err);
     assert_eq!(unknown.json(), json!({"paused": {"scope": "role", "name": "plumber"}, "new": true}));
@@ -121,16 +121,16 @@ fn keys_take_turns_where_that_is_set() {
     let project = Project::begun();
     let set = project.posse(&["limit", "set", "--queue", "mail", "--fair", "--running-per-key", "2"]).ok().out;
     assert_eq!(set, "queue mail: at most 2 at once for each key, keys take turns\n");
-    let rules = project.posse(&["limit", "list", "--json"]).ok().json();
+    let rules = project.posse(&["limit", "list", "--json"]).ok().json()["limits"].clone();
     assert_eq!((&rules[0]["fair"], &rules[0]["running"]), (&json!(true), &Value::Null));
     let table = project.posse(&["limit", "list"]).ok().out;
     assert!(table.contains("FAIR") && table.contains("yes"), "{table}");
     assert!(project.posse(&["queue", "list"]).ok().out.contains("keys take turns"));
     // What is not named stays.
     project.posse(&["limit", "set", "--queue", "mail", "--running", "2"]).ok();
-    assert_eq!(project.posse(&["limit", "list", "--json"]).ok().json()[0]["fair"], json!(true));
+    assert_eq!(project.posse(&["limit", "list", "--json"]).ok().json()["limits"][0]["fair"], json!(true));
     project.posse(&["limit", "set", "--queue", "mail", "--fair=none"]).ok();
-    assert_eq!(project.posse(&["limit", "list", "--json"]).ok().json()[0]["fair"], json!(false));
+    assert_eq!(project.posse(&["limit", "list", "--json"]).ok().json()["limits"][0]["fair"], json!(false));
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_limit_holds_over_worker_processes_and_a_pause_ends_nothing() {
         enqueue(&project, &[]);
     }
     let workers = [0, 1].map(|_| project.start(&["work", "--quiet"]));
-    let running = || project.posse(&["queue", "list", "--json"]).ok().json()[0]["running"].as_u64();
+    let running = || project.posse(&["queue", "list", "--json"]).ok().json()["queues"][0]["running"].as_u64();
     until("two run", || running() == Some(2) && !server.requests().is_empty());
     project.posse(&["pause", "--all"]).ok();
     project.posse(&["limit", "set", "--all", "--running", "9"]).ok();
@@ -360,7 +360,7 @@ fn a_run_that_is_overtaken_watches_the_one_who_works_it() {
     let other = project.start(&["work", "--quiet"]);
     project.posse(&["resume", "--all"]).ok();
     project.wait_for_state(1, "completed");
-    let worker = project.posse(&["worker", "list", "--json"]).ok().json();
+    let worker = project.posse(&["worker", "list", "--json"]).ok().json()["workers"].clone();
     let ids: Vec<_> = worker.as_array().expect("workers").iter().map(|w| w["id"].as_str().expect("an id")).collect();
     run.go_on();
     let ended = run.wait().expect(0);
@@ -415,7 +415,7 @@ fn a_limit_that_is_set_leaves_the_others_as_they_are() {
     let told = limit(&["--running", "none", "--json"]).ok().json();
     assert_eq!((&told["running"], &told["per_minute"], &told["fair"]), (&json!(null), &json!(30), &json!(true)));
     assert_eq!(limit(&["--fair=none", "--per-minute", "none"]).ok().out, "role scribe: no limits\n");
-    assert_eq!(project.posse(&["limit", "list", "--json"]).ok().json(), json!([]));
+    assert_eq!(project.posse(&["limit", "list", "--json"]).ok().json()["limits"], json!([]));
     assert!(limit(&["--running", "many"]).expect(2).err.contains("write a whole number, or none"));
     assert!(limit(&[]).expect(2).err.contains("say which limit"));
     // A pause is not one of them.

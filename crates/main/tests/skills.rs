@@ -14,7 +14,7 @@ fn a_new_project_has_a_skill_that_a_persona_uses() {
     let listed = project.posse(&["skill", "list"]).ok();
     assert!(listed.out.contains("summarise-files") && listed.out.contains("config/skills/summarise-files"));
     assert_eq!(listed.err, "");
-    let json = project.posse(&["skill", "list", "--json"]).ok().json();
+    let json = project.posse(&["skill", "list", "--json"]).ok().json()["skills"].clone();
     assert_eq!(json[0]["allowed_tools"], json!(["list_files", "read_file", "create_file"]));
     assert_eq!((&json[0]["scope"], &json[0]["tool"]), (&"project".into(), &"summarise-files".into()));
     assert_eq!(json[0]["sha256"].as_str().map(str::len), Some(64));

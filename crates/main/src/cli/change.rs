@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use posse_core::clock::Millis;
 use posse_core::job::change::{Change, Edit};
-use posse_core::job::{Job, JobId, JobState};
+use posse_core::job::{JobId, JobState};
 use posse_core::port::{
     Cancelled, CareRepository as _, HeldJob, JobFilter, JobQueries as _, JobRelations as _, JobRepository as _,
     ProcessProbe as _, Reach, RepositoryError,
@@ -23,6 +23,7 @@ use super::enqueue::{read_goal, read_words};
 use super::filter::{FilterArgs, WhereArgs};
 use super::job::{reader_for, table};
 use crate::exit::{Exit, fail, not_found, usage};
+use crate::output::json;
 use crate::output::text::{count, plural, visible};
 use crate::settings::Settings;
 use crate::{times, wire};
@@ -332,7 +333,7 @@ async fn one(cx: &Context, id: i64, change: Change) -> Result<Exit> {
 }
 
 #[derive(Serialize)]
-struct Preview<'a> {
+struct Preview {
     /// Jobs that are meant.
     jobs: u64,
     /// How many of them are in each state.
@@ -344,7 +345,7 @@ struct Preview<'a> {
     /// Whether it was.
     done: bool,
     /// The newest of them, as they were.
-    sample: &'a [Job],
+    sample: Vec<serde_json::Value>,
     /// Jobs that were changed.
     changed: u64,
     /// Jobs that were not, since their state was another by then.
@@ -398,8 +399,16 @@ async fn many(cx: &Context, mut filter: JobFilter, yes: bool, change: Change) ->
             by_state(&left_out)
         )),
     };
-    let mut told =
-        Preview { jobs, states, left_out, change: done, done: false, sample: &sample, changed: 0, refused: Vec::new() };
+    let mut told = Preview {
+        jobs,
+        states,
+        left_out,
+        change: done,
+        done: false,
+        sample: json::listed(&sample, false)?,
+        changed: 0,
+        refused: Vec::new(),
+    };
     if yes && jobs > 0 {
         change_all(&settings, &ids, &change, &mut told).await?;
     }
@@ -422,7 +431,7 @@ async fn many(cx: &Context, mut filter: JobFilter, yes: bool, change: Change) ->
         }
         return Ok(exit);
     }
-    table(cx, &sample)?;
+    table(cx, &*queries, &sample).await?;
     let more = jobs.saturating_sub(sample.len() as u64);
     let more = if more > 0 { format!(" (and {} more)", count(more)) } else { String::new() };
     cx.out.note(format!(
@@ -434,7 +443,7 @@ async fn many(cx: &Context, mut filter: JobFilter, yes: bool, change: Change) ->
 
 /// Those that were found, and none that come in the meantime; a few at a time, so that nobody's write
 /// waits for long.
-async fn change_all(settings: &Settings, ids: &[JobId], change: &Change, told: &mut Preview<'_>) -> Result<()> {
+async fn change_all(settings: &Settings, ids: &[JobId], change: &Change, told: &mut Preview) -> Result<()> {
     let store = wire::open_store(settings)?;
     for some in ids.chunks(AT_ONCE) {
         for one in store.change(some.to_vec(), change.clone(), wire::now()).await? {

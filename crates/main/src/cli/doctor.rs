@@ -52,7 +52,7 @@ pub async fn doctor(cx: &Context, args: DoctorArgs) -> Result<Exit> {
                 Verdict::Warning => paint.yellow("warning"),
                 Verdict::Wrong => paint.red("wrong  "),
             };
-            cx.out.line(format!("{word}  {check}: {}", visible(message)))?;
+            cx.out.line_at(9, format!("{word}  {check}: {}", visible(message)))?;
             if let Some(way_out) = way_out {
                 cx.out.line(format!("           {}", paint.dim(visible(way_out))))?;
             }

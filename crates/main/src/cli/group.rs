@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::Context;
 use crate::exit::{Exit, not_found};
+use crate::output::json::listed;
 use crate::output::table::{plain, render};
 use crate::output::text::{count, one_line, plural, visible};
 use crate::wire;
@@ -57,7 +58,8 @@ async fn list(cx: &Context) -> Result<Exit> {
         None => Vec::new(),
     };
     if cx.out.json {
-        cx.out.document(&groups.iter().map(|group| Shown::new(group, None)).collect::<Vec<_>>())?;
+        let items = listed(groups.iter().map(|group| Shown::new(group, None)), false)?;
+        cx.out.list("groups", items, None)?;
         return Ok(Exit::Ok);
     }
     if groups.is_empty() {
@@ -84,7 +86,7 @@ async fn show(cx: &Context, name: String) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let paint = cx.out.paint;
-    let field = |name: &str, value: String| cx.out.line(format!("  {} {value}", paint.dim(format!("{name:<8}"))));
+    let field = |name: &str, value: String| cx.out.field(name, value);
     cx.out.line(format!("{}  {}", paint.bold(visible(&standing.group)), plural(standing.jobs(), "job")))?;
     field(
         "ended",

@@ -5,16 +5,19 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use posse_core::annotation::NewAnnotation;
+use posse_core::clock::Millis;
 use posse_core::job::{Job, JobId, JobState};
 use posse_core::port::{JobFilter, JobRepository as _, SEARCHED_AT_MOST};
-use serde::Serialize;
 use serde_json::json;
 
 use super::filter::FilterArgs;
+use super::lists::FullArgs;
+use super::waits::{Waits, why};
 use super::{Context, change, enqueue, job_events, job_fork, job_show};
 use crate::exit::{Exit, not_found, usage};
 use crate::fleet::Signals;
 use crate::live::{Follower, Renderer, follow};
+use crate::output::json::item_of;
 use crate::output::table::{Cell, painted, plain, render};
 use crate::output::text::{ago, count, one_line};
 use crate::settings::Settings;
@@ -64,6 +67,8 @@ pub struct ListArgs {
     /// Only with numbers below this one: the next page
     #[arg(long, value_name = "ID")]
     before: Option<i64>,
+    #[command(flatten)]
+    full: FullArgs,
 }
 
 /// Which job to follow
@@ -109,12 +114,8 @@ pub async fn dispatch(cx: &Context, command: JobCommand) -> Result<Exit> {
     }
 }
 
-#[derive(Serialize)]
-struct Listed {
-    jobs: Vec<Job>,
-    /// Pass it to `--before` for the next page; null on the last one.
-    next: Option<JobId>,
-}
+/// Jobs read at once: their texts may be large, and of each only the beginning is kept.
+const AT_ONCE: u32 = 100;
 
 /// Jobs, newest first.
 pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
@@ -127,15 +128,37 @@ pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
     };
     let searched = filter.text.is_some() || filter.meta.is_some();
     let is_filtered = args.filter.is_given();
-    let mut jobs = match wire::open_reader(&settings)? {
-        Some(queries) => queries.jobs(filter).await?,
-        None => Vec::new(),
-    };
+    let now = wire::now();
+    let (mut jobs, mut items) = (Vec::new(), Vec::new());
+    if let Some(reader) = wire::open_reader(&settings)? {
+        let mut page = JobFilter { limit: if searched { filter.limit } else { filter.limit.min(AT_ONCE) }, ..filter };
+        loop {
+            let found = reader.jobs(page.clone()).await?;
+            let (is_last, last) = (found.len() < page.limit as usize || searched, found.last().map(|job| job.id));
+            let waits = why(&*reader, &found, now).await?;
+            for job in found {
+                let waits = waits.get(&job.id);
+                if cx.out.json {
+                    let mut item = item_of(&job, args.full.full)?;
+                    item["waits"] = serde_json::to_value(waits)?;
+                    items.push(item);
+                }
+                jobs.push(Row::new(cx, &job, waits, now));
+            }
+            let left = (args.limit + 1).saturating_sub(jobs.len() as u32);
+            if is_last || left == 0 {
+                break;
+            }
+            page = JobFilter { before: last, limit: left.min(AT_ONCE), ..page };
+        }
+    }
     let more = jobs.len() > args.limit as usize;
     jobs.truncate(args.limit as usize);
-    let next = if more { jobs.last().map(|job| job.id) } else { None };
+    items.truncate(args.limit as usize);
+    let next = if more { jobs.last().map(|row| row.id) } else { None };
     if cx.out.json {
-        cx.out.document(&Listed { jobs, next })?;
+        // Pass `next` to --before for the next page; it is null on the last one.
+        cx.out.list("jobs", items, next.map(|id| id.0))?;
         return Ok(Exit::Ok);
     }
     if searched {
@@ -148,7 +171,7 @@ pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
         cx.out.note(hint);
         return Ok(Exit::Ok);
     }
-    table(cx, &jobs)?;
+    print(cx, jobs)?;
     if let Some(next) = next {
         cx.out.note(cx.out.note_paint.dim(format!("more: --before {next}")));
     }
@@ -156,9 +179,14 @@ pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
 }
 
 /// Jobs, one in each line.
-pub fn table(cx: &Context, jobs: &[Job]) -> Result<()> {
+pub async fn table(cx: &Context, reader: &dyn Reader, jobs: &[Job]) -> Result<()> {
     let now = wire::now();
-    let rows = jobs.iter().map(|job| row(cx, job, now)).collect();
+    let waits = why(reader, jobs, now).await?;
+    print(cx, jobs.iter().map(|job| Row::new(cx, job, waits.get(&job.id), now)).collect())
+}
+
+fn print(cx: &Context, rows: Vec<Row>) -> Result<()> {
+    let rows = rows.into_iter().map(|row| row.cells).collect();
     let titles = ["ID", "STATE", "ROLE", "TRY", "AGE", "GOAL"];
     for line in render(&titles, rows, cx.out.width, |title| cx.out.paint.dim(title)) {
         cx.out.line(line)?;
@@ -166,12 +194,26 @@ pub fn table(cx: &Context, jobs: &[Job]) -> Result<()> {
     Ok(())
 }
 
-fn row(cx: &Context, job: &Job, now: i64) -> Vec<Cell> {
+/// A job as a line.
+struct Row {
+    id: JobId,
+    cells: Vec<Cell>,
+}
+
+impl Row {
+    fn new(cx: &Context, job: &Job, waits: Option<&Waits>, now: Millis) -> Row {
+        Row { id: job.id, cells: cells(cx, job, waits, now) }
+    }
+}
+
+fn cells(cx: &Context, job: &Job, waits: Option<&Waits>, now: Millis) -> Vec<Cell> {
     let (paint, state) = (cx.out.paint, job.state);
-    let stopping = match &job.progress {
+    let brief = waits.map(|waits| waits.brief.as_str()).filter(|brief| !brief.is_empty());
+    let stopping = match (&job.progress, brief) {
         _ if job.cancel_requested && !state.is_final() => " (cancelling)".to_owned(),
-        Some(progress) => format!(" {:.0} %", progress.share * 100.0),
-        None => String::new(),
+        (_, Some(brief)) => format!(" ({brief})"),
+        (Some(progress), None) => format!(" {:.0} %", progress.share * 100.0),
+        (None, None) => String::new(),
     };
     vec![
         plain(job.id.to_string()),

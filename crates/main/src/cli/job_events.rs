@@ -11,9 +11,11 @@ use posse_core::usecase::requests::requests;
 
 use super::Context;
 use super::job::{exit_of, reader_for};
+use super::lists::FullArgs;
 use crate::exit::{Exit, not_found};
 use crate::fleet::Signals;
 use crate::live::{Happening, Renderer};
+use crate::output::json::item_of;
 use crate::wire;
 
 /// Which job's events
@@ -24,6 +26,8 @@ pub struct EventsArgs {
     /// Go on until the job ends; the exit code is its outcome's
     #[arg(long, short)]
     follow: bool,
+    #[command(flatten)]
+    full: FullArgs,
 }
 
 /// Which run to show again, and how
@@ -55,7 +59,7 @@ pub async fn events(cx: &Context, args: EventsArgs) -> Result<Exit> {
     let id = JobId(args.id);
     if !args.follow {
         for happened in Follower::new(queries, id).poll().await? {
-            cx.out.json_line(&happened)?;
+            cx.out.json_line(&item_of(&happened, args.full.full)?)?;
         }
         return Ok(Exit::Ok);
     }
@@ -64,7 +68,7 @@ pub async fn events(cx: &Context, args: EventsArgs) -> Result<Exit> {
     loop {
         tokio::select! {
             next = happened.next() => match next {
-                Some(event) => cx.out.json_line(&event?)?,
+                Some(event) => cx.out.json_line(&item_of(&event?, args.full.full)?)?,
                 None => {
                     let job = queries.job(id).await?;
                     return Ok(job.map_or(Exit::NotFound, |job| exit_of(&job)));

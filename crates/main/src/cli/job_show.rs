@@ -9,16 +9,16 @@ use posse_core::job::{Attempt, Job, JobId, JobState, Output};
 use posse_core::journal::{LedgerRow, Recorded};
 use posse_core::port::QuestionFilter;
 use posse_core::question::Question;
-use posse_core::rules::Held;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Context;
 use super::job::reader_for;
+use super::waits::{Waits, why};
 use crate::exit::{Exit, fail, not_found};
 use crate::live::{Follower, Renderer};
 use crate::output::Out;
-use crate::output::text::{ago, count, duration, moment, plural, visible, wrap};
+use crate::output::text::{ago, count, duration, excerpt, moment, plural, visible, wrap};
 use crate::wire;
 
 /// Which job to show
@@ -64,7 +64,8 @@ pub fn answer(cx: &Context, job: &Job) -> Result<Exit> {
 
 #[derive(Serialize)]
 struct Shown {
-    job: Job,
+    /// As in a list, with what it waits for.
+    job: Value,
     attempts: Vec<Attempt>,
     journal: Vec<Recorded>,
     ledger: Vec<LedgerRow>,
@@ -102,18 +103,20 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
     let children: Vec<_> = queries.children(id).await?.into_iter().map(child).collect();
     let open = QuestionFilter { settled: cx.out.json, job: Some(id), limit: 1000 };
     let questions = queries.questions(open).await?;
+    let waits = why(&*queries, std::slice::from_ref(&job), wire::now()).await?.remove(&id);
     if cx.out.json {
         let (attempts, journal, ledger) =
             (queries.attempts(id).await?, queries.journal(id, 0).await?, queries.ledger(id).await?);
+        let mut job = serde_json::to_value(job)?;
+        job["waits"] = serde_json::to_value(waits)?;
         let shown =
             Shown { job, attempts, journal, ledger, annotations, questions, dependencies, awaited_groups, children };
         cx.out.document(&shown)?;
         return Ok(Exit::Ok);
     }
-    let held = queries.held(id, wire::now()).await?;
     let mut renderer = Renderer::new(cx.out.paint, cx.out.width, args.full, wire::free_models(&settings));
     let mut follower = Follower::new(queries, id);
-    head(&cx.out, &job, held.as_ref(), wire::now())?;
+    head(&cx.out, &job, waits.as_ref(), args.full, wire::now())?;
     relations(&cx.out, &job, &dependencies, &awaited_groups, &children)?;
     let happenings = follower.poll().await?;
     if !happenings.is_empty() {
@@ -124,35 +127,37 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
             cx.out.line(line)?;
         }
     }
-    by_people(&cx.out, &annotations, &job.role)?;
+    by_people(&cx.out, &annotations, &job.role, args.full)?;
+    let width = cx.out.width.saturating_sub(5);
     for question in &questions {
         let ask = format!("posse question answer {} \"<answer>\"", question.id);
-        cx.out.line(format!(
-            "  {}  {}  {}",
-            cx.out.paint.yellow("?"),
-            visible(&question.text),
-            cx.out.paint.dim(ask)
-        ))?;
+        let text = excerpt(&question.text, width, GOAL_LINES, args.full).replace('\n', "\n     ");
+        cx.out.line_at(5, format!("  {}  {text}  {}", cx.out.paint.yellow("?"), cx.out.paint.dim(ask)))?;
     }
     Ok(Exit::Ok)
 }
 
-fn head(out: &Out, job: &Job, held: Option<&Held>, now: Millis) -> Result<()> {
+/// Lines of a goal, a reason, a remark or a question that are shown unless all are asked for.
+const GOAL_LINES: usize = 12;
+
+fn head(out: &Out, job: &Job, waits: Option<&Waits>, full: bool, now: Millis) -> Result<()> {
     let paint = out.paint;
     out.line(format!(
         "{}  {}  {}",
         paint.bold(format!("job {}", job.id)),
         paint.cyan(&job.role),
-        paint.state(job.state, state_in_words(job, held, now))
+        paint.state(job.state, state_in_words(job, waits))
     ))?;
-    let field = |name: &str, value: String| out.line(format!("  {} {value}", paint.dim(format!("{name:<10}"))));
-    for (i, line) in wrap(&visible(&job.payload.goal), out.width - 14).into_iter().enumerate() {
-        field(if i == 0 { "goal" } else { "" }, line)?;
-    }
+    let field = |name: &str, value: String| out.field(name, value);
+    let width = out.width.saturating_sub(14);
+    field("goal", excerpt(&job.payload.goal, width, GOAL_LINES, full))?;
     if let Some(reason) = job.reason.as_deref().filter(|_| job.state != JobState::Completed) {
-        for (i, line) in wrap(&visible(reason), out.width - 14).into_iter().enumerate() {
-            field(if i == 0 { "reason" } else { "" }, line)?;
-        }
+        field("reason", excerpt(reason, width, GOAL_LINES, full))?;
+    }
+    if let Some(waits) =
+        waits.filter(|waits| job.state == JobState::Suspended && job.reason.as_deref() != Some(&waits.text))
+    {
+        field("waits", wrap(&waits.text, width).join("\n"))?;
     }
     if let Some(why) = &job.damage {
         field("damaged", paint.red(visible(why)))?;
@@ -202,7 +207,7 @@ fn relations(
     groups: &[GroupWait],
     children: &[Child],
 ) -> Result<()> {
-    let field = |name: &str, value: String| out.line(format!("  {} {value}", out.paint.dim(format!("{name:<10}"))));
+    let field = |name: &str, value: String| out.field(name, value);
     if let Some(progress) = &job.progress {
         field("progress", format!("{:.0} %, {}", progress.share * 100.0, visible(&progress.text)))?;
     }
@@ -243,13 +248,15 @@ fn in_words(job: JobId, state: Option<JobState>) -> String {
 }
 
 /// The state, and what it means for whoever waits.
-fn state_in_words(job: &Job, held: Option<&Held>, now: Millis) -> String {
+fn state_in_words(job: &Job, waits: Option<&Waits>) -> String {
     let state = job.state;
     match state {
-        JobState::Scheduled | JobState::Retryable => format!("{state}, due {}", ago(job.run_at, now)),
-        JobState::Available => match held {
-            Some(held) => format!("{state}, held: {}", visible(&held.to_string())),
-            None => format!("{state}, waiting for a worker"),
+        JobState::Scheduled | JobState::Retryable => {
+            format!("{state}, due {}", waits.map_or("", |waits| waits.brief.as_str()))
+        }
+        JobState::Available => match waits {
+            Some(waits) if waits.is_by_rule() => format!("{state}, held: {}", waits.text),
+            _ => format!("{state}, waiting for a worker"),
         },
         JobState::Running => {
             let stopping = if job.cancel_requested { ", to be cancelled at the next boundary" } else { "" };
@@ -263,10 +270,11 @@ fn state_in_words(job: &Job, held: Option<&Held>, now: Millis) -> String {
 }
 
 /// Remarks of people; those of the agent stand where it made them.
-fn by_people(out: &Out, annotations: &[Annotation], role: &str) -> Result<()> {
+fn by_people(out: &Out, annotations: &[Annotation], role: &str, full: bool) -> Result<()> {
     for note in annotations.iter().filter(|note| note.author != role) {
         let tags = if note.tags.is_empty() { String::new() } else { format!(" [{}]", note.tags.join(", ")) };
-        out.line(format!("  ✎  {}: {}{}", visible(&note.author), visible(&note.text), visible(&tags)))?;
+        let text = excerpt(&note.text, out.width.saturating_sub(5), GOAL_LINES, full).replace('\n', "\n     ");
+        out.line_at(5, format!("  ✎  {}: {text}{}", visible(&note.author), visible(&tags)))?;
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ use super::Context;
 use super::endpoint::EndpointArgs;
 use crate::exit::{Exit, fail, usage};
 use crate::models::{Catalog, Counting, Known, Origin};
+use crate::output::json;
 use crate::output::stream::stderr;
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{ago, bytes, cost, duration, one_line, plural, tokens, visible};
@@ -81,7 +82,7 @@ async fn list(cx: &Context) -> Result<Exit> {
     let listed: Vec<_> = catalog.known().iter().map(describe).collect();
     let files = local_files();
     if cx.out.json {
-        cx.out.document(&json!({"models": listed, "local_files": files}))?;
+        cx.out.document(&json!({"models": json::listed(listed, false)?, "next": null, "local_files": files}))?;
         return Ok(Exit::Ok);
     }
     let (paint, now) = (cx.out.paint, wire::now());

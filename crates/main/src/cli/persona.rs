@@ -14,7 +14,9 @@ use serde_json::json;
 
 use super::Context;
 use super::enqueue::read_goal;
+use super::lists::FullArgs;
 use crate::exit::{Exit, fail, usage};
+use crate::output::json::listed;
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{count, one_line, plural, visible, wrap};
 use crate::settings::Settings;
@@ -24,7 +26,7 @@ use crate::wire::{self, Offer};
 #[derive(Subcommand)]
 pub enum PersonaCommand {
     /// All personas
-    List,
+    List(FullArgs),
     /// One persona, and the tools it has
     Show {
         /// The role
@@ -64,7 +66,7 @@ pub fn dispatch(cx: &Context, command: PersonaCommand) -> Result<Exit> {
     let offer = wire::Offer::gather(&settings);
     let loaded = wire::personas(&settings, &offer)?;
     match command {
-        PersonaCommand::List => list(cx, &loaded),
+        PersonaCommand::List(args) => list(cx, &loaded, args),
         PersonaCommand::Show { role } => show(cx, wire::persona(&loaded, &role)?, &offer),
         PersonaCommand::Check => check(cx, &settings, &loaded),
         PersonaCommand::New(args) => new(cx, &settings, &loaded, &offer.tools, args),
@@ -84,11 +86,11 @@ struct Listed<'a> {
     persona: &'a PersonaTemplate,
 }
 
-fn list(cx: &Context, loaded: &Loaded) -> Result<Exit> {
+fn list(cx: &Context, loaded: &Loaded, args: FullArgs) -> Result<Exit> {
     wire::warn_of_problems(&cx.out, loaded);
     if cx.out.json {
-        let all: Vec<_> = loaded.personas.iter().map(|p| Listed { file: &p.file, persona: &p.persona }).collect();
-        cx.out.document(&all)?;
+        let all = loaded.personas.iter().map(|p| Listed { file: &p.file, persona: &p.persona });
+        cx.out.list("personas", listed(all, args.full)?, None)?;
         return Ok(Exit::Ok);
     }
     if loaded.personas.is_empty() {
@@ -118,12 +120,8 @@ fn show(cx: &Context, found: &PersonaFile, offer: &Offer) -> Result<Exit> {
     }
     let paint = cx.out.paint;
     cx.out.line(format!("{}  {}", paint.bold(paint.cyan(&p.role)), paint.dim(visible(&file.display().to_string()))))?;
-    let field = |name: &str, text: &str| -> Result<()> {
-        for (i, line) in wrap(&visible(text), cx.out.width.saturating_sub(14)).into_iter().enumerate() {
-            cx.out.line(format!("  {} {line}", paint.dim(format!("{:<10}", if i == 0 { name } else { "" }))))?;
-        }
-        Ok(())
-    };
+    let field =
+        |name: &str, text: &str| cx.out.field(name, wrap(&visible(text), cx.out.width.saturating_sub(14)).join("\n"));
     field("goal", &p.goal)?;
     field("backstory", &p.backstory)?;
     let tools: Vec<_> = offer.tools.resolve(&p.tools)?.iter().map(|tool| tool.spec().name.clone()).collect();

@@ -6,11 +6,12 @@ use posse_core::clock::Millis;
 use posse_core::job::JobId;
 use posse_core::port::{QuestionFilter, QuestionRepository as _};
 use posse_core::question::{Answered, MAX_ANSWER_BYTES, Question, QuestionId, QuestionState, check_answer};
-use serde_json::json;
 
 use super::Context;
 use super::enqueue::read_words;
+use super::lists::{FullArgs, page};
 use crate::exit::{Exit, fail, not_found, usage};
+use crate::output::json::listed;
 use crate::output::table::{Cell, painted, plain, render};
 use crate::output::text::{ago, moment, one_line, visible, wrap};
 use crate::settings::Settings;
@@ -36,9 +37,14 @@ pub struct ListArgs {
     /// Only of this job
     #[arg(long, value_name = "ID")]
     job: Option<i64>,
+    #[command(flatten)]
+    full: FullArgs,
     /// At most so many
     #[arg(long, short = 'n', default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
+    /// Leave out the first so many: the next page
+    #[arg(long, default_value_t = 0, value_name = "N", hide_default_value = true, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    skip: u32,
 }
 
 /// Which question to show
@@ -72,13 +78,14 @@ pub async fn dispatch(cx: &Context, command: QuestionCommand) -> Result<Exit> {
 
 async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let filter = QuestionFilter { settled: args.all, job: args.job.map(JobId), limit: args.limit };
-    let questions = match wire::open_reader(&settings)? {
+    let filter = QuestionFilter { settled: args.all, job: args.job.map(JobId), limit: args.skip + args.limit + 1 };
+    let mut questions = match wire::open_reader(&settings)? {
         Some(queries) => queries.questions(filter).await?,
         None => Vec::new(),
     };
+    let next = page(&mut questions, args.skip, args.limit);
     if cx.out.json {
-        cx.out.document(&json!({"questions": questions}))?;
+        cx.out.list("questions", listed(questions, args.full.full)?, next)?;
         return Ok(Exit::Ok);
     }
     if questions.is_empty() {
@@ -91,6 +98,9 @@ async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
     let paint = cx.out.paint;
     for line in render(&["id", "job", "role", "state", "asked", "question"], rows, cx.out.width, |t| paint.dim(t)) {
         cx.out.line(line)?;
+    }
+    if let Some(next) = next {
+        cx.out.note(cx.out.note_paint.dim(format!("more: --skip {next}")));
     }
     if open {
         cx.out.note(cx.out.note_paint.dim("posse question answer ID \"<answer>\""));

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::Context;
 use super::rules::{in_words, paused};
 use crate::exit::Exit;
+use crate::output::json;
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{count, visible};
 use crate::wire;
@@ -39,7 +40,7 @@ pub async fn dispatch(cx: &Context, command: QueueCommand) -> Result<Exit> {
     let listed: Vec<_> =
         queues.iter().map(|state| Listed { state, rule: rule_of(Scope::Queue(state.queue.clone())) }).collect();
     if cx.out.json {
-        cx.out.document(&listed)?;
+        cx.out.list("queues", json::listed(listed, false)?, None)?;
         return Ok(Exit::Ok);
     }
     if listed.is_empty() {

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::Context;
 use crate::exit::{Exit, not_found, usage};
+use crate::output::json::listed;
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{ago, visible};
 use crate::settings::Settings;
@@ -155,7 +156,7 @@ async fn list(cx: &Context) -> Result<Exit> {
         None => Vec::new(),
     };
     if cx.out.json {
-        cx.out.document(&rules)?;
+        cx.out.list("limits", listed(rules, false)?, None)?;
         return Ok(Exit::Ok);
     }
     if rules.is_empty() {

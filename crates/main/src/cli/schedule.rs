@@ -17,7 +17,9 @@ use serde_json::json;
 
 use super::Context;
 use super::enqueue::{TermsArgs, accepted, read_goal};
+use super::lists::FullArgs;
 use crate::exit::{Exit, fail, not_found, usage};
+use crate::output::json::listed;
 use crate::output::table::{plain, render};
 use crate::output::text::{ago, moment, one_line, visible};
 use crate::settings::Settings;
@@ -44,7 +46,7 @@ pub enum ScheduleCommand {
     /// Make a job of a schedule now, whatever its rule says; its next run stays where it is
     RunNow(NameArgs),
     /// Schedules, with their next run and last job
-    List,
+    List(FullArgs),
     /// One schedule: its rule, next runs, last jobs
     Show(NameArgs),
     /// Make no jobs until it is resumed
@@ -187,7 +189,7 @@ pub async fn dispatch(cx: &Context, command: ScheduleCommand) -> Result<Exit> {
         ScheduleCommand::Replace(args) => add(cx, args, true).await,
         ScheduleCommand::Edit(args) => edit(cx, *args).await,
         ScheduleCommand::RunNow(args) => run_now(cx, args.name).await,
-        ScheduleCommand::List => list(cx).await,
+        ScheduleCommand::List(args) => list(cx, args).await,
         ScheduleCommand::Show(args) => show(cx, &args.name).await,
         ScheduleCommand::Pause(args) => pause(cx, args.name).await,
         ScheduleCommand::Resume(args) => resume(cx, args.name).await,
@@ -203,6 +205,13 @@ struct Run {
     at: Millis,
     utc: String,
     local: String,
+}
+
+impl Run {
+    /// The time by the reader's clocks, as everywhere, and by those that the rule goes by.
+    fn in_words(&self) -> String {
+        format!("{} ({} by its rule)", moment(self.at), self.local)
+    }
 }
 
 fn runs(cron: &str, zone: &str, from: Millis, count: usize) -> Result<Vec<Run>> {
@@ -261,7 +270,7 @@ fn told(cx: &Context, schedule: &Schedule, now: Millis) -> Result<Exit> {
     }
     cx.out.line(format!("{}  next run {}", cx.out.paint.bold(name), moment(schedule.next_at)))?;
     for run in runs(&schedule.cron, &schedule.zone, now, 3)? {
-        cx.out.line(format!("  {}", run.local))?;
+        cx.out.line(format!("  {}", run.in_words()))?;
     }
     cx.out.note(cx.out.note_paint.dim("posse work keeps schedules and works their jobs · posse schedule list"));
     Ok(Exit::Ok)
@@ -361,14 +370,14 @@ async fn run_now(cx: &Context, name: String) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-async fn list(cx: &Context) -> Result<Exit> {
+async fn list(cx: &Context, args: FullArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let schedules = match wire::open_to_look(&settings)? {
         Some(store) => store.schedules().await?,
         None => Vec::new(),
     };
     if cx.out.json {
-        cx.out.document(&schedules)?;
+        cx.out.list("schedules", listed(schedules, args.full)?, None)?;
         return Ok(Exit::Ok);
     }
     if schedules.is_empty() {
@@ -431,7 +440,7 @@ async fn show(cx: &Context, name: &str) -> Result<Exit> {
         cx.out.line(format!("  paused since {}", moment(*at)))?;
     }
     for run in next {
-        cx.out.line(format!("  next  {}", run.local))?;
+        cx.out.line(format!("  next  {}", run.in_words()))?;
     }
     for (due_at, id, state) in jobs {
         let state = state.map(|state| state.to_string()).unwrap_or_default();

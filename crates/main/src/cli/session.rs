@@ -10,11 +10,13 @@ use serde_json::json;
 
 use super::Context;
 use super::chat::{Which, parse};
+use super::lists::page;
 use crate::chat::write_whole;
 use crate::exit::{Exit, not_found};
 use crate::output::before_change;
+use crate::output::json::listed;
 use crate::output::table::{plain, render};
-use crate::output::text::{ago, moment, visible, wrap};
+use crate::output::text::{ago, excerpt, moment, visible, wrap};
 use crate::settings::Settings;
 use crate::wire;
 
@@ -38,6 +40,9 @@ pub struct ListArgs {
     /// At most so many
     #[arg(long, short = 'n', default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
+    /// Leave out the first so many: the next page
+    #[arg(long, default_value_t = 0, value_name = "N", hide_default_value = true, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    skip: u32,
 }
 
 /// Which session to show
@@ -45,6 +50,9 @@ pub struct ListArgs {
 pub struct ShowArgs {
     /// Its name or number
     session: String,
+    /// Everything that was said, however long it is
+    #[arg(long)]
+    full: bool,
 }
 
 /// Which session to export, and how
@@ -79,12 +87,13 @@ pub async fn dispatch(cx: &Context, command: SessionCommand) -> Result<Exit> {
 
 async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let sessions = match wire::open_reader(&settings)? {
-        Some(queries) => queries.sessions(args.role, args.limit).await?,
+    let mut sessions = match wire::open_reader(&settings)? {
+        Some(queries) => queries.sessions(args.role, args.skip + args.limit + 1).await?,
         None => Vec::new(),
     };
+    let next = page(&mut sessions, args.skip, args.limit);
     if cx.out.json {
-        cx.out.document(&json!({"sessions": sessions}))?;
+        cx.out.list("sessions", listed(sessions, false)?, next)?;
         return Ok(Exit::Ok);
     }
     if sessions.is_empty() {
@@ -104,6 +113,9 @@ async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
     let rows = sessions.iter().map(row).collect();
     for line in render(&["ID", "NAME", "ROLE", "TURNS", "USED"], rows, cx.out.width, |title| cx.out.paint.dim(title)) {
         cx.out.line(line)?;
+    }
+    if let Some(next) = next {
+        cx.out.note(cx.out.note_paint.dim(format!("more: --skip {next}")));
     }
     Ok(Exit::Ok)
 }
@@ -136,16 +148,19 @@ async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
     }
     for turn in &turns {
         cx.out.line("")?;
-        said(cx, "you", &turn.goal, &format!("job {}", turn.job))?;
-        said(cx, &session.role, &turn.reply(), "")?;
+        said(cx, "you", &turn.goal, &format!("job {}", turn.job), args.full)?;
+        said(cx, &session.role, &turn.reply(), "", args.full)?;
     }
     Ok(Exit::Ok)
 }
 
-fn said(cx: &Context, who: &str, text: &str, beside: &str) -> Result<()> {
+/// Lines of one thing said that are shown unless all are asked for.
+const SAID_LINES: usize = 60;
+
+fn said(cx: &Context, who: &str, text: &str, beside: &str, full: bool) -> Result<()> {
     let paint = cx.out.paint;
     cx.out.line(format!("{}  {}", paint.bold(who), paint.dim(beside)).trim_end())?;
-    for line in wrap(&visible(text.trim()), cx.out.width.saturating_sub(2)) {
+    for line in excerpt(text, cx.out.width.saturating_sub(2), SAID_LINES, full).lines() {
         cx.out.line(format!("  {line}"))?;
     }
     Ok(())

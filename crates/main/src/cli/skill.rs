@@ -10,7 +10,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Context;
+use super::lists::FullArgs;
 use crate::exit::{Exit, fail, not_found};
+use crate::output::json;
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{one_line, plural, visible, wrap};
 use crate::wire::{self, Offer};
@@ -19,7 +21,7 @@ use crate::wire::{self, Offer};
 #[derive(Subcommand)]
 pub enum SkillCommand {
     /// All skills that can be used, and what is wrong with others
-    List,
+    List(FullArgs),
     /// One skill: its fields and its text, as an agent is given it
     Show {
         /// The skill's name
@@ -38,7 +40,7 @@ pub fn dispatch(cx: &Context, command: SkillCommand) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let offer = Offer::gather(&settings);
     match command {
-        SkillCommand::List => list(cx, &offer.skills, &settings.root),
+        SkillCommand::List(args) => list(cx, &offer.skills, &settings.root, args),
         SkillCommand::Show { name } => show(cx, &offer.skills, &name),
         SkillCommand::Check { paths } if paths.is_empty() => check(cx, &offer.skills, &settings.root),
         SkillCommand::Check { paths } => {
@@ -74,10 +76,10 @@ fn listed(skill: &Skill) -> Listed<'_> {
     Listed { name, description, tool: skill.tool_name(), allowed_tools, allowed_skills, scope, file, sha256 }
 }
 
-fn list(cx: &Context, loaded: &LoadedSkills, root: &Path) -> Result<Exit> {
+fn list(cx: &Context, loaded: &LoadedSkills, root: &Path, args: FullArgs) -> Result<Exit> {
     wire::warn_of_skills(&cx.out, loaded);
     if cx.out.json {
-        cx.out.document(&loaded.skills.iter().map(listed).collect::<Vec<_>>())?;
+        cx.out.list("skills", json::listed(loaded.skills.iter().map(listed), args.full)?, None)?;
         return Ok(Exit::Ok);
     }
     if loaded.skills.is_empty() {

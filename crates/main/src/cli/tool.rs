@@ -7,7 +7,9 @@ use posse_infra::persona::nearest;
 use serde::Serialize;
 
 use super::Context;
+use super::lists::FullArgs;
 use crate::exit::{Exit, not_found};
+use crate::output::json::listed;
 use crate::output::table::{painted, plain, render};
 use crate::output::text::wrap;
 use crate::wire;
@@ -16,7 +18,7 @@ use crate::wire;
 #[derive(Subcommand)]
 pub enum ToolCommand {
     /// All tools, by pack
-    List,
+    List(FullArgs),
     /// One tool: what the model is told, and its arguments
     Show {
         /// The tool's name
@@ -38,13 +40,10 @@ pub fn dispatch(cx: &Context, command: ToolCommand) -> Result<Exit> {
     let tools = registry.packs().iter().flat_map(|(pack, names)| names.iter().map(move |name| (pack.as_str(), name)));
     let tools: Vec<_> = tools.filter_map(|(pack, name)| Some((pack, registry.get(name)?))).collect();
     match command {
-        ToolCommand::List => {
+        ToolCommand::List(args) => {
             if cx.out.json {
-                let all: Vec<_> = tools
-                    .iter()
-                    .map(|(pack, tool)| Listed { pack, effect: tool.effect(), spec: tool.spec() })
-                    .collect();
-                cx.out.document(&all)?;
+                let all = tools.iter().map(|(pack, tool)| Listed { pack, effect: tool.effect(), spec: tool.spec() });
+                cx.out.list("tools", listed(all, args.full)?, None)?;
                 return Ok(Exit::Ok);
             }
             let paint = cx.out.paint;

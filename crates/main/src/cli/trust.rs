@@ -61,6 +61,7 @@ fn give(cx: &Context, folder: &Path) -> Result<Exit> {
     if !folder.is_dir() {
         return Err(usage(format!("{} is no folder; trust is given to a project's folder", folder.display())));
     }
+    crate::output::before_change()?;
     let trusted = load()?.give(folder, Extent::Project)?;
     let found = found_in(&trusted.folder);
     if cx.out.json {
@@ -87,7 +88,7 @@ fn list(cx: &Context) -> Result<Exit> {
             .iter()
             .map(|(folder, extent, why)| json!({"folder": folder, "extent": extent, "not_now": why}))
             .collect();
-        cx.out.document(&json!({"folders": folders, "kept_in": trust.file()}))?;
+        cx.out.document(&json!({"folders": folders, "next": null, "kept_in": trust.file()}))?;
         return Ok(Exit::Ok);
     }
     if shown.is_empty() {
@@ -107,6 +108,7 @@ fn list(cx: &Context) -> Result<Exit> {
 
 fn revoke(cx: &Context, folder: &Path) -> Result<Exit> {
     let shown = visible(&folder.display().to_string());
+    crate::output::before_change()?;
     if !load()?.revoke(folder)? {
         return Err(not_found(format!("{shown} was not trusted (posse trust list)")));
     }

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use posse_core::clock::Millis;
 use posse_core::lease::WorkerId;
 use posse_core::port::{CareRepository as _, HeldJob, JobQueries as _, ProcessProbe as _, WorkerRecord};
 use posse_infra::process::LinuxProcessProbe;
@@ -10,6 +11,7 @@ use serde_json::json;
 
 use super::Context;
 use crate::exit::{Exit, not_found, usage};
+use crate::output::json;
 use crate::output::table::{plain, render};
 use crate::output::text::{ago, one_line};
 use crate::wire;
@@ -63,19 +65,14 @@ async fn list(cx: &Context) -> Result<Exit> {
     let now = wire::now();
     let gone = LinuxProcessProbe.dead(&workers);
     let listed = |worker: WorkerRecord| {
-        let status = match &worker {
-            worker if gone.iter().any(|gone| gone.0 == worker.id) => "gone",
-            worker if now - worker.heartbeat_at > 2 * worker.lease_ms.max(1) => "silent",
-            worker if worker.drain_requested_at.is_some() => "draining",
-            _ => "working",
-        };
+        let status = status_of(&worker, gone.iter().any(|gone| gone.0 == worker.id), now);
         let jobs = held.iter().filter(|job| job.worker == worker.id).cloned().collect();
         let slots_in_all = u64::from(worker.slots) * worker.roles.len() as u64;
         Listed { worker, status, jobs, slots_in_all }
     };
     let workers: Vec<_> = workers.into_iter().map(listed).collect();
     if cx.out.json {
-        cx.out.document(&workers)?;
+        cx.out.list("workers", json::listed(workers, false)?, None)?;
         return Ok(Exit::Ok);
     }
     if workers.is_empty() {
@@ -118,6 +115,16 @@ async fn list(cx: &Context) -> Result<Exit> {
         }
     }
     Ok(Exit::Ok)
+}
+
+/// What a process on the list is doing: `working`, `draining`, `silent` (not heard of for two leases) or `gone`.
+pub fn status_of(worker: &WorkerRecord, is_gone: bool, now: Millis) -> &'static str {
+    match worker {
+        _ if is_gone => "gone",
+        worker if now - worker.heartbeat_at > 2 * worker.lease_ms.max(1) => "silent",
+        worker if worker.drain_requested_at.is_some() => "draining",
+        _ => "working",
+    }
 }
 
 async fn drain(cx: &Context, args: DrainArgs) -> Result<Exit> {

@@ -1,6 +1,7 @@
-//! Tables: columns as wide as what is in them, the last one gets what is left.
+//! Tables: columns as wide as what is in them, the last one gets what is left. Where that is too little,
+//! wide columns give way; where even that does not do, each row becomes a block of lines.
 
-use super::text::{columns, truncate};
+use super::text::{columns, truncate, visible, wrap};
 
 /// A cell: its text, and how it is coloured once it is padded.
 pub struct Cell {
@@ -10,13 +11,22 @@ pub struct Cell {
 
 /// A cell without colour.
 pub fn plain(text: impl Into<String>) -> Cell {
-    Cell { text: text.into(), paint: Box::new(str::to_owned) }
+    painted(text, str::to_owned)
 }
 
 /// A cell with colour.
 pub fn painted(text: impl Into<String>, paint: impl Fn(&str) -> String + 'static) -> Cell {
-    Cell { text: text.into(), paint: Box::new(paint) }
+    // Whatever it says, a cell is part of one line.
+    let text = visible(&text.into()).split_whitespace().collect::<Vec<_>>().join(" ");
+    Cell { text, paint: Box::new(paint) }
 }
+
+/// Columns that are given up by none but the last column.
+const NARROW: usize = 14;
+/// Columns that the last one keeps.
+const LAST: usize = 16;
+/// Spaces between columns.
+const GAP: usize = 2;
 
 /// The lines of a table of `width` columns.
 pub fn render(titles: &[&str], rows: Vec<Vec<Cell>>, width: usize, title: impl Fn(&str) -> String) -> Vec<String> {
@@ -26,11 +36,12 @@ pub fn render(titles: &[&str], rows: Vec<Vec<Cell>>, width: usize, title: impl F
             *width = (*width).max(columns(&cell.text));
         }
     }
+    if !fit(&mut widths, width) {
+        return blocks(titles, rows, width, title);
+    }
     let last = widths.len() - 1;
-    let before: usize = widths[..last].iter().map(|w| w + 2).sum();
-    widths[last] = widths[last].min(width.saturating_sub(before).max(16));
     let pad = |text: &str, column: usize| {
-        let spaces = if column == last { 0 } else { widths[column].saturating_sub(columns(text)) + 2 };
+        let spaces = if column == last { 0 } else { widths[column].saturating_sub(columns(text)) + GAP };
         " ".repeat(spaces)
     };
     let mut lines = Vec::with_capacity(rows.len() + 1);
@@ -48,6 +59,40 @@ pub fn render(titles: &[&str], rows: Vec<Vec<Cell>>, width: usize, title: impl F
     lines
 }
 
+/// Makes the columns fit, if they can: the last gives way first, then whichever is widest.
+fn fit(widths: &mut [usize], width: usize) -> bool {
+    let last = widths.len() - 1;
+    let too_wide = |widths: &[usize]| (widths.iter().sum::<usize>() + GAP * last).saturating_sub(width);
+    let given = too_wide(widths).min(widths[last].saturating_sub(LAST));
+    widths[last] -= given;
+    while too_wide(widths) > 0 {
+        match widths[..last].iter_mut().max() {
+            Some(widest) if *widest > NARROW => *widest -= 1,
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Each row as lines of a title and a value.
+fn blocks(titles: &[&str], rows: Vec<Vec<Cell>>, width: usize, title: impl Fn(&str) -> String) -> Vec<String> {
+    let column = titles.iter().map(|t| columns(t)).max().unwrap_or(0).min(width / 3);
+    let mut lines = Vec::new();
+    for (i, row) in rows.into_iter().enumerate() {
+        if i > 0 {
+            lines.push(String::new());
+        }
+        for (name, cell) in titles.iter().zip(row).filter(|(_, cell)| !cell.text.is_empty()) {
+            for (j, line) in wrap(&cell.text, width - column - GAP).into_iter().enumerate() {
+                let name = truncate(if j == 0 { name } else { "" }, column, false);
+                let spaces = " ".repeat(column - columns(&name) + GAP);
+                lines.push(format!("{}{spaces}{}", title(&name), (cell.paint)(&line)));
+            }
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,9 +101,21 @@ mod tests {
     fn columns_line_up_and_the_last_is_cut() {
         let rows = vec![
             vec![plain("1"), painted("ok", |t| format!("<{t}>")), plain("a long goal that does not fit")],
-            vec![plain("100"), plain("日本"), plain("b")],
+            vec![plain("100"), plain("日本"), plain("b\nc\x1b")],
         ];
         let lines = render(&["ID", "STATE", "GOAL"], rows, 30, str::to_owned);
-        assert_eq!(lines, ["ID   STATE  GOAL", "1    <ok>     a long goal that …", "100  日本   b"]);
+        assert_eq!(lines, ["ID   STATE  GOAL", "1    <ok>     a long goal that …", "100  日本   b c␛"]);
+    }
+
+    #[test]
+    fn what_does_not_fit_gives_way_and_then_stands_in_blocks() {
+        let row = || vec![vec![plain("a-name-of-thirty-columns-or-so"), plain("12"), plain("日本語".repeat(9))]];
+        let titles = ["NAME", "N", "WHAT"];
+        for width in [20, 40, 60, 80] {
+            let lines = render(&titles, row(), width, str::to_owned);
+            assert!(lines.iter().all(|line| columns(line) <= width), "{width}: {lines:#?}");
+        }
+        assert_eq!(render(&titles, row(), 60, str::to_owned)[0], "NAME                            N   WHAT");
+        assert_eq!(render(&titles, row(), 20, str::to_owned)[..2], ["NAME  a-name-of-thir", "      ty-columns-or-"]);
     }
 }

@@ -113,6 +113,67 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// A line broken at spaces so that none has more than `width` columns; all but the first begin at `column`.
+/// It may have the colours of [`super::Paint`], which take no room.
+pub fn fold(line: &str, width: usize, column: usize) -> String {
+    let indent = " ".repeat(column.min(width / 2));
+    let mut out = String::new();
+    let mut used = 0;
+    let mut rest = line;
+    while !rest.is_empty() {
+        let spaces = rest.len() - rest.trim_start_matches(' ').len();
+        let end = rest[spaces..].find(' ').map_or(rest.len(), |gap| spaces + gap);
+        let (gap, word) = (&rest[..spaces], &rest[spaces..end]);
+        rest = &rest[end..];
+        let room = painted_columns(word);
+        if used + gap.len() + room <= width {
+            out.push_str(gap);
+            used += gap.len();
+        } else if used > indent.len() {
+            out.push('\n');
+            out.push_str(&indent);
+            used = indent.len();
+        }
+        if used + room <= width {
+            out.push_str(word);
+            used += room;
+            continue;
+        }
+        let mut left = word;
+        while let Some(c) = left.chars().next() {
+            let colour = PAINTS.iter().find(|code| left.starts_with(**code)).map(|code| code.len());
+            let (length, columns) = colour.map_or((c.len_utf8(), c.width().unwrap_or(0)), |length| (length, 0));
+            if used + columns > width {
+                out.push('\n');
+                out.push_str(&indent);
+                used = indent.len();
+            }
+            out.push_str(&left[..length]);
+            used += columns;
+            left = &left[length..];
+        }
+    }
+    out
+}
+
+/// The columns of a text with colours. Characters count one by one, as terminals do that join none of them.
+fn painted_columns(text: &str) -> usize {
+    let bare = PAINTS.iter().fold(text.to_owned(), |text, code| text.replace(code, ""));
+    bare.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
+
+/// `text` in at most `most` lines of `width` columns, or all of it if `full`; where lines are left out, how long the whole is.
+pub fn excerpt(text: &str, width: usize, most: usize, full: bool) -> String {
+    let text = text.trim();
+    let beginning = if full { text } else { head(text, most * width * 4) };
+    let mut lines = wrap(&visible(beginning), width);
+    if !full && (lines.len() > most || beginning.len() < text.len()) {
+        lines.truncate(most);
+        lines.push(format!("… ({} in all; --full shows them)", bytes(text.len() as u64)));
+    }
+    lines.join("\n")
+}
+
 /// How long ago `at` was, or in how long it will be.
 pub fn ago(at: Millis, now: Millis) -> String {
     match now - at {
@@ -175,6 +236,17 @@ mod tests {
             ["one two", "three four", "", "  five six", "  seven"]
         );
         assert_eq!(wrap("abcdefghijklmn", 10), ["abcdefghij", "klmn"]);
+        assert_eq!(
+            fold("  name  one two three", 13, 8),
+            "  name  one\n        two\n        three".replace("        ", "      ")
+        );
+        assert_eq!(fold("\x1b[2mone\x1b[0m two", 7, 2), "\x1b[2mone\x1b[0m two");
+        assert_eq!(fold("日本語日本語 x", 6, 2), "日本語\n  日本\n  語 x");
+        assert_eq!(
+            excerpt(&"word ".repeat(1000), 40, 2, false).lines().last(),
+            Some("… (5.0 kB in all; --full shows them)")
+        );
+        assert_eq!(excerpt("a\nb", 40, 1, true), "a\nb");
     }
 
     #[test]

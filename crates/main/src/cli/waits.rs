@@ -1,0 +1,128 @@
+//! Why jobs that have not ended do not run.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use posse_core::clock::Millis;
+use posse_core::job::{Job, JobId, JobState};
+use posse_core::port::QuestionFilter;
+use posse_core::rules::Held;
+use serde::Serialize;
+
+use crate::output::text::{ago, plural, visible};
+use crate::wire::Reader;
+
+/// What a job waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Waits {
+    /// `time`, `retry`, `pause`, `limit`, `worker`, `person`, `jobs` or `event`.
+    #[serde(rename = "for")]
+    kind: &'static str,
+    /// The same in a sentence.
+    pub text: String,
+    /// The same in two words; empty where the state says enough.
+    #[serde(skip)]
+    pub brief: String,
+}
+
+impl Waits {
+    /// Whether a rule holds the job: a pause or a limit.
+    pub fn is_by_rule(&self) -> bool {
+        ["pause", "limit"].contains(&self.kind)
+    }
+}
+
+/// Suspended jobs of one list that are looked at closely; of others their reason tells.
+const CLOSELY: usize = 500;
+/// Jobs that are named.
+const NAMED: usize = 5;
+
+/// Why each of `jobs` waits, of those that do.
+pub async fn why(reader: &dyn Reader, jobs: &[Job], now: Millis) -> Result<HashMap<JobId, Waits>> {
+    let mut all = HashMap::new();
+    let is_ruled = jobs.iter().any(|job| job.state == JobState::Available) && !reader.rules().await?.is_empty();
+    // What holds a job holds every one of its role, queue and key.
+    let mut held: HashMap<(&str, &str, Option<&str>), Option<Held>> = HashMap::new();
+    let mut looked_at = 0;
+    for job in jobs {
+        let waits = match job.state {
+            JobState::Scheduled | JobState::Retryable => due(job, now),
+            JobState::Available => {
+                let kind = (job.role.as_str(), job.queue.as_str(), job.concurrency_key.as_deref());
+                let by = match held.get(&kind) {
+                    Some(by) => by.clone(),
+                    None if is_ruled => {
+                        let by = reader.held(job.id, now).await?;
+                        held.insert(kind, by.clone());
+                        by
+                    }
+                    None => None,
+                };
+                by.as_ref().map_or_else(for_a_worker, by_rule)
+            }
+            JobState::Suspended => {
+                looked_at += 1;
+                suspended(reader, job, looked_at <= CLOSELY).await?
+            }
+            _ => continue,
+        };
+        all.insert(job.id, waits);
+    }
+    Ok(all)
+}
+
+/// What a job waits for that may start by the rules.
+fn for_a_worker() -> Waits {
+    Waits { kind: "worker", text: "waiting for a worker".into(), brief: String::new() }
+}
+
+fn due(job: &Job, now: Millis) -> Waits {
+    let when = ago(job.run_at, now);
+    let reason = job.reason.as_deref().map(|reason| format!(": {}", visible(reason))).unwrap_or_default();
+    match job.state {
+        JobState::Retryable => Waits { kind: "retry", text: format!("next attempt {when}{reason}"), brief: when },
+        _ => Waits { kind: "time", text: format!("due {when}{reason}"), brief: when },
+    }
+}
+
+fn by_rule(held: &Held) -> Waits {
+    let (kind, brief) = match held {
+        Held::Paused { .. } => ("pause", "paused"),
+        Held::Full { .. } | Held::FullKey { .. } => ("limit", "at its limit"),
+        Held::TooFast { .. } => ("limit", "at its rate"),
+    };
+    Waits { kind, text: visible(&held.to_string()), brief: brief.into() }
+}
+
+async fn suspended(reader: &dyn Reader, job: &Job, closely: bool) -> Result<Waits> {
+    let reason = visible(job.reason.as_deref().unwrap_or("waits for an event"));
+    if !closely {
+        return Ok(Waits { kind: "event", text: reason, brief: String::new() });
+    }
+    let filter = QuestionFilter { settled: false, job: Some(job.id), limit: 1000, ..QuestionFilter::default() };
+    let questions = reader.questions(filter).await?;
+    if let Some(first) = questions.first() {
+        let (brief, ids) = match questions.len() {
+            1 => (format!("question {}", first.id), first.id.to_string()),
+            n => (plural(n as u64, "question"), "ID".into()),
+        };
+        let text = format!("{reason}: posse question answer {ids} \"<answer>\"");
+        return Ok(Waits { kind: "person", text, brief });
+    }
+    let open: Vec<_> = reader.dependencies(job.id).await?.into_iter().filter(|on| on.open).collect();
+    let groups: Vec<_> = reader.awaited_groups(job.id).await?.into_iter().filter(|wait| wait.open).collect();
+    let brief = match (&open[..], &groups[..]) {
+        ([], []) => return Ok(Waits { kind: "event", text: reason, brief: String::new() }),
+        ([one], []) => format!("job {}", one.on),
+        ([], [one]) => format!("group {}", visible(&one.group)),
+        ([], several) => plural(several.len() as u64, "group"),
+        (several, _) => plural(several.len() as u64, "job"),
+    };
+    let mut named: Vec<_> = groups.iter().map(|wait| format!("all of group {}", visible(&wait.group))).collect();
+    let state = |state: Option<JobState>| state.map_or("deleted", JobState::as_str);
+    named.extend(open.iter().take(NAMED).map(|on| format!("job {} ({})", on.on, state(on.state))));
+    if open.len() > NAMED {
+        named.push(format!("{} more", open.len() - NAMED));
+    }
+    Ok(Waits { kind: "jobs", text: format!("waits for {}", named.join(", ")), brief })
+}
