@@ -11,6 +11,10 @@ use crate::rules::{Rule, Scope};
 use crate::schedule::{MISSED_AFTER_MS, Schedule};
 use crate::text::{bytes, count, plural, rough_duration};
 
+/// What to do about a database that is damaged.
+pub const RESTORE: &str =
+    "stop all workers (posse worker drain --all), then put the last backup in its place (posse db restore FILE)";
+
 pub mod keys;
 
 /// How bad a finding is.

@@ -123,14 +123,36 @@ impl JobContext {
         JobContext { job, stop, run: None, lease, fleet, unsaved, progress_saved_at }
     }
 
-    /// Whether work may go on: to be asked before every model request and every tool. Compares the
-    /// lease with the clock too, because a process that was frozen finds out by itself before
-    /// anybody can tell it.
+    /// Whether work may go on, as far as this process knows. Compares the lease with the clock too, because a process
+    /// that was frozen finds out by itself before anybody can tell it.
     pub fn check(&self) -> Result<(), Halt> {
         match self.stop.reason() {
             Some(reason) => Err(reason.into()),
             None if !self.fleet.holds(self.lease) => Err(StopReason::LeaseLost.into()),
             None => Ok(()),
+        }
+    }
+
+    /// Whether work may go on: to be asked before every model request and every tool. A lease whose end has come is
+    /// renewed first: after a stall of the process, of the machine or of the
+    /// database only the database knows whose the job is, and what it says is waited for.
+    pub async fn still_ours(&self) -> Result<(), Halt> {
+        loop {
+            match self.check() {
+                Err(Halt::Stop(StopReason::LeaseLost)) if self.stop.reason().is_none() => {}
+                known => return known,
+            }
+            tokio::select! {
+                () = self.fleet.beaten() => {}
+                reason = self.stop.stopped() => return Err(reason.into()),
+            }
+            if self.check().is_err() && self.stop.reason().is_none() {
+                // Not renewed, and not lost: the database cannot say yet.
+                tokio::select! {
+                    () = tokio::time::sleep(Duration::from_millis(100)) => {}
+                    reason = self.stop.stopped() => return Err(reason.into()),
+                }
+            }
         }
     }
 
@@ -144,8 +166,8 @@ impl JobContext {
         self.until_available(|| self.fleet.queries.journal(self.job.id, 0)).await
     }
 
-    /// Commits entries from place `seq` on. A database that cannot take them now is waited for, as
-    /// long as the lease stands: what a tool did must not be forgotten because a disk was full. Stops a job that is
+    /// Commits entries from place `seq` on. A database that cannot take them now is waited for: what a tool did must
+    /// not be forgotten because a disk was full, and the token tells whether the job is still ours. Stops a job that is
     /// to be cancelled rather than start a call for it.
     pub async fn append(&self, seq: u64, entries: Vec<Entry>) -> Result<(), Halt> {
         if entries.is_empty() {
@@ -277,9 +299,6 @@ impl JobContext {
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 reason = self.stop.stopped() => return Err(reason.into()),
-            }
-            if !self.fleet.holds(self.lease) {
-                return Err(StopReason::LeaseLost.into());
             }
             wait = (wait * 2).min(Duration::from_secs(10));
         }

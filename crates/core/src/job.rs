@@ -10,6 +10,7 @@ use crate::session::SessionId;
 use retry::RetryPolicy;
 
 pub mod change;
+pub mod deaths;
 pub mod dependency;
 pub mod retry;
 pub mod transition;
@@ -112,10 +113,6 @@ impl FromStr for JobState {
 /// Attempts a job gets unless it asks for another number.
 pub const DEFAULT_MAX_ATTEMPTS: u32 = 5;
 
-/// How often a job may take its worker down with it before it is discarded. Counted apart from
-/// attempts, because a job that kills workers is dangerous to everything beside it.
-pub const MAX_CRASHES: u32 = 3;
-
 /// Priority unless asked otherwise; 1 is served first, 9 last.
 pub const DEFAULT_PRIORITY: u8 = 5;
 
@@ -152,6 +149,8 @@ pub struct NewJob {
     pub priority_step_ms: Millis,
     /// Attempts it gets, at least 1.
     pub max_attempts: u32,
+    /// How many workers may die in a row while they hold it, without it getting any further; see [`deaths`].
+    pub max_crashes: u32,
     /// How long it waits after a failed attempt; the usual way when absent.
     pub retry: Option<RetryPolicy>,
     /// The key it holds, so that there is one such job at a time.
@@ -187,6 +186,7 @@ impl Default for NewJob {
             run_at: None,
             priority_step_ms: DEFAULT_PRIORITY_STEP_MS,
             max_attempts: DEFAULT_MAX_ATTEMPTS,
+            max_crashes: deaths::DEFAULT_MAX_CRASHES,
             retry: None,
             unique: None,
             concurrency_key: None,

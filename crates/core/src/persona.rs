@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+use crate::job::deaths::MOST_CRASHES;
 use crate::job::retry::RetryPolicy;
 
 /// Model requests a run may make unless its persona says otherwise.
@@ -136,6 +137,10 @@ pub struct Limits {
     /// Replies that may run tools; no limit of their own when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tool_rounds: Option<u32>,
+    /// Deaths of workers in a row that a job may meet without getting any further before it is discarded, 1 to 100; 3
+    /// when absent, or as `config/posse.toml` says. Jobs take it when they are enqueued.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_crashes: Option<u32>,
     /// Seconds that a question to people stays open; for ever when absent. After that the run goes
     /// on without an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,6 +154,7 @@ impl Default for Limits {
             max_tokens: None,
             max_seconds: None,
             max_tool_rounds: None,
+            max_crashes: None,
             max_wait_seconds: None,
         }
     }
@@ -222,6 +228,9 @@ impl PersonaTemplate {
         }
         if self.max_reply_tokens == Some(0) {
             report("max_reply_tokens", "is 0, so the model could say nothing; leave it out for the default".into());
+        }
+        if let Some(n) = self.limits.max_crashes.filter(|n| !(1..=MOST_CRASHES).contains(n)) {
+            report("limits", format!("has max_crashes {n}; it must lie between 1 and {MOST_CRASHES}"));
         }
         if let Some(problem) = self.retry.and_then(|retry| retry.problem()) {
             report("retry", problem);

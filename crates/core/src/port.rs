@@ -61,6 +61,10 @@ pub enum RepositoryError {
     /// later may help. In words for a person, with the way out.
     #[error("{0}")]
     Unavailable(String),
+    /// The database is no longer the one that was opened: its file was deleted, moved or replaced. What was asked for
+    /// may be in a file that nobody will find. In words, with the way out.
+    #[error("{0}")]
+    Gone(String),
     /// The database cannot be used at all (newer schema, damage). In words, with the way out.
     #[error("{0}")]
     Unusable(String),
@@ -168,6 +172,26 @@ pub struct Rescued {
     pub worker: String,
     /// What became of it.
     pub state: JobState,
+}
+
+/// A lease that ended without being renewed, as it was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overdue {
+    /// The lease.
+    pub lease: Lease,
+    /// Who holds it.
+    pub worker: WorkerId,
+    /// Until when it stood.
+    pub until: Millis,
+}
+
+/// An overdue lease that is to be taken from its worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forfeit {
+    /// The lease as it was seen; one that was renewed since then stays where it is.
+    pub overdue: Overdue,
+    /// Whether its worker lives: then the job meets no death, and has its attempt back.
+    pub is_alive: bool,
 }
 
 /// What became of a request to cancel.
@@ -379,13 +403,11 @@ pub trait JobRepository:
         now: Millis,
     ) -> Result<Heartbeat, RepositoryError>;
 
-    /// Takes back jobs whose lease has expired, and jobs leased by workers in `dead` at once; takes
-    /// those workers off the list.
-    async fn rescue(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError>;
-
-    /// The same for workers in `dead` alone: what time it is tells nothing of leases while the clock was
-    /// just set.
+    /// Takes back jobs leased by workers in `dead`, whatever their leases say; takes those workers off the list.
     async fn rescue_from(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError>;
+
+    /// Takes back jobs whose leases ended and were not renewed.
+    async fn take_back(&self, forfeits: Vec<Forfeit>, now: Millis) -> Result<Vec<Rescued>, RepositoryError>;
 
     /// Asks for the end of a job and of those beneath it ([`Reach::Beneath`]); tells of the job.
     async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled, RepositoryError>;
@@ -466,8 +488,15 @@ pub trait JobQueries: SessionQueries + Send + Sync {
     /// on the rate of jobs lets the next one start.
     async fn next_deadline(&self, now: Millis) -> Result<Option<Millis>, RepositoryError>;
 
+    /// Leases that ended before or at `now` and were not renewed, by job.
+    async fn overdue(&self, now: Millis) -> Result<Vec<Overdue>, RepositoryError>;
+
     /// The earliest time at which a lease ends unless it is renewed.
     async fn next_lease_end(&self) -> Result<Option<Millis>, RepositoryError>;
+
+    /// Fails with [`RepositoryError::Gone`] from the moment on at which what is stored here is not what others find:
+    /// the file was deleted, moved or replaced. To be asked about once a second.
+    fn still_there(&self) -> Result<(), RepositoryError>;
 
     /// A random text that tells this database from every other; part of every effect key.
     fn installation(&self) -> &str;
@@ -481,4 +510,7 @@ pub trait JobQueries: SessionQueries + Send + Sync {
 pub trait ProcessProbe: Send + Sync {
     /// Those of `workers` that ran on this host and boot and exist no more.
     fn dead(&self, workers: &[WorkerRecord]) -> Vec<WorkerId>;
+
+    /// Those of `workers` that run on this host and boot.
+    fn alive(&self, workers: &[WorkerRecord]) -> Vec<WorkerId>;
 }

@@ -21,6 +21,7 @@ mod fleet;
 mod hand;
 mod keeper;
 mod maintenance;
+mod overdue;
 mod trouble;
 
 pub use fleet::{Fleet, FleetOptions, Phase, Progress};

@@ -156,7 +156,7 @@ impl GenericAgentExecutor {
     }
 
     async fn ask_model(&self, cx: &JobContext, run: &mut Run) -> Result<Step, Halt> {
-        cx.check()?;
+        cx.still_ours().await?;
         let began = Instant::now();
         let answer = match self.model(run) {
             Ok(model) => self.complete(cx, run, &*model).await,
@@ -223,7 +223,7 @@ impl GenericAgentExecutor {
 
     /// Runs calls at once and commits each result as it comes, all but the last with what follows.
     async fn run_calls(&self, cx: &JobContext, run: &mut Run, calls: Vec<OpenCall>) -> Result<Step, Halt> {
-        cx.check()?;
+        cx.still_ours().await?;
         let folder = run.skill().and_then(|skill| skill.folder.clone());
         let left = time_left(run);
         let mut running: FuturesUnordered<_> =

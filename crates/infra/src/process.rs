@@ -36,16 +36,24 @@ pub struct LinuxProcessProbe;
 
 impl ProcessProbe for LinuxProcessProbe {
     fn dead(&self, workers: &[WorkerRecord]) -> Vec<WorkerId> {
-        let here = host();
-        if here.is_empty() {
-            return Vec::new();
-        }
-        workers
-            .iter()
-            .filter(|worker| worker.host == here && is_gone(worker.pid, worker.pid_started))
-            .map(|worker| WorkerId(worker.id.clone()))
-            .collect()
+        here(workers, |worker| is_gone(worker.pid, worker.pid_started))
     }
+
+    fn alive(&self, workers: &[WorkerRecord]) -> Vec<WorkerId> {
+        // One whose start was not known when it was put on the list may be another process by now.
+        let runs = |worker: &WorkerRecord| start_ticks_of(worker.pid).is_some_and(|now| now == worker.pid_started);
+        here(workers, runs)
+    }
+}
+
+/// Those of `workers` on this host of which `is` is true.
+fn here(workers: &[WorkerRecord], is: impl Fn(&WorkerRecord) -> bool) -> Vec<WorkerId> {
+    let here = host();
+    if here.is_empty() {
+        return Vec::new();
+    }
+    let found = workers.iter().filter(|worker| worker.host == here && is(worker));
+    found.map(|worker| WorkerId(worker.id.clone())).collect()
 }
 
 /// What a [`WorkerRecord`] says of this process: its host, process id and the start of it.

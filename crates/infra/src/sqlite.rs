@@ -25,10 +25,12 @@ mod batches;
 mod blobs;
 mod care;
 mod care_repository;
+mod cause;
 mod change;
 mod claim;
 mod compact;
 mod connection;
+mod deaths;
 mod endpoints;
 pub mod extension;
 mod fault;
@@ -38,6 +40,8 @@ mod group_waits;
 mod groups;
 mod guest;
 mod holders;
+mod identity;
+mod in_use;
 mod jobs;
 mod journal;
 mod leases;
@@ -45,6 +49,7 @@ mod ledger;
 mod lines;
 mod literal;
 mod log;
+mod looking;
 mod memory;
 mod metrics;
 mod migrate;
@@ -62,6 +67,7 @@ mod relations;
 mod replace;
 mod repository;
 mod reseal;
+mod restore;
 mod results;
 mod rules;
 mod schedules;
@@ -78,11 +84,14 @@ mod writer;
 pub use backup::{Backup, SchemaSteps, schema_of};
 pub use compact::{Compacted, compact};
 pub use guest::{complete_in, enqueue_in, ring};
+pub use looking::{left_behind, try_write};
 pub use reseal::Resealed;
+pub use restore::{Restored, restore};
 pub use seal::{KEY_BYTES, KEYS_VARIABLE, Keys};
 
 use connection::{Access, beside, traceless};
 use fault::describe;
+use identity::Identity;
 use migrate::Schema;
 use readers::Readers;
 use wake::{Bell, Ear};
@@ -129,6 +138,7 @@ pub struct SqliteStore {
     readers: Readers,
     _ear: Option<Ear>,
     bell: Arc<Bell>,
+    identity: Arc<Identity>,
     installation: Arc<str>,
     keys: Keys,
     path: PathBuf,
@@ -150,18 +160,26 @@ impl SqliteStore {
                 folder.display(),
             )));
         }
+        restore::finished(path)?;
         let (connection, bell, installation) = start(path, &options)?;
         let ear = Ear::open(&beside(path, ".wake"), Arc::clone(&bell))
             .inspect_err(|error| tracing::warn!(%error, "not woken by other processes; looking once a second"));
         let threads = |error| unavailable(path, "served", &error);
+        let identity = Arc::new(Identity::of(path));
         Ok(SqliteStore {
             writer: Some(
-                Writer::start(connection, options.synchronous, (path.clone(), options.keys.clone()), Arc::clone(&bell))
-                    .map_err(threads)?,
+                Writer::start(
+                    connection,
+                    options.synchronous,
+                    (Arc::clone(&identity), path.clone(), options.keys.clone()),
+                    Arc::clone(&bell),
+                )
+                .map_err(threads)?,
             ),
             readers: Readers::start(path.clone(), Access::Read).map_err(threads)?,
             _ear: ear.ok(),
             bell,
+            identity,
             installation,
             keys: options.keys,
             path: path.clone(),
@@ -184,6 +202,7 @@ impl SqliteStore {
                 path.display()
             )));
         }
+        restore::finished(path)?;
         let access = if may_write(path) { Access::Read } else { traceless(path) };
         let mut connection = connection::open(path, access)?;
         if migrate::inspect(&mut connection, path)? == Schema::Older {
@@ -201,6 +220,7 @@ impl SqliteStore {
             // Without a file there was never anybody to ring.
             _ear: Ear::open(&wake_file, Arc::clone(&bell)).ok(),
             bell,
+            identity: Arc::new(Identity::of_file(path)),
             installation,
             keys,
             path: path.clone(),
@@ -256,7 +276,10 @@ fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Bell>,
     let is_new = match std::fs::metadata(path) {
         Ok(data) if data.is_dir() => Err(std::io::ErrorKind::IsADirectory.into()),
         Ok(data) => Ok(data.len() == 0),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => make(path),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            nobody_misses(path)?;
+            make(path)
+        }
         Err(error) => Err(error),
     };
     let is_new = is_new.map_err(|error| match error.kind() {
@@ -280,6 +303,8 @@ fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Bell>,
     }
     let bell = Bell::new(&beside(path, ".wake"));
     let starting = bell.lock();
+    // One may have begun meanwhile, and ended in the middle.
+    restore::finished(path)?;
     let mut connection = connection::open(path, Access::Write(options.synchronous))?;
     prepare(&mut connection, options, path)?;
     seal::begin(&mut connection, &options.keys).map_err(|fault| match fault {
@@ -290,6 +315,19 @@ fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Bell>,
     let installation = installation(&mut connection, path)?;
     connection.batch_execute("PRAGMA busy_timeout = 0").map_err(|error| describe(&error, path))?;
     Ok((connection, Arc::new(bell), installation))
+}
+
+/// Fails while a process works on a database that was here: one made now would be worked by nobody.
+fn nobody_misses(path: &Path) -> Result<(), RepositoryError> {
+    // It may have been made at this moment by whoever listens.
+    match looking::left_behind(path).filter(|_| !path.exists()) {
+        Some(what) if Bell::silent(&beside(path, ".wake")).has_listeners() => Err(RepositoryError::Gone(format!(
+            "the database {} is gone, and {what}; put it back, or end that process (posse work ends by itself within a \
+             second or two), then try again",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Makes an empty file that only its owner may use; true, unless somebody else just made it.

@@ -1,10 +1,14 @@
 //! Care that only this database needs: copies, damage, the log, space, rows that cannot be read.
 
+#[path = "support/expire.rs"]
+mod expire;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use expire::Expire as _;
 use posse_core::job::change::{Change, Edit};
 use posse_core::job::dependency::After;
 use posse_core::job::{JobState, NewJob, Payload};

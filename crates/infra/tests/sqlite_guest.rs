@@ -1,10 +1,14 @@
 //! Enqueueing and completing inside the caller's own transaction.
 
+#[path = "support/expire.rs"]
+mod expire;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
+use expire::Expire as _;
 use posse_core::job::dependency::After;
 use posse_core::job::{JobId, JobState, NewJob, Output, Unique};
 use posse_core::lease::Lease;

@@ -1,8 +1,12 @@
 //! Opening a database: new, old, newer, damaged, read-only, by two at once, after a kill.
 
+#[path = "support/expire.rs"]
+mod expire;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use expire::Expire as _;
 use posse_core::job::transition::Event;
 use posse_core::job::{JobId, NewJob};
 use posse_core::lease::Lease;

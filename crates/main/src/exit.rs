@@ -85,7 +85,7 @@ pub fn code_of(error: &anyhow::Error) -> Exit {
             | RepositoryError::KeyHeld { .. }
             | RepositoryError::EmptyGroup(_)
             | RepositoryError::Refused(_) => Exit::Conflict,
-            RepositoryError::Unavailable(_) | RepositoryError::Unusable(_) => Exit::Database,
+            RepositoryError::Unavailable(_) | RepositoryError::Unusable(_) | RepositoryError::Gone(_) => Exit::Database,
             RepositoryError::LeaseLost(_) | RepositoryError::Misused(_) => Exit::Failed,
         };
     }

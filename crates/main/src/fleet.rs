@@ -141,6 +141,9 @@ impl Crew {
         let mut phase = self.fleet.phase();
         // The sender lives as long as the fleet.
         let _ = phase.wait_for(|phase| *phase != Phase::Working).await;
+        if self.fleet.lost().is_some() {
+            return all(&mut self.services).await;
+        }
         let jobs = self.jobs_in_hand().await;
         let until = if jobs.is_empty() { String::new() } else { format!(" after job {}", jobs.join(", ")) };
         out.note(format!("asked to end: claiming nothing more, and ending{until} (Ctrl-C ends it sooner)"));
@@ -149,10 +152,13 @@ impl Crew {
 
     /// Ends: claims nothing more, gives steps in progress `grace` to end, then stops them. Jobs in
     /// hand go back to the queue with their attempt. A signal in between cuts the grace short, one
-    /// more ends the process.
-    pub async fn stand_down(mut self, out: &Out, grace: Duration, signals: &mut Signals) {
+    /// more ends the process. Fails if its database was lost.
+    pub async fn stand_down(mut self, out: &Out, grace: Duration, signals: &mut Signals) -> Result<()> {
         self.fleet.drain();
-        let jobs = self.jobs_in_hand().await;
+        let jobs = match self.fleet.lost() {
+            Some(_) => Vec::new(),
+            None => self.jobs_in_hand().await,
+        };
         if !jobs.is_empty() {
             out.note(format!(
                 "shutting down: waiting up to {} s for the step in progress of job {} (again to stop at once)",
@@ -176,6 +182,10 @@ impl Crew {
         }
         self.fleet.leave().await;
         self.maintenance.abort();
+        match self.fleet.lost() {
+            Some(lost) => Err(lost.clone().into()),
+            None => Ok(()),
+        }
     }
 
     async fn jobs_in_hand(&self) -> Vec<String> {

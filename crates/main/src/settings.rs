@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use posse_core::job::DEFAULT_PRIORITY_STEP_MS;
+use posse_core::job::deaths::MOST_CRASHES;
 use posse_core::retention::Retention;
 use posse_core::usecase::enqueue::MAX_PRIORITY_STEP_MS;
 use posse_infra::sandbox::Limits;
@@ -83,6 +84,8 @@ pub struct Settings {
     pub synchronous: Synchronous,
     /// How much waiting one step of priority is worth, to jobs enqueued from here.
     pub priority_step: Duration,
+    /// Deaths of workers in a row that a job may meet without getting any further, where its persona does not say.
+    pub max_crashes: Option<u32>,
     /// How long jobs are kept after their end.
     pub retention: Retention,
     /// What texts in the database are sealed with.
@@ -166,6 +169,7 @@ impl Settings {
             priority_step: said
                 .priority_step_minutes
                 .map_or(DEFAULT_PRIORITY_STEP, |m| Duration::from_secs(60 * u64::from(m))),
+            max_crashes: said.max_crashes,
             retention: said.retention.resolve().map_err(usage)?,
             keys: sealing::keys(env, key_file.as_deref())?,
             key_file,
@@ -198,6 +202,9 @@ impl Settings {
         }
         if self.grace.as_secs() > 3600 {
             return Err(usage(format!("{file}: grace_seconds is {}; at most 3600 are allowed", self.grace.as_secs())));
+        }
+        if let Some(n) = self.max_crashes.filter(|n| !(1..=MOST_CRASHES).contains(n)) {
+            return Err(usage(format!("{file}: max_crashes is {n}; it must lie between 1 and {MOST_CRASHES}")));
         }
         let most = MAX_PRIORITY_STEP_MS as u128;
         if self.priority_step.as_millis() > most {

@@ -49,7 +49,7 @@ pub fn now() -> posse_core::clock::Millis {
 }
 
 /// The vector extension: the one built in, or a build of it that a trusted project brings.
-fn register_extension(settings: &Settings) -> Result<()> {
+pub fn register_extension(settings: &Settings) -> Result<()> {
     let folder = settings.root.join("sqlite_extensions");
     extension::register_from(Some(folder.as_path()).filter(|_| settings.is_trusted))?;
     Ok(())
@@ -85,17 +85,8 @@ pub fn open_store(settings: &Settings) -> Result<Arc<SqliteStore>> {
 /// Opens the database to be worked.
 fn open_to_work(settings: &Settings) -> Result<Arc<SqliteStore>> {
     register_extension(settings)?;
+    make_database_folder(settings)?;
     let path = &settings.database;
-    trust_own_database(settings)?;
-    if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
-        make_folder(folder).map_err(|error| {
-            let what = format!(
-                "the folder {} for the database cannot be made: {error}. Name another with --db or POSSE_DB",
-                folder.display()
-            );
-            fail(Exit::Database, what)
-        })?;
-    }
     let is_new = !path.exists();
     let synchronous = match settings.synchronous {
         settings::Synchronous::Full => Synchronous::Full,
@@ -109,6 +100,21 @@ fn open_to_work(settings: &Settings) -> Result<Arc<SqliteStore>> {
         crate::output::stream::stderr().send(format!("{}; {way_out}\n", visible(&text)));
     }
     Ok(Arc::new(store))
+}
+
+/// Makes the folder for the database if it is not there.
+pub fn make_database_folder(settings: &Settings) -> Result<()> {
+    trust_own_database(settings)?;
+    if let Some(folder) = settings.database.parent().filter(|folder| !folder.is_dir()) {
+        make_folder(folder).map_err(|error| {
+            let what = format!(
+                "the folder {} for the database cannot be made: {error}. Name another with --db or POSSE_DB",
+                folder.display()
+            );
+            fail(Exit::Database, what)
+        })?;
+    }
+    Ok(())
 }
 
 fn make_folder(folder: &Path) -> std::io::Result<()> {

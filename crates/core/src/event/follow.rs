@@ -87,6 +87,7 @@ impl Follower {
         if self.done {
             return Ok(Vec::new());
         }
+        self.queries.still_there()?;
         self.wakes.borrow_and_update();
         // The job first: what is read after it is at least as new, so a final job's journal is whole.
         let job = self.queries.job(self.job).await?.ok_or(RepositoryError::NoSuchJob(self.job))?;

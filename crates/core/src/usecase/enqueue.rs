@@ -3,6 +3,7 @@
 use crate::clock::Millis;
 use crate::folder::FolderId;
 use crate::job::change::Edit;
+use crate::job::deaths::{DEFAULT_MAX_CRASHES, MOST_CRASHES};
 use crate::job::dependency::{After, MAX_AFTER, MAX_AFTER_GROUPS, OnFailed};
 use crate::job::retry::{MAX_ATTEMPTS, RetryPolicy, Strategy};
 use crate::job::{
@@ -47,6 +48,8 @@ pub struct Ask {
     pub priority_step_ms: Millis,
     /// Attempts it gets; by its retry policy when absent.
     pub max_attempts: Option<u32>,
+    /// Deaths of workers in a row that it may meet without getting any further; the usual number when absent.
+    pub max_crashes: Option<u32>,
     /// When it is tried again: its own policy or its persona's.
     pub retry: Option<RetryPolicy>,
     /// The key of which there is one job at a time.
@@ -83,6 +86,7 @@ impl Default for Ask {
             run_at: None,
             priority_step_ms: DEFAULT_PRIORITY_STEP_MS,
             max_attempts: None,
+            max_crashes: None,
             retry: None,
             unique: None,
             concurrency_key: None,
@@ -134,6 +138,10 @@ pub fn accept(ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
         let message = "allows other attempts, and the retry strategy none makes one; leave one of them out";
         return refuse("max_attempts", message);
     }
+    let max_crashes = ask.max_crashes.unwrap_or(DEFAULT_MAX_CRASHES);
+    if !(1..=MOST_CRASHES).contains(&max_crashes) {
+        return refuse("max_crashes", format!("is {max_crashes}; it must lie between 1 and {MOST_CRASHES}"));
+    }
     accept_keys(&ask)?;
     if ask.after.len() > MAX_AFTER {
         return refuse("after", format!("names {} jobs; at most {MAX_AFTER} are allowed", ask.after.len()));
@@ -159,6 +167,7 @@ pub fn accept(ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
         run_at: ask.run_at,
         priority_step_ms: ask.priority_step_ms,
         max_attempts,
+        max_crashes,
         // The number of attempts is the job's own from here on.
         retry: ask.retry.map(|retry| RetryPolicy { max_attempts: None, ..retry }),
         unique: ask.unique,
@@ -355,6 +364,7 @@ mod tests {
         );
         assert_eq!(field(ask(|a| a.priority = 0)), Err("priority"));
         assert_eq!(field(ask(|a| a.max_attempts = Some(0))), Err("max_attempts"));
+        assert_eq!(field(ask(|a| a.max_crashes = Some(0))), Err("max_crashes"));
         assert_eq!(field(ask(|a| a.priority_step_ms = -1)), Err("priority_step"));
         assert_eq!(field(ask(|a| a.concurrency_key = Some("a\nb".into()))), Err("concurrency_key"));
         let unique = |key: &str, for_ms| Some(Unique { key: key.into(), for_ms, ..Unique::default() });

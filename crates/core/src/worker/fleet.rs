@@ -1,11 +1,12 @@
 //! What the services of one worker process share.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::{broadcast, watch};
 use tracing::{info, warn};
 
 use super::keeper::Keeper;
+use super::overdue::{Look, Watched};
 use super::trouble::Trouble;
 use crate::clock::{Clock, JumpWatch, Millis, Reading};
 use crate::job::{Job, JobId, JobState};
@@ -13,7 +14,10 @@ use crate::journal::Recorded;
 use crate::lease::{Lease, WorkerId};
 use crate::metrics::WorkTally;
 use crate::model::Delta;
-use crate::port::{CareRepository, ClockJump, JobQueries, JobRepository, ProcessProbe, RepositoryError, WorkerRecord};
+use crate::port::{
+    CareRepository, ClockJump, Forfeit, JobQueries, JobRepository, Overdue, ProcessProbe, RepositoryError, Rescued,
+    WorkerRecord,
+};
 use crate::retention::Retention;
 use crate::stop::{StopReason, Stopper};
 
@@ -113,6 +117,9 @@ pub struct Fleet {
     /// Until when, by [`Clock::elapsed`], no lease counts as expired: the time was set, and whoever is
     /// alive renews by the new one.
     rescue_held_until: AtomicI64,
+    overdue: Mutex<Watched>,
+    /// Why the database is lost to this process, once it is.
+    lost: OnceLock<RepositoryError>,
 }
 
 /// At least so long no lease counts as expired after the time was set: every process notices within a
@@ -145,6 +152,8 @@ impl Fleet {
             trouble,
             jumps: Mutex::new(jumps),
             rescue_held_until: AtomicI64::new(Millis::MIN),
+            overdue: Mutex::default(),
+            lost: OnceLock::new(),
         }))
     }
 
@@ -179,12 +188,26 @@ impl Fleet {
         self.keeper.stop_all(StopReason::Shutdown);
     }
 
+    /// Why this process stopped by itself, if it did: its database is not the one that others find.
+    pub fn lost(&self) -> Option<&RepositoryError> {
+        self.lost.get()
+    }
+
+    /// Stops everything if the database is lost: nothing of what is done here would be found by anybody.
+    pub(crate) fn stop_if_lost(&self) {
+        let Err(lost) = self.queries.still_there() else { return };
+        if self.lost.set(lost).is_ok() {
+            self.enter(Phase::Stopping);
+            self.keeper.stop_all(StopReason::LeaseLost);
+        }
+    }
+
     /// After the last service ended: takes this process off the list. One that still holds leases stays
     /// on it, since from there others see its death and take its jobs back at once.
     pub async fn leave(&self) {
         self.enter(Phase::Gone);
         self.keeper.end();
-        if !self.keeper.is_idle() {
+        if !self.keeper.is_idle() || self.lost.get().is_some() {
             return;
         }
         if let Err(error) = self.jobs.unregister_worker(self.worker.clone()).await {
@@ -202,9 +225,14 @@ impl Fleet {
         });
     }
 
-    /// Renews all leases now instead of at the next beat. Blocks; not for async code.
-    pub fn beat(&self) {
-        self.keeper.beat();
+    /// Renews all leases now instead of at the next beat, and tells whether it could. Blocks; not for async code.
+    pub fn beat(&self) -> bool {
+        self.keeper.beat()
+    }
+
+    /// Has the leases renewed now, and waits until that was tried.
+    pub(crate) async fn beaten(&self) {
+        self.keeper.beaten().await;
     }
 
     pub(crate) fn is_watched(&self) -> bool {
@@ -238,10 +266,10 @@ impl Fleet {
     }
 
     /// [`Fleet::beat`], for async code.
-    pub(crate) async fn beat_now(self: &Arc<Self>) {
+    pub(crate) async fn beat_now(self: &Arc<Self>) -> bool {
         let fleet = Arc::clone(self);
         // It only fails with the runtime.
-        let _ = tokio::task::spawn_blocking(move || fleet.beat()).await;
+        tokio::task::spawn_blocking(move || fleet.beat()).await.unwrap_or(false)
     }
 
     /// The host's clock was set. Our leases stand for as long as they did, and are renewed by the new
@@ -280,8 +308,8 @@ impl Fleet {
         }
     }
 
-    /// Takes back jobs of workers that are gone: those whose lease ran out, and at once those whose
-    /// process is known to be dead.
+    /// Takes back jobs: at once those of processes known to be dead, and those whose leases have ended, once a living
+    /// worker would have renewed them.
     pub async fn rescue(self: &Arc<Self>) {
         // After the machine slept, our own leases look expired to us first: renew before rescuing.
         if self.keeper.has_overdue() {
@@ -293,33 +321,61 @@ impl Fleet {
         if let Some(by_ms) = jump {
             self.clock_jumped(by_ms, reading).await;
         }
-        // A process that is gone is gone, whatever the time.
-        let is_settled = reading.elapsed >= self.rescue_held_until.load(Ordering::Relaxed);
-        let now = reading.now;
-        let dead = match self.queries.workers().await {
-            Ok(workers) => {
-                let others: Vec<_> = workers.into_iter().filter(|w| w.id != self.record.id).collect();
-                self.processes.dead(&others)
-            }
-            Err(error) => return self.warn_unavailable(&error.to_string()),
-        };
-        let due = match self.queries.next_lease_end().await {
-            Ok(end) => is_settled && end.is_some_and(|at| at <= now),
-            Err(_) => is_settled,
-        };
-        let rescue = match (dead.is_empty(), due) {
-            (true, false) => return,
-            (false, false) => self.jobs.rescue_from(dead, now),
-            (_, true) => self.jobs.rescue(dead, now),
-        };
-        match rescue.await {
+        match self.rescue_at(reading).await {
             Ok(rescued) => {
                 self.tally.rescue(rescued.len());
                 for r in rescued {
-                    info!(job.id = r.job.0, "job {} is {} again: worker {} is gone", r.job, r.state, r.worker);
+                    info!(
+                        job.id = r.job.0,
+                        "job {} is {} again: worker {} no longer holds it", r.job, r.state, r.worker
+                    );
                 }
             }
             Err(error) => self.warn_unavailable(&error.to_string()),
         }
+    }
+
+    async fn rescue_at(self: &Arc<Self>, reading: Reading) -> Result<Vec<Rescued>, RepositoryError> {
+        let workers: Vec<_> =
+            self.queries.workers().await?.into_iter().filter(|worker| worker.id != self.record.id).collect();
+        // A process that is gone is gone, whatever the time.
+        let dead = self.processes.dead(&workers);
+        let mut rescued = match dead.is_empty() {
+            true => Vec::new(),
+            false => self.jobs.rescue_from(dead, reading.now).await?,
+        };
+        let is_settled = reading.elapsed >= self.rescue_held_until.load(Ordering::Relaxed);
+        let overdue = if is_settled { self.queries.overdue(reading.now).await? } else { Vec::new() };
+        if overdue.is_empty() {
+            self.watched().clear();
+            return Ok(rescued);
+        }
+        let began = self.clock.elapsed();
+        let wrote = self.beat_now().await.then(|| self.clock.elapsed());
+        let lease_ms = |id: &WorkerId| {
+            workers.iter().find(|worker| worker.id == id.0).map_or(self.lease_ms, |worker| worker.lease_ms)
+        };
+        let over = self.watched().look(overdue, Look { began, wrote }, lease_ms);
+        if !over.is_empty() {
+            let forfeits = self.forfeits(over, &workers, reading.now);
+            rescued.extend(self.jobs.take_back(forfeits, reading.now).await?);
+        }
+        Ok(rescued)
+    }
+
+    /// Which of the workers live that did not renew their leases.
+    fn forfeits(&self, over: Vec<Overdue>, workers: &[WorkerRecord], now: Millis) -> Vec<Forfeit> {
+        let seen = self.processes.alive(workers);
+        let is_alive = |id: &WorkerId| {
+            let beats = |worker: &WorkerRecord| {
+                worker.id == id.0 && worker.host != self.record.host && now - worker.heartbeat_at < worker.lease_ms
+            };
+            *id == self.worker || seen.contains(id) || workers.iter().any(beats)
+        };
+        over.into_iter().map(|overdue| Forfeit { is_alive: is_alive(&overdue.worker), overdue }).collect()
+    }
+
+    fn watched(&self) -> std::sync::MutexGuard<'_, Watched> {
+        self.overdue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

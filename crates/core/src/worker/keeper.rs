@@ -3,14 +3,18 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tracing::{debug, warn};
+use tokio::sync::watch;
+use tracing::warn;
 
 use super::trouble::Trouble;
 use crate::clock::{Clock, Millis};
 use crate::job::JobId;
 use crate::lease::{Lease, WorkerId};
-use crate::port::JobRepository;
+use crate::port::{JobRepository, RepositoryError};
 use crate::stop::{StopReason, Stopper};
+
+/// The longest pause after a beat that failed: whoever waits for the database is to be there when it comes free.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// The leases a process holds, and the thread that renews them.
 pub(super) struct Keeper {
@@ -24,12 +28,16 @@ struct Shared {
     lease_ms: Millis,
     trouble: Arc<Trouble>,
     held: Mutex<Held>,
-    ended: Condvar,
+    /// It is to beat now, or to end.
+    called: Condvar,
+    /// Changes with every beat.
+    beats: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct Held {
     leases: HashMap<JobId, HeldLease>,
+    is_called: bool,
     ended: bool,
 }
 
@@ -49,7 +57,8 @@ impl Keeper {
         trouble: Arc<Trouble>,
     ) -> Keeper {
         let held = Mutex::default();
-        let shared = Arc::new(Shared { jobs, clock, worker, lease_ms, trouble, held, ended: Condvar::new() });
+        let (called, beats) = (Condvar::new(), watch::Sender::new(0));
+        let shared = Arc::new(Shared { jobs, clock, worker, lease_ms, trouble, held, called, beats });
         let thread = Arc::clone(&shared);
         let every = Duration::from_millis((lease_ms / 3).max(10) as u64);
         let spawned = std::thread::Builder::new().name("heartbeat".into()).spawn(move || thread.beat_until_end(every));
@@ -100,13 +109,23 @@ impl Keeper {
         self.shared.lock().leases.values().for_each(|held| held.stopper.stop(reason));
     }
 
-    pub(super) fn beat(&self) {
-        self.shared.beat();
+    /// Whether the leases could be renewed.
+    pub(super) fn beat(&self) -> bool {
+        self.shared.beat()
+    }
+
+    /// Has the thread beat now instead of at its time, and waits until it did so.
+    pub(super) async fn beaten(&self) {
+        let mut beats = self.shared.beats.subscribe();
+        self.shared.lock().is_called = true;
+        self.shared.called.notify_all();
+        // The sender lives as long as this.
+        let _ = beats.changed().await;
     }
 
     pub(super) fn end(&self) {
         self.shared.lock().ended = true;
-        self.shared.ended.notify_all();
+        self.shared.called.notify_all();
     }
 }
 
@@ -125,23 +144,32 @@ impl Shared {
     fn beat_until_end(&self, every: Duration) {
         let mut held = self.lock();
         while !held.ended {
+            held.is_called = false;
             drop(held);
-            self.beat();
+            let began = self.clock.elapsed();
+            let is_renewed = self.beat();
+            let took = self.clock.elapsed() - began;
+            // What waited that long for others is renewed again before it is half over.
+            let pause = match is_renewed {
+                true => every.saturating_sub(Duration::from_millis(took.unsigned_abs())),
+                false => every.min(AFTER_FAILURE),
+            };
             held = self.lock();
-            if !held.ended {
-                held = self.ended.wait_timeout(held, every).unwrap_or_else(PoisonError::into_inner).0;
+            if !held.ended && !held.is_called {
+                held = self.called.wait_timeout(held, pause).unwrap_or_else(PoisonError::into_inner).0;
             }
         }
     }
 
-    /// Renews every lease; stops the work of those that are lost or have run out.
-    fn beat(&self) {
+    /// Renews every lease; stops the work of those that are lost. Whether it could.
+    fn beat(&self) -> bool {
         let now = self.clock.now();
         // Before it is sent: nobody else's idea of when the leases end is later than ours.
         let until = self.clock.elapsed() + self.lease_ms;
         let leases: Vec<_> = self.lock().leases.values().map(|held| held.lease).collect();
         let beat = self.jobs.heartbeat(self.worker.clone(), leases.clone(), now + self.lease_ms, now);
         let learned = futures::executor::block_on(beat);
+        let is_renewed = learned.is_ok();
         let mut held = self.lock();
         match learned {
             Ok(learned) => {
@@ -158,13 +186,18 @@ impl Shared {
                     }
                 }
             }
+            // Whoever would take our jobs has to write as we do, and waits as we do: what has begun goes on, nothing
+            // more begins until we know.
+            Err(RepositoryError::Unavailable(why)) => self.trouble.say(&why),
             Err(error) => {
                 let elapsed = self.clock.elapsed();
-                debug!("leases could not be renewed: {error}");
                 self.trouble.say(&error.to_string());
                 let expired = held.leases.values().filter(|h| elapsed >= h.until);
                 expired.for_each(|h| h.stopper.stop(StopReason::LeaseLost));
             }
         }
+        drop(held);
+        self.beats.send_modify(|beats| *beats = beats.wrapping_add(1));
+        is_renewed
     }
 }

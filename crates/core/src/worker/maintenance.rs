@@ -38,6 +38,7 @@ async fn keep_in_touch(fleet: &Arc<Fleet>) {
         if *phase.borrow_and_update() == Phase::Gone {
             return;
         }
+        fleet.stop_if_lost();
         fleet.hear_cancellations().await;
         fleet.hear_drain().await;
         fleet.rescue().await;

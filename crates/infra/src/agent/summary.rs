@@ -69,7 +69,7 @@ impl GenericAgentExecutor {
         let mut summariser = Summariser::new(task, messages, purpose, room, &count);
         for part in 0.. {
             let Some(request) = summariser.request() else { break };
-            cx.check()?;
+            cx.still_ours().await?;
             cx.report(Progress::AskingModel { job: cx.job.id });
             let before = began.elapsed();
             let left = time_left.map(|left| left.saturating_sub(before));

@@ -12,7 +12,7 @@ use posse_core::port::RepositoryError;
 use super::connection::{Access, beside, open};
 use super::fault::{Fault, Outcome, describe};
 use super::migrate::{self, Schema};
-use super::{SqliteStore, traceless};
+use super::{SqliteStore, restore, traceless};
 
 /// Most problems told of at once.
 const PROBLEMS: usize = 20;
@@ -55,6 +55,7 @@ pub struct SchemaSteps {
 
 /// The schema of the database at `path`. Changes nothing; a newer one is an error.
 pub fn schema_of(path: &Path) -> Result<SchemaSteps, RepositoryError> {
+    restore::finished(path)?;
     let mut connection = open(path, traceless(path))?;
     let is_current = migrate::inspect(&mut connection, path)? == Schema::Current;
     Ok(SchemaSteps { last: migrate::last_step(&mut connection, path)?, is_current })
@@ -90,13 +91,19 @@ fn make(from: &Path, to: &Path) -> Outcome<Backup> {
     made
 }
 
-/// Writes a copy of the database at `from` into the empty file at `part`, and looks it through.
-fn fill(from: &Path, part: &Path) -> Outcome<()> {
-    let mut source = open(from, Access::Read)?;
+/// Writes a copy of the database at `from` into the empty file at `part`.
+pub(super) fn copy_into(from: &Path, access: Access, part: &Path) -> Outcome<()> {
+    let mut source = open(from, access)?;
     // The setting would keep it from writing the copy too.
     source.batch_execute("PRAGMA query_only = 0")?;
     let copied = diesel::sql_query("VACUUM INTO ?").bind::<Text, _>(part.to_string_lossy()).execute(&mut source);
     copied.map_err(|error| describe(&error, part))?;
+    Ok(())
+}
+
+/// The same, and looks the copy through.
+fn fill(from: &Path, part: &Path) -> Outcome<()> {
+    copy_into(from, Access::Read, part)?;
     let mut copy = open(part, Access::Frozen)?;
     if migrate::inspect(&mut copy, part)? != Schema::Current {
         return Err(damaged(part, "its schema is not that of the original"));
@@ -107,7 +114,7 @@ fn fill(from: &Path, part: &Path) -> Outcome<()> {
     }
 }
 
-fn check(connection: &mut SqliteConnection, full: bool) -> Outcome<Vec<String>> {
+pub(super) fn check(connection: &mut SqliteConnection, full: bool) -> Outcome<Vec<String>> {
     #[derive(QueryableByName)]
     struct Line {
         #[diesel(sql_type = Text)]

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
+use posse_core::job::deaths::{Claimable, Suspect, claimable};
 use posse_core::job::transition::{Event, Standing, transition};
 use posse_core::job::{Job, JobId, JobState};
 use posse_core::lease::Lease;
 use posse_core::port::{ClaimRequest, Claimed, RepositoryError};
 
+use super::deaths;
 use super::fault::{Fault, Outcome};
 use super::jobs::{Content, DataRow, content, count, stored};
 use super::lines::{self, Choice};
@@ -48,7 +50,11 @@ pub(super) struct Taken(Vec<(Row, DataRow, Standing)>);
 /// Takes due jobs in the order of their rank, as far as the rules let them start.
 pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome<Taken> {
     promote(tx, request.now)?;
-    let rows = select(tx.connection, request)?;
+    let suspects = deaths::suspects(tx.connection)?;
+    let rows = match suspects.is_empty() {
+        true => select(tx.connection, request)?,
+        false => select_beside(tx.connection, request, &suspects)?,
+    };
     // Jobs that come to stand alike are taken by one statement; nearly always that is all of them.
     let mut alike: Vec<(Standing, Vec<i64>)> = Vec::new();
     let mut taken = Vec::with_capacity(rows.len());
@@ -163,6 +169,34 @@ fn promote(tx: &mut Transaction<'_>, now: Millis) -> Outcome<()> {
         tx.ring();
     }
     Ok(())
+}
+
+/// The same while there are suspects, which are worked with nothing beside them.
+fn select_beside(
+    connection: &mut SqliteConnection,
+    request: &ClaimRequest,
+    suspects: &[Suspect],
+) -> Outcome<Vec<(Row, DataRow)>> {
+    let worker = &request.worker.0;
+    let has_jobs = deaths::has_jobs(connection, worker)?;
+    match claimable(suspects, worker, has_jobs, &request.role, &request.queues) {
+        Claimable::All => return select(connection, request),
+        Claimable::One => return select(connection, &ClaimRequest { limit: 1, ..request.clone() }),
+        Claimable::Nothing => return Ok(Vec::new()),
+        Claimable::Others => {}
+    }
+    let more = u32::try_from(suspects.len()).unwrap_or(u32::MAX);
+    let mut rows = select(connection, &ClaimRequest { limit: request.limit.saturating_add(more), ..request.clone() })?;
+    // Among those that the rules let start.
+    let suspect = |row: &Row| suspects.iter().find(|suspect| suspect.job.0 == row.id);
+    let next = rows.iter().filter_map(|(row, _)| suspect(row)).find(|s| s.is_worth_waiting(worker, request.now));
+    if let Some(next) = next {
+        deaths::await_empty_hands(connection, next.job, worker)?;
+        return Ok(Vec::new());
+    }
+    rows.retain(|(row, _)| suspect(row).is_none());
+    rows.truncate(request.limit as usize);
+    Ok(rows)
 }
 
 fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> Outcome<Vec<(Row, DataRow)>> {

@@ -3,8 +3,11 @@
 use std::path::Path;
 
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use posse_core::doctor::RESTORE;
 use posse_core::job::transition::IllegalTransition;
 use posse_core::port::RepositoryError;
+
+use super::{cause, in_use};
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -62,8 +65,12 @@ pub(super) fn misused(message: impl Into<String>) -> Fault {
 pub(super) enum Kind {
     /// Another process holds the lock.
     Busy,
-    /// No room, or the device fails.
-    Storage,
+    /// No room on the disk.
+    Full,
+    /// It could not be read or written: the device, a quota, a limit.
+    Io,
+    /// No memory.
+    Memory,
     /// The file or its folder may not be written.
     ReadOnly,
     /// The file is damaged or was never a database.
@@ -86,8 +93,12 @@ pub(super) fn kind_of_text(text: &str) -> Kind {
     let has = |part: &str| text.contains(part);
     if has("is locked") || has("locking protocol") {
         Kind::Busy
-    } else if has("is full") || has("disk I/O error") || has("out of memory") {
-        Kind::Storage
+    } else if has("is full") {
+        Kind::Full
+    } else if has("disk I/O error") {
+        Kind::Io
+    } else if has("out of memory") {
+        Kind::Memory
     } else if has("readonly") || has("unable to open") {
         Kind::ReadOnly
     } else if has("not a database") || has("malformed") {
@@ -104,24 +115,42 @@ pub(super) fn describe(error: &DieselError, path: &Path) -> RepositoryError {
 
 /// The caller's error for SQLite's text of an error.
 pub(super) fn describe_text(kind: Kind, text: &str, path: &Path) -> RepositoryError {
-    let path = path.display();
+    let shown = path.display();
     match kind {
-        Kind::Busy => RepositoryError::Unavailable(format!(
-            "the database {path} stays locked by another process; end the process that holds it, then try again"
+        Kind::Busy => {
+            let who = in_use::writer(path).unwrap_or_else(|| "another process".into());
+            RepositoryError::Unavailable(format!(
+                "the database {shown} stays locked by {who}; end the process that holds it, then try again"
+            ))
+        }
+        Kind::Full => RepositoryError::Unavailable(format!(
+            "storage full: the database {shown} could not be written ({text}); nothing of this was saved; free some \
+             space, work then goes on by itself"
         )),
-        Kind::Storage => RepositoryError::Unavailable(format!(
-            "storage full or failing: the database {path} could not be written ({text}); nothing of this was saved; \
-             free some space, work then goes on by itself"
+        Kind::Memory => RepositoryError::Unavailable(format!(
+            "there is not enough memory for the database {shown} ({text}); nothing of this was saved; lower --slots, or \
+             give the process more"
         )),
-        Kind::ReadOnly => RepositoryError::Unavailable(format!(
-            "the database {path} cannot be written by {} ({text}); give that user the right to write the file and its \
-             folder, or run posse as the user who owns them",
-            user()
-        )),
+        Kind::Io | Kind::ReadOnly => {
+            let user = user();
+            RepositoryError::Unavailable(match cause::find(path, &user) {
+                Some(cause) => format!(
+                    "the database {shown} cannot be written by {user}: {cause} ({text}). Nothing of this was saved"
+                ),
+                None if kind == Kind::Io => format!(
+                    "the database {shown} could not be read or written ({text}); nothing of this was saved; look at the \
+                     device and its file system, work goes on by itself once it can"
+                ),
+                None => format!(
+                    "the database {shown} cannot be written by {user} ({text}); give that user the right to write the \
+                     file and its folder, or run posse as the user who owns them"
+                ),
+            })
+        }
         Kind::Damaged => RepositoryError::Unusable(format!(
-            "{path} is not a database or is damaged ({text}); restore it from a backup, or name another file"
+            "{shown} is not a database or is damaged ({text}); {RESTORE}, or name another file"
         )),
-        Kind::Statement => RepositoryError::Misused(format!("the database {path} refused a change: {text}")),
+        Kind::Statement => RepositoryError::Misused(format!("the database {shown} refused a change: {text}")),
     }
 }
 
@@ -155,9 +184,9 @@ mod tests {
             (ffi::SQLITE_BUSY, Kind::Busy),
             (ffi::SQLITE_LOCKED, Kind::Busy),
             (ffi::SQLITE_PROTOCOL, Kind::Busy),
-            (ffi::SQLITE_FULL, Kind::Storage),
-            (ffi::SQLITE_IOERR, Kind::Storage),
-            (ffi::SQLITE_NOMEM, Kind::Storage),
+            (ffi::SQLITE_FULL, Kind::Full),
+            (ffi::SQLITE_IOERR, Kind::Io),
+            (ffi::SQLITE_NOMEM, Kind::Memory),
             (ffi::SQLITE_READONLY, Kind::ReadOnly),
             (ffi::SQLITE_CANTOPEN, Kind::ReadOnly),
             (ffi::SQLITE_NOTADB, Kind::Damaged),

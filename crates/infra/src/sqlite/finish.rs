@@ -17,7 +17,7 @@ use super::literal::{IsRunning, among, update};
 use super::schema::jobs;
 use super::seal::{Keys, Place, Sealed};
 use super::writer::{Answer, Transaction, Verb};
-use super::{attempts, questions, relations, rules};
+use super::{attempts, deaths, questions, relations, rules};
 
 /// The job's row, if the lease still stands.
 pub(super) fn guarded(connection: &mut SqliteConnection, lease: Lease) -> Outcome<JobRow> {
@@ -148,6 +148,9 @@ impl Verb for Finish {
         if !alike.is_empty() && rules::any_counts_running(tx.connection)? {
             tx.ring();
         }
+        if !alike.is_empty() {
+            clear_suspects(tx, &alike)?;
+        }
         for (left, ids) in alike {
             left.store(tx, &ids)?;
         }
@@ -163,6 +166,24 @@ impl Verb for Finish {
         }
         Ok(answers)
     }
+}
+
+/// Whoever waits for empty hands, or for a suspect to end, is told; and of those that ended with their worker alive
+/// nothing is suspected any more.
+fn clear_suspects(tx: &mut Transaction<'_>, ended: &[(Left<'_>, Vec<i64>)]) -> Outcome<()> {
+    let suspects = deaths::suspects(tx.connection)?;
+    if suspects.is_empty() {
+        return Ok(());
+    }
+    tx.ring();
+    for (left, ids) in ended {
+        // These say nothing: the work had perhaps not begun.
+        let is_proof = left.to.state.is_final() || !matches!(left.event, Event::Interrupt | Event::Snooze);
+        for suspect in suspects.iter().filter(|suspect| is_proof && ids.contains(&suspect.job.0)) {
+            deaths::clear(tx.connection, suspect.job)?;
+        }
+    }
+    Ok(())
 }
 
 /// What an ending needs of a running job's row.

@@ -19,7 +19,7 @@ use super::repository::MANY_ROWS;
 use super::schema::{job_data, job_tags, jobs, sqlite_sequence};
 use super::seal::{Keys, Place, Sealed};
 use super::writer::{Answer, Transaction, Verb};
-use super::{group_waits, relations, replace, sessions, unique};
+use super::{deaths, group_waits, relations, replace, sessions, unique};
 
 /// A row of `jobs`, with what a transition needs of it.
 #[derive(Debug, Queryable, Selectable)]
@@ -435,6 +435,7 @@ fn insert<const N: usize>(tx: &mut Transaction<'_>, rows: &[NewRow<'_>; N]) -> Q
             job_data::group_name.eq(sheet.job.group.clone()),
             job_data::tags.eq(sheet.tags.clone()),
             job_data::meta.eq(sheet.meta.clone()),
+            job_data::max_crashes.eq(deaths::limit_stored(sheet.job.max_crashes)),
         )
     });
     diesel::insert_into(job_data::table).values(data).execute(tx.connection)?;

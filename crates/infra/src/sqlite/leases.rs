@@ -1,20 +1,31 @@
 //! Keeping leases, and taking jobs back from those who no longer do.
 
 use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
+use posse_core::job::deaths::{deadly, died_in_last_attempt};
 use posse_core::job::transition::{Event, transition};
-use posse_core::job::{JobId, JobState, MAX_CRASHES};
+use posse_core::job::{JobId, JobState};
 use posse_core::lease::{Lease, WorkerId};
-use posse_core::port::{Heartbeat, Rescued};
+use posse_core::port::{Forfeit, Heartbeat, Overdue, Rescued};
 
 use super::fault::Outcome;
-use super::jobs::{JobRow, set_reason, store};
+use super::jobs::{JobRow, find, set_reason, store};
 use super::literal::{IsRunning, among, update};
 use super::schema::{jobs, workers};
 use super::writer::Transaction;
-use super::{attempts, queries, relations};
+use super::{attempts, deaths, queries, relations};
+
+/// What of a wait is made up for, so that a lease does not begin with what others held the lock for.
+const NOTABLE_WAIT: Duration = Duration::from_secs(1);
+
+/// How much later than it was asked for something is written, in milliseconds; 0 where that is not worth mentioning.
+pub(super) fn late_by(asked: Instant) -> Millis {
+    let waited = asked.elapsed();
+    if waited < NOTABLE_WAIT { 0 } else { Millis::try_from(waited.as_millis()).unwrap_or(0) }
+}
 
 /// Renews leases and marks the worker alive.
 pub(super) fn heartbeat(
@@ -47,40 +58,34 @@ pub(super) fn heartbeat(
     Ok(heard)
 }
 
-/// Takes back jobs of workers known to be gone, and with `expired` those whose lease ran out.
-pub(super) fn rescue(tx: &mut Transaction<'_>, dead: &[WorkerId], expired: bool, now: Millis) -> Outcome<Vec<Rescued>> {
-    let running = || jobs::table.filter(IsRunning).select(JobRow::as_select());
-    let stands_after = if expired { now } else { Millis::MIN };
-    let mut rows: Vec<JobRow> = running().filter(jobs::lease_until.le(stands_after)).load(tx.connection)?;
+/// Leases that ended and were not renewed, by job.
+pub(super) fn overdue(connection: &mut SqliteConnection, now: Millis) -> Outcome<Vec<Overdue>> {
+    let rows: Vec<(i64, i64, Option<String>, Option<i64>)> = jobs::table
+        .filter(IsRunning)
+        .filter(jobs::lease_until.le(now))
+        .select((jobs::id, jobs::lease_token, jobs::leased_by, jobs::lease_until))
+        .load(connection)?;
+    let overdue = |(job, token, worker, until): (i64, i64, Option<String>, Option<i64>)| Overdue {
+        lease: Lease { job: JobId(job), token },
+        worker: WorkerId(worker.unwrap_or_default()),
+        until: until.unwrap_or_default(),
+    };
+    let mut found: Vec<_> = rows.into_iter().map(overdue).collect();
+    found.sort_by_key(|overdue| overdue.lease.job);
+    Ok(found)
+}
+
+/// Takes back jobs of workers known to be dead, and those workers off the list.
+pub(super) fn rescue(tx: &mut Transaction<'_>, dead: &[WorkerId], now: Millis) -> Outcome<Vec<Rescued>> {
+    let mut rows = Vec::new();
     for worker in dead {
-        let held = running().filter(jobs::leased_by.eq(&worker.0)).filter(jobs::lease_until.gt(stands_after));
-        rows.extend(held.load::<JobRow>(tx.connection)?);
+        // By the index of leases, whatever they say.
+        let held = jobs::table.filter(IsRunning).filter(jobs::lease_until.gt(Millis::MIN));
+        let held = held.filter(jobs::leased_by.eq(&worker.0));
+        rows.extend(held.select(JobRow::as_select()).load::<JobRow>(tx.connection)?);
     }
     rows.sort_by_key(|row| row.id);
-    let mut rescued = Vec::with_capacity(rows.len());
-    for row in rows {
-        let (job, worker) = (JobId(row.id), row.leased_by.clone().unwrap_or_default());
-        let from = row.standing()?;
-        let change = transition(from, Event::LeaseExpired, now)?;
-        let lost = format!("worker {worker} was lost while working on it");
-        attempts::end(tx, &[row.id], Event::LeaseExpired, Some(&lost), now)?;
-        store(tx.connection, job, &change, now)?;
-        match change.to.state {
-            // It keeps what was said when its end was asked for.
-            JobState::Cancelled => {}
-            JobState::Discarded if change.to.crashes >= MAX_CRASHES => {
-                let reason = format!("its worker was lost {} times while working on it", change.to.crashes);
-                set_reason(tx, job, Some(&reason))?;
-            }
-            JobState::Discarded => {
-                let reason = format!("its worker was lost in the last of its {} attempts", from.max_attempts);
-                set_reason(tx, job, Some(&reason))?;
-            }
-            _ => set_reason(tx, job, Some(&lost))?,
-        }
-        relations::ended(tx, &row, change.to.state, now)?;
-        rescued.push(Rescued { job, worker, state: change.to.state });
-    }
+    let rescued = rows.into_iter().map(|row| died(tx, row, now)).collect::<Outcome<Vec<_>>>()?;
     for worker in dead {
         diesel::delete(workers::table.find(&worker.0)).execute(tx.connection)?;
     }
@@ -88,4 +93,63 @@ pub(super) fn rescue(tx: &mut Transaction<'_>, dead: &[WorkerId], expired: bool,
         tx.ring();
     }
     Ok(rescued)
+}
+
+/// Takes back jobs whose leases ended, and are still what they were then.
+pub(super) fn take_back(tx: &mut Transaction<'_>, forfeits: &[Forfeit], now: Millis) -> Outcome<Vec<Rescued>> {
+    let mut rescued = Vec::with_capacity(forfeits.len());
+    for Forfeit { overdue: Overdue { lease, worker, until }, is_alive } in forfeits {
+        let row = find(tx.connection, lease.job)?;
+        let Some(row) = row.filter(|row| row.is_leased_as(lease.token) && row.lease_until == Some(*until)) else {
+            continue;
+        };
+        rescued.push(match is_alive {
+            false => died(tx, row, now)?,
+            true => {
+                let why = format!(
+                    "worker {} lives, and did not renew its lease in time (it was stopped, or could not reach the \
+                     database); the attempt was given back",
+                    worker.0
+                );
+                given_back(tx, row, &why, now)?
+            }
+        });
+    }
+    if !rescued.is_empty() {
+        tx.ring();
+    }
+    Ok(rescued)
+}
+
+/// The worker of a job died.
+fn died(tx: &mut Transaction<'_>, row: JobRow, now: Millis) -> Outcome<Rescued> {
+    let (job, worker) = (JobId(row.id), row.leased_by.clone().unwrap_or_default());
+    let from = row.standing()?;
+    let (event, in_a_row) = deaths::meet(tx.connection, job, now)?;
+    let change = transition(from, event, now)?;
+    let lost = format!("worker {worker} was lost while working on it");
+    attempts::end(tx, &[row.id], event, Some(&lost), now)?;
+    store(tx.connection, job, &change, now)?;
+    match change.to.state {
+        // It keeps what was said when its end was asked for.
+        JobState::Cancelled => {}
+        JobState::Discarded if event == Event::Deadly => set_reason(tx, job, Some(&deadly(job, in_a_row)))?,
+        JobState::Discarded => set_reason(tx, job, Some(&died_in_last_attempt(job, from.max_attempts)))?,
+        _ => set_reason(tx, job, Some(&lost))?,
+    }
+    relations::ended(tx, &row, change.to.state, now)?;
+    Ok(Rescued { job, worker, state: change.to.state })
+}
+
+/// A job goes back to the queue, and nothing happened to it.
+pub(super) fn given_back(tx: &mut Transaction<'_>, row: JobRow, why: &str, now: Millis) -> Outcome<Rescued> {
+    let (job, worker) = (JobId(row.id), row.leased_by.clone().unwrap_or_default());
+    let change = transition(row.standing()?, Event::Interrupt, now)?;
+    attempts::end(tx, &[row.id], Event::Interrupt, Some(why), now)?;
+    store(tx.connection, job, &change, now)?;
+    if change.to.state != JobState::Cancelled {
+        set_reason(tx, job, Some(why))?;
+    }
+    relations::ended(tx, &row, change.to.state, now)?;
+    Ok(Rescued { job, worker, state: change.to.state })
 }

@@ -72,6 +72,10 @@ condition! {
     IsToBeCancelled = "(jobs.state = 'running' AND jobs.cancel_requested = 1)"
 }
 condition! {
+    /// Rows of the index of suspects.
+    IsSuspect = "(deaths.suspect = 1)"
+}
+condition! {
     /// Rows of the index of unique keys, together with a condition on the key.
     MayHoldKey = "(jobs.finalized_at IS NULL OR (jobs.state = 'completed' AND jobs.unique_ms IS NOT NULL))"
 }

@@ -8,7 +8,7 @@ use posse_core::port::Cancelled;
 use super::fault::Outcome;
 use super::jobs::{find, no_such, set_reason, store};
 use super::writer::Transaction;
-use super::{attempts, group_waits, journal, questions, relations, unique};
+use super::{attempts, deaths, group_waits, journal, questions, relations, unique};
 
 /// Asks for a job's end, and for that of nobody else but those who wait for it.
 pub(super) fn cancel(tx: &mut Transaction<'_>, job: JobId, reason: &str, now: Millis) -> Outcome<Cancelled> {
@@ -46,6 +46,7 @@ pub(super) fn retry(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcom
     store(tx.connection, job, &change, now)?;
     set_reason(tx, job, None)?;
     journal::reopen(tx, job, now)?;
+    deaths::forget(tx.connection, job)?;
     group_waits::join_again(tx, job, change.to.state, now)?;
     tx.ring();
     Ok(())

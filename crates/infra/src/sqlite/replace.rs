@@ -12,7 +12,7 @@ use super::literal::update;
 use super::schema::{job_data, job_tags, jobs, session_jobs};
 use super::seal::Place;
 use super::writer::Transaction;
-use super::{group_waits, relations, sessions};
+use super::{deaths, group_waits, relations, sessions};
 
 /// Makes `job`, which no worker ever claimed, what the job of `sheet` would have been, due from `due_at` on.
 /// `earlier` are those before that one in its batch. Tells where it begins anew; refused if it would wait
@@ -58,6 +58,7 @@ pub(super) fn replace(
         job_data::group_name.eq(new.group.as_deref()),
         job_data::tags.eq(sheet.tags.as_deref()),
         job_data::meta.eq(sheet.meta.as_deref()),
+        job_data::max_crashes.eq(deaths::limit_stored(new.max_crashes)),
     );
     update(job_data::table, job_data::job_id.eq(job.0), data).execute(tx.connection)?;
     diesel::delete(job_tags::table.filter(job_tags::job_id.eq(job.0))).execute(tx.connection)?;

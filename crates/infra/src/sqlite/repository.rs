@@ -1,6 +1,7 @@
 //! The core's ports, onto the writer and the readers.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use posse_core::annotation::{Annotation, NewAnnotation};
@@ -11,9 +12,10 @@ use posse_core::job::{Attempt, GroupStanding, GroupUse, Job, JobId, JobProgress,
 use posse_core::journal::{Entry, LedgerRow, Recorded};
 use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{
-    Appended, AttemptEnd, BatchStanding, Cancelled, Chunk, ClaimRequest, Claimed, Enqueued, ForkRepository, Heartbeat,
-    JobFilter, JobQueries, JobRelations, JobRepository, JobSearch, MemoryRepository, QuestionFilter,
-    QuestionRepository, Reach, RepositoryError, Rescued, SessionQueries, SessionRepository, StateRow, WorkerRecord,
+    Appended, AttemptEnd, BatchStanding, Cancelled, Chunk, ClaimRequest, Claimed, Enqueued, Forfeit, ForkRepository,
+    Heartbeat, JobFilter, JobQueries, JobRelations, JobRepository, JobSearch, MemoryRepository, Overdue,
+    QuestionFilter, QuestionRepository, Reach, RepositoryError, Rescued, SessionQueries, SessionRepository, StateRow,
+    WorkerRecord,
 };
 use posse_core::question::{Answered, Question, QuestionId};
 use posse_core::run::results::ResultCounts;
@@ -22,6 +24,7 @@ use posse_core::usecase::fork::Fork;
 use tokio::sync::watch;
 
 use super::journal::Sheet;
+use super::writer::Transaction;
 use super::{
     SqliteStore, annotations, attempts, batches, change, claim, finish, forks, group_waits, groups, jobs, journal,
     leases, ledger, memory, people, progress, quarantine, queries, questions, relations, results, search, sessions,
@@ -47,8 +50,13 @@ impl JobRepository for SqliteStore {
         if request.limit == 0 {
             return Ok(Vec::new());
         }
-        let (bytes, asked) = (ROW * request.limit as usize, request.clone());
-        let taken = self.writer()?.run_passing(bytes, move |tx| claim::claim(tx, &asked)).await?;
+        let (bytes, asked, at) = (ROW * request.limit as usize, request.clone(), Instant::now());
+        let claim = move |tx: &mut Transaction<'_>| {
+            let late = leases::late_by(at);
+            let asked = ClaimRequest { now: asked.now + late, lease_until: asked.lease_until + late, ..asked.clone() };
+            claim::claim(tx, &asked)
+        };
+        let taken = self.writer()?.run_passing(bytes, claim).await?;
         let (claimed, unreadable) = taken.read(&self.keys, &request);
         if !unreadable.is_empty() {
             let bytes = ROW * unreadable.len();
@@ -94,17 +102,21 @@ impl JobRepository for SqliteStore {
         lease_until: Millis,
         now: Millis,
     ) -> Result<Heartbeat, RepositoryError> {
-        self.writer()?
-            .run_passing(ROW * leases.len(), move |tx| leases::heartbeat(tx, &worker, &leases, lease_until, now))
-            .await
-    }
-
-    async fn rescue(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError> {
-        self.writer()?.run(MANY_ROWS, move |tx| leases::rescue(tx, &dead, true, now)).await
+        let leases_count = leases.len();
+        let asked = Instant::now();
+        let beat = move |tx: &mut Transaction<'_>| {
+            let late = leases::late_by(asked);
+            leases::heartbeat(tx, &worker, &leases, lease_until + late, now + late)
+        };
+        self.writer()?.run_passing(ROW * leases_count, beat).await
     }
 
     async fn rescue_from(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError> {
-        self.writer()?.run(MANY_ROWS, move |tx| leases::rescue(tx, &dead, false, now)).await
+        self.writer()?.run(MANY_ROWS, move |tx| leases::rescue(tx, &dead, now)).await
+    }
+
+    async fn take_back(&self, forfeits: Vec<Forfeit>, now: Millis) -> Result<Vec<Rescued>, RepositoryError> {
+        self.writer()?.run(ROW * forfeits.len(), move |tx| leases::take_back(tx, &forfeits, now)).await
     }
 
     async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled, RepositoryError> {
@@ -270,12 +282,20 @@ impl JobQueries for SqliteStore {
         self.readers.run(queries::cancel_requested).await
     }
 
+    async fn overdue(&self, now: Millis) -> Result<Vec<Overdue>, RepositoryError> {
+        self.readers.run(move |connection| leases::overdue(connection, now)).await
+    }
+
     async fn next_lease_end(&self) -> Result<Option<Millis>, RepositoryError> {
         self.readers.run(queries::next_lease_end).await
     }
 
     async fn next_deadline(&self, now: Millis) -> Result<Option<Millis>, RepositoryError> {
         self.readers.run(move |connection| queries::next_deadline(connection, now)).await
+    }
+
+    fn still_there(&self) -> Result<(), RepositoryError> {
+        self.identity.check()
     }
 
     fn installation(&self) -> &str {

@@ -53,6 +53,19 @@ diesel::table! {
         group_name -> Nullable<Text>,
         tags -> Nullable<Text>,
         meta -> Nullable<Text>,
+        max_crashes -> Nullable<Integer>,
+    }
+}
+
+diesel::table! {
+    deaths (job_id) {
+        job_id -> BigInt,
+        in_a_row -> Integer,
+        entries -> BigInt,
+        settled -> BigInt,
+        died_at -> BigInt,
+        suspect -> Bool,
+        awaited_by -> Nullable<Text>,
     }
 }
 
@@ -354,6 +367,8 @@ diesel::table! {
 }
 
 diesel::joinable!(job_data -> jobs (job_id));
+diesel::joinable!(deaths -> jobs (job_id));
+diesel::allow_tables_to_appear_in_same_query!(jobs, deaths);
 diesel::joinable!(schedule_jobs -> jobs (job_id));
 diesel::allow_tables_to_appear_in_same_query!(jobs, schedule_jobs);
 diesel::joinable!(progress -> jobs (job_id));

@@ -74,6 +74,11 @@ impl Bell {
         self.ring_here();
     }
 
+    /// Whether anybody listens through another open file.
+    pub fn has_listeners(&self) -> bool {
+        self.file.as_ref().is_some_and(ears::others)
+    }
+
     /// Lets others know from now on that somebody listens here.
     fn announce(&self) -> io::Result<()> {
         self.file.as_ref().map_or(Ok(()), ears::announce)

@@ -22,6 +22,7 @@ use posse_core::port::RepositoryError;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::fault::Outcome;
+use super::identity::Identity;
 use super::seal::Keys;
 use super::wake::Bell;
 use super::{Synchronous, finish, jobs};
@@ -79,10 +80,10 @@ impl Writer {
     pub fn start(
         connection: SqliteConnection,
         synchronous: Synchronous,
-        (path, keys): (PathBuf, Keys),
+        (identity, path, keys): (Arc<Identity>, PathBuf, Keys),
         bell: Arc<Bell>,
     ) -> std::io::Result<Writer> {
-        let desk = Desk::new(connection, synchronous, (path, keys), bell);
+        let desk = Desk::new(connection, synchronous, (identity, path, keys), bell);
         let count = desk.count();
         let shared = Arc::new(Shared {
             waiting: Mutex::default(),

@@ -119,6 +119,9 @@ pub struct Worker {
     pub fleet: Arc<Fleet>,
     pub watch: broadcast::Receiver<Progress>,
     tasks: Vec<JoinHandle<()>>,
+    store: Arc<SqliteStore>,
+    /// What others know of it; none once it has left.
+    record: Option<WorkerRecord>,
 }
 
 static WORKERS: AtomicU64 = AtomicU64::new(0);
@@ -184,7 +187,7 @@ impl Worker {
             lease_ms: LEASE_MS,
             drain_requested_at: None,
         };
-        let id = worker.id.clone();
+        let (id, record) = (worker.id.clone(), Some(worker.clone()));
         let fleet = Fleet::start(FleetOptions {
             jobs: home.store.clone(),
             queries: home.store.clone(),
@@ -207,7 +210,7 @@ impl Worker {
             fleet: Arc::clone(&fleet),
         });
         let tasks = vec![tokio::spawn(service.run()), tokio::spawn(maintain(Arc::clone(&fleet)))];
-        Worker { id, fleet, watch, tasks }
+        Worker { id, fleet, watch, tasks, store: Arc::clone(&home.store), record }
     }
 
     /// Waits until a job's attempt ends.
@@ -234,12 +237,23 @@ impl Worker {
         self.fleet.stop();
         self.tasks.remove(0).await.expect("the service ends");
         self.fleet.leave().await;
+        self.record = None;
+    }
+
+    /// Ends all it does, and stays on the list as a process that lives.
+    pub fn stand_still(mut self) {
+        self.record = None;
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
+        // As if it had been a process of its own, which ended: another one has its number now.
+        if let Some(record) = self.record.take() {
+            let record = WorkerRecord { pid_started: record.pid_started + 1, ..record };
+            let _ = futures::executor::block_on(self.store.register_worker(record));
+        }
     }
 }
 

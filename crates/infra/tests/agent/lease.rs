@@ -10,6 +10,7 @@ use posse_infra::process::SystemClock;
 use serde_json::json;
 use std::sync::Arc;
 
+use crate::expire::Expire as _;
 use crate::kit::{Home, Worker, WorkerOptions, gate, lines};
 
 #[tokio::test]

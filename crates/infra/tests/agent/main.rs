@@ -5,6 +5,8 @@ mod cases;
 mod clock;
 mod compaction;
 mod counting;
+#[path = "../support/expire.rs"]
+mod expire;
 mod forks;
 mod hooks;
 mod kit;

@@ -95,7 +95,8 @@ pub async fn holds(stores: [Arc<dyn Store>; 3], ops: Vec<Op>) {
         match op {
             Op::Pass { ms } => now += ms,
             Op::Enqueue { role, queue, key, count } => {
-                let new = NewJob { role: ROLES[role].into(), ..ruling::queued(QUEUES[queue], KEYS[key]) };
+                let new =
+                    NewJob { role: ROLES[role].into(), max_crashes: 1, ..ruling::queued(QUEUES[queue], KEYS[key]) };
                 jobs.extend(enqueue_all(&*stores[0], vec![new; count], now).await);
             }
             Op::Claim { process, role, limit } => {

@@ -21,10 +21,16 @@ use posse_core::port::{
 use posse_core::rate::RateLimiter;
 use posse_core::rules::Rules;
 
+pub use expire::Expire;
+
+#[path = "../support/expire.rs"]
+mod expire;
+
 pub mod any_waits;
 pub mod asking;
 pub mod care;
 pub mod claiming;
+pub mod deaths;
 pub mod events;
 pub mod fencing;
 pub mod forking;
@@ -129,6 +135,13 @@ macro_rules! suite {
                 the_jobs_of_a_dead_worker_are_rescued_at_once,
                 a_suspended_job_holds_no_lease,
                 workers_are_listed_until_they_leave;
+            deaths:
+                deaths_with_progress_discard_nobody,
+                the_limit_is_the_jobs_own,
+                a_suspect_is_worked_with_nothing_beside_it,
+                a_suspect_is_waited_for_by_one_worker_only,
+                a_worker_that_lives_is_charged_no_death,
+                a_lease_that_was_renewed_is_not_taken;
             people:
                 cancelling_works_in_every_state,
                 a_running_job_ends_as_cancelled_whatever_ends_it,

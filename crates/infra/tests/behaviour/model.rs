@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::*;
 use posse_core::annotation::NewAnnotation;
+use posse_core::job::deaths::{deadly, died_in_last_attempt};
 use posse_core::job::transition::{Standing, transition};
-use posse_core::job::{Attempt, DEFAULT_PRIORITY_STEP_MS, MAX_CRASHES, rank};
+use posse_core::job::{Attempt, DEFAULT_PRIORITY_STEP_MS, rank};
 use posse_core::port::{AttemptEnd, Cancelled};
 use proptest::prelude::*;
 
@@ -79,14 +80,41 @@ struct Modelled {
     reason: Option<String>,
     output: Option<String>,
     annotations: usize,
+    /// Deaths in a row without progress, entries at the last one, and when that was; whether it is suspected.
+    deaths: u32,
+    entries: usize,
+    died_at: Millis,
+    is_suspect: bool,
+    awaited_by: Option<String>,
 }
 
 impl Modelled {
+    /// Its worker died: what happens.
+    fn die(&mut self, now: Millis) -> Event {
+        let is_further = self.journal.len() > self.entries.max(1);
+        self.deaths = if is_further { 0 } else { self.deaths + 1 };
+        (self.entries, self.died_at, self.awaited_by) = (self.journal.len(), now, None);
+        let event = match self.deaths {
+            0 => Event::LostOnTheWay,
+            LIMIT.. => Event::Deadly,
+            _ => Event::LeaseExpired,
+        };
+        self.is_suspect = (2..LIMIT).contains(&self.deaths);
+        event
+    }
+
+    fn stands_suspected(&self) -> bool {
+        self.is_suspect && matches!(self.standing.state, JobState::Available | JobState::Running)
+    }
+
     fn end_attempt(&mut self, event: Event, reason: Option<String>, now: Millis) {
         let attempt = self.attempts.last_mut().expect("has begun");
         (attempt.ended_at, attempt.outcome, attempt.reason) = (Some(now), Some(event.name().into()), reason);
     }
 }
+
+/// Deaths without progress that a job may meet.
+const LIMIT: u32 = 4;
 
 /// Moves a job by the rules; whether it could.
 fn step(job: &mut Modelled, event: Event, at: Millis) -> bool {
@@ -142,7 +170,7 @@ async fn apply(store: &dyn Store, jobs: &mut Vec<Modelled>, leases: &mut Vec<Lea
         Op::Pass { .. } => {}
         &Op::Enqueue { count, priority, delay, max_attempts } => {
             let run_at = now + delay;
-            let new = NewJob { priority, run_at: Some(run_at), max_attempts, ..job("r") };
+            let new = NewJob { priority, run_at: Some(run_at), max_attempts, max_crashes: LIMIT, ..job("r") };
             let ids = enqueue_all(store, vec![new; count], now).await;
             assert_eq!(ids.len(), count);
             let state = if delay > 0 { JobState::Scheduled } else { JobState::Available };
@@ -158,6 +186,11 @@ async fn apply(store: &dyn Store, jobs: &mut Vec<Modelled>, leases: &mut Vec<Lea
                 reason: None,
                 output: None,
                 annotations: 0,
+                deaths: 0,
+                entries: 0,
+                died_at: 0,
+                is_suspect: false,
+                awaited_by: None,
             }));
         }
         &Op::Claim { limit, worker } => {
@@ -167,8 +200,31 @@ async fn apply(store: &dyn Store, jobs: &mut Vec<Modelled>, leases: &mut Vec<Lea
             for job in jobs.iter_mut().filter(|job| job.standing.run_at <= now) {
                 step(job, Event::Due, now);
             }
+            let holds = |job: &Modelled| job.lease.as_ref().is_some_and(|(by, _)| *by == worker);
+            let suspects = jobs.iter().filter(|job| job.stands_suspected()).count();
+            let has_suspect = jobs.iter().any(|job| holds(job) && job.stands_suspected());
+            let has_jobs = jobs.iter().any(holds);
             let mut due: Vec<_> = jobs.iter_mut().filter(|job| job.standing.state == JobState::Available).collect();
             due.sort_by_key(|job| (rank(job.standing.run_at, job.priority, DEFAULT_PRIORITY_STEP_MS), job.id));
+            if has_suspect {
+                due.clear();
+            } else if suspects > 0 && !has_jobs {
+                due.truncate(1);
+            } else if suspects > 0 {
+                // As many more are looked at as there are suspects; one that waits for long is waited for.
+                due.truncate(limit as usize + suspects);
+                let is_worth = |job: &&mut &mut Modelled| {
+                    job.is_suspect
+                        && job.awaited_by.as_ref().is_none_or(|by| *by == worker)
+                        && now - job.died_at >= 60_000
+                };
+                if let Some(awaited) = due.iter_mut().find(is_worth) {
+                    // Nobody is on the list of workers here, so that nobody waits for long.
+                    awaited.awaited_by = None;
+                    due.clear();
+                }
+                due.retain(|job| !job.is_suspect);
+            }
             due.truncate(limit as usize);
             let want: Vec<_> = due.iter().map(|job| job.id).collect();
             assert_eq!(got.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), want);
@@ -222,19 +278,16 @@ async fn apply(store: &dyn Store, jobs: &mut Vec<Modelled>, leases: &mut Vec<Lea
                 if until > now && Some(&worker) != dead.as_ref() {
                     continue;
                 }
-                assert!(step(job, Event::LeaseExpired, now));
+                let event = job.die(now);
+                assert!(step(job, event, now));
                 want.push(job.id);
                 let lost = format!("worker {worker} was lost while working on it");
-                job.end_attempt(Event::LeaseExpired, Some(lost.clone()), now);
-                let Standing { state, crashes, max_attempts, .. } = job.standing;
+                job.end_attempt(event, Some(lost.clone()), now);
+                let Standing { state, max_attempts, .. } = job.standing;
                 match state {
                     JobState::Cancelled => {}
-                    JobState::Discarded if crashes >= MAX_CRASHES => {
-                        job.reason = Some(format!("its worker was lost {crashes} times while working on it"));
-                    }
-                    JobState::Discarded => {
-                        job.reason = Some(format!("its worker was lost in the last of its {max_attempts} attempts"));
-                    }
+                    JobState::Discarded if event == Event::Deadly => job.reason = Some(deadly(job.id, job.deaths)),
+                    JobState::Discarded => job.reason = Some(died_in_last_attempt(job.id, max_attempts)),
                     _ => job.reason = Some(lost),
                 }
             }
@@ -269,6 +322,7 @@ async fn apply(store: &dyn Store, jobs: &mut Vec<Modelled>, leases: &mut Vec<Lea
             let could = step(job, Event::Retry, now);
             assert_eq!(store.retry(job.id, now).await.is_ok(), could);
             if could {
+                (job.deaths, job.entries, job.is_suspect) = (0, 0, false);
                 job.reason = None;
                 if job.journal.last() == Some(&"ended") {
                     job.journal.push("reopened");
@@ -330,6 +384,9 @@ async fn finish_all(store: &dyn Store, jobs: &mut [Modelled], leases: &[Lease], 
             step(job, end.event, at);
         }
         assert_eq!(got.expect("is legal"), job.standing.state);
+        if job.is_suspect && (job.standing.state.is_final() || !matches!(end.event, Event::Interrupt | Event::Snooze)) {
+            (job.is_suspect, job.deaths) = (false, 0);
+        }
         job.end_attempt(end.event, end.why.clone(), now);
         if end.entry {
             job.journal.push("ended");

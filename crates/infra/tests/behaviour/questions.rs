@@ -9,7 +9,7 @@ use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{Ending, QuestionFilter, RepositoryError};
 use posse_core::question::{Answered, Question, QuestionId, QuestionState};
 
-use super::{LEASE, Store, T0, claim, ending, get, is_lost, note, running};
+use super::{Expire as _, LEASE, Store, T0, claim, ending, get, is_lost, note, running};
 
 fn asked(questions: &[&str], open_ms: Option<u64>) -> Entry {
     let questions = questions.iter().map(|question| (*question).to_owned()).collect();

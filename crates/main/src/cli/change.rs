@@ -9,8 +9,8 @@ use posse_core::clock::Millis;
 use posse_core::job::change::{Change, Edit};
 use posse_core::job::{JobId, JobState};
 use posse_core::port::{
-    Cancelled, CareRepository as _, HeldJob, JobFilter, JobQueries as _, JobRelations as _, JobRepository as _,
-    ProcessProbe as _, Reach, RepositoryError,
+    Cancelled, CareRepository as _, Forfeit, HeldJob, JobFilter, JobQueries as _, JobRelations as _,
+    JobRepository as _, ProcessProbe as _, Reach, RepositoryError,
 };
 use posse_core::usecase::enqueue::accept_edit;
 use posse_infra::process::LinuxProcessProbe;
@@ -476,10 +476,12 @@ async fn end_for_the_dead(store: &SqliteStore, jobs: Vec<JobId>) -> Result<Optio
     // Long enough after its end that no clock that was set, and no heartbeat under way, explains it.
     let is_over = |held: &HeldJob| held.lease_until + lease_of(&held.worker) < now;
     let Some(first) = held.iter().find(|held| is_dead(held) || is_over(held)) else { return Ok(None) };
-    match held.iter().any(is_over) {
-        true => store.rescue(dead.clone(), now).await?,
-        false => store.rescue_from(dead.clone(), now).await?,
-    };
+    store.rescue_from(dead.clone(), now).await?;
+    let alive = LinuxProcessProbe.alive(&workers);
+    let is_among = |job: JobId| held.iter().any(|held| held.job == job && is_over(held));
+    let overdue = store.overdue(now).await?.into_iter().filter(|overdue| is_among(overdue.lease.job));
+    let forfeits = overdue.map(|overdue| Forfeit { is_alive: alive.contains(&overdue.worker), overdue }).collect();
+    store.take_back(forfeits, now).await?;
     Ok(Some(format!("worker {}", first.worker)))
 }
 

@@ -54,6 +54,7 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
         goal: "hello".into(),
         queue: queue.clone(),
         priority_step_ms: settings.priority_step.as_millis() as i64,
+        max_crashes: persona.persona.limits.max_crashes.or(settings.max_crashes),
         retry: persona.persona.retry,
         model,
         ..Ask::default()
@@ -78,7 +79,7 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     };
     let lines = Lines::read(cx.out);
     let ended = Chat::new(cx.out, conversation, lines, crew.heard()).talk(&mut signals).await;
-    crew.stand_down(&cx.out, settings.grace, &mut signals).await;
+    crew.stand_down(&cx.out, settings.grace, &mut signals).await?;
     ended.map_err(|error| match error.downcast::<Unwritten>() {
         Ok(unwritten) => {
             let way_on = format!("what was said last is kept: posse chat {role} goes on with it");

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use posse_core::doctor::RESTORE;
 use posse_core::job::JobState;
-use posse_core::port::{CareRepository as _, JobQueries as _, ProcessProbe as _};
+use posse_core::lease::WorkerId;
+use posse_core::port::{CareRepository as _, JobQueries as _, ProcessProbe as _, WorkerRecord};
 use posse_infra::process::LinuxProcessProbe;
-use posse_infra::sqlite::{Compacted, SchemaSteps, schema_of};
+use posse_infra::sqlite::{Compacted, Restored, SchemaSteps, schema_of};
 use serde_json::json;
 
 use super::Context;
@@ -26,6 +28,8 @@ pub enum DbCommand {
     Check(CheckArgs),
     /// Copy it while it is in use; the copy is looked through before it gets its name
     Backup(BackupArgs),
+    /// Put a backup in its place, while nobody has it open; what is there is kept beside it
+    Restore(RestoreArgs),
     /// Bring it to this version's schema, as any command that writes does by itself
     Migrate,
     /// Seal what is stored with the first of the keys configured, or store it in the clear again; while no worker
@@ -48,6 +52,16 @@ pub struct CheckArgs {
 pub struct BackupArgs {
     /// The file to make; nothing is written over
     path: PathBuf,
+}
+
+/// What from
+#[derive(Args)]
+#[command(after_help = "\
+The backup is looked through first. Jobs that a worker had in hand when it was made wait again, with their attempt; calls
+that were under way then count as unknown. What came after the backup is in the old file alone, which is kept.")]
+pub struct RestoreArgs {
+    /// A backup (posse db backup); it is left as it is
+    backup: PathBuf,
 }
 
 /// How to seal
@@ -75,6 +89,7 @@ pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
         DbCommand::Check(args) => return check(cx, args.full).await,
         DbCommand::Compact => return compact(cx).await,
         DbCommand::Reseal(args) => return reseal(cx, args.clear).await,
+        DbCommand::Restore(args) => return restore(cx, args.backup).await,
         DbCommand::Backup(args) => {
             let store = wire::open_to_look(&settings)?.ok_or_else(none)?;
             before_change()?;
@@ -84,6 +99,7 @@ pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
                 cx.out.document(&json!({"path": to, "bytes": backup.bytes, "checked": true}))?;
             } else {
                 cx.out.line(format!("{}  {}, looked through", visible(&to), bytes(backup.bytes)))?;
+                cx.out.note(format!("posse db restore {} puts it back", visible(&to)));
             }
         }
         DbCommand::Migrate => {
@@ -115,6 +131,41 @@ pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
                 _ => format!("{} was made with schema {after}", visible(&path)),
             })?;
         }
+    }
+    Ok(Exit::Ok)
+}
+
+async fn restore(cx: &Context, backup: PathBuf) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let path = settings.database.display().to_string();
+    // What cannot be read any more cannot tell who works on it; then only who has it open counts.
+    if let Ok(Some(store)) = wire::open_to_look(&settings)
+        && let Ok(workers) = store.workers().await
+    {
+        drop(store);
+        refuse_for(&workers)?;
+    }
+    wire::make_database_folder(&settings)?;
+    before_change()?;
+    let (database, from, keys) = (settings.database.clone(), backup.clone(), settings.keys.clone());
+    let Restored { kept, schema, given_back } =
+        tokio::task::spawn_blocking(move || posse_infra::sqlite::restore(&database, &from, &keys)).await??;
+    let (backup, kept) = (backup.display().to_string(), kept.map(|kept| kept.display().to_string()));
+    if cx.out.json {
+        let document = json!({
+            "path": path, "backup": backup, "kept": kept, "schema": schema, "given_back": given_back,
+        });
+        cx.out.document(&document)?;
+        return Ok(Exit::Ok);
+    }
+    cx.out.line(format!("{}  restored from {}, schema {schema}", visible(&path), visible(&backup)))?;
+    if let Some(kept) = kept {
+        cx.out.note(format!("what was there is kept as {}; delete it when you need it no more", visible(&kept)));
+    }
+    if given_back > 0 {
+        let jobs = plural(given_back as u64, "job");
+        cx.out
+            .note(format!("{jobs} that a worker had in hand when the backup was made wait again, with their attempt"));
     }
     Ok(Exit::Ok)
 }
@@ -194,9 +245,20 @@ async fn nobody_at_work(settings: &Settings) -> Result<()> {
     let path = settings.database.display();
     let store = wire::open_to_look(settings)?
         .ok_or_else(|| not_found(format!("there is no database at {path} yet; the first job makes it")))?;
-    let workers = store.workers().await?;
-    let gone = LinuxProcessProbe.dead(&workers);
-    let there: Vec<_> = workers.iter().map(|worker| &worker.id).filter(|id| gone.iter().all(|g| g.0 != **id)).collect();
+    refuse_for(&store.workers().await?)
+}
+
+/// Refuses if one of these workers lives, with how to end it. One of this host is known by its process, one of another host
+/// (or of this one before it was started anew) by its sign of life.
+fn refuse_for(workers: &[WorkerRecord]) -> Result<()> {
+    let (gone, alive) = (LinuxProcessProbe.dead(workers), LinuxProcessProbe.alive(workers));
+    let now = wire::now();
+    let lives = |worker: &&WorkerRecord| {
+        let has_said_so = now - worker.heartbeat_at < 2 * worker.lease_ms.max(30_000);
+        let is = |ids: &[WorkerId]| ids.iter().any(|id| id.0 == worker.id);
+        is(&alive) || (!is(&gone) && has_said_so)
+    };
+    let there: Vec<_> = workers.iter().filter(lives).map(|worker| &worker.id).collect();
     if let Some(first) = there.first() {
         let more = if there.len() > 1 { format!(" and {} more", there.len() - 1) } else { String::new() };
         let way_out = "posse worker drain --all ends them when their jobs in hand have ended";
@@ -231,8 +293,7 @@ async fn check(cx: &Context, full: bool) -> Result<Exit> {
         cx.out.line(visible(problem))?;
     }
     if !problems.is_empty() {
-        let way_out = "stop all workers, keep the file, and put the last backup in its place";
-        return Err(fail(Exit::Database, format!("the database {path} is damaged; {way_out}")));
+        return Err(fail(Exit::Database, format!("the database {path} is damaged; {RESTORE}")));
     }
     let free = match storage.free_bytes {
         0 => String::new(),

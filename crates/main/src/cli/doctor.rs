@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use clap::Args;
 use posse_core::doctor::keys::STUCK_MS;
-use posse_core::doctor::{Facts, Finding, Verdict, space};
+use posse_core::doctor::{Facts, Finding, RESTORE, Verdict, space};
 use posse_core::journal::audit::disagreement;
 use posse_core::model::Models as _;
 use posse_core::port::{CareRepository as _, JobFilter, JobQueries as _, ProcessProbe as _, RepositoryError};
@@ -14,7 +14,7 @@ use posse_core::rules::Rules as _;
 use posse_infra::persona::Severity;
 use posse_infra::process::LinuxProcessProbe;
 use posse_infra::sandbox::Exact;
-use posse_infra::sqlite::{SchemaSteps, SqliteStore, schema_of};
+use posse_infra::sqlite::{SchemaSteps, SqliteStore, left_behind, schema_of, try_write};
 use serde_json::json;
 
 use super::Context;
@@ -127,8 +127,19 @@ async fn database(settings: &Settings, full: bool) -> Vec<Finding> {
     let unusable = |error: &dyn std::fmt::Display| {
         vec![Finding::wrong("database", error.to_string(), "mend that, then look again")]
     };
+    // What every other command loads too, be there a database or not.
+    if let Err(error) = wire::register_extension(settings) {
+        return vec![Finding::wrong("extension", format!("{error:#}"), "mend or remove that file, then look again")];
+    }
     if !settings.database.exists() {
-        return vec![Finding::ok("database", format!("there is none at {path} yet; the first job makes it"))];
+        return vec![match left_behind(&settings.database) {
+            None => Finding::ok("database", format!("there is none at {path} yet; the first job makes it")),
+            Some(what) => Finding::wrong(
+                "database",
+                format!("there is none at {path} any more: {what}"),
+                "put it back, or posse db restore FILE; to begin anew, end the workers and remove what lies there",
+            ),
+        }];
     }
     let mut findings = match schema_of(&settings.database) {
         Ok(SchemaSteps { last, is_current: true }) => {
@@ -145,6 +156,10 @@ async fn database(settings: &Settings, full: bool) -> Vec<Finding> {
         Ok(None) => return findings,
         Err(error) => return unusable(&error),
     };
+    findings.push(match try_write(&settings.database) {
+        Ok(()) => Finding::ok("writing", "works"),
+        Err(error) => Finding::wrong("writing", error.to_string(), "mend that, then look again"),
+    });
     match damage(&store, full).await {
         Ok(damage) => findings.extend(damage),
         Err(error) => return unusable(&error),
@@ -158,10 +173,9 @@ async fn database(settings: &Settings, full: bool) -> Vec<Finding> {
 
 async fn damage(store: &SqliteStore, full: bool) -> Result<Vec<Finding>> {
     let problems = store.check(full).await?;
-    let way_out = "stop all workers, keep the file, and put the last backup in its place";
     Ok(match problems.is_empty() {
         true => vec![Finding::ok("damage", "none found")],
-        false => problems.into_iter().map(|problem| Finding::wrong("damage", problem, way_out)).collect(),
+        false => problems.into_iter().map(|problem| Finding::wrong("damage", problem, RESTORE)).collect(),
     })
 }
 
@@ -228,7 +242,11 @@ async fn histories(store: &SqliteStore) -> Result<Vec<Finding>> {
         }
         if let Some(said) = said {
             let message = format!("job {}: {said}", job.id);
-            findings.push(Finding::wrong("histories", message, "posse db check --full; restore the last backup"));
+            findings.push(Finding::wrong(
+                "histories",
+                message,
+                "posse db check --full; posse db restore FILE puts the last backup in its place",
+            ));
         }
     }
     if findings.is_empty() {

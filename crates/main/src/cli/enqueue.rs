@@ -34,6 +34,10 @@ pub struct TermsArgs {
     /// Attempts it gets; as its persona says when absent, else 5
     #[arg(long, value_name = "N")]
     pub max_attempts: Option<u32>,
+    /// Deaths of workers in a row that it may meet without getting any further; as its persona or the settings say
+    /// when absent, else 3
+    #[arg(long, value_name = "N")]
+    pub max_crashes: Option<u32>,
     #[command(flatten)]
     pub retry: RetryArgs,
     /// The model to use instead of the persona's (posse model list)
@@ -209,8 +213,8 @@ pub struct EnqueueArgs {
 const MANY_HELP: &str = "\
 Many jobs at once:
   posse enqueue --jsonl jobs.jsonl --batch monday
-A line has \"goal\", and may have role, queue, priority, max_attempts, retry, retry_wait, retry_wait_most,
-workspace, model, at, delay, unique, unique_for, if_held, debounce_at_most, concurrency_key, group, tags, meta, after,
+A line has \"goal\", and may have role, queue, priority, max_attempts, max_crashes, retry, retry_wait,
+retry_wait_most, workspace, model, at, delay, unique, unique_for, if_held, debounce_at_most, concurrency_key, group, tags, meta, after,
 after_group, on_failed_dependency, as the flags of this command, which stand in where it has not; and name, by which
 later lines can name it in after:
   {\"name\": \"fetch\", \"role\": \"researcher\", \"goal\": \"...\", \"tags\": [\"a\"], \"meta\": {\"k\": 1}}
@@ -356,6 +360,7 @@ impl TermsArgs {
         Ok(Ask {
             priority: self.priority,
             max_attempts: self.max_attempts,
+            max_crashes: self.max_crashes,
             workspace,
             workspace_id,
             model: self.model.clone(),
@@ -380,6 +385,10 @@ pub fn accepted(settings: &Settings, personas: &Loaded, ask: Ask, retry: &RetryA
     }
     let ask = Ask {
         priority_step_ms: settings.priority_step.as_millis() as Millis,
+        max_crashes: ask
+            .max_crashes
+            .or(personas.get(&ask.role).and_then(|file| file.persona.limits.max_crashes))
+            .or(settings.max_crashes),
         retry: retry.over(personas.get(&ask.role).and_then(|file| file.persona.retry)),
         ..ask
     };

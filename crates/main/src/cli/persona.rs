@@ -151,10 +151,11 @@ fn show(cx: &Context, found: &PersonaFile, offer: &Offer) -> Result<Exit> {
 }
 
 fn limits_in_words(persona: &PersonaTemplate) -> String {
-    let Limits { max_turns, max_tokens, max_seconds, max_tool_rounds, max_wait_seconds } = persona.limits;
+    let Limits { max_turns, max_tokens, max_seconds, max_tool_rounds, max_crashes, max_wait_seconds } = persona.limits;
     let limits = [
         Some(plural(max_turns.into(), "turn")),
         max_tool_rounds.map(|n| plural(n.into(), "tool round")),
+        max_crashes.map(|n| format!("{} of its worker in a row", plural(n.into(), "death"))),
         max_tokens.map(|n| plural(n, "token")),
         persona.max_reply_tokens.map(|n| format!("{} in one reply", plural(n.into(), "token"))),
         max_seconds.map(|n| format!("{} s of work", count(n))),

@@ -134,7 +134,7 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     let id = match shop.jobs.enqueue(vec![job], wire::now()).await {
         Ok(enqueued) => enqueued[0].id,
         Err(error) => {
-            crew.stand_down(&cx.out, settings.grace, &mut signals).await;
+            crew.stand_down(&cx.out, settings.grace, &mut signals).await?;
             return Err(error.into());
         }
     };
@@ -159,7 +159,7 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
         () = signals.next() => None,
     };
     following.abort();
-    crew.stand_down(&cx.out, settings.grace, &mut signals).await;
+    crew.stand_down(&cx.out, settings.grace, &mut signals).await?;
     match ended {
         Some(job) => {
             let (job, unwritten) = job??;
@@ -369,10 +369,11 @@ async fn serve(
         () = crew.drained(&cx.out) => Ok(()),
         () = signals.next() => Ok(()),
     };
-    crew.stand_down(&cx.out, settings.grace, signals).await;
+    let stood_down = crew.stand_down(&cx.out, settings.grace, signals).await;
     if let Some(watched) = watched {
         watched.abort();
     }
+    stood_down?;
     shown?;
     Ok(Exit::Ok)
 }

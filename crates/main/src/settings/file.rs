@@ -31,6 +31,8 @@ pub struct FileSettings {
     pub grace_seconds: Option<u64>,
     /// How durable a commit is.
     pub synchronous: Option<Synchronous>,
+    /// Deaths of workers in a row that a job may meet without getting any further.
+    pub max_crashes: Option<u32>,
     /// How much waiting one step of priority is worth.
     pub priority_step_minutes: Option<u32>,
     /// How long jobs are kept after their end.

@@ -10,10 +10,11 @@
 mod burst;
 #[path = "../support/dice.rs"]
 mod dice;
+mod killer;
 mod plan;
 mod worker;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -39,6 +40,8 @@ struct Host {
     folder: TempDir,
     store: SqliteStore,
     workers: Vec<Child>,
+    /// The processes that were killed; nobody else may be charged a death.
+    killed: BTreeSet<u32>,
 }
 
 impl Host {
@@ -47,7 +50,7 @@ impl Host {
         set_host_clock(folder.path(), 0);
         let options = Options { synchronous: Synchronous::Normal, ..Options::default() };
         let store = SqliteStore::open(&folder.path().join("posse.db"), options).expect("a new database");
-        Host { folder, store, workers: Vec::new() }
+        Host { folder, store, workers: Vec::new(), killed: BTreeSet::new() }
     }
 
     fn root(&self) -> &Path {
@@ -65,6 +68,7 @@ impl Host {
 
     /// Kills one for good.
     fn kill(&mut self, worker: usize) {
+        self.killed.insert(self.workers[worker].id());
         self.workers[worker].kill().expect("SIGKILL");
         self.workers[worker].wait().expect("it is reaped");
     }
@@ -234,6 +238,11 @@ async fn problems(host: &Host, ids: &[JobId], tally: &mut Tally) -> Vec<String> 
         let attempts = store.attempts(*id).await.expect("readable");
         let ended_as = |outcome| attempts.iter().filter(|a| a.outcome.as_deref() == Some(outcome)).count();
         must(attempts.iter().all(|attempt| attempt.outcome.is_some()), "an attempt has no end".into());
+        // A worker's name ends with the number of its process.
+        let was_killed = |worker: &str| host.killed.iter().any(|pid| worker.ends_with(&format!("-{pid}")));
+        let lost = attempts.iter().filter(|attempt| attempt.outcome.as_deref() == Some("worker_lost"));
+        let charged: Vec<_> = lost.filter(|attempt| !was_killed(&attempt.worker)).collect();
+        must(charged.is_empty(), format!("a death of a worker that lived: {charged:?}"));
         match job.state {
             JobState::Completed => must(ended_as("completed") == 1, "it did not end once".into()),
             // A job that meets death too often is given up, and says so.

@@ -1,6 +1,7 @@
 //! What is going to happen to a fleet, made of a seed and of nothing else.
 
 use super::WORKERS;
+use super::worker::LEASE;
 use crate::dice::Dice;
 
 /// Something that happens to processes or their host.
@@ -45,7 +46,8 @@ pub fn plan(seed: u64, jobs: u64) -> Vec<Round> {
             0 => Blow::Kill { worker },
             1 => Blow::Freeze { worker, beyond_ms: 500 + dice.below(1000) },
             2 => Blow::End { worker, after_ms: dice.below(300) },
-            3 => Blow::Lock { ms: 200 + dice.below(1300) },
+            // Every other one for longer than leases stand.
+            3 => Blow::Lock { ms: 200 + dice.below(1300) + dice.below(2) * LEASE.as_millis() as u64 },
             _ => Blow::SetClock,
         };
         let jobs = jobs / rounds + u64::from(round < jobs % rounds);

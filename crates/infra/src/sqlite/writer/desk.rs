@@ -13,6 +13,7 @@ use super::Count;
 use super::batch::{Batch, Try};
 use crate::sqlite::Synchronous;
 use crate::sqlite::fault::{Kind, describe, kind};
+use crate::sqlite::identity::Identity;
 use crate::sqlite::literal::{Begin, Commit, Rollback};
 use crate::sqlite::log::Log;
 use crate::sqlite::seal::Keys;
@@ -33,6 +34,7 @@ const COMMIT_BYTES: usize = 6 * 4096;
 /// See the module's documentation.
 pub(super) struct Desk {
     connection: SqliteConnection,
+    identity: Arc<Identity>,
     path: PathBuf,
     keys: Keys,
     bell: Arc<Bell>,
@@ -54,12 +56,13 @@ impl Desk {
     pub fn new(
         connection: SqliteConnection,
         synchronous: Synchronous,
-        (path, keys): (PathBuf, Keys),
+        (identity, path, keys): (Arc<Identity>, PathBuf, Keys),
         bell: Arc<Bell>,
     ) -> Desk {
         let log = Log::of(&path);
         let mut desk = Desk {
             connection,
+            identity,
             path,
             keys,
             bell,
@@ -95,6 +98,12 @@ impl Desk {
     /// Looks after what is due, and tells when to do so again if nothing is written.
     pub fn care(&mut self) -> Instant {
         let is_look = Instant::now() >= self.next_poll;
+        if self.identity.check().is_err() {
+            // Nothing that is found there is worth anything; whoever waits is told at once.
+            self.next_poll = Instant::now() + POLL;
+            self.bell.ring_here();
+            return self.next_poll;
+        }
         if is_look {
             self.poll();
             self.next_poll = Instant::now() + POLL;
@@ -111,16 +120,25 @@ impl Desk {
     /// Runs the batch and commits it, if that takes no waiting: for the lock, the disk, or a second
     /// try. Otherwise nothing was kept, and it is to be written with [`Desk::write`].
     pub fn write_at_once(&mut self, batch: &mut Batch) -> bool {
-        if self.syncs(batch) || self.set_synchronous(batch).is_err() || Begin.execute(&mut self.connection).is_err() {
+        if self.syncs(batch)
+            || self.identity.check().is_err()
+            || self.set_synchronous(batch).is_err()
+            || Begin.execute(&mut self.connection).is_err()
+        {
             return false;
         }
         let rings = self.attempt(batch, false).ok().flatten();
-        self.tell(rings);
+        if rings.is_some() {
+            self.tell(rings, batch);
+        }
         rings.is_some()
     }
 
     /// Runs the batch and commits it.
     pub fn write(&mut self, batch: &mut Batch) {
+        if let Err(lost) = self.identity.check() {
+            return batch.fail(&lost);
+        }
         // Most batches have no failing piece, and a savepoint for each would copy every page it
         // touches. So they are tried without, and run again with savepoints when one fails.
         let outcome = match self.begin_and_attempt(batch, false) {
@@ -128,13 +146,17 @@ impl Desk {
             outcome => outcome,
         };
         match outcome {
-            Ok(rings) => self.tell(rings),
+            Ok(rings) => self.tell(rings, batch),
             Err(error) => batch.fail(&describe(&error, &self.path)),
         }
     }
 
-    /// Tells of a commit. Before the answers: who is answered may ask at once who was woken.
-    fn tell(&self, rings: Option<bool>) {
+    /// Tells of a commit. Before the answers: who is answered may ask at once who was woken. What went into a file that
+    /// nobody will find was not saved.
+    fn tell(&self, rings: Option<bool>, batch: &mut Batch) {
+        if let Err(lost) = self.identity.check() {
+            return batch.fail(&lost);
+        }
         match rings {
             Some(true) => self.bell.ring(),
             Some(false) => self.bell.committed(),
@@ -239,7 +261,8 @@ mod tests {
         let made = "PRAGMA journal_mode = WAL; CREATE TABLE t (n INTEGER) STRICT; PRAGMA busy_timeout = 0";
         connection.batch_execute(made).expect("is made");
         let bell = Arc::new(Bell::new(&folder.path().join("jobs.db.wake")));
-        Desk::new(connection, Synchronous::Full, (path, Keys::default()), bell)
+        let identity = Arc::new(Identity::of(&path));
+        Desk::new(connection, Synchronous::Full, (identity, path, Keys::default()), bell)
     }
 
     fn batch(

@@ -8,7 +8,7 @@ use posse_core::clock::Millis;
 use posse_core::job::dependency::{After, OnFailed};
 use posse_core::job::transition::{Event, Standing, transition};
 use posse_core::job::unique::Became;
-use posse_core::job::{IfHeld, JobId, JobState, MAX_CRASHES, NewJob, Unique};
+use posse_core::job::{IfHeld, JobId, JobState, NewJob, Unique};
 use posse_core::port::{Cancelled, Enqueued, Reach};
 use posse_core::rules::{Limits, Scope};
 
@@ -98,8 +98,10 @@ fn moved(from: Standing, event: Event, at: Millis) -> Option<Standing> {
         Event::Suspend => (to.state, to.attempt) = (Suspended, from.attempt - 1),
         Event::LeaseExpired => {
             to.crashes += 1;
-            to.state = if is_spent || to.crashes == MAX_CRASHES { Discarded } else { Available };
+            to.state = if is_spent { Discarded } else { Available };
         }
+        Event::LostOnTheWay => (to.state, to.crashes, to.attempt) = (Available, from.crashes + 1, from.attempt - 1),
+        Event::Deadly => (to.state, to.crashes) = (Discarded, from.crashes + 1),
         Event::Cancel if from.cancel_requested => to.state = Cancelled,
         Event::Cancel => to.cancel_requested = true,
         _ => return None,
@@ -399,7 +401,8 @@ impl Simple {
         let lost = |job: &&Job| job.lease.as_ref().is_some_and(|(who, until)| *until <= now || Some(&**who) == dead);
         let lost: Vec<_> = self.there().filter(lost).map(|job| job.id).collect();
         for id in &lost {
-            assert!(self.step(*id, Event::LeaseExpired, now, now));
+            let event = if id.0 % 2 == 0 { Event::LostOnTheWay } else { Event::Deadly };
+            assert!(self.step(*id, event, now, now));
             self.tell(*id, now);
         }
         lost

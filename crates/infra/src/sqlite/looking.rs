@@ -1,0 +1,37 @@
+//! What can be found out about a database from outside, for those who look after it.
+
+use std::path::Path;
+
+use diesel::connection::SimpleConnection;
+use posse_core::port::RepositoryError;
+
+use super::connection::{Access, beside, open};
+use super::fault::describe;
+use super::wake::Bell;
+use super::{Synchronous, may_write};
+
+/// Tries to write to the database at `path`, and takes it back. Waits for whoever writes for two seconds.
+pub fn try_write(path: &Path) -> Result<(), RepositoryError> {
+    if !may_write(path) {
+        return Err(super::fault::describe_text(super::fault::Kind::ReadOnly, "it may only be read", path));
+    }
+    let mut connection = open(path, Access::Write(Synchronous::Normal))?;
+    // More than the cache holds, so that it goes to the disk before it is taken back.
+    let tried = connection.batch_execute(
+        "PRAGMA busy_timeout = 2000; PRAGMA cache_size = 10; PRAGMA cache_spill = 10; BEGIN IMMEDIATE;
+         INSERT INTO meta (key, value) VALUES ('written by the doctor', hex(zeroblob(500000)));
+         UPDATE meta SET value = value || 'x' WHERE key = 'written by the doctor';",
+    );
+    let _ = connection.batch_execute("ROLLBACK");
+    tried.map_err(|error| describe(&error, path))
+}
+
+/// What lies beside the place of a database that is not there, and tells that there was one, in words.
+pub fn left_behind(path: &Path) -> Option<String> {
+    let name = |suffix| beside(path, suffix).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    if Bell::silent(&beside(path, ".wake")).has_listeners() {
+        return Some(format!("a process still works on one that is gone ({} is listened to)", name(".wake")));
+    }
+    let log = beside(path, "-wal").metadata().is_ok_and(|data| data.len() > 0);
+    log.then(|| format!("its log {} lies there without it", name("-wal")))
+}

@@ -1,0 +1,2 @@
+ALTER TABLE job_data DROP COLUMN max_crashes;
+DROP TABLE deaths;
