@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::connection::beside;
 
 /// What is written to see whether that can be done.
-const PROBE: [u8; 64 << 10] = [0; 64 << 10];
+static PROBE: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Why the database at `path` cannot be written, and what to do about it; none if the system finds nothing wrong. `user`
 /// is who tries.
