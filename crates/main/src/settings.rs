@@ -18,6 +18,7 @@ use posse_infra::sqlite::Keys;
 
 use crate::exit::usage;
 use crate::trust::{Extent, Trust, Untrusted, found_in};
+use crate::records::USUALLY_KEPT;
 
 pub mod file;
 pub mod sealing;
@@ -86,6 +87,8 @@ pub struct Settings {
     pub priority_step: Duration,
     /// Deaths of workers in a row that a job may meet without getting any further, where its persona does not say.
     pub max_crashes: Option<u32>,
+    /// Of how many runs files are kept beside the database; 0 for none.
+    pub run_files: usize,
     /// How long jobs are kept after their end.
     pub retention: Retention,
     /// What texts in the database are sealed with.
@@ -170,6 +173,7 @@ impl Settings {
                 .priority_step_minutes
                 .map_or(DEFAULT_PRIORITY_STEP, |m| Duration::from_secs(60 * u64::from(m))),
             max_crashes: said.max_crashes,
+            run_files: said.run_files.unwrap_or(USUALLY_KEPT),
             retention: said.retention.resolve().map_err(usage)?,
             keys: sealing::keys(env, key_file.as_deref())?,
             key_file,

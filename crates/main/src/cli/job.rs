@@ -38,6 +38,8 @@ pub enum JobCommand {
     Events(job_events::EventsArgs),
     /// Show a run again from its journal, asking no model and running no tool
     Replay(job_events::ReplayArgs),
+    /// Write a run's events and a checkpoint of its state into files
+    Export(job_events::ExportArgs),
     /// Make a new job that goes on from the middle of another one's run
     Fork(job_fork::ForkArgs),
     /// Ask for a job's end, and that of the jobs it made; a running one ends at its next boundary
@@ -103,6 +105,7 @@ pub async fn dispatch(cx: &Context, command: JobCommand) -> Result<Exit> {
         JobCommand::Watch(args) => watch(cx, args).await,
         JobCommand::Events(args) => job_events::events(cx, args).await,
         JobCommand::Replay(args) => job_events::replay(cx, args).await,
+        JobCommand::Export(args) => job_events::export(cx, args).await,
         JobCommand::Fork(args) => job_fork::fork(cx, args).await,
         JobCommand::Cancel(args) => change::cancel(cx, args).await,
         JobCommand::Retry(args) => change::retry(cx, args).await,

@@ -1,5 +1,7 @@
 //! `posse job events` and `posse job replay`: what a journal tells, again.
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -7,15 +9,19 @@ use clap::Args;
 use futures::StreamExt as _;
 use posse_core::event::{Follower, stream};
 use posse_core::job::JobId;
+use posse_core::port::JobQueries;
 use posse_core::usecase::requests::requests;
+use serde_json::json;
 
 use super::Context;
 use super::job::{exit_of, reader_for};
 use super::lists::FullArgs;
-use crate::exit::{Exit, not_found};
+use crate::exit::{Exit, not_found, usage};
 use crate::fleet::Signals;
 use crate::live::{Happening, Renderer};
 use crate::output::json::item_of;
+use crate::output::text::visible;
+use crate::records;
 use crate::wire;
 
 /// Which job's events
@@ -44,6 +50,19 @@ pub struct ReplayArgs {
     /// Print what models were asked, one JSON line for each request; `missing` says what the journal does not tell
     #[arg(long)]
     requests: bool,
+}
+
+/// Which run to write into files, and where
+#[derive(Args)]
+pub struct ExportArgs {
+    /// The job's number
+    id: i64,
+    /// The folder to write into; the one beside the database where workers write, unless named
+    #[arg(long, value_name = "FOLDER")]
+    to: Option<PathBuf>,
+    /// The checkpoint as it was after this step; posse job events ID tells their numbers (seq)
+    #[arg(long, value_name = "STEP")]
+    at_step: Option<u64>,
 }
 
 /// The longest pause of a replay: a run may have waited for days.
@@ -77,6 +96,29 @@ pub async fn events(cx: &Context, args: EventsArgs) -> Result<Exit> {
             () = signals.next() => return Ok(Exit::Interrupted),
         }
     }
+}
+
+/// Writes `events.jsonl` and `checkpoints/STEP.json`, from the journal alone.
+pub async fn export(cx: &Context, args: ExportArgs) -> Result<Exit> {
+    let ExportArgs { id, to, at_step } = args;
+    let settings = cx.plain_settings()?;
+    let queries: Arc<dyn JobQueries> = reader_for(&settings, id)?;
+    let id = JobId(id);
+    if queries.job(id).await?.is_none() {
+        return Err(not_found(format!("there is no job {id} in {}", settings.database.display())));
+    }
+    if to.is_none() && settings.keys.seals() {
+        let what = "what this database says is sealed, and files beside it are not: name the folder with --to";
+        return Err(usage(what));
+    }
+    let folder = to.unwrap_or_else(|| records::folder_of(&records::folder(&settings), id));
+    let written = records::write(&queries, id, &folder, at_step).await?;
+    if cx.out.json {
+        cx.out.document(&json!({"job": id, "files": written}))?;
+    } else {
+        written.iter().try_for_each(|file| cx.out.line(visible(&file.display().to_string())))?;
+    }
+    Ok(Exit::Ok)
 }
 
 /// Shows a run again, from its journal alone.

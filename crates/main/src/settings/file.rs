@@ -35,6 +35,8 @@ pub struct FileSettings {
     pub max_crashes: Option<u32>,
     /// How much waiting one step of priority is worth.
     pub priority_step_minutes: Option<u32>,
+    /// Of how many runs files are kept beside the database; 0 for none.
+    pub run_files: Option<usize>,
     /// How long jobs are kept after their end.
     #[serde(default)]
     pub retention: FileRetention,
