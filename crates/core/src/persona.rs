@@ -18,6 +18,9 @@ pub struct PersonaTemplate {
     /// Where the schema of this file is, for editors.
     #[serde(rename = "$schema", default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
+    /// A name of the file's own. It is read and means nothing: jobs are addressed to the role.
+    #[serde(default, skip_serializing)]
+    pub id: Option<String>,
     /// The name jobs are addressed to: lower-case letters, digits, `-` and `_`, at most 64.
     pub role: String,
     /// What this agent is for, in one sentence; it is told so.
@@ -25,8 +28,8 @@ pub struct PersonaTemplate {
     /// Who it is and how it works; it is told so.
     #[serde(default)]
     pub backstory: String,
-    /// Tools it may use: names of tools (`read_file`) or of packs (`filesystem`).
-    #[serde(default)]
+    /// Tools it may use: names of tools (`read_file`) or of packs (`filesystem`). `toolNames` is read as well.
+    #[serde(default, alias = "toolNames")]
     pub tools: Vec<String>,
     /// Skills it may call, by name (`posse skill list`); `"*"` alone is all there are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -256,6 +259,12 @@ pub const ALL_SKILLS: &str = "*";
 
 /// Most bytes of a persona's goal or backstory.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
+
+/// The name of a role that somebody wrote with capitals or spaces (`Code Reviewer`, `RESEARCHER`): in small letters,
+/// with a hyphen for each gap. Whatever else is wrong with it stays, and is told by [`check_role`].
+pub fn role_name(written: &str) -> String {
+    written.split_whitespace().collect::<Vec<_>>().join("-").to_lowercase()
+}
 
 /// Whether `role` may name a role, and if not, why.
 pub fn check_role(role: &str) -> Result<(), String> {

@@ -37,6 +37,9 @@ const CLAIM_AT_MOST: usize = 200;
 /// Why an attempt is given back when its process ends.
 const SHUT_DOWN: &str = "its worker shut down";
 
+/// The same when only its role is worked no more.
+const RETIRED: &str = "its worker does not work its role any more";
+
 /// Works the jobs of one role. One service per persona role runs in a worker process.
 pub struct WorkerService {
     /// The role whose jobs it claims.
@@ -54,6 +57,13 @@ pub struct WorkerService {
 impl WorkerService {
     /// Runs until the fleet drains and the last job in hand is given back or done.
     pub async fn run(self: Arc<Self>) {
+        self.run_until(std::future::pending()).await;
+    }
+
+    /// The same, or until it is told to claim nothing more; jobs in hand then go on to their end.
+    pub async fn run_until(self: Arc<Self>, retired: impl Future<Output = ()>) {
+        let mut retired = pin!(retired);
+        let mut why = SHUT_DOWN;
         let mut wakes = self.fleet.queries.wakes();
         let mut phase = self.fleet.phase();
         let mut hand = Hand::new(Arc::clone(&self));
@@ -97,6 +107,10 @@ impl WorkerService {
                 },
                 _ = wakes.changed(), if trouble.is_zero() => look = true,
                 _ = phase.changed() => {}
+                () = &mut retired => {
+                    why = RETIRED;
+                    break;
+                }
                 is_freed = hand.moved() => look |= is_freed,
                 () = tokio::time::sleep(idle) => look = true,
             }
@@ -106,7 +120,7 @@ impl WorkerService {
         {
             hand.take(claimed);
         }
-        hand.empty().await;
+        hand.empty(why).await;
     }
 
     async fn claim(&self, limit: usize) -> Result<Vec<InHand>, RepositoryError> {

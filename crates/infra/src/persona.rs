@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use posse_core::persona::{PersonaProblem, PersonaTemplate};
+use posse_core::persona::{PersonaProblem, PersonaTemplate, role_name};
 use serde::Serialize;
 
 mod misfits;
@@ -34,6 +34,8 @@ pub enum Severity {
     Error,
     /// The persona works; something about it will surprise somebody.
     Warning,
+    /// The persona works as it was meant; this is how it was read.
+    Note,
 }
 
 /// Something wrong with a persona's file: where, what, and what would be right.
@@ -78,6 +80,7 @@ pub struct Loaded {
 impl Loaded {
     /// The persona that plays `role`.
     pub fn get(&self, role: &str) -> Option<&PersonaFile> {
+        let role = role_name(role);
         self.personas.iter().find(|p| p.persona.role == role)
     }
 
@@ -88,14 +91,17 @@ impl Loaded {
 
     /// Why there is no working persona for `role`: the problems of the file that is named after it.
     pub fn errors_of(&self, role: &str) -> Vec<&PersonaFileProblem> {
-        let named = |p: &&PersonaFileProblem| p.file.file_stem().is_some_and(|stem| stem == role);
+        let named = |p: &&PersonaFileProblem| {
+            p.file.file_stem().is_some_and(|stem| role_name(&stem.to_string_lossy()) == role_name(role))
+        };
         self.problems.iter().filter(|p| p.severity == Severity::Error).filter(named).collect()
     }
 
     /// Takes in one file's text; `file` is only used to speak of it.
     pub fn add(&mut self, file: &Path, text: &str) {
-        match parse(file, text) {
-            Ok(persona) => {
+        match read_whole(file, text) {
+            Ok((persona, notes)) => {
+                self.problems.extend(notes);
                 let surprises = placeholders::of(&persona).into_iter().map(|(field, found)| {
                     let line = text.lines().position(|line| line.contains(&found)).map(|index| index + 1);
                     let message = format!(
@@ -121,7 +127,7 @@ impl Loaded {
             self.problems.push(problem(&new.file, None, Some("role"), message));
             return;
         }
-        if new.file.file_stem().is_some_and(|stem| stem != role.as_str()) {
+        if new.file.file_stem().is_some_and(|stem| role_name(&stem.to_string_lossy()) != *role) {
             let message = format!("is '{role}' but the file has another name; rename it to {role}.json");
             self.problems.push(warning(&new.file, None, Some("role"), message));
         }
@@ -200,9 +206,30 @@ fn read(file: &Path) -> Result<String, String> {
 
 /// The persona that `text` describes, or everything that is wrong with it.
 pub fn parse(file: &Path, text: &str) -> Result<PersonaTemplate, Vec<PersonaFileProblem>> {
-    let persona: PersonaTemplate = serde_json::from_str(text).map_err(|error| misfits::all(file, text, &error))?;
+    read_whole(file, text).map(|(persona, _)| persona)
+}
+
+/// The same, with how what is written otherwise was read.
+fn read_whole(file: &Path, text: &str) -> Result<(PersonaTemplate, Vec<PersonaFileProblem>), Vec<PersonaFileProblem>> {
+    let mut persona: PersonaTemplate = serde_json::from_str(text).map_err(|error| misfits::all(file, text, &error))?;
+    let mut notes = Vec::new();
+    let mut note = |field: &str, message: String| {
+        let read = problem(file, line_of(text, field), Some(field), message);
+        notes.push(PersonaFileProblem { severity: Severity::Note, ..read });
+    };
+    let role = role_name(&persona.role);
+    if role != persona.role {
+        note("role", format!("'{}' is read as '{role}': jobs are addressed to that", persona.role));
+        persona.role = role;
+    }
+    if let Some(id) = persona.id.take() {
+        note("id", format!("'{id}' is read and means nothing: jobs are addressed to the role, '{}'", persona.role));
+    }
+    if line_of(text, "toolNames").is_some() {
+        note("toolNames", "is read as 'tools'".into());
+    }
     let problems = problems_of(file, text, &persona);
-    if problems.is_empty() { Ok(persona) } else { Err(problems) }
+    if problems.is_empty() { Ok((persona, notes)) } else { Err(problems) }
 }
 
 fn problems_of(file: &Path, text: &str, persona: &PersonaTemplate) -> Vec<PersonaFileProblem> {
@@ -354,9 +381,36 @@ mod tests {
             "goal is still what posse persona new wrote",
         );
         check("{\"role\":\"a\",\n\"goal\": 7}", "a.json:2: goal is 7; it must be a text");
-        check("{\"role\":\"Big Boss\",\"goal\":\"g\"}", "a.json:1: role 'Big Boss' contains");
+        check("{\"role\":\"Big/Boss\",\"goal\":\"g\"}", "a.json:1: role 'big/boss' contains '/'");
         check("{\"role\":\"a\",\n\"goal\":\" \",\n\"temperature\":3}", "a.json:2: goal is empty");
         check("{\"role\":\"a\",\n\"goal\":\" \",\n\"temperature\":3}", "a.json:3: temperature is 3");
+    }
+
+    #[test]
+    fn a_persona_of_another_shape_is_read_and_noted() {
+        let text = "{\"id\": \"reviewer-v1\",\n\"role\": \"Code  REVIEWER\",\n\"goal\": \"g\",\n\"backstory\": \"b\",\n\
+                    \"toolNames\": [\"filesystem\"]}";
+        let loaded = load(&[("Code Reviewer.json", text.as_bytes())]);
+        assert_eq!(loaded.roles(), ["code-reviewer"]);
+        let persona = &loaded.get("CODE reviewer").expect("found as it is written").persona;
+        assert_eq!((persona.tools.as_slice(), &persona.id), (&["filesystem".to_owned()][..], &None));
+        let said: Vec<_> = loaded.problems.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "Code Reviewer.json:2: role 'Code  REVIEWER' is read as 'code-reviewer': jobs are addressed to that",
+                "Code Reviewer.json:1: id 'reviewer-v1' is read and means nothing: jobs are addressed to the role, \
+                 'code-reviewer'",
+                "Code Reviewer.json:5: toolNames is read as 'tools'",
+            ]
+        );
+        assert!(loaded.problems.iter().all(|p| p.severity == Severity::Note));
+        let twice = load(&[
+            ("a.json", b"{\"role\": \"a\", \"goal\": \"g\"}"),
+            ("b.json", b"{\"role\": \"A\", \"goal\": \"g\"}"),
+        ]);
+        assert_eq!(twice.roles(), ["a"], "two spellings are one role");
+        assert!(twice.problems.iter().any(|p| p.severity == Severity::Error && p.message.contains("played by a.json")));
     }
 
     #[test]

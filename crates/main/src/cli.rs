@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
+use posse_core::persona::role_name;
 
 use crate::exit::EXIT_CODES;
 use crate::output::{ColorChoice, Out};
@@ -156,6 +157,11 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+/// The name of a role, however it is spelled.
+fn role(written: &str) -> Result<String, std::convert::Infallible> {
+    Ok(role_name(written))
 }
 
 /// What a command works with.

@@ -1,10 +1,12 @@
 //! A worker process: starts its services, hears signals, ends cleanly.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use futures::FutureExt as _;
 use posse_core::executor::AgentExecutor;
 use posse_core::job::JobState;
 use posse_core::metrics::{MetricsSource, ModelTallies};
@@ -13,10 +15,12 @@ use posse_core::retention::Retention;
 use posse_core::worker::{Fleet, FleetOptions, Phase, Progress, WorkerService, maintain};
 use posse_infra::process::{LinuxProcessProbe, SystemClock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::output::Out;
+use crate::records::{Recorder, RunFiles};
+use crate::staff::Latest;
 use crate::wire::Workshop;
 
 /// How long steps that were asked to stop are waited for: a tool may take 5 s to end.
@@ -78,13 +82,25 @@ pub struct Plan {
     pub retention: Retention,
     /// Whether somebody wants to hear what happens.
     pub watched: bool,
+    /// What files about runs are kept, if any.
+    pub files: Option<RunFiles>,
+}
+
+/// A role that is worked here.
+struct Served {
+    executor: Arc<Latest>,
+    _retire: oneshot::Sender<()>,
 }
 
 /// The services of this process, at work.
 pub struct Crew {
     fleet: Arc<Fleet>,
     services: JoinSet<()>,
+    served: BTreeMap<String, Served>,
+    queues: Vec<String>,
+    slots: usize,
     maintenance: JoinHandle<()>,
+    recorder: Option<Recorder>,
     queries: Arc<dyn JobQueries>,
     worker: String,
     heard: Option<broadcast::Receiver<Progress>>,
@@ -93,7 +109,7 @@ pub struct Crew {
 impl Crew {
     /// Announces this process and puts one service to each post.
     pub async fn start(shop: &Workshop, posts: Vec<Post>, plan: Plan) -> Result<Crew> {
-        let Plan { queues, slots, lease, retention, watched } = plan;
+        let Plan { queues, slots, lease, retention, watched, files } = plan;
         let roles: Vec<_> = posts.iter().map(|post| post.role.clone()).collect();
         let worker = record(roles, slots, lease);
         let id = worker.id.clone();
@@ -109,14 +125,48 @@ impl Crew {
         let fleet = Fleet::start(options).await?;
         // Before the first claim, so that nothing is missed.
         let heard = watched.then(|| fleet.watch());
+        let recorder = files.map(|files| Recorder::start(files, Arc::clone(&shop.queries), fleet.watch()));
         let maintenance = tokio::spawn(maintain(Arc::clone(&fleet)));
-        let mut services = JoinSet::new();
-        for Post { role, executor } in posts {
-            let (queues, fleet) = (queues.clone(), Arc::clone(&fleet));
-            let service = WorkerService { handles_role: role, queues, slots, executor, fleet };
-            services.spawn(Arc::new(service).run());
+        let (services, served, queries) = (JoinSet::new(), BTreeMap::new(), Arc::clone(&shop.queries));
+        let mut crew =
+            Crew { fleet, services, served, queues, slots, maintenance, recorder, queries, worker: id, heard };
+        posts.into_iter().for_each(|post| crew.hire(post));
+        Ok(crew)
+    }
+
+    /// Puts a service to a post.
+    pub fn hire(&mut self, Post { role, executor }: Post) {
+        let executor = Arc::new(Latest::new(executor));
+        let service = WorkerService {
+            handles_role: role.clone(),
+            queues: self.queues.clone(),
+            slots: self.slots,
+            executor: executor.clone(),
+            fleet: Arc::clone(&self.fleet),
+        };
+        let (retire, retired) = oneshot::channel::<()>();
+        // Dropping the sender retires it.
+        let retired = retired.map(drop);
+        self.services.spawn(Arc::new(service).run_until(retired));
+        self.served.insert(role, Served { executor, _retire: retire });
+    }
+
+    /// Has the jobs of a role worked by another executor.
+    pub fn change(&mut self, post: Post) {
+        match self.served.get(&post.role) {
+            Some(served) => served.executor.replace(post.executor),
+            None => self.hire(post),
         }
-        Ok(Crew { fleet, services, maintenance, queries: Arc::clone(&shop.queries), worker: id, heard })
+    }
+
+    /// Begins no more jobs of a role; those in hand go on.
+    pub fn dismiss(&mut self, role: &str) {
+        self.served.remove(role);
+    }
+
+    /// Tells others which roles are worked here.
+    pub async fn announce(&self) -> Result<()> {
+        Ok(self.fleet.serve(self.served.keys().cloned().collect()).await?)
     }
 
     /// The name of this process as a worker.
@@ -135,12 +185,17 @@ impl Crew {
         self.heard.take()
     }
 
-    /// Waits until somebody asked this process to end (`posse worker drain`), and until the jobs in hand
-    /// have ended then.
-    pub async fn drained(&mut self, out: &Out) {
+    /// Waits until somebody asks this process to end (`posse worker drain`).
+    pub fn asked_to_end(&self) -> impl Future<Output = ()> + use<> {
         let mut phase = self.fleet.phase();
-        // The sender lives as long as the fleet.
-        let _ = phase.wait_for(|phase| *phase != Phase::Working).await;
+        async move {
+            // The sender lives as long as the fleet.
+            let _ = phase.wait_for(|phase| *phase != Phase::Working).await;
+        }
+    }
+
+    /// Waits until the jobs in hand have ended, after it was asked to end.
+    pub async fn drained(&mut self, out: &Out) {
         if self.fleet.lost().is_some() {
             return all(&mut self.services).await;
         }
@@ -182,6 +237,9 @@ impl Crew {
         }
         self.fleet.leave().await;
         self.maintenance.abort();
+        if let Some(recorder) = self.recorder {
+            recorder.end().await;
+        }
         match self.fleet.lost() {
             Some(lost) => Err(lost.clone().into()),
             None => Ok(()),

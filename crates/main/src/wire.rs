@@ -20,7 +20,7 @@ use posse_infra::local_model;
 use posse_infra::persona::{Loaded, PersonaFile, PersonaFileProblem, Severity, load_all, nearest, problem, warning};
 use posse_infra::process::SystemClock;
 use posse_infra::sandbox::{Commands, Exact};
-use posse_infra::skill::{self, LoadedSkills, SkillFileProblem};
+use posse_infra::skill::{self, LoadedSkills, SkillFileProblem, SkillRoot};
 use posse_infra::sqlite::{Options, SqliteStore, Synchronous, extension};
 use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 
@@ -222,10 +222,16 @@ pub const COMMANDS_WAY_OUT: &str = "let users make namespaces (sysctl user.max_u
 /// So many bytes of every request may go to a persona's skills before somebody is told.
 const HEAVY_SKILLS: usize = 64 * 1024;
 
+/// Where skills are looked for.
+pub fn skill_roots(settings: &Settings) -> Vec<SkillRoot> {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    skill::roots(&settings.root, home.as_deref())
+}
+
 /// The skills there are: those of the person, and of the project where that is trusted.
-fn skills(settings: &Settings, home: Option<&Path>, tools: &ToolRegistry) -> LoadedSkills {
+fn skills(settings: &Settings, tools: &ToolRegistry) -> LoadedSkills {
     let root = &settings.root;
-    let mut roots = skill::roots(root, home);
+    let mut roots = skill_roots(settings);
     let left_out = roots.extract_if(.., |one| one.scope == SkillScope::Project && !settings.is_trusted);
     let left_out: Vec<_> = left_out.filter(|one| one.folder.is_dir()).collect();
     let has_own = settings.is_trusted && root.join("config/skills").is_dir();
@@ -254,8 +260,7 @@ impl Offer {
     /// Gathers it all.
     pub fn gather(settings: &Settings) -> Offer {
         let tools = Arc::new(tools(settings));
-        let home = std::env::var_os("HOME").map(PathBuf::from);
-        let skills = skills(settings, home.as_deref(), &tools);
+        let skills = skills(settings, &tools);
         Offer { tools, skills, hooks: HookRegistry::builtin(), models: models::names(settings) }
     }
 
@@ -396,9 +401,15 @@ pub fn persona<'a>(loaded: &'a Loaded, role: &str) -> Result<&'a PersonaFile> {
 
 /// Says what is wrong with personas that are left out.
 pub fn warn_of_problems(out: &crate::output::Out, loaded: &Loaded) {
-    for problem in &loaded.problems {
-        let left_out = if problem.severity == Severity::Error { " (left out)" } else { "" };
-        out.warn(format!("{problem}{left_out}"));
+    loaded.problems.iter().for_each(|problem| warn_of_problem(out, problem));
+}
+
+/// Says what is wrong with one, or how it was read.
+pub fn warn_of_problem(out: &crate::output::Out, problem: &PersonaFileProblem) {
+    match problem.severity {
+        Severity::Error => out.warn(format!("{problem} (left out)")),
+        Severity::Warning => out.warn(problem.to_string()),
+        Severity::Note => out.note(out.note_paint.dim(format!("note: {}", visible(&problem.to_string())))),
     }
 }
 

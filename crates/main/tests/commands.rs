@@ -70,7 +70,7 @@ fn bad_input_is_named_with_the_way_out() {
             2,
             "'plumber' has no persona; there are: researcher, reviewer, scribe, triager",
         ),
-        (&["enqueue", "--role", "Big Boss", "x"], b"", 2, "\"big-boss\""),
+        (&["enqueue", "--role", "Big/Boss", "x"], b"", 2, "\"big-boss\""),
         (&["enqueue", "--role", "scribe"], b"", 2, "GOAL"),
         (&["enqueue", "--role", "scribe", " "], b"", 2, "goal is empty"),
         (&["enqueue", "--role", "scribe", "-"], b"", 2, "goal is empty"),

@@ -10,7 +10,7 @@ use crate::job::{
     DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_PRIORITY_STEP_MS, DEFAULT_QUEUE, IfHeld, Meta, NewJob, Payload,
     Unique,
 };
-use crate::persona::check_role;
+use crate::persona::{check_role, role_name};
 use crate::rules::check_key;
 
 /// Most bytes of a goal.
@@ -118,7 +118,8 @@ fn refuse<T>(field: &'static str, message: impl Into<String>) -> Result<T, Refus
 }
 
 /// Checks `ask` against `roles`, the roles that some persona plays.
-pub fn accept(ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
+pub fn accept(mut ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
+    ask.role = role_name(&ask.role);
     accept_role(&ask.role, roles)?;
     accept_goal(&ask.goal)?;
     without_nul("workspace", &ask.workspace)?;
@@ -399,7 +400,9 @@ mod tests {
         assert_eq!(kept.tags, ["a", "b"]);
         let unknown = ask(|a| a.role = "plumber".into()).expect_err("no such persona").to_string();
         assert!(unknown.contains("there are: researcher, scribe"), "{unknown}");
-        let odd = ask(|a| a.role = "Big Boss".into()).expect_err("not a role name").to_string();
+        let spelled = ask(|a| a.role = " RESEARCHER ".into()).expect("a role, however it is spelled");
+        assert_eq!(spelled.role, "researcher");
+        let odd = ask(|a| a.role = "Big/Boss".into()).expect_err("not a role name").to_string();
         assert!(odd.contains("\"big-boss\""), "{odd}");
     }
 

@@ -157,6 +157,13 @@ impl Fleet {
         }))
     }
 
+    /// Tells others that this process works these roles from now on.
+    pub async fn serve(&self, roles: Vec<String>) -> Result<(), RepositoryError> {
+        let on_list = self.queries.workers().await?.into_iter().find(|worker| worker.id == self.record.id);
+        let record = WorkerRecord { roles, ..on_list.unwrap_or_else(|| self.record.clone()) };
+        self.jobs.register_worker(record).await
+    }
+
     /// What happens from now on. A receiver that falls behind misses the oldest.
     pub fn watch(&self) -> broadcast::Receiver<Progress> {
         self.progress.subscribe()

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use tokio::task::{JoinError, JoinSet};
 
+use super::WorkerService;
 use super::ahead::Ahead;
-use super::{SHUT_DOWN, WorkerService};
 use crate::clock::Millis;
 use crate::port::{AttemptEnd, Claimed};
 use crate::stop::Stop;
@@ -153,8 +153,8 @@ impl Hand {
     }
 
     /// Waits until nothing is in hand any more. What waits for a slot is given back at once.
-    pub async fn empty(mut self) {
-        self.give_back(SHUT_DOWN);
+    pub async fn empty(mut self, why: &str) {
+        self.give_back(why);
         self.store();
         while let Some(end) = self.working.join_next().await {
             self.ended(end);

@@ -157,7 +157,7 @@ pub struct EditArgs {
     #[arg(long, value_name = "GOAL")]
     goal: Option<String>,
     /// The role that shall work it. A run that has begun begins again
-    #[arg(long, short, value_name = "ROLE")]
+    #[arg(long, short, value_name = "ROLE", value_parser = super::role)]
     role: Option<String>,
     /// 1 (first) to 9 (last)
     #[arg(long, value_name = "N")]

@@ -14,6 +14,7 @@ use crate::exit::{Exit, fail, not_found, usage};
 use crate::fleet::{Crew, Plan, Post, Signals};
 use crate::output::text::plural;
 use crate::output::{Unwritten, before_change};
+use crate::records::RunFiles;
 use crate::settings::Overrides;
 use crate::wire::{self, Kit, Workshop};
 
@@ -21,6 +22,7 @@ use crate::wire::{self, Kit, Workshop};
 #[derive(Args)]
 pub struct ChatArgs {
     /// The role of the agent (posse persona list)
+    #[arg(value_parser = super::role)]
     role: String,
     /// The session to go on with, by name or number; a new name begins one. The one used last when absent
     #[arg(long, short, value_name = "NAME|ID")]
@@ -64,7 +66,8 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     greet(cx, &session, is_new)?;
     let post = Post { role: role.clone(), executor };
     let (lease, retention) = (settings.lease, settings.retention);
-    let plan = Plan { queues: vec![queue], slots: 1, lease, retention, watched: true };
+    let files = RunFiles::of(&settings);
+    let plan = Plan { queues: vec![queue], slots: 1, lease, retention, watched: true, files };
     let mut crew = Crew::start(&shop, vec![post], plan).await?;
     let conversation = Conversation {
         jobs: Arc::clone(&shop.jobs),

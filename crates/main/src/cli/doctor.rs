@@ -68,7 +68,8 @@ async fn project(settings: &Settings) -> Vec<Finding> {
         Err(error) => findings.push(Finding::wrong("project", format!("{error:#}"), "mend that, then look again")),
         Ok(kit) => {
             findings.push(Finding::ok("personas", format!("{} can be used", kit.personas.personas.len())));
-            findings.extend(kit.personas.problems.iter().map(|problem| {
+            let problems = kit.personas.problems.iter().filter(|problem| problem.severity != Severity::Note);
+            findings.extend(problems.map(|problem| {
                 let way_out = "posse persona check tells more";
                 match problem.severity {
                     Severity::Error => Finding::wrong("personas", problem.to_string(), way_out),

@@ -153,7 +153,7 @@ impl HeldArgs {
 #[command(after_long_help = MANY_HELP)]
 pub struct EnqueueArgs {
     /// The role that shall work it (posse persona list)
-    #[arg(long, short, value_name = "ROLE", required_unless_present = "jsonl")]
+    #[arg(long, short, value_name = "ROLE", value_parser = super::role, required_unless_present = "jsonl")]
     role: Option<String>,
     #[command(flatten)]
     terms: TermsArgs,

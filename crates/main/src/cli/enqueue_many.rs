@@ -10,6 +10,7 @@ use anyhow::Result;
 use posse_core::job::dependency::{After, OnFailed, empty_group};
 use posse_core::job::unique::Became;
 use posse_core::job::{JobId, Meta, NewJob, Unique};
+use posse_core::persona::role_name;
 use posse_core::port::{BatchMark, Chunk, JobRelations as _, JobSearch as _, RepositoryError};
 use posse_core::usecase::enqueue::{Ask, accept_label};
 use posse_infra::persona::Loaded;
@@ -321,7 +322,7 @@ impl Lines<'_> {
         };
         let ask = Ask {
             goal: line.goal,
-            role: line.role.unwrap_or(defaults.role),
+            role: line.role.map_or(defaults.role, |role| role_name(&role)),
             queue: line.queue.unwrap_or(defaults.queue),
             priority: line.priority.unwrap_or(defaults.priority),
             max_attempts: line.max_attempts.or(defaults.max_attempts),

@@ -5,6 +5,7 @@ use std::str::FromStr as _;
 use clap::Args;
 use posse_core::clock::Millis;
 use posse_core::job::JobState;
+use posse_core::persona::role_name;
 use posse_core::port::JobFilter;
 
 use crate::times;
@@ -35,7 +36,7 @@ pub struct FilterArgs {
     #[arg(long, value_name = "STATE")]
     state: Vec<JobState>,
     /// Only of this role
-    #[arg(long, short, value_name = "ROLE")]
+    #[arg(long, short, value_name = "ROLE", value_parser = super::role)]
     role: Option<String>,
     /// Only of this queue
     #[arg(long, value_name = "NAME")]
@@ -158,7 +159,7 @@ fn take(filter: &mut JobFilter, key: &str, value: String) -> Result<(), String> 
             }
             Ok(())
         }
-        "role" => word(&mut filter.role, value),
+        "role" => word(&mut filter.role, role_name(&value)),
         "queue" => word(&mut filter.queue, value),
         "group" => word(&mut filter.group, value),
         "tag" => word(&mut filter.tag, value),

@@ -16,6 +16,7 @@ use super::Context;
 use super::job::reader_for;
 use super::waits::{Waits, why};
 use crate::exit::{Exit, fail, not_found};
+use crate::live::render::judged;
 use crate::live::{Follower, Renderer};
 use crate::output::Out;
 use crate::output::text::{ago, count, duration, excerpt, moment, plural, visible, wrap};
@@ -265,7 +266,10 @@ fn state_in_words(job: &Job, waits: Option<&Waits>) -> String {
                 None => format!("{state}{stopping}"),
             }
         }
-        _ => state.to_string(),
+        _ => match job.output.as_ref().and_then(judged) {
+            Some(status) => format!("{state} ({})", visible(&status)),
+            None => state.to_string(),
+        },
     }
 }
 

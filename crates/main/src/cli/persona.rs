@@ -30,6 +30,7 @@ pub enum PersonaCommand {
     /// One persona, and the tools it has
     Show {
         /// The role
+        #[arg(value_parser = super::role)]
         role: String,
     },
     /// Check every file; names file, field and fix
@@ -44,6 +45,7 @@ pub enum PersonaCommand {
 #[derive(Args)]
 pub struct NewArgs {
     /// The role: lower-case letters, digits, `-` and `_`
+    #[arg(value_parser = super::role)]
     role: String,
     /// What it is for, in one sentence; `-` reads it from standard input
     #[arg(long, value_name = "TEXT")]
@@ -193,7 +195,11 @@ fn check(cx: &Context, settings: &Settings, loaded: &Loaded) -> Result<Exit> {
             file: problem.file.strip_prefix(&settings.root).unwrap_or(&problem.file).into(),
             ..problem.clone()
         };
-        let mark = if problem.severity == Severity::Error { paint.red("✗") } else { paint.yellow("!") };
+        let mark = match problem.severity {
+            Severity::Error => paint.red("✗"),
+            Severity::Warning => paint.yellow("!"),
+            Severity::Note => paint.dim("·"),
+        };
         cx.out.line(format!("{mark}  {}", visible(&shorter.to_string())))?;
     }
     for found in &loaded.personas {

@@ -24,7 +24,7 @@ pub struct ScopeArgs {
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
     /// Jobs of this role
-    #[arg(long, short, value_name = "ROLE")]
+    #[arg(long, short, value_name = "ROLE", value_parser = super::role)]
     role: Option<String>,
     /// Jobs with this concurrency key
     #[arg(long, value_name = "KEY")]

@@ -88,7 +88,7 @@ pub struct AddArgs {
     #[arg(long, default_value = DEFAULT_QUEUE, value_name = "NAME")]
     queue: String,
     /// The role that shall work its jobs (posse persona list)
-    #[arg(long, short, value_name = "ROLE")]
+    #[arg(long, short, value_name = "ROLE", value_parser = super::role)]
     role: String,
     #[command(flatten)]
     terms: TermsArgs,

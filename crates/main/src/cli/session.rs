@@ -35,7 +35,7 @@ pub enum SessionCommand {
 #[derive(Args)]
 pub struct ListArgs {
     /// Only with this role
-    #[arg(long, short, value_name = "ROLE")]
+    #[arg(long, short, value_name = "ROLE", value_parser = super::role)]
     role: Option<String>,
     /// At most so many
     #[arg(long, short = 'n', default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]

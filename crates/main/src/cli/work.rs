@@ -24,7 +24,9 @@ use crate::fleet::{Crew, Plan, Post, Signals, random};
 use crate::live::{AtWork, Follower, Happening, Renderer, feed, follow};
 use crate::output::text::{plural, visible};
 use crate::output::{Out, before_change};
+use crate::records::RunFiles;
 use crate::settings::{Overrides, Settings};
+use crate::staff::{self, Staff};
 use crate::wire::{self, Kit, Workshop};
 use crate::{metrics, models};
 
@@ -45,7 +47,7 @@ pub struct ModelArgs {
 #[derive(Args)]
 pub struct WorkArgs {
     /// Only this role; may be given more than once. All personas when absent
-    #[arg(long, short, value_name = "ROLE")]
+    #[arg(long, short, value_name = "ROLE", value_parser = super::role)]
     role: Vec<String>,
     /// Only this queue; may be given more than once
     #[arg(long, value_name = "NAME")]
@@ -71,7 +73,7 @@ pub struct UpArgs {
 #[derive(Args)]
 pub struct RunArgs {
     /// The role that shall work it (posse persona list)
-    #[arg(long, short, value_name = "ROLE")]
+    #[arg(long, short, value_name = "ROLE", value_parser = super::role)]
     role: String,
     #[command(flatten)]
     terms: TermsArgs,
@@ -128,7 +130,8 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     let shop = Workshop::open(&settings, &kit)?;
     let post = Post { role: persona.persona.role.clone(), executor };
     let (lease, retention) = (settings.lease, settings.retention);
-    let plan = Plan { queues: vec![queue], slots: 1, lease, retention, watched: true };
+    let files = RunFiles::of(&settings);
+    let plan = Plan { queues: vec![queue], slots: 1, lease, retention, watched: true, files };
     // Before there is a job, so that this process hears of it before any other can.
     let mut crew = Crew::start(&shop, vec![post], plan).await?;
     let id = match shop.jobs.enqueue(vec![job], wire::now()).await {
@@ -222,7 +225,8 @@ pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
     }
     look_for_default_model(&kit);
     let metrics = listener.map(|at| (at, kit.models.tallies()));
-    let serving = Serving { posts, queues: queue, quiet, metrics, outages: kit.models.outages() };
+    let staff = Staff::new(&settings, &kit, &personas, role);
+    let serving = Serving { posts, staff, queues: queue, quiet, metrics, outages: kit.models.outages() };
     serve(cx, &settings, &shop, serving, &mut signals).await
 }
 
@@ -246,7 +250,9 @@ pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
     cx.out.note(format!("  waiting    {}", plural(waiting, "job")));
     cx.out.note(format!("  enqueue    posse enqueue --role {example} \"<what is to be done>\""));
     cx.out.note("  look       posse list · posse show ID · posse job watch ID\n");
-    let serving = Serving { posts, queues: Vec::new(), quiet: false, metrics: None, outages: kit.models.outages() };
+    let staff = Staff::new(&settings, &kit, &personas, Vec::new());
+    let (queues, outages) = (Vec::new(), kit.models.outages());
+    let serving = Serving { posts, staff, queues, quiet: false, metrics: None, outages };
     serve(cx, &settings, &shop, serving, &mut signals).await
 }
 
@@ -330,6 +336,8 @@ fn posts(kit: &Kit, personas: &[PersonaFile]) -> Result<Vec<Post>> {
 /// What a process serves, and how.
 struct Serving {
     posts: Vec<Post>,
+    /// Their personas, as they change.
+    staff: Staff,
     /// Only jobs of these queues; all when empty.
     queues: Vec<String>,
     quiet: bool,
@@ -345,10 +353,11 @@ async fn serve(
     serving: Serving,
     signals: &mut Signals,
 ) -> Result<Exit> {
-    let Serving { posts, queues, quiet, metrics, outages } = serving;
+    let Serving { posts, mut staff, queues, quiet, metrics, outages } = serving;
     let watched = !quiet || cx.out.json;
     let (lease, retention) = (settings.lease, settings.retention);
-    let plan = Plan { queues, slots: settings.slots, lease, retention, watched };
+    let files = RunFiles::of(settings);
+    let plan = Plan { queues, slots: settings.slots, lease, retention, watched, files };
     let mut crew = Crew::start(shop, posts, plan).await?;
     let watched = match metrics {
         Some((listener, models)) => {
@@ -364,10 +373,25 @@ async fn serve(
             None => std::future::pending().await,
         }
     };
-    let shown = tokio::select! {
-        shown = showing => shown,
-        () = crew.drained(&cx.out) => Ok(()),
-        () = signals.next() => Ok(()),
+    let asked_to_end = crew.asked_to_end();
+    tokio::pin!(showing, asked_to_end);
+    let mut tick = tokio::time::interval(staff::EVERY);
+    let shown = loop {
+        tokio::select! {
+            shown = &mut showing => break shown,
+            () = &mut asked_to_end => break tokio::select! {
+                shown = &mut showing => shown,
+                () = crew.drained(&cx.out) => Ok(()),
+                () = signals.next() => Ok(()),
+            },
+            () = signals.next() => break Ok(()),
+            _ = tick.tick() => {
+                let changes = staff.look(&cx.out);
+                if let Err(error) = staff::apply(&mut crew, changes).await {
+                    cx.out.warn(format!("others are not told which roles are worked here: {error:#}"));
+                }
+            }
+        }
     };
     let stood_down = crew.stand_down(&cx.out, settings.grace, signals).await;
     if let Some(watched) = watched {

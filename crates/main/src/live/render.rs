@@ -226,10 +226,11 @@ impl Renderer {
 
     fn call_ended(&mut self, call_id: &str, outcome: CallOutcome, result: &str, ms: u64) -> Vec<String> {
         let name = self.calls.get(call_id).cloned().unwrap_or_else(|| "call".into());
-        if outcome != CallOutcome::Refused {
+        let is_acknowledged = is_bookkeeping(&name) && outcome == CallOutcome::Done;
+        if outcome != CallOutcome::Refused && !is_acknowledged {
             self.calls_run += 1;
         }
-        if is_bookkeeping(&name) && outcome == CallOutcome::Done {
+        if is_acknowledged {
             return Vec::new();
         }
         let name = one_line(&name, 64);
@@ -267,8 +268,12 @@ impl Renderer {
         } else {
             let words = because(&status.as_str().replace('_', " "), &visible(reason.unwrap_or_default()));
             lines.extend(self.marked("✗", &words, Paint::red));
+            if reason.is_some_and(|reason| reason.strip_prefix("stuck: ") == Some(answer)) {
+                // The agent's own words, and told.
+                return lines;
+            }
             if !answer.trim().is_empty() {
-                lines.push(format!("{INDENT}{}", self.paint.dim("last words:")));
+                lines.push(format!("{INDENT}{}", self.paint.dim("until then it said:")));
             }
         }
         let body = wrap(&visible(answer.trim()), self.width.saturating_sub(columns(INDENT)));
@@ -292,7 +297,10 @@ impl Renderer {
 
     /// One line about all of it.
     pub fn summary(&self, job: &Job) -> String {
-        let state = self.paint.state(job.state, self.paint.bold(job.state.as_str()));
+        let judged = job.output.as_ref().filter(|_| job.state.is_final()).and_then(judged);
+        let words =
+            judged.map_or_else(|| job.state.to_string(), |status| format!("{} ({})", job.state, visible(&status)));
+        let state = self.paint.state(job.state, self.paint.bold(words));
         let mut parts = Vec::new();
         if let Some(output) = &job.output {
             parts.extend(self.totals(output));
@@ -355,6 +363,12 @@ impl Renderer {
         }
         lines
     }
+}
+
+/// What there is to say of a run beside its job's state: how its agent judges the work, or else what ended it.
+pub fn judged(output: &Output) -> Option<String> {
+    let ended = Some(output.status.as_str()).filter(|status| !["", "completed", "unfinished"].contains(status));
+    output.end_status.as_deref().or(ended).map(str::to_owned)
 }
 
 /// Calls that no tool runs: what they say is told in other lines.

@@ -1,0 +1,225 @@
+//! The personas of a worker process, as their files are now: who begins, changes or goes while it works.
+//!
+//! A run that has begun stays as it began; what changes is for the runs that begin from now on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use anyhow::Result;
+use async_trait::async_trait;
+use posse_core::executor::{AgentExecutor, JobContext, StepOutcome};
+use posse_core::skill::Skill;
+use posse_infra::persona::{PersonaFile, Severity};
+
+use crate::fleet::{Crew, Post};
+use crate::models::Catalog;
+use crate::output::Out;
+use crate::output::text::visible;
+use crate::settings::Settings;
+use crate::wire::{self, Kit, Offer};
+
+/// How often the files are looked at. What has changed is read when it has been the same for two looks, so that a
+/// file that is being written is read whole.
+pub const EVERY: Duration = Duration::from_secs(1);
+
+/// What became of a role.
+pub enum Change {
+    /// Nobody had worked it.
+    New(Post),
+    /// It is worked differently from now on.
+    Changed(Post),
+    /// It has no persona any more.
+    Gone(String),
+}
+
+/// What a role is worked by.
+#[derive(PartialEq)]
+struct Known {
+    persona: PersonaFile,
+    skills: Vec<Skill>,
+}
+
+/// Which files there are, and whether they are the same as before.
+type Stamp = Vec<(PathBuf, i64, i64, u64, u64)>;
+
+/// The personas that this process works by.
+pub struct Staff {
+    settings: Settings,
+    models: Arc<Catalog>,
+    /// Only these roles; all when empty.
+    only: Vec<String>,
+    known: BTreeMap<String, Known>,
+    /// What is wrong, as it was told last.
+    told: BTreeSet<String>,
+    seen: Stamp,
+    read: Option<Stamp>,
+}
+
+impl Staff {
+    /// Those that were there at the beginning, and have been told of.
+    pub fn new(settings: &Settings, kit: &Kit, personas: &[PersonaFile], only: Vec<String>) -> Staff {
+        let known = |persona: &PersonaFile| (persona.persona.role.clone(), known(&kit.offer, persona));
+        Staff {
+            known: personas.iter().map(known).collect(),
+            told: kit.personas.problems.iter().map(ToString::to_string).collect(),
+            settings: settings.clone(),
+            models: Arc::clone(&kit.models),
+            only,
+            seen: Stamp::new(),
+            read: None,
+        }
+    }
+
+    /// What has changed since the last look. What cannot be read now is said once, and changes nothing.
+    pub fn look(&mut self, out: &Out) -> Vec<Change> {
+        let now = stamp(&self.settings);
+        if now != self.seen {
+            self.seen = now;
+            return Vec::new();
+        }
+        if self.read.as_ref() == Some(&now) {
+            return Vec::new();
+        }
+        self.read = Some(now);
+        let offer = Offer::gather(&self.settings);
+        match wire::personas(&self.settings, &offer) {
+            Ok(personas) => self.compare(out, Kit { models: Arc::clone(&self.models), offer, personas }),
+            Err(error) => {
+                if self.told.insert(error.to_string()) {
+                    out.warn(format!("{}; the personas as they were stay in force", visible(&error.to_string())));
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    fn compare(&mut self, out: &Out, kit: Kit) -> Vec<Change> {
+        self.tell(out, &kit);
+        let mut changes = Vec::new();
+        let is_ours = |role: &String| self.only.is_empty() || self.only.contains(role);
+        for persona in kit.personas.personas.iter().filter(|persona| is_ours(&persona.persona.role)) {
+            let (role, now) = (persona.persona.role.clone(), known(&kit.offer, persona));
+            if self.known.get(&role) == Some(&now) {
+                continue;
+            }
+            let executor: Arc<dyn AgentExecutor> = match kit.executor(&self.settings, persona) {
+                Ok(executor) => executor,
+                Err(error) => {
+                    out.warn(visible(&format!("{error:#}")));
+                    continue;
+                }
+            };
+            let post = Post { role: role.clone(), executor };
+            changes.push(match self.known.insert(role.clone(), now) {
+                None => {
+                    out.note(format!("  the persona {role} is new: its jobs are worked here from now on"));
+                    Change::New(post)
+                }
+                Some(_) => {
+                    out.note(format!("  the persona {role} has changed: runs that begin from now on follow it"));
+                    Change::Changed(post)
+                }
+            });
+        }
+        let broken: Vec<_> =
+            kit.personas.problems.iter().filter(|p| p.severity == Severity::Error).map(|p| &p.file).collect();
+        let gone = |(role, known): &(&String, &Known)| {
+            kit.personas.get(role).is_none() && !broken.contains(&&known.persona.file)
+        };
+        let gone: Vec<_> = self.known.iter().filter(gone).map(|(role, _)| role.clone()).collect();
+        for role in gone {
+            self.known.remove(&role);
+            out.note(format!("  the persona {role} is gone: no more of its jobs are begun here"));
+            changes.push(Change::Gone(role));
+        }
+        changes
+    }
+
+    /// Says what is wrong now and was not before.
+    fn tell(&mut self, out: &Out, kit: &Kit) {
+        let now: BTreeSet<_> = kit.personas.problems.iter().map(ToString::to_string).collect();
+        for problem in kit.personas.problems.iter().filter(|problem| !self.told.contains(&problem.to_string())) {
+            let in_force = self.known.values().any(|known| known.persona.file == problem.file);
+            match problem.severity {
+                Severity::Error if in_force => {
+                    out.warn(format!("{problem} (the persona as it was before stays in force)"));
+                }
+                _ => wire::warn_of_problem(out, problem),
+            }
+        }
+        self.told = now;
+    }
+}
+
+fn known(offer: &Offer, persona: &PersonaFile) -> Known {
+    // Skills call others, which no list of a persona tells: any that changed may be meant.
+    let skills = if persona.persona.skills.is_empty() { Vec::new() } else { offer.skills.skills.clone() };
+    Known { persona: persona.clone(), skills }
+}
+
+fn stamp(settings: &Settings) -> Stamp {
+    let mut stamp = Stamp::new();
+    for entry in entries(&settings.personas) {
+        add(&mut stamp, entry);
+    }
+    for root in wire::skill_roots(settings) {
+        for entry in entries(&root.folder) {
+            add(&mut stamp, entry.join("SKILL.md"));
+        }
+    }
+    stamp.sort();
+    stamp
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+fn add(stamp: &mut Stamp, path: PathBuf) {
+    if let Ok(meta) = fs::metadata(&path) {
+        stamp.push((path, meta.mtime(), meta.mtime_nsec(), meta.len(), meta.ino()));
+    }
+}
+
+/// Works by the newest executor there is. What a run began with stands in its journal, so a step by another one goes on
+/// with that.
+pub struct Latest(RwLock<Arc<dyn AgentExecutor>>);
+
+impl Latest {
+    /// By this one, at first.
+    pub fn new(executor: Arc<dyn AgentExecutor>) -> Latest {
+        Latest(RwLock::new(executor))
+    }
+
+    /// By another one from now on.
+    pub fn replace(&self, executor: Arc<dyn AgentExecutor>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = executor;
+    }
+}
+
+#[async_trait]
+impl AgentExecutor for Latest {
+    async fn process_job(&self, cx: &mut JobContext) -> StepOutcome {
+        let now = Arc::clone(&*self.0.read().unwrap_or_else(PoisonError::into_inner));
+        now.process_job(cx).await
+    }
+}
+
+/// Applies changes to the services of this process.
+pub async fn apply(crew: &mut Crew, changes: Vec<Change>) -> Result<()> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    for change in changes {
+        match change {
+            Change::New(post) => crew.hire(post),
+            Change::Changed(post) => crew.change(post),
+            Change::Gone(role) => crew.dismiss(&role),
+        }
+    }
+    crew.announce().await
+}
