@@ -131,7 +131,7 @@ pub enum Event {
         /// See [`Event`].
         depth: usize,
     },
-    /// The model gave no answer. Not the end: that is told by `done`.
+    /// The model gave no answer, or a skill that it called could not begin. Not the end: that is told by `done`.
     #[serde(rename = "error")]
     Error {
         /// Why, in words.
@@ -333,6 +333,9 @@ impl Events {
                 Some(call) => {
                     let is_skill = self.run.skills().any(|skill| skill.spec.name == call.name);
                     self.start(call_id, is_skill, out);
+                    if is_skill && outcome == CallOutcome::Refused {
+                        out.push(Event::Error { text: text.to_owned() });
+                    }
                 }
                 None => return,
             }

@@ -359,10 +359,13 @@ pub struct GroupUse {
 /// What a job leaves behind.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Output {
-    /// The answer, or the last words of a run that ended early.
+    /// The answer; of a run that ended without one, what it said until then, and a warning where a limit ended it.
     pub text: String,
     /// How the run ended: `completed`, or the limit or failure that ended it.
     pub status: String,
+    /// How an agent that goes by phases judges its work: `solved`, `partial` or `stuck`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_status: Option<String>,
     /// Names of the tools it used, sorted.
     pub tools_used: Vec<String>,
     /// Model requests answered.

@@ -83,6 +83,9 @@ pub struct OfferedSkill {
     /// Whether only other skills may call it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inner: bool,
+    /// Why it cannot be worked by, if it cannot: what a call of it is answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// The folder its files are in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
@@ -230,7 +233,15 @@ pub enum EndStatus {
     Partial,
     /// It says that it cannot get any further.
     Stuck,
-    /// A limit of turns, tokens or working time was reached.
+    /// The limit of turns was reached.
+    MaxTurns,
+    /// The limit of tokens was reached.
+    MaxTokens,
+    /// The limit of working time was reached.
+    MaxSeconds,
+    /// The limit of rounds of tools was reached.
+    MaxToolRounds,
+    /// A limit was reached, in a journal from before each had a name of its own.
     LimitReached,
     /// The model refused, or the provider filtered its answer.
     Refused,
@@ -250,6 +261,10 @@ impl EndStatus {
             EndStatus::Completed => "completed",
             EndStatus::Partial => "partial",
             EndStatus::Stuck => "stuck",
+            EndStatus::MaxTurns => "max_turns",
+            EndStatus::MaxTokens => "max_tokens",
+            EndStatus::MaxSeconds => "max_seconds",
+            EndStatus::MaxToolRounds => "max_tool_rounds",
             EndStatus::LimitReached => "limit_reached",
             EndStatus::Refused => "refused",
             EndStatus::Failed => "failed",

@@ -29,8 +29,10 @@ pub mod memory;
 pub mod phase;
 pub(crate) mod phased;
 pub mod prompt;
+mod repeats;
 mod request;
 pub mod results;
+mod said;
 pub mod signals;
 pub mod structured;
 
@@ -38,7 +40,7 @@ use compaction::{Cut, Purpose};
 pub use cycle::{Asked, OpenCall};
 use cycle::{Cycle, EndedCall};
 use machine::ToSummarise;
-use phase::{AGENT_STEP, AgentStep, Phase};
+use phase::{AGENT_STEP, AgentStep, Phase, WorkStatus};
 use phased::Phased;
 
 /// The state of a run: everything its journal says, added up.
@@ -72,6 +74,8 @@ pub struct Run {
     ended: Option<Ended>,
     /// What had been used when the run was last reopened; limits count from there.
     spent_before: Spent,
+    /// What people had been asked when the run was last restarted, for the beginning that follows.
+    asked_before: Vec<String>,
 }
 
 /// How a run ended.
@@ -85,9 +89,30 @@ pub struct Ended {
     pub reason: Option<String>,
 }
 
+/// A limit that ends the run.
+struct Reached {
+    status: EndStatus,
+    /// What the answer says of it.
+    warning: String,
+    reason: String,
+}
+
+impl Reached {
+    fn new(status: EndStatus, limit: String, reason: String) -> Reached {
+        Reached { status, warning: format!("[Warning: {limit} reached before there was an answer. Stopped.]"), reason }
+    }
+
+    /// What there is in place of an answer: what was said until then, and why there is no more.
+    fn text(&self, said: &str) -> String {
+        if said.is_empty() { self.warning.clone() } else { format!("{said}\n\n{}", self.warning) }
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Spent {
     turns: u32,
+    /// Of these turns, those that were steps of the run's own conversation.
+    steps: u32,
     tool_rounds: u32,
     tokens: u64,
     ms: u64,
@@ -140,6 +165,10 @@ impl Run {
                 self.top_mut().fall_back(call_id, to);
             }
             Entry::Asked { call_id, questions, .. } => {
+                if self.is_phased() {
+                    let asking = self.top().open.iter().find(|call| call.request.id == *call_id).cloned();
+                    self.phased.take_question(&questions.join("\n"), asking.as_ref());
+                }
                 let questions = questions.iter().map(|question| (question.clone(), None)).collect();
                 self.top_mut().asked = Some(Asked { call_id: call_id.clone(), questions });
             }
@@ -158,6 +187,9 @@ impl Run {
             Entry::Summarised { usage, cost_microusd, ms, .. } => self.spend(usage, *cost_microusd, *ms),
             Entry::Note { text } => {
                 self.close_calls(NO_RESULT);
+                if self.is_phased() {
+                    self.phased.take_faulty();
+                }
                 self.top_mut().note(text);
             }
             Entry::Ended { status, text, reason } => {
@@ -172,6 +204,7 @@ impl Run {
                 self.top_mut().reopen(prompt::GO_ON);
                 self.spent_before = Spent {
                     turns: self.turns,
+                    steps: self.phased.replies(),
                     tool_rounds: self.tool_rounds,
                     tokens: self.usage.total(),
                     ms: self.worked_ms,
@@ -179,14 +212,17 @@ impl Run {
             }
             Entry::Restarted => {
                 let before = std::mem::take(self);
+                let asked_before = before.cycles.first().map(Cycle::asked_so_far).unwrap_or_default();
                 // Totals are of the whole job, and ids of calls never repeat in it.
                 *self = Run {
                     next_seq: before.next_seq,
                     calls_made: before.calls_made,
                     turns: before.turns,
                     tool_rounds: before.tool_rounds,
+                    asked_before,
                     spent_before: Spent {
                         turns: before.turns,
+                        steps: 0,
                         tool_rounds: before.tool_rounds,
                         tokens: before.usage.total(),
                         ms: before.worked_ms,
@@ -206,13 +242,16 @@ impl Run {
         let system = said_first.into_iter().flatten().map(|text| Message::System { text: text.clone() });
         let mut messages: Vec<_> = system.collect();
         messages.extend(opening.examples.iter().chain(&opening.history).cloned());
-        messages.push(Message::User { text: prompt::task_with(goal, opening.results.as_ref()) });
+        let asked_before = std::mem::take(&mut self.asked_before);
+        let task = prompt::task_with(goal, opening.results.as_ref());
+        messages.push(Message::User { text: cycle::with_answers(task, &asked_before) });
         self.tools_tokens = match opening.calling {
             ToolCalling::Native => Tally::estimated(tokens::text(&told_of_tools(opening))),
             // Held to by the server's decoder; the model does not read them.
             ToolCalling::Structured => Tally::default(),
         };
         self.cycles = vec![Cycle::new(goal, messages)];
+        self.top_mut().answers = asked_before;
         self.opening = Some(Arc::clone(opening));
     }
 
@@ -258,7 +297,7 @@ impl Run {
 
     fn take_ended(&mut self, ended: &[EndedCall]) {
         if self.is_phased() {
-            ended.iter().for_each(|ended| self.phased.take_call(self.turns, ended));
+            ended.iter().for_each(|ended| self.phased.take_call(ended));
         }
     }
 
@@ -289,7 +328,7 @@ impl Run {
             self.tool_rounds += 1;
         }
         if self.is_phased() {
-            self.phased.take_turn(self.turns, turn);
+            self.phased.take_turn(turn);
         }
         let made = self.calls_made;
         // An entry that is there twice makes its calls once.
@@ -325,7 +364,8 @@ impl Run {
     /// Whether a call is one that a skill begins with.
     fn begins_skill(&self, call: &CallRequest) -> bool {
         let arguments = || serde_json::from_str(&call.arguments).unwrap_or_default();
-        self.skills().any(|skill| skill.spec.name == call.name) && SkillCallArgs::check(arguments()).is_ok()
+        self.skills().any(|skill| skill.spec.name == call.name && skill.error.is_none())
+            && SkillCallArgs::check(arguments()).is_ok()
     }
 
     fn spend(&mut self, usage: &Usage, cost_microusd: Option<u64>, ms: u64) {
@@ -436,11 +476,12 @@ impl Run {
     pub fn output(&self) -> Output {
         let (status, text) = match &self.ended {
             Some(ended) => (ended.status.as_str().to_owned(), ended.text.clone()),
-            None => ("unfinished".to_owned(), self.last_text().to_owned()),
+            None => ("unfinished".to_owned(), self.said()),
         };
         Output {
             text,
             status,
+            end_status: self.end_status().map(|status| status.as_str().to_owned()),
             tools_used: self.tools_used.iter().cloned().collect(),
             turns: self.turns,
             usage: self.usage,
@@ -449,9 +490,27 @@ impl Run {
         }
     }
 
-    /// The last words there were.
-    fn last_text(&self) -> &str {
-        self.cycles.iter().rev().map(|cycle| cycle.last_text.as_str()).find(|text| !text.is_empty()).unwrap_or("")
+    /// How the agent judged its work at its end, where its style has it do so.
+    fn end_status(&self) -> Option<WorkStatus> {
+        let opening = self.opening.as_ref().filter(|opening| opening.persona.style == Style::Phased);
+        match (opening?, self.ended.as_ref()?.status) {
+            (_, EndStatus::Completed) => Some(WorkStatus::Solved),
+            (_, EndStatus::Partial) => Some(WorkStatus::Partial),
+            (_, EndStatus::Stuck) => Some(WorkStatus::Stuck),
+            _ => None,
+        }
+    }
+
+    /// What was said so far: all of it, reply by reply, in the run's own conversation and in those of skills that
+    /// are at work.
+    fn said(&self) -> String {
+        let said: Vec<_> = self.cycles.iter().map(|cycle| cycle.said.text()).filter(|text| !text.is_empty()).collect();
+        said.join("\n\n")
+    }
+
+    /// What the conversation at work leaves if it ends without an answer: a skill's caller is told its last words.
+    fn left(&self) -> String {
+        if self.depth() == 0 { self.said() } else { self.top().said.last().to_owned() }
     }
 
     /// Where in its work it is: the phase it was in last, and for the direct style `act` until the
@@ -466,25 +525,39 @@ impl Run {
 
     /// Which limit is reached, in words, if one is.
     pub fn limit_reached(&self) -> Option<String> {
+        self.limit().map(|limit| limit.reason)
+    }
+
+    /// Which limit is reached, if one is.
+    fn limit(&self) -> Option<Reached> {
         let limits = &self.opening.as_ref()?.persona.limits;
         let turns = self.turns - self.spent_before.turns;
         let tokens = self.usage.total().saturating_sub(self.spent_before.tokens);
         let ms = self.worked_ms - self.spent_before.ms;
         if turns >= limits.max_turns {
-            return Some(format!("the limit of {} model turns is reached (limits.max_turns)", limits.max_turns));
+            let max = limits.max_turns;
+            let reason = format!("the limit of {max} model turns is reached (limits.max_turns)");
+            return Some(Reached::new(EndStatus::MaxTurns, format!("max turns ({max})"), reason));
         }
         if let Some(max) = limits.max_tokens.filter(|max| tokens >= *max) {
-            return Some(format!("the limit of {max} tokens is reached: {tokens} used (limits.max_tokens)"));
+            let reason = format!("the limit of {max} tokens is reached: {tokens} used (limits.max_tokens)");
+            return Some(Reached::new(EndStatus::MaxTokens, format!("max tokens ({max})"), reason));
         }
         let max = limits.max_seconds.filter(|max| ms >= max.saturating_mul(1000))?;
-        Some(format!("the limit of {max} s of work is reached: {} s used (limits.max_seconds)", ms / 1000))
+        let reason = format!("the limit of {max} s of work is reached: {} s used (limits.max_seconds)", ms / 1000);
+        Some(Reached::new(EndStatus::MaxSeconds, format!("max seconds ({max})"), reason))
     }
 
-    /// The warning that ends a run which asks for one round of tools too many.
-    fn tool_rounds_spent(&self) -> Option<String> {
+    /// The limit that ends a run which asks for one round of tools too many.
+    fn tool_rounds_spent(&self) -> Option<Reached> {
         let max = self.opening.as_ref()?.persona.limits.max_tool_rounds?;
         let rounds = self.tool_rounds - self.spent_before.tool_rounds;
-        (rounds > max).then(|| format!("[Warning: max tool rounds ({max}) reached. Stopping tool execution.]"))
+        let warning = format!("Warning: max tool rounds ({max}) reached. Stopping tool execution.");
+        (rounds > max).then(|| Reached {
+            status: EndStatus::MaxToolRounds,
+            warning: format!("[{warning}]"),
+            reason: warning,
+        })
     }
 
     /// How long questions to people stay open, in milliseconds; for ever when absent.

@@ -5,6 +5,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use posse_core::executor::{AgentExecutor, Halt, JobContext, StepOutcome};
@@ -12,12 +13,16 @@ use posse_core::folder::FolderId;
 use posse_core::hook::{RunHook, compose};
 use posse_core::job::{Job, Output};
 use posse_core::journal::{Entry, OfferedTool, Opening, effect_key};
-use posse_core::model::{CallRequest, Delta, FailedTry, Model, ModelError, ModelErrorKind, ModelReply, Models, Usage};
+use posse_core::model::{
+    CallRequest, Delta, DeltaSink, FailedTry, Model, ModelError, ModelErrorKind, ModelReply, ModelRequest, Models,
+    Usage,
+};
 use posse_core::persona::PersonaTemplate;
 use posse_core::run::machine::{Again, Effect, Input, Step, ToCount, Verdict, step};
 use posse_core::run::{OpenCall, Run, finish};
 use posse_core::skill::Skill;
-use posse_core::stop::StopReason;
+use posse_core::stop::{Stop, StopReason};
+use posse_core::tokens;
 use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory, ToolOutput};
 use posse_core::worker::Progress;
 
@@ -163,7 +168,13 @@ impl GenericAgentExecutor {
             Err(error) => Err(error),
         };
         let ms = began.elapsed().as_millis() as u64;
-        if let (Err(_), Some(reason)) = (&answer, cx.stop.reason()) {
+        if let (Err(error), Some(reason)) = (&answer, cx.stop.reason()) {
+            if reason != StopReason::LeaseLost && has_cost(error) {
+                // What it read and wrote until then was used, and counts.
+                let seq = run.next_seq();
+                let failed = step(run, Input::ModelFailed { error: error.clone(), ms });
+                cx.append(seq, failed.entries).await?;
+            }
             return Err(reason.into());
         }
         Ok(match answer {
@@ -204,7 +215,7 @@ impl GenericAgentExecutor {
         let request = run.request();
         cx.report(Progress::AskingModel { job: cx.job.id });
         let deltas = |delta: Delta| cx.report(Progress::Delta { job: cx.job.id, delta });
-        in_time(time_left(run), model.complete(&request, &deltas, &cx.stop)).await
+        ask(model, &request, &deltas, &cx.stop, time_left(run)).await
     }
 
     /// Whether a call of an offered tool may run, and if not, what would be right.
@@ -359,18 +370,58 @@ fn time_left(run: &Run) -> Option<Duration> {
     run.time_left().map(|ms| Duration::from_millis(ms.max(0) as u64))
 }
 
-/// A model's reply, if it comes before the time is used up that there is.
-async fn in_time(
+/// A model's reply, if it comes before the time is used up that there is. A request that is cut off has what it came to
+/// until then among its failed tries, estimated where the model itself does not tell.
+async fn ask(
+    model: &dyn Model,
+    request: &ModelRequest,
+    deltas: &DeltaSink<'_>,
+    stop: &Stop,
     time_left: Option<Duration>,
-    reply: impl Future<Output = Result<ModelReply, ModelError>>,
 ) -> Result<ModelReply, ModelError> {
-    let Some(limit) = time_left else { return reply.await };
-    tokio::time::timeout(limit, reply).await.unwrap_or_else(|_| Err(out_of_time(limit)))
+    let heard = AtomicUsize::new(0);
+    let listening = |delta: Delta| {
+        match &delta {
+            Delta::Text(text) | Delta::Reasoning(text) => heard.fetch_add(text.len(), Ordering::Relaxed),
+            // What it came to is told with it.
+            Delta::Restarted(_) => heard.swap(0, Ordering::Relaxed),
+        };
+        deltas(delta);
+    };
+    let reply = model.complete(request, &listening, stop);
+    let answer = match time_left {
+        None => reply.await,
+        Some(limit) => match tokio::time::timeout(limit, reply).await {
+            Ok(answer) => answer,
+            Err(_) => return Err(out_of_time(limit, estimate(request, heard.into_inner()))),
+        },
+    };
+    answer.map_err(|mut error| {
+        let heard = heard.into_inner();
+        if error.kind == ModelErrorKind::Stopped && heard > 0 && !has_cost(&error) {
+            let (reason, usage) = (error.message.clone(), estimate(request, heard));
+            error.failed_tries.push(FailedTry { model: String::new(), reason, usage });
+        }
+        error
+    })
 }
 
-fn out_of_time(limit: Duration) -> ModelError {
+/// Roughly what a request came to that was cut off after so many bytes of its reply.
+fn estimate(request: &ModelRequest, heard: usize) -> Usage {
+    let offered = serde_json::to_string(&(&request.tools, &request.schema)).unwrap_or_default().len();
+    let tail = request.tail.as_ref().map_or(0, String::len);
+    let read: u64 = request.messages.iter().map(tokens::message).sum();
+    let rest = Usage::estimate(offered + tail, heard);
+    Usage { input: rest.input.saturating_add(read), ..rest }
+}
+
+/// Whether tries that came to nothing have used tokens.
+fn has_cost(error: &ModelError) -> bool {
+    error.failed_tries.iter().any(|failed| failed.usage.total() > 0)
+}
+
+fn out_of_time(limit: Duration, usage: Usage) -> ModelError {
     let message = format!("the model had not answered when the run's time was used up ({:.1} s)", limit.as_secs_f32());
-    let usage = Usage { estimated: true, ..Usage::default() };
     ModelError {
         kind: ModelErrorKind::Stopped,
         message: message.clone(),

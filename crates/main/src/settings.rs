@@ -17,8 +17,8 @@ use posse_infra::sandbox::Limits;
 use posse_infra::sqlite::Keys;
 
 use crate::exit::usage;
-use crate::trust::{Extent, Trust, Untrusted, found_in};
 use crate::records::USUALLY_KEPT;
+use crate::trust::{Extent, Trust, Untrusted, found_in};
 
 pub mod file;
 pub mod sealing;

@@ -6,6 +6,8 @@ use serde_json::Value;
 
 use super::compaction::{Cut, History, Part, Shortening};
 use super::phase::AGENT_STEP;
+use super::repeats::Repeats;
+use super::said::Said;
 use super::{phased, structured};
 use crate::conversation;
 use crate::journal::{Call, CallOutcome, Count, Turn};
@@ -76,10 +78,10 @@ impl Asked {
         self.questions.iter().all(|(_, settled)| settled.is_some())
     }
 
-    /// What the model is told once all are.
-    fn told(&self) -> String {
+    /// What the model is told of them, and in place of answers that are not there.
+    fn told(&self, missing: &str) -> String {
         let one = |(question, settled): &(String, Option<Option<String>>)| {
-            let answer = settled.iter().flatten().next().map_or(NO_ANSWER, String::as_str);
+            let answer = settled.iter().flatten().next().map_or(missing, String::as_str);
             format!("Question: {question}\nAnswer: {answer}")
         };
         let all: Vec<_> = self.questions.iter().map(one).collect();
@@ -88,6 +90,8 @@ impl Asked {
 }
 
 const ANSWERS: &str = "What people were asked before, and answered. Do not ask it again:";
+
+const CHANGED_INSTEAD: &str = "(the task above was changed in place of an answer: what it says now counts)";
 
 const NO_ANSWER: &str = "(nobody answered in time; go on with what you know, or finish and say what is missing)";
 
@@ -112,18 +116,14 @@ pub(super) struct Cycle {
     pub corrections: u32,
     /// Whether the last reply has been counted in `corrections`.
     corrected_turn: bool,
-    /// Calls since something last changed, by [`fingerprint`], with how often each was made: those
-    /// that only read, and those that failed without an effect.
-    in_vain: BTreeMap<String, u32>,
-    /// The calls asked for since the last that was new, that one included: more than one are
-    /// repetitions.
-    habit: Vec<CallRequest>,
-    /// The last visible text of a reply without calls.
-    pub last_text: String,
+    /// Calls that give the same again and again.
+    pub repeats: Repeats,
+    /// What it has said.
+    pub said: Said,
     /// Questions that wait for people.
     pub asked: Option<Asked>,
     /// What people have answered, through every new plan: nobody should be asked twice.
-    answers: Vec<String>,
+    pub answers: Vec<String>,
     /// How often it began anew.
     pub replans: u32,
 }
@@ -161,24 +161,20 @@ impl Cycle {
     /// Takes in a reply, of which these calls are to end.
     pub fn take_turn(&mut self, turn: &Turn, calls: &[&Call], calling: ToolCalling) {
         self.corrected_turn = false;
+        self.repeats.replied();
         self.open.extend(calls.iter().map(|call| OpenCall::new(call)));
         // A thought between two calls does not make the second a new one, and what was cut off was no try.
         let is_cut = turn.finish == Finish::Length;
         if let Some(call) = turn.calls.last().map(Call::runs).filter(|call| call.name != AGENT_STEP && !is_cut) {
-            if self.repeats(&call) == 0 {
-                self.habit.clear();
-            }
-            self.habit.push(call);
+            self.repeats.asked(call);
         }
+        self.said.push(&turn.said());
         let calls: Vec<_> = match calling {
             ToolCalling::Native => calls.iter().map(|call| call.request.clone()).collect(),
             ToolCalling::Structured => Vec::new(),
         };
         if turn.text.trim().is_empty() && calls.is_empty() {
             return;
-        }
-        if turn.calls.is_empty() {
-            self.last_text = turn.text.clone();
         }
         let (text, reasoning) = (turn.text.clone(), turn.reasoning.clone());
         self.push(Message::Assistant { text, reasoning, calls }, Part::Plain);
@@ -187,9 +183,6 @@ impl Cycle {
     pub fn start(&mut self, call_id: &str) -> Option<&OpenCall> {
         let call = self.open.iter_mut().find(|c| c.request.id == call_id)?;
         call.started = true;
-        if call.effect == Some(EffectClass::Pure) {
-            *self.in_vain.entry(fingerprint(&call.request)).or_default() += 1;
-        }
         Some(call)
     }
 
@@ -200,18 +193,6 @@ impl Cycle {
         } else if !std::mem::replace(&mut self.corrected_turn, true) {
             // Once for each reply, however many of its calls were wrong: it has not been told yet.
             self.corrections += 1;
-        }
-    }
-
-    /// Takes note of what a call's end has changed.
-    fn take_outcome(&mut self, call: &OpenCall, outcome: CallOutcome) {
-        match outcome {
-            CallOutcome::Refused => {}
-            _ if call.effect == Some(EffectClass::Pure) => {}
-            CallOutcome::Failed { category } if category.says_nothing_was_done() => {
-                *self.in_vain.entry(fingerprint(&call.request)).or_default() += 1;
-            }
-            _ => self.in_vain.clear(),
         }
     }
 
@@ -227,7 +208,10 @@ impl Cycle {
     ) -> Vec<EndedCall> {
         let Some(at) = self.open.iter().position(|c| c.request.id == call_id) else { return Vec::new() };
         let call = self.open.remove(at);
-        self.take_outcome(&call, outcome);
+        // What runs nothing (a step that only thinks) repeats nothing, and what was refused is counted as a correction.
+        if call.started && outcome != CallOutcome::Refused {
+            self.repeats.ended(&call, outcome, text);
+        }
         self.hold(call, text, Part::Result, Some((outcome, ms)));
         self.release(calling)
     }
@@ -271,11 +255,11 @@ impl Cycle {
             settled.get_or_insert(answer.cloned());
         }
         if asked.is_settled() {
-            let (call_id, told) = (asked.call_id.clone(), asked.told());
+            let (call_id, told) = (asked.call_id.clone(), asked.told(NO_ANSWER));
             self.asked = None;
             self.answers.push(told.clone());
             self.corrections = 0;
-            self.in_vain.clear();
+            self.repeats.something_changed();
             if let Some(at) = self.open.iter().position(|call| call.request.id == call_id) {
                 let call = self.open.remove(at);
                 self.hold(call, &told, Part::Pinned, None);
@@ -287,9 +271,7 @@ impl Cycle {
     /// Begins anew: everything after the task is dropped but what people answered, and the task tells
     /// what failed.
     pub fn replan(&mut self, mut told: String) {
-        if !self.answers.is_empty() {
-            told = format!("{told}\n\n{ANSWERS}\n\n{}", self.answers.join("\n\n"));
-        }
+        told = with_answers(told, &self.answers);
         let mut head = self.history.messages()[..self.history.head()].to_vec();
         if let Some(Message::User { text }) = head.last_mut() {
             *text = told;
@@ -297,15 +279,14 @@ impl Cycle {
         self.history = History::begin(head);
         self.open.clear();
         self.held.clear();
-        self.in_vain.clear();
-        self.habit.clear();
+        self.repeats.clear();
         self.corrections = 0;
         self.replans += 1;
     }
 
     pub fn reopen(&mut self, told: &str) {
         self.corrections = 0;
-        self.in_vain.clear();
+        self.repeats.clear();
         self.asked = None;
         self.push(Message::User { text: told.to_owned() }, Part::Plain);
     }
@@ -326,7 +307,7 @@ impl Cycle {
         self.asked = None;
         for call in std::mem::take(&mut self.open) {
             if call.started && call.effect != Some(EffectClass::Pure) {
-                self.in_vain.clear();
+                self.repeats.something_changed();
             }
             self.hold(call, text, Part::Result, None);
         }
@@ -347,15 +328,16 @@ impl Cycle {
         self.push(message, part);
     }
 
-    /// How often this call has been made in vain since something last changed.
-    pub fn repeats(&self, call: &CallRequest) -> u32 {
-        self.in_vain.get(&fingerprint(call)).copied().unwrap_or(0)
+    /// What people were asked and answered so far, and what they were asked and have not answered.
+    pub fn asked_so_far(&self) -> Vec<String> {
+        let open = self.asked.as_ref().map(|asked| asked.told(CHANGED_INSTEAD));
+        self.answers.iter().cloned().chain(open).collect()
     }
+}
 
-    /// The calls lately asked for, last first, that were made at least `often` and brought nothing new.
-    pub fn habits(&self, often: u32) -> impl Iterator<Item = &CallRequest> {
-        self.habit.iter().rev().filter(move |call| self.repeats(call) >= often)
-    }
+/// A task with what people were asked about it.
+pub(super) fn with_answers(task: String, answers: &[String]) -> String {
+    if answers.is_empty() { task } else { format!("{task}\n\n{ANSWERS}\n\n{}", answers.join("\n\n")) }
 }
 
 /// A call's tool and arguments, the same for every order of keys and spacing.

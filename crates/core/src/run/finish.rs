@@ -12,6 +12,9 @@ pub const FINISH: &str = "finish";
 /// Most questions asked at once.
 pub const MAX_QUESTIONS: usize = 8;
 
+/// In place of the reason for a new plan, where none is given.
+const NO_REASON: &str = "the agent gave no reason";
+
 /// What stands in the conversation as the result of calls that the end of the run overtook.
 pub(crate) const RUN_ENDED: &str = "The run ended here.";
 
@@ -20,6 +23,9 @@ pub(crate) const RUN_ENDED: &str = "The run ended here.";
 #[serde(deny_unknown_fields)]
 pub struct FinishArgs {
     /// The complete answer to the task, as the person who asked will read it.
+    // Who asks people has no answer yet, and must not be sent back for the want of an empty one.
+    #[serde(default)]
+    #[schemars(required, !default)]
     pub final_summary: String,
     /// Only when the task cannot be done without something that a person alone knows: the questions
     /// to ask. The work goes on once they are answered.
@@ -71,8 +77,11 @@ pub fn read(arguments: &str) -> Result<Finishing, ToolError> {
     if !questions.is_empty() {
         return Ok(Finishing::Questions(questions));
     }
+    if args.request_replan {
+        return Ok(Finishing::Replan(if text.is_empty() { NO_REASON } else { text }.to_owned()));
+    }
     if text.is_empty() {
         return Err(wrong("final_summary is empty".into()));
     }
-    Ok(if args.request_replan { Finishing::Replan(text.to_owned()) } else { Finishing::Answer(text.to_owned()) })
+    Ok(Finishing::Answer(text.to_owned()))
 }

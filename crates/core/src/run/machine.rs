@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::compaction::{self, Cut, Purpose};
 use super::fit::Fit;
-use super::{OpenCall, Run, finish, phased};
+use super::{OpenCall, Run, finish, phased, repeats};
 use crate::journal::{Call, CallOutcome, Count, EndStatus, Entry, Opening, Overflow};
 use crate::model::{CallRequest, Message, ModelError, ModelErrorKind, ModelReply};
 use crate::tokens;
@@ -19,14 +19,17 @@ mod reply;
 
 pub use again::Again;
 
-pub(super) use reply::number_of;
+pub(super) use reply::{is_put_off, number_of};
 
 /// Corrections in a row (bad steps, refused calls, empty replies) before a run is given up.
 pub const MAX_CORRECTIONS: u32 = 6;
 
-/// Identical reading calls, with nothing changed in between, of which the last still runs. The
-/// next one is refused; the one after the last refusal that [`MAX_CORRECTIONS`] allows ends the run.
-pub const MAX_REPEATS: u32 = 2;
+/// How often in a row an equal call may give an equal result, with nothing else changed in between: then the
+/// conversation ends as stuck. From the second time on the model is told.
+pub const MAX_REPEATS: u32 = 12;
+
+/// How often of these, where calling is structured, until its tool is left out of the next step's schema.
+pub const HABIT: u32 = 2;
 
 /// Calls of one reply that may run; those after them are refused.
 pub const MAX_CALLS: usize = 64;
@@ -268,14 +271,11 @@ impl Recorder<'_> {
             Ok(output) => (CallOutcome::Done, output.text, output.annotations),
             Err(error) => (CallOutcome::Failed { category: error.category }, error.message, Vec::new()),
         };
-        // The first two words of a habit: said while the call still runs, so that a reader who
-        // really has to look again can.
-        let call = self.run.open_calls().iter().find(|call| call.request.id == call_id);
-        if let Some(call) = call.filter(|call| call.effect == Some(EffectClass::Pure))
-            && self.run.top().repeats(&call.request) > 1
-        {
-            text.push_str("\n\nYou had made this same call before, and nothing has changed since. ");
-            text.push_str(self.run.next_after_repeat());
+        if let Some(call) = self.run.open_calls().iter().find(|call| call.request.id == call_id) {
+            let times = self.run.top().repeats.times_with(&call.request, outcome, &text);
+            if times > 1 {
+                text.push_str(&repeats::remark(times, self.run.next_after_repeat()));
+            }
         }
         self.record(Entry::CallEnded { call_id, outcome, text, annotations, ms });
     }
@@ -362,9 +362,9 @@ impl Recorder<'_> {
                 continue;
             }
             if self.run.top().corrections > MAX_CORRECTIONS {
-                let reason = self.out_of_patience();
-                let last = self.run.last_text().to_owned();
-                self.end(EndStatus::Failed, last, Some(reason));
+                let tries = self.run.top().corrections;
+                let reason = format!("the model made no valid step in {tries} tries in a row");
+                self.end(EndStatus::Failed, self.run.left(), Some(reason));
                 continue;
             }
             if let Some(call) = self.run.open_calls().first().cloned() {
@@ -373,9 +373,13 @@ impl Recorder<'_> {
                     None => continue,
                 }
             }
-            if let Some(reason) = self.run.limit_reached() {
-                let last = self.run.last_text().to_owned();
-                self.end_run(EndStatus::LimitReached, last, Some(reason));
+            if let Some(reason) = self.stuck() {
+                self.end(EndStatus::Stuck, self.run.left(), Some(reason));
+                continue;
+            }
+            if let Some(limit) = self.run.limit() {
+                let text = limit.text(&self.run.said());
+                self.end_run(limit.status, text, Some(limit.reason));
                 continue;
             }
             if !self.tokenizer_silent {
@@ -389,8 +393,7 @@ impl Recorder<'_> {
                 Fit::Cut(cut) => return Effect::Summarise(self.run.summary(Purpose::Compaction, cut)),
                 Fit::Shorten(shortenings) => self.record(Entry::Shortened { shortenings }),
                 Fit::TooLarge(reason) => {
-                    let last = self.run.last_text().to_owned();
-                    self.end_run(EndStatus::Failed, last, Some(reason));
+                    self.end_run(EndStatus::Failed, self.run.said(), Some(reason));
                 }
             }
         }
@@ -401,7 +404,7 @@ impl Recorder<'_> {
         let next = self.run.open_calls().first();
         let Some((call, step)) = next.and_then(|call| Some((call, self.run.told_step(call)?))) else { return false };
         let call_id = call.request.id.clone();
-        let text = self.run.phased.acknowledge(self.run.turns(), &step);
+        let text = self.run.phased.acknowledge(&step);
         let outcome = CallOutcome::Done;
         self.record(Entry::CallEnded { call_id, outcome, text, annotations: Vec::new(), ms: 0 });
         true
@@ -436,15 +439,14 @@ impl Recorder<'_> {
         None
     }
 
-    fn out_of_patience(&self) -> String {
-        let top = self.run.top();
-        let tries = top.corrections;
-        match top.habits(MAX_REPEATS).next() {
-            Some(call) => {
-                format!("stuck: repeated call {} {}, refused {tries} times in a row", call.name, call.arguments)
-            }
-            None => format!("the model made no valid step in {tries} tries in a row"),
-        }
+    /// Why the conversation at work goes in circles, if it does.
+    fn stuck(&self) -> Option<String> {
+        let call = self.run.top().repeats.stuck()?;
+        let (name, arguments) = (&call.name, shown(&call.arguments));
+        Some(format!(
+            "stuck: the call {name} {arguments} was made {MAX_REPEATS} times with the same result, and nothing new came \
+             in between"
+        ))
     }
 
     fn refuse(&mut self, call_id: String, text: String) {
@@ -485,6 +487,15 @@ impl Recorder<'_> {
         while let Some(call_id) = self.run.open_calls().iter().find(waits).map(|call| call.request.id.clone()) {
             self.refuse(call_id, finish::RUN_ENDED.into());
         }
+    }
+}
+
+/// Arguments as a reason quotes them: their beginning.
+fn shown(arguments: &str) -> String {
+    const MOST: usize = 200;
+    match arguments.len() > MOST {
+        true => format!("{}…", &arguments[..arguments.floor_char_boundary(MOST)]),
+        false => arguments.to_owned(),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::cycle::{EndedCall, fingerprint};
+use super::cycle::{EndedCall, OpenCall, fingerprint};
+use super::machine;
 use super::memory::{CallRecord, StepTokens, WorkingMemory};
 use super::phase::{self, AGENT_STEP, AgentStep, Content, Phase};
 use super::signals::Signals;
@@ -19,32 +20,76 @@ pub(crate) fn action(request: &CallRequest) -> Option<CallRequest> {
     Some(CallRequest { name, arguments, ..request.clone() })
 }
 
+/// How far a run is within its limit of turns.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Progress {
+    /// Replies of the run's own conversation.
+    pub steps: u32,
+    /// Those of skills, which the limit counts as well.
+    pub in_skills: u32,
+    /// How many it may have, together.
+    pub most: u32,
+}
+
+impl Progress {
+    fn signals(self, signals: &Signals) -> String {
+        let Progress { steps, in_skills, most } = self;
+        let rendered = signals.render(steps, most);
+        if in_skills == 0 {
+            return rendered;
+        }
+        let (first, rest) =
+            rendered.split_once('\n').map_or((&*rendered, ""), |(first, _)| (first, &rendered[first.len()..]));
+        format!("{first}, and {in_skills} turns in skills, which count too{rest}")
+    }
+}
+
 /// Working memory and signals: a projection of the journal like everything else of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Phased {
     pub memory: WorkingMemory,
     signals: Signals,
     steps: StepTokens,
+    /// Replies in the run's own conversation: the number of the step at work. Those of skills are no steps.
+    replies: u32,
 }
 
 impl Phased {
-    /// Takes in a question or an end, which are steps as soon as they are said. `number` is the reply's.
-    pub fn take_turn(&mut self, number: u32, turn: &Turn) {
-        // Beside other calls these two are refused, and so is what a limit cut off.
+    /// Replies so far; the last one's number is that of its steps.
+    pub fn replies(&self) -> u32 {
+        self.replies
+    }
+
+    /// Takes in a reply. An end is a step as soon as it is said; beside other calls it is refused, and so is what a
+    /// limit cut off.
+    pub fn take_turn(&mut self, turn: &Turn) {
+        self.replies += 1;
         let [call] = &turn.calls[..] else { return };
         if call.request.name != AGENT_STEP || turn.finish == Finish::Length {
             return;
         }
         if let Ok(step) = phase::parse(&call.request.arguments)
-            && matches!(step.phase(), Phase::Feedback | Phase::End)
+            && step.phase() == Phase::End
         {
-            self.take_step(number, &step);
+            self.take_step(&step);
         }
     }
 
-    fn take_step(&mut self, number: u32, step: &AgentStep) {
+    /// Takes in what people are asked, by the call that asks.
+    pub fn take_question(&mut self, message: &str, call: Option<&OpenCall>) {
+        let step = call.and_then(|call| phase::parse(&call.asked().arguments).ok());
+        let (thinking, summary) = step.map(|step| (step.thinking, step.summary)).unwrap_or_default();
+        self.take_step(&AgentStep { thinking, summary, content: Content::Feedback { message: message.to_owned() } });
+    }
+
+    /// Takes in a reply, or a step of one, that was sent back for correction.
+    pub fn take_faulty(&mut self) {
+        self.signals.on_faulty();
+    }
+
+    fn take_step(&mut self, step: &AgentStep) {
         self.signals.on_non_act(step.phase());
-        self.memory.take_step(number, step);
+        self.memory.take_step(self.replies, step);
         self.measure_last();
     }
 
@@ -55,30 +100,38 @@ impl Phased {
     }
 
     /// Takes in a call that ended: an act, one that the model made directly, or a step that ran nothing.
-    pub fn take_call(&mut self, number: u32, ended: &EndedCall) {
+    pub fn take_call(&mut self, ended: &EndedCall) {
         let EndedCall { call, text, .. } = ended;
         let Some((outcome, ms)) = ended.outcome else { return };
+        if outcome == CallOutcome::Refused && machine::is_put_off(text) {
+            return;
+        }
         let step = (call.asked().name == AGENT_STEP).then(|| phase::parse(&call.asked().arguments));
         let (thinking, summary) = match step {
             Some(Ok(AgentStep { thinking, summary, content: Content::Act(_) })) => (thinking, summary),
-            Some(Ok(step)) if outcome == CallOutcome::Done => return self.take_step(number, &step),
-            Some(_) => return,
+            Some(Ok(step)) if outcome == CallOutcome::Done => return self.take_step(&step),
+            Some(_) => return self.take_faulty(),
             None => {
                 let name = &call.request.name;
                 (format!("Direct tool call: {name}"), format!("Execute {name}"))
             }
         };
+        let signature = fingerprint(&call.request);
         let failed = outcome != CallOutcome::Done;
-        self.signals.on_act(&fingerprint(&call.request), failed.then_some(text.as_str()));
+        match outcome {
+            CallOutcome::Done => self.signals.on_act(&signature, None),
+            CallOutcome::Failed { category } => self.signals.on_failed_act(&signature, category, text),
+            CallOutcome::Refused | CallOutcome::Unknown => self.signals.on_act(&signature, Some(text)),
+        }
         let input = serde_json::from_str(&call.request.arguments).unwrap_or(Value::Null);
         let record = CallRecord { tool: call.request.name.clone(), input, output: text.clone(), failed, ms: Some(ms) };
-        self.memory.take_call(number, &thinking, &summary, record);
+        self.memory.take_call(self.replies, &thinking, &summary, record);
         self.measure_last();
     }
 
     /// What the model is answered to a step that is taken in next.
-    pub fn acknowledge(&self, number: u32, step: &AgentStep) -> String {
-        phase::acknowledge(number, step, self.memory.next_plan_version()).unwrap_or_default()
+    pub fn acknowledge(&self, step: &AgentStep) -> String {
+        phase::acknowledge(self.replies, step, self.memory.next_plan_version()).unwrap_or_default()
     }
 
     /// The phase of every step, oldest first.
@@ -94,11 +147,11 @@ impl Phased {
     /// What [`Phased::view`] is estimated to have, in tokens, and never less than the estimate of it
     /// written out; 0 where there is no view. Reads plan, facts and errors, and of the steps only their
     /// sizes.
-    pub fn view_tokens(&self, steps: u32, max_steps: u32, most: Option<usize>) -> u64 {
+    pub fn view_tokens(&self, progress: Progress, most: Option<usize>) -> u64 {
         if self.is_blank() {
             return 0;
         }
-        let signals = self.signals.render(steps, max_steps);
+        let signals = progress.signals(&self.signals);
         self.steps.of_view(&self.memory, &signals, most.unwrap_or(usize::MAX))
     }
 
@@ -108,11 +161,11 @@ impl Phased {
 
     /// What stands at the end of every request once there is something to see: at most `most` bytes
     /// of it, where that is a limit.
-    pub fn view(&self, steps: u32, max_steps: u32, most: Option<usize>) -> Option<String> {
+    pub fn view(&self, progress: Progress, most: Option<usize>) -> Option<String> {
         if self.is_blank() {
             return None;
         }
-        let signals = self.signals.render(steps, max_steps);
+        let signals = progress.signals(&self.signals);
         Some(match most {
             Some(most) => self.memory.render_view_within(&signals, most),
             None => self.memory.render_view(&signals),
@@ -139,10 +192,11 @@ mod tests {
                 1 => "{\"ship\": \"Clio\", \"length_m\": 14.25}".repeat(9),
                 _ => String::new(),
             };
-            phased.take_call(n, &EndedCall::done(&call, &output));
+            phased.take_call(&EndedCall::done(&call, &output));
+            let progress = Progress { steps: n, in_skills: n % 2, most: 500 };
             for most in [None, Some(2_000), Some(20_000)] {
-                let shown = phased.view(n, 500, most).expect("there is a step");
-                let (estimated, written) = (phased.view_tokens(n, 500, most), tokens::text(&shown));
+                let shown = phased.view(progress, most).expect("there is a step");
+                let (estimated, written) = (phased.view_tokens(progress, most), tokens::text(&shown));
                 // Each piece is rounded up by itself.
                 let close = written..=written + u64::from(n) + 4;
                 assert!(close.contains(&estimated), "{n}, {most:?}: {estimated} for {written}");

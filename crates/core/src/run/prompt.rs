@@ -95,6 +95,8 @@ Never guess what a file contains: read it. Never invent names or numbers.
 - When the task asks for a file to be written, write its whole text with a tool.
 - When a tool reports an error, correct the arguments or try another way.
 - When everything is done, call `finish` with the complete answer.
+- Only if a person alone knows what you need, call `finish` with clarifying_questions. Only if your whole plan has \
+failed, with request_replan: true.
 ";
 
 /// Tools as text, one line each: what they are for and what they must be given. The rest is in the

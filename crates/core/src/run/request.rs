@@ -1,6 +1,8 @@
 //! The next model request, made from the state.
 
+use super::phased::Progress;
 use super::{Run, finish, machine, phase, structured};
+use crate::journal::Opening;
 use crate::model::{ModelRequest, ToolCalling};
 use crate::tokens;
 use crate::tool::ToolSpec;
@@ -33,7 +35,7 @@ impl Run {
             ToolCalling::Structured => {
                 // A small model that falls into a loop inside a string would never stop by itself.
                 request.max_tokens.get_or_insert(structured::MAX_STEP_TOKENS);
-                let habits: Vec<_> = self.top().habits(machine::MAX_REPEATS).map(|call| call.name.as_str()).collect();
+                let habits: Vec<_> = self.top().repeats.habits(machine::HABIT).map(|call| call.name.as_str()).collect();
                 request.schema = Some(match phased {
                     true => phase::step_schema(&tools, &habits, self.phased.phases()),
                     false => structured::schema(&tools, &habits),
@@ -67,13 +69,20 @@ impl Run {
     /// memory.
     pub(super) fn tail(&self) -> Option<String> {
         let opening = self.opening.as_ref().filter(|_| self.is_phased())?;
-        self.phased.view(self.turns, opening.persona.limits.max_turns, self.view_bytes())
+        self.phased.view(self.progress(opening), self.view_bytes())
+    }
+
+    /// How far the run is within its limit, as its agent is told.
+    fn progress(&self, opening: &Opening) -> Progress {
+        let steps = self.phased.replies().saturating_sub(self.spent_before.steps);
+        let turns = self.turns.saturating_sub(self.spent_before.turns);
+        Progress { steps, in_skills: turns.saturating_sub(steps), most: opening.persona.limits.max_turns }
     }
 
     /// What the message with it is estimated to have, in tokens.
     pub(super) fn tail_tokens(&self) -> u64 {
         let Some(opening) = self.opening.as_ref().filter(|_| self.is_phased()) else { return 0 };
-        match self.phased.view_tokens(self.turns, opening.persona.limits.max_turns, self.view_bytes()) {
+        match self.phased.view_tokens(self.progress(opening), self.view_bytes()) {
             0 => 0,
             view => tokens::words("") + view,
         }

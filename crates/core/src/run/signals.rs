@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::phase::Phase;
+use crate::tool::ToolErrorCategory;
 
 /// Failures of one action in a row from which the agent is told to reflect.
 const REPEATED_FAILURES: u32 = 2;
@@ -27,8 +28,17 @@ pub struct Signals {
 
 impl Signals {
     /// Counts an act: a call with this `signature` (the same text for the same tool and arguments)
-    /// and, if it failed, why.
+    /// and, if it failed, why, in words alone.
     pub fn on_act(&mut self, signature: &str, failed: Option<&str>) {
+        self.act(signature, failed.map(categorize_error));
+    }
+
+    /// Counts an act that failed in a way that its tool named.
+    pub fn on_failed_act(&mut self, signature: &str, category: ToolErrorCategory, message: &str) {
+        self.act(signature, Some(category_of(category, message)));
+    }
+
+    fn act(&mut self, signature: &str, failed: Option<&'static str>) {
         self.count(Phase::Act);
         self.tool_calls_made += 1;
         self.consecutive_non_act_steps = 0;
@@ -36,18 +46,23 @@ impl Signals {
             self.last_action_signature = Some(signature.to_owned());
             self.consecutive_repeated_actions = 0;
         }
-        let Some(message) = failed else {
+        let Some(category) = failed else {
             self.consecutive_repeated_actions = 0;
             return;
         };
         self.failed_tool_calls += 1;
         self.consecutive_repeated_actions += 1;
-        *self.errors_by_category.entry(categorize_error(message)).or_default() += 1;
+        *self.errors_by_category.entry(category).or_default() += 1;
     }
 
-    /// Counts a step of any other phase, one that was sent back for correction included.
+    /// Counts a step of any other phase.
     pub fn on_non_act(&mut self, phase: Phase) {
         self.count(phase);
+        self.consecutive_non_act_steps += 1;
+    }
+
+    /// Counts a step that was sent back for correction: nothing was done, and it is of no phase.
+    pub fn on_faulty(&mut self) {
         self.consecutive_non_act_steps += 1;
     }
 
@@ -92,6 +107,18 @@ impl Signals {
 }
 
 const PERMISSION: &str = "permission";
+
+/// What kind of failure it is that a tool put into this category. What the category leaves open, its words tell.
+fn category_of(category: ToolErrorCategory, message: &str) -> &'static str {
+    use ToolErrorCategory::*;
+    match category {
+        InvalidArguments => "invalid_input",
+        NotFound => "not_found",
+        PermissionDenied => PERMISSION,
+        Conflict | Stopped | Interrupted => "runtime",
+        LimitExceeded | Failed => categorize_error(message),
+    }
+}
 
 /// What kind of failure a tool's message tells of: `not_found`, `permission`, `timeout`,
 /// `invalid_input` or `runtime`. Told by its words, so that tools of any origin can be counted; the

@@ -46,6 +46,12 @@ pub struct StructuredStep {
     /// Its arguments.
     #[serde(default)]
     pub arguments: Value,
+    /// Questions to people that a model wrote beside the call instead of into a call of `finish`.
+    #[serde(default)]
+    pub clarifying_questions: Vec<String>,
+    /// The same of a wish for a new plan.
+    #[serde(default)]
+    pub request_replan: bool,
 }
 
 /// Reads a step, or says what is wrong with the text in words for the model.
@@ -65,10 +71,19 @@ pub(crate) fn object_in(text: &str) -> &str {
     body.strip_suffix("```").unwrap_or(body).trim()
 }
 
-/// The call that a step asks for.
-pub fn call(step: &StructuredStep) -> CallRequest {
+/// The calls that a step asks for: its own, and the `finish` that stands for what was written beside it.
+pub fn calls(step: &StructuredStep) -> Vec<CallRequest> {
+    let call = |name: &str, arguments| CallRequest { id: String::new(), name: name.into(), arguments, extra: None };
     let arguments = if step.arguments.is_null() { "{}".into() } else { step.arguments.to_string() };
-    CallRequest { id: String::new(), name: step.tool.clone(), arguments, extra: None }
+    let mut calls = vec![call(&step.tool, arguments)];
+    if !step.clarifying_questions.is_empty() {
+        let asks = json!({"final_summary": "", "clarifying_questions": step.clarifying_questions});
+        calls.push(call(finish::FINISH, asks.to_string()));
+    } else if step.request_replan {
+        let replans = json!({"final_summary": step.thinking, "request_replan": true});
+        calls.push(call(finish::FINISH, replans.to_string()));
+    }
+    calls
 }
 
 /// How a tool's result is told to a model that does not know tool messages.

@@ -59,6 +59,7 @@ pub fn with_skills(mut opening: Opening) -> Opening {
         tools: tools.iter().map(|name| (*name).to_owned()).collect(),
         skills: skills.iter().map(|name| (*name).to_owned()).collect(),
         inner,
+        error: None,
         folder: None,
         hash: String::new(),
     };
@@ -315,6 +316,15 @@ impl Harness {
     pub fn crash_and_pick_up(&mut self) -> &mut Self {
         self.run = Run::replay(&self.journal);
         let next = step(&mut self.run, Input::PickedUp);
+        self.take(next);
+        self
+    }
+
+    /// A person changes what is asked for, and the run begins again.
+    pub fn begin_again(&mut self, opening: Opening) -> &mut Self {
+        self.record(Entry::Restarted);
+        self.run = Run::replay(&self.journal);
+        let next = step(&mut self.run, Input::Begun { goal: TASK, opening: Arc::new(opening) });
         self.take(next);
         self
     }

@@ -18,9 +18,9 @@ fn tool_rounds_end_the_run_with_a_warning_in_its_answer() {
     h.calls(vec![call("look", json!({})), call("write", json!({}))]);
     let warning = "[Warning: max tool rounds (3) reached. Stopping tool execution.]";
     let reason = "Warning: max tool rounds (3) reached. Stopping tool execution.";
-    assert_eq!(h.ended(), (EndStatus::LimitReached, warning.into(), reason.into()));
+    assert_eq!(h.ended(), (EndStatus::MaxToolRounds, warning.into(), reason.into()));
     let output = h.run.output();
-    assert_eq!((output.text.as_str(), output.status.as_str(), output.turns), (warning, "limit_reached", 4));
+    assert_eq!((output.text.as_str(), output.status.as_str(), output.turns), (warning, "max_tool_rounds", 4));
     let refused = h.ledger().into_iter().filter(|(_, state)| *state == CallState::Refused);
     assert_eq!(refused.count(), 2, "the last round did not run");
 
@@ -40,7 +40,7 @@ fn an_answer_needs_no_round() {
     assert_eq!(h.ended().1, "42", "what is refused runs nothing");
     let mut h = Harness::begin(opening);
     h.calls(vec![call("look", json!({}))]);
-    assert_eq!(h.ended().0, EndStatus::LimitReached, "0 means nothing may run");
+    assert_eq!(h.ended().0, EndStatus::MaxToolRounds, "0 means nothing may run");
 }
 
 #[test]
@@ -67,6 +67,7 @@ fn what_is_left_of_a_budget_bounds_the_reply() {
     assert_eq!(h.run.request().max_tokens, Some(25));
     h.calls(vec![call("look", json!({}))]).run_calls();
     h.calls(vec![call("write", json!({}))]).run_calls();
-    assert_eq!(h.ended().0, EndStatus::LimitReached);
+    assert_eq!(h.ended().0, EndStatus::MaxTokens);
+    assert_eq!(h.run.output().status, "max_tokens");
     assert_eq!(h.ledger().last().map(|(_, state)| *state), Some(CallState::Done), "what was asked for still runs");
 }

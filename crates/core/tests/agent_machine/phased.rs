@@ -1,11 +1,14 @@
 //! Runs by phases.
 
-use posse_core::journal::{CallState, EndStatus};
-use posse_core::model::{Message, ToolCalling};
+use posse_core::journal::{CallState, EndStatus, Entry};
+use posse_core::model::{CallRequest, Message, ToolCalling};
 use posse_core::run::machine::{Effect, MAX_CORRECTIONS};
+use posse_core::tool::{ToolError, ToolErrorCategory};
 use serde_json::{Value, json};
 
-use super::kit::{Harness, act, agent_step, call, failure, phased, plain_step, reply, structured};
+use super::kit::{
+    Harness, act, agent_step, call, failure, finish, opening, phased, plain_step, reply, structured, with_skills,
+};
 
 fn plan() -> Value {
     json!({"phase": "plan", "thinking": "t", "summary": "Planned.", "plan": {"goal": "Find Clio", "sub_tasks": [
@@ -127,6 +130,99 @@ fn acts_that_fail_or_may_not_run_are_errors_until_the_agent_reflects() {
     }
     assert!(h.view().contains("⚠ 3 steps without action."), "{}", h.view());
     assert_eq!(h.ledger(), [("write".into(), CallState::Failed), ("write".into(), CallState::Failed)]);
+}
+
+#[test]
+fn a_category_that_a_tool_gave_counts_and_its_words_do_not() {
+    let refused = |_: &CallRequest| {
+        Err(ToolError::new(ToolErrorCategory::PermissionDenied, "'../x' lies outside of the workspace; stay in it"))
+    };
+    let mut h = Harness::begin(phased());
+    h.step(act("look", json!({"path": "../x"}))).run_calls_with(refused);
+    assert!(!h.view().contains("permission errors"), "{}", h.view());
+    h.step(act("look", json!({"path": "/etc/shadow"}))).run_calls_with(refused);
+    assert!(h.view().contains("⚠ Multiple permission errors."), "{}", h.view());
+
+    let mut h = Harness::begin(phased());
+    for n in 0..2 {
+        h.step(act("look", json!({"n": n})))
+            .run_calls_with(|_| Err(ToolError::new(ToolErrorCategory::NotFound, "no file 'permission denied.txt'")));
+    }
+    assert!(!h.view().contains("permission errors"), "{}", h.view());
+}
+
+#[test]
+fn what_is_sent_back_is_a_step_without_an_act() {
+    let faulty: [fn(&mut Harness); 4] = [
+        |h| {
+            h.step(plain_step("act"));
+        },
+        |h| {
+            h.step(json!({"phase": "dream"}));
+        },
+        |h| {
+            h.say(reply("I look at it.", Vec::new()));
+        },
+        |h| {
+            h.say(reply("", Vec::new()));
+        },
+    ];
+    for send in faulty {
+        let mut h = Harness::begin(phased());
+        h.step(act("look", json!({}))).run_calls();
+        for _ in 0..3 {
+            assert!(!h.view().contains("steps without action"), "{}", h.view());
+            send(&mut h);
+        }
+        assert!(h.view().contains("⚠ 3 steps without action. Act, reflect, or ask."), "{}", h.view());
+        h.step(act("peek", json!({}))).run_calls();
+        assert!(!h.view().contains("steps without action"), "{}", h.view());
+    }
+}
+
+#[test]
+fn correcting_answers_to_a_step_are_objects() {
+    for wrong in
+        [plain_step("plan"), plain_step("act"), json!("act"), json!({"phase": "reason", "plan": plan()["plan"]})]
+    {
+        let mut h = Harness::begin(phased());
+        h.step(wrong);
+        let told: Value = serde_json::from_str(&h.told_last()).expect("JSON");
+        assert!(told["error"].as_str().is_some_and(|why| !why.is_empty()), "{told}");
+    }
+}
+
+#[test]
+fn turns_of_a_skill_are_no_steps() {
+    let mut h = Harness::begin(with_skills(phased()));
+    h.step(act("survey", json!({"task": "x"})));
+    for n in 0..3 {
+        h.calls(vec![call("look", json!({"n": n}))]).run_calls();
+    }
+    h.calls(vec![call("finish", json!({"final_summary": "surveyed"}))]);
+    let view = h.view();
+    assert!(view.contains("[Step 1] ACT: Used survey."), "{view}");
+    assert!(view.contains("ℹ 1 of 20 steps used, and 4 turns in skills, which count too"), "{view}");
+    h.step(plain_step("reason"));
+    assert_eq!(h.told_last(), r#"{"acknowledged":true,"step":2}"#);
+    assert!(h.view().contains("[Step 2] REASON"), "{}", h.view());
+    h.step(end("solved")).take_from_outside(Entry::Reopened);
+    assert!(h.view().contains("ℹ 0 of 20 steps used\n"), "limits count anew: {}", h.view());
+    h.step(plain_step("reason"));
+    assert!(h.view().contains("[Step 4] REASON"), "and steps go on: {}", h.view());
+}
+
+#[test]
+fn how_the_work_is_judged_stands_beside_how_the_run_ended() {
+    for status in ["solved", "partial", "stuck"] {
+        let mut h = Harness::begin(phased());
+        h.step(end(status));
+        assert_eq!(h.run.output().end_status.as_deref(), Some(status));
+    }
+    assert_eq!(Harness::begin(phased()).run.output().end_status, None);
+    let mut h = Harness::begin(opening());
+    h.calls(vec![finish("42")]);
+    assert_eq!(h.run.output().end_status, None, "nobody asked it");
 }
 
 #[test]

@@ -63,11 +63,37 @@ fn what_people_answered_before_a_run_was_reopened_is_not_asked_again() {
 }
 
 #[test]
-fn a_new_plan_is_asked_for_alone() {
-    let mut h = Harness::begin(opening());
-    h.calls(vec![call("look", json!({})), replan("no")]).run_calls();
-    assert!(h.told_last().contains("call it alone"), "{}", h.told_last());
-    assert_eq!(h.count("replanned"), 0);
+fn beside_the_wish_for_a_new_plan_nothing_runs() {
+    for calls in
+        [vec![call("write", json!({})), replan("no")], vec![replan("no"), call("write", json!({})), replan("oh")]]
+    {
+        let mut h = Harness::begin(opening());
+        h.calls(calls.clone());
+        assert_eq!(h.ledger(), [], "{calls:?}");
+        h.crash_and_pick_up();
+        h.summarise(Ok("notes"));
+        assert_eq!((&h.effect, h.count("replanned")), (&Effect::AskModel, 1));
+        let refused = h.journal.iter().filter(|r| {
+            matches!(&r.entry, Entry::CallEnded { text, .. }
+            if text.contains("the same reply asked for a new plan"))
+        });
+        assert_eq!(refused.count(), calls.len() - 1, "each is told why");
+        assert!(h.told_last().contains("notes"), "{}", h.told_last());
+    }
+}
+
+#[test]
+fn a_new_plan_that_may_not_be_made_keeps_nothing_from_running() {
+    let mut opening = opening();
+    opening.persona.limits.max_turns = 100;
+    let mut h = Harness::begin(opening);
+    for _ in 0..MAX_REPLANS {
+        h.calls(vec![replan("no")]).summarise(Ok("notes"));
+    }
+    h.calls(vec![call("look", json!({})), replan("no")]);
+    assert_eq!(h.names(), ["look"]);
+    h.run_calls();
+    assert!(h.told_last().contains("no more may be"), "{}", h.told_last());
 }
 
 #[test]
@@ -118,6 +144,6 @@ fn the_limits_go_on_counting() {
     let mut h = Harness::begin(opening);
     h.calls(vec![replan("no")]).summarise(Ok("notes"));
     h.calls(vec![replan("no")]).summarise(Ok("notes"));
-    assert_eq!(h.ended().0, EndStatus::LimitReached);
+    assert_eq!(h.ended().0, EndStatus::MaxTurns);
     assert_eq!(h.run.output().usage.input, 2 * (10 + 7), "summaries count too");
 }

@@ -147,6 +147,19 @@ fn calls_that_a_failing_child_leaves_behind_end_too() {
 }
 
 #[test]
+fn a_skill_that_cannot_be_used_says_why() {
+    let mut opening = with_skills(opening());
+    opening.persona.limits.max_tool_rounds = Some(0);
+    opening.skills[2].error = Some("The skill survey cannot be used: its text is empty.".into());
+    let mut h = Harness::begin(opening);
+    h.calls(vec![skill("survey", "x")]);
+    assert_eq!((&h.effect, h.run.depth(), h.count("skill_began")), (&Effect::AskModel, 0, 0));
+    assert_eq!(h.told_last(), "The skill survey cannot be used: its text is empty.");
+    h.calls(vec![finish("without it")]);
+    assert_eq!(h.ended().0, EndStatus::Completed, "what did not begin is no round");
+}
+
+#[test]
 fn limits_are_the_runs_and_end_it_from_inside_a_child() {
     let mut opening = with_skills(opening());
     opening.persona.limits.max_turns = 3;
@@ -154,7 +167,7 @@ fn limits_are_the_runs_and_end_it_from_inside_a_child() {
     h.calls(vec![skill("deep", "x"), call("write", json!({}))]).calls(vec![skill("deep", "y")]);
     h.calls(vec![call("look", json!({}))]).run_calls();
     let (status, _, reason) = h.ended();
-    assert!(status == EndStatus::LimitReached && reason.contains("3 model turns"), "{reason}");
+    assert!(status == EndStatus::MaxTurns && reason.contains("3 model turns"), "{reason}");
     let states: Vec<_> = h.ledger().into_iter().map(|(_, state)| state).collect();
     assert_eq!(states, [CallState::Refused, CallState::Done], "the call beside the skill never ran");
     h.take_from_outside(Entry::Reopened);

@@ -129,7 +129,7 @@ fn a_model_that_never_makes_a_valid_step_is_given_up() {
 }
 
 #[test]
-fn c01_the_same_reading_call_for_ever_ends_as_stuck() {
+fn c01_the_same_call_with_the_same_result_for_ever_ends_as_stuck() {
     let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 100, ..Limits::default() });
     let spaced = |i: usize| CallRequest {
         id: format!("id{i}"),
@@ -144,11 +144,18 @@ fn c01_the_same_reading_call_for_ever_ends_as_stuck() {
         h.say(again).run_calls();
         asked += 1;
     }
-    assert_eq!(asked, (MAX_REPEATS + MAX_CORRECTIONS + 1) as usize);
+    assert_eq!(asked, MAX_REPEATS as usize);
     let (status, _, reason) = h.ended();
-    assert!(status == EndStatus::Failed && reason.starts_with("stuck: repeated call look"), "{reason}");
+    assert!(status == EndStatus::Stuck && reason.starts_with("stuck: the call look {"), "{reason}");
     let runs = h.journal.iter().filter(|r| matches!(r.entry, Entry::CallStarted { .. })).count();
-    assert_eq!(runs, MAX_REPEATS as usize);
+    assert_eq!(runs, MAX_REPEATS as usize, "each of them looked");
+    let told = |n: usize| match &h.run.messages()[2 * n + 1] {
+        Message::Tool { text, .. } => text.as_str(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told(1), "look gave this");
+    assert!(told(2).contains("You had made this same call before"), "{}", told(2));
+    assert!(told(3).contains("3 times with the same result; after 12 the run ends as stuck"), "{}", told(3));
     assert_eq!(unsendable(h.run.messages()), Vec::<String>::new());
 }
 
@@ -183,19 +190,22 @@ fn looking_again_after_a_change_is_no_repetition() {
 #[test]
 fn limits_end_the_run_with_what_it_has_and_say_which() {
     let cases = [
-        (Limits { max_turns: 2, ..Limits::default() }, "2 model turns"),
-        (Limits { max_tokens: Some(20), ..Limits::default() }, "20 tokens"),
-        (Limits { max_seconds: Some(0), ..Limits::default() }, "0 s of work"),
-        (Limits { max_turns: 0, ..Limits::default() }, "0 model turns"),
+        (Limits { max_turns: 2, ..Limits::default() }, "2 model turns", EndStatus::MaxTurns),
+        (Limits { max_tokens: Some(20), ..Limits::default() }, "20 tokens", EndStatus::MaxTokens),
+        (Limits { max_seconds: Some(0), ..Limits::default() }, "0 s of work", EndStatus::MaxSeconds),
+        (Limits { max_turns: 0, ..Limits::default() }, "0 model turns", EndStatus::MaxTurns),
     ];
-    for (limits, words) in cases {
+    for (limits, words, wanted) in cases {
         let mut h = Harness::begin(ToolCalling::Native, limits);
         while h.effect == Effect::AskModel {
-            h.say(reply("looking", &["look"])).run_calls();
+            h.say(reply(&format!("looking {}", h.run.turns()), &["look"])).run_calls();
         }
-        let (status, _, reason) = h.ended();
-        assert!(status == EndStatus::LimitReached && reason.contains(words), "{reason}");
+        let (status, text, reason) = h.ended();
+        assert!(status == wanted && reason.contains(words), "{status:?}: {reason}");
         assert!(h.run.turns() <= 2);
+        let said: Vec<_> = (0..h.run.turns()).map(|n| format!("looking {n}")).collect();
+        assert!(text.starts_with(&said.join("\n\n")), "{text}");
+        assert!(text.ends_with("reached before there was an answer. Stopped.]"), "{text}");
     }
 }
 
@@ -203,7 +213,7 @@ fn limits_end_the_run_with_what_it_has_and_say_which() {
 fn a_reopened_run_goes_on_with_fresh_limits() {
     let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 1, ..Limits::default() });
     h.say(reply("", &["look"])).run_calls();
-    assert_eq!(h.ended().0, EndStatus::LimitReached);
+    assert_eq!(h.ended().0, EndStatus::MaxTurns);
     h.journal.push(Recorded { seq: h.journal.len() as u64, at: 0, entry: Entry::Reopened });
     h.crash_and_pick_up();
     assert_eq!(h.effect, Effect::AskModel);

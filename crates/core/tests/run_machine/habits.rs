@@ -3,9 +3,9 @@
 use posse_core::journal::EndStatus;
 use posse_core::model::{Message, ToolCalling};
 use posse_core::persona::Limits;
-use posse_core::run::machine::{Effect, MAX_REPEATS};
+use posse_core::run::machine::{Effect, HABIT, MAX_REPEATS};
 use posse_core::run::structured;
-use posse_core::tool::{ToolError, ToolErrorCategory};
+use posse_core::tool::{ToolError, ToolErrorCategory, ToolOutput};
 
 use super::kit::{Harness, reply};
 use super::sendable::unsendable;
@@ -36,7 +36,7 @@ fn structured_steps_become_calls_and_results_become_user_messages() {
 fn a_structured_model_is_led_out_of_a_habit() {
     let mut h = Harness::begin(ToolCalling::Structured, Limits { max_turns: 100, ..Limits::default() });
     let offered = |h: &Harness| h.run.request().schema.expect("a schema").to_string().contains(r#""const":"look""#);
-    for again in 0..MAX_REPEATS {
+    for again in 0..HABIT {
         assert!(offered(&h), "offered before call {again}");
         h.say(reply(r#"{"thinking": "", "tool": "look", "arguments": {}}"#, &[])).run_calls();
     }
@@ -56,33 +56,63 @@ fn two_calls_in_turn_are_a_habit_too() {
         asked += 1;
     }
     // The first of each was new, and of the second ones only that which came last is at its limit.
-    assert_eq!(asked, 2 * MAX_REPEATS - 1);
+    assert_eq!(asked, 2 * HABIT - 1);
+}
+
+/// How often the same calls are made, with results made of the number of the round, until the run ends.
+fn rounds(calls: &[&str], most: usize, mut result: impl FnMut(&str, usize) -> Result<ToolOutput, ToolError>) -> usize {
+    let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 1000, ..Limits::default() });
+    for round in 0..most {
+        for call in calls {
+            if h.effect != Effect::AskModel {
+                let (status, _, reason) = h.ended();
+                assert!(status == EndStatus::Stuck && reason.starts_with("stuck: the call "), "{status:?} {reason}");
+                return round;
+            }
+            h.say(reply("", &[call]));
+            let (id, name) = h.running().into_iter().next().expect("whatever is asked for runs: nothing is refused");
+            h.end_call(&id, result(&name, round));
+        }
+    }
+    most
 }
 
 #[test]
-fn what_fails_without_an_effect_is_not_tried_for_ever() {
-    let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 100, ..Limits::default() });
-    let mut fail = |category: ToolErrorCategory| {
-        h.say(reply("", &["write"]));
-        let runs = h.running();
-        for (id, _) in &runs {
-            h.end_call(id, Err(ToolError::new(category, "it exists already")));
-        }
-        !runs.is_empty()
-    };
-    for _ in 0..MAX_REPEATS {
-        assert!(fail(ToolErrorCategory::Conflict), "it may be tried again");
-    }
-    assert!(!fail(ToolErrorCategory::Conflict), "it would fail in the same way");
-    h.say(reply("", &["look"])).run_calls();
-    h.say(reply("", &["write"]));
-    assert_eq!(h.running(), [], "looking changes nothing");
+fn what_gives_the_same_again_and_again_ends_the_run_whichever_tool_it_is() {
+    let fail = |category| move |_: &str, _| Err(ToolError::new(category, "it exists already"));
+    let same = |name: &str, _: usize| Ok(format!("{name} gave this").into());
+    assert_eq!(rounds(&["look"], 100, same), MAX_REPEATS as usize);
+    assert_eq!(rounds(&["write"], 100, same), MAX_REPEATS as usize, "what changes things, too");
+    assert_eq!(rounds(&["write"], 100, fail(ToolErrorCategory::Conflict)), MAX_REPEATS as usize);
+    assert_eq!(rounds(&["write"], 100, fail(ToolErrorCategory::Failed)), MAX_REPEATS as usize);
+    assert_eq!(rounds(&["look", "write"], 100, same), MAX_REPEATS as usize, "two in turn are a circle too");
+    let clock = |_: &str, n: usize| Ok(format!("exit code 2, after {n}.1 s\nno rule").into());
+    assert_eq!(rounds(&["write"], 100, clock), MAX_REPEATS as usize, "that a clock went on is nothing new");
+}
 
-    let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 100, ..Limits::default() });
-    for _ in 0..=MAX_REPEATS {
-        h.say(reply("", &["write"]));
-        let runs = h.running();
-        assert_eq!(runs.len(), 1, "what may have had an effect, or may go better next time, is tried again");
-        h.end_call(&runs[0].0, Err(ToolError::new(ToolErrorCategory::Failed, "the other side is down")));
-    }
+#[test]
+fn what_changes_is_no_repetition() {
+    let grows = |_: &str, n: usize| Ok(format!("{n} lines").into());
+    assert_eq!(rounds(&["look"], 100, grows), 100);
+    assert_eq!(rounds(&["write"], 100, grows), 100);
+    // A poll that sees nothing new for a while, and then something.
+    let slowly = |_: &str, n: usize| Ok(format!("part {}", n / 11).into());
+    assert_eq!(rounds(&["look"], 100, slowly), 100);
+    // A test that fails in the same way after every change.
+    let tries =
+        |name: &str, n: usize| Ok(if name == "look" { "1 failed".to_owned() } else { format!("edit {n}") }.into());
+    assert_eq!(rounds(&["write", "look"], 100, tries), 100);
+}
+
+#[test]
+fn equal_calls_of_one_reply_count_once() {
+    let mut h = Harness::native();
+    h.say(reply("", &["look"; 60])).run_calls();
+    assert_eq!(h.effect, Effect::AskModel, "the model has not been told yet");
+    h.say(reply("", &["look"])).run_calls();
+    let told = h.run.messages().last().expect("a message");
+    assert!(
+        matches!(told, Message::Tool { text, .. } if text.contains("You had made this same call before")),
+        "{told:?}"
+    );
 }

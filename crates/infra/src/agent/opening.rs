@@ -62,7 +62,7 @@ impl GenericAgentExecutor {
         let skills = self.offered_skills(&setup, calling, &named);
         let mut specs = specs_of(&tools);
         let callable: Vec<_> = skills.iter().filter(|skill| !skill.inner).map(|skill| skill.spec.clone()).collect();
-        let examples = prompt::examples(setup.persona.style, calling, &specs, &callable);
+        let examples = prompt::examples(setup.persona.style, calling, &specs, &usable(&skills));
         specs.extend(callable);
         let RunSetup { persona, system: appended, .. } = setup;
         if let Some(reader) = self.skill_file_reader()
@@ -108,26 +108,22 @@ impl GenericAgentExecutor {
     fn offered_skills(&self, setup: &RunSetup, calling: ToolCalling, named: &[Skill]) -> Vec<OfferedSkill> {
         let names: Vec<_> = named.iter().map(|skill| skill.name.clone()).collect();
         let all = reachable(&names, &self.skills);
-        let offered = all.iter().filter_map(|skill| {
-            let offered = self.offered_skill(setup, calling, skill, &all)?;
-            Some(OfferedSkill { inner: !names.contains(&skill.name), ..offered })
+        let offered = all.iter().map(|skill| {
+            let offered = self.offered_skill(setup, calling, skill, &all);
+            OfferedSkill { inner: !names.contains(&skill.name), ..offered }
         });
         offered.collect()
     }
 
-    fn offered_skill(
-        &self,
-        setup: &RunSetup,
-        calling: ToolCalling,
-        skill: &Skill,
-        all: &[Skill],
-    ) -> Option<OfferedSkill> {
+    /// A skill that cannot be worked by is offered all the same, since the agent is told of it: whoever calls it is
+    /// told why it cannot.
+    fn offered_skill(&self, setup: &RunSetup, calling: ToolCalling, skill: &Skill, all: &[Skill]) -> OfferedSkill {
         let sub_skills = skill.sub_skills(all);
-        let prompt = match child_message(skill, &sub_skills) {
-            Ok(prompt) => prompt,
+        let (prompt, error) = match child_message(skill, &sub_skills) {
+            Ok(prompt) => (prompt, None),
             Err(error) => {
-                warn!(skill = %skill.name, "the skill {} is left out: {error}", skill.name);
-                return None;
+                warn!(skill = %skill.name, "the skill {} cannot be called: {error}", skill.name);
+                (String::new(), Some(format!("The skill {} cannot be used: {error}.", skill.tool_name())))
             }
         };
         let mut tools = skill.tools(&setup.tools());
@@ -139,7 +135,7 @@ impl GenericAgentExecutor {
         let callable: Vec<_> = sub_skills.iter().map(|sub| sub.spec()).collect();
         let examples = prompt::examples(Style::Direct, calling, &specs, &callable);
         specs.extend(callable);
-        Some(OfferedSkill {
+        OfferedSkill {
             spec: skill.spec(),
             system: prompt::system(&setup.persona, Style::Direct, calling, &specs, Company::Alone) + &setup.system,
             prompt,
@@ -147,9 +143,10 @@ impl GenericAgentExecutor {
             tools: tools.into_iter().map(|tool| tool.spec.name).collect(),
             skills: sub_skills.iter().map(|sub| sub.tool_name()).collect(),
             inner: false,
+            error,
             folder: Some(skill.source.folder().to_owned()),
             hash: skill.source.sha256.clone(),
-        })
+        }
     }
 
     /// The tool that reads the files beside a skill's text.
@@ -157,6 +154,12 @@ impl GenericAgentExecutor {
         let tool = self.registry.get(READ_SKILL_FILE)?;
         Some(OfferedTool { spec: tool.spec().clone(), effect: tool.effect() })
     }
+}
+
+/// The skills that a worked example may show.
+fn usable(skills: &[OfferedSkill]) -> Vec<ToolSpec> {
+    let usable = skills.iter().filter(|skill| !skill.inner && skill.error.is_none());
+    usable.map(|skill| skill.spec.clone()).collect()
 }
 
 fn specs_of(tools: &[OfferedTool]) -> Vec<ToolSpec> {

@@ -9,9 +9,10 @@ use posse_core::model::{Message, Model, ModelError, ModelReply, Usage};
 use posse_core::run::Run;
 use posse_core::run::compaction::{Purpose, SUMMARY_TOKENS, Summariser, SummaryRoom, transcript};
 use posse_core::run::machine::{Input, Step, ToSummarise, step};
+use posse_core::stop::StopReason;
 use posse_core::worker::Progress;
 
-use super::{GenericAgentExecutor, in_time, time_left};
+use super::{GenericAgentExecutor, ask, has_cost, time_left};
 
 /// What is to be summed up, and for whom.
 pub(super) struct Record<'a> {
@@ -73,8 +74,12 @@ impl GenericAgentExecutor {
             cx.report(Progress::AskingModel { job: cx.job.id });
             let before = began.elapsed();
             let left = time_left.map(|left| left.saturating_sub(before));
-            let answer = in_time(left, model.complete(&request, &|_| {}, &cx.stop)).await;
-            if let (Err(_), Some(reason)) = (&answer, cx.stop.reason()) {
+            let answer = ask(&*model, &request, &|_| {}, &cx.stop, left).await;
+            if let (Err(error), Some(reason)) = (&answer, cx.stop.reason()) {
+                if reason != StopReason::LeaseLost && has_cost(error) {
+                    let ms = (began.elapsed() - before).as_millis() as u64;
+                    commit(cx, run, cost(part, answer, ms)).await?;
+                }
                 return Err(reason.into());
             }
             let text = answer.as_ref().ok().map(|reply| reply.text.clone());

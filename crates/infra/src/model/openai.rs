@@ -13,6 +13,7 @@ use posse_core::model::{
     ModelReply, ModelRequest, Reasoning, TokenCounter, Usage,
 };
 use posse_core::stop::{Stop, StopReason};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
@@ -115,8 +116,8 @@ impl OpenAiModel {
                 Ok(whole) => return Ok(self.reply(whole, body.bytes(), request.max_tokens, failed_tries)),
                 Err(failure) => failure,
             };
-            let failed =
-                FailedTry { model: self.config.model.clone(), reason: self.sentence(&failure), usage: spent.usage() };
+            let usage = if failure.kind == ModelErrorKind::Stopped { spent.when_cut() } else { spent.usage() };
+            let failed = FailedTry { model: self.config.model.clone(), reason: self.sentence(&failure), usage };
             failed_tries.push(failed.clone());
 
             let lesson = failure.fault.as_ref().filter(|_| lessons < MAX_LESSONS).and_then(|fault| {
@@ -150,6 +151,7 @@ impl OpenAiModel {
     }
 
     async fn try_once(&self, body: &Body<'_>, deltas: &DeltaSink<'_>, spent: &Spent) -> Result<WholeReply, Failure> {
+        spent.begin(body.bytes());
         let mut reply = self.transport.send(Ask::Chat(body)).await?;
         let mut assembler = StreamAssembler::of(&self.author.provider);
         let read = body.bytes();
@@ -348,21 +350,35 @@ fn stopped(reason: StopReason) -> Failure {
 
 /// What the current try has cost so far. Outlives the try, which a stop may drop half way.
 #[derive(Default)]
-struct Spent(Mutex<Option<Usage>>);
+struct Spent {
+    usage: Mutex<Option<Usage>>,
+    /// Bytes of a request that was on its way.
+    sent: AtomicUsize,
+}
 
 impl Spent {
+    fn begin(&self, bytes: usize) {
+        self.sent.store(bytes, Ordering::Relaxed);
+    }
+
     fn set(&self, usage: Usage) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(usage);
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = Some(usage);
     }
 
     /// An error in place of a reply is not billed.
     fn clear(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Nothing, by our estimate, for a request that was refused or never arrived.
     fn usage(&self) -> Usage {
-        let spent = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let spent = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         spent.unwrap_or(Usage { estimated: true, ..Usage::default() })
+    }
+
+    /// The same where we left before there was an answer: the provider may have been reading.
+    fn when_cut(&self) -> Usage {
+        let spent = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.unwrap_or_else(|| Usage::estimate(self.sent.load(Ordering::Relaxed), 0))
     }
 }

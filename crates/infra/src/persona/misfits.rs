@@ -24,6 +24,13 @@ pub(super) fn all(file: &Path, text: &str, error: &serde_json::Error) -> Vec<Per
     let (Ok(mut value), Some(validator)) = (serde_json::from_str::<Value>(text), VALIDATOR.as_ref()) else {
         return one();
     };
+    // Read under either name.
+    if let Some(object) = value.as_object_mut()
+        && !object.contains_key("tools")
+        && let Some(tools) = object.remove("toolNames")
+    {
+        object.insert("tools".into(), tools);
+    }
     let mut problems = Vec::new();
     let mut faulty: Vec<(String, String)> = Vec::new();
     for misfit in validator.iter_errors(&value) {

@@ -97,11 +97,12 @@ fn told(ran: Ran, limits: &Limits, time: Duration, is_job_over: bool) -> Result<
     let output = output(&ran);
     let Limits { processes, memory_mb, written_mb, .. } = limits;
     match ran.end {
-        Ok(End::Exited(code)) => Ok(format!("exit code {code}, after {took}\n{output}").into()),
+        Ok(End::Exited(0)) => Ok(format!("exit code 0, after {took}\n{output}").into()),
+        Ok(End::Exited(code)) => Err(failed(format!("exit code {code}, after {took}\n{output}"))),
         Ok(End::Signalled(signal)) if signal == libc::SIGXFSZ => Err(over_limit(format!(
             "ended after {took}: a file became larger than {written_mb} MB, the limit (written_mb)\n{output}"
         ))),
-        Ok(End::Signalled(signal)) => Ok(format!("ended by signal {signal}, after {took}\n{output}").into()),
+        Ok(End::Signalled(signal)) => Err(failed(format!("ended by signal {signal}, after {took}\n{output}"))),
         Ok(End::Limited(limit)) => {
             let why = match limit {
                 Limit::Time if is_job_over => {
@@ -129,6 +130,11 @@ fn told(ran: Ran, limits: &Limits, time: Duration, is_job_over: bool) -> Result<
             format!("It was ended after {took} ({reason:?}), with all its processes. Until then it said:\n{output}"),
         )),
     }
+}
+
+/// It ran to its end and says itself that it failed: the model is told all of it, and it counts as a failure.
+fn failed(message: String) -> ToolError {
+    ToolError::new(ToolErrorCategory::Failed, message)
 }
 
 fn output(ran: &Ran) -> String {

@@ -165,7 +165,9 @@ async fn limits_leave_what_there_is_and_say_which() {
     let job = home.job(id).await;
     assert_eq!(job.state, JobState::Discarded);
     assert!(job.reason.as_deref().is_some_and(|r| r.contains("3 model turns")), "{:?}", job.reason);
-    assert_eq!(job.output.expect("what there is").status, "limit_reached");
+    let output = job.output.expect("what there is");
+    assert_eq!(output.status, "max_turns");
+    assert_eq!(output.text, "[Warning: max turns (3) reached before there was an answer. Stopped.]");
     assert_eq!(model.asked(), 3);
 }
 

@@ -5,6 +5,7 @@ mod cases;
 mod clock;
 mod compaction;
 mod counting;
+mod cut;
 #[path = "../support/expire.rs"]
 mod expire;
 mod forks;

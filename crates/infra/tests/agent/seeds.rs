@@ -113,7 +113,7 @@ async fn seed_001_rounds_of_tools_and_a_conversation_that_is_compressed() {
     let (state, output, sent) = work(&home, model, options, "Read for ever").await;
     let warning = "[Warning: max tool rounds (6) reached. Stopping tool execution.]";
     assert_eq!((state, output.text.as_str()), (JobState::Discarded, warning));
-    assert_eq!((output.status.as_str(), output.turns), ("limit_reached", 7));
+    assert_eq!((output.status.as_str(), output.turns), ("max_tool_rounds", 7));
     let id =
         home.store.jobs(posse_core::port::JobFilter { limit: 1, ..Default::default() }).await.expect("readable")[0].id;
     let summed = home.entries(id).await.into_iter().filter(|entry| matches!(entry, Entry::Compacted { .. })).count();
@@ -197,7 +197,7 @@ async fn seed_003_a_failed_tool_is_retried_with_another_and_limits_give_a_status
     let mut options = options(include_str!("personas/003_fallback.json"));
     options.tools = vec![Arc::new(flaky) as Arc<dyn Tool>];
     let (state, output, sent) = work(&home, model, options, "Read alpha").await;
-    assert_eq!((state, output.status.as_str(), output.turns), (JobState::Discarded, "limit_reached", 2));
+    assert_eq!((state, output.status.as_str(), output.turns), (JobState::Discarded, "max_turns", 2));
     assert_eq!(output.tools_used, ["flaky", "read_file"]);
     assert_eq!((output.usage.input, output.usage.output, output.phase.as_deref()), (20, 10, Some("act")));
     let id =
@@ -217,8 +217,7 @@ async fn seed_004_questions_first_and_a_new_plan_when_the_first_one_fails() {
     let questions = json!({"final_summary": "", "clarifying_questions": ["Which file?", "In which language?"]});
     let model = Arc::new(
         ScriptedModel::new()
-            .call(&[read("alpha.txt"), ("finish", questions.clone())])
-            .call(&[("finish", questions)])
+            .call(&[read("alpha.txt"), ("finish", questions)])
             .call(&[read("gone.txt")])
             .call(&[("finish", json!({"final_summary": "the file is not there", "request_replan": true}))])
             .say("gone.txt was read and is not there.")

@@ -89,7 +89,15 @@ impl Bench {
     /// Runs a command to its end, and gives what the model reads.
     #[track_caller]
     pub fn run(&self, command: &str) -> String {
-        self.run_with(json!({"command": command})).unwrap_or_else(|error| panic!("{command}: {error}"))
+        match self.run_with(json!({"command": command})) {
+            Ok(said) => {
+                assert!(said.starts_with("exit code 0, after "), "{command} failed, and is told as done: {said}");
+                said
+            }
+            // It ran to its end and failed by its own word.
+            Err(ToolError { category: ToolErrorCategory::Failed, message }) => message,
+            Err(error) => panic!("{command}: {error}"),
+        }
     }
 
     /// Runs a command that a limit has to end.

@@ -295,7 +295,7 @@ fn list_of_calls(messages: &[Message]) -> String {
 /// The call that a text is: a step of structured calling, in either style.
 fn call_in(text: &str) -> Option<CallRequest> {
     if let Ok(step) = structured::parse(text) {
-        return Some(structured::call(&step));
+        return structured::calls(&step).into_iter().next();
     }
     let arguments = structured::object_in(text).to_owned();
     phased::action(&CallRequest { id: String::new(), name: AGENT_STEP.into(), arguments, extra: None })

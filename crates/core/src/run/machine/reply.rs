@@ -1,11 +1,13 @@
 //! What follows from a model's reply: which of its calls may run, and what ends with it.
 
-use super::{MAX_CALLS, MAX_REPEATS, MAX_REPLANS, Recorder, Verdict};
+use serde_json::{Value, json};
+
+use super::{MAX_CALLS, MAX_REPLANS, Recorder, Verdict};
 use crate::journal::{Call, EndStatus, Entry, Turn};
 use crate::model::{CallRequest, Finish, ModelReply, ToolCalling};
 use crate::run::finish::{self, Finishing};
 use crate::run::leak;
-use crate::run::phase::{self, AGENT_STEP, AgentStep, Content, WorkStatus};
+use crate::run::phase::{self, AGENT_STEP, AgentStep, Content, Phase, WorkStatus};
 use crate::run::phased;
 use crate::run::structured;
 use crate::skill::SkillCallArgs;
@@ -78,8 +80,8 @@ impl Recorder<'_> {
             _ => {}
         }
         let calls = if structured {
-            match self.structured_call(&turn.text) {
-                Ok(call) => vec![call],
+            match self.structured_calls(&turn.text) {
+                Ok(calls) => calls,
                 Err(note) => {
                     turn.cut_calls = reply.calls;
                     self.record(Entry::Turn(turn));
@@ -102,15 +104,15 @@ impl Recorder<'_> {
         self.take_calls(turn, calls, check);
     }
 
-    fn structured_call(&self, text: &str) -> Result<CallRequest, String> {
+    fn structured_calls(&self, text: &str) -> Result<Vec<CallRequest>, String> {
         match self.run.is_phased() {
-            true => Ok(CallRequest {
+            true => Ok(vec![CallRequest {
                 id: String::new(),
                 name: AGENT_STEP.into(),
                 arguments: structured::object_in(text).to_owned(),
                 extra: None,
-            }),
-            false => structured::parse(text).map(|step| structured::call(&step)),
+            }]),
+            false => structured::parse(text).map(|step| structured::calls(&step)),
         }
     }
 
@@ -135,38 +137,29 @@ impl Recorder<'_> {
 
     /// Gives every call an id of our own, whatever the provider sent, and decides about each.
     fn take_calls(&mut self, mut turn: Turn, calls: Vec<CallRequest>, check: &dyn Fn(&CallRequest) -> Verdict) {
-        let alone = calls.len() == 1;
+        let decisions = calls.iter().map(|call| self.decide(call, check)).collect();
         let mut act = None;
         let mut told = 0;
         let mut refused = Vec::new();
-        for (i, mut request) in calls.into_iter().enumerate() {
+        for (i, (mut request, decision)) in calls.iter().cloned().zip(by_priority(&calls, decisions)).enumerate() {
             request.id = call_id(self.run.calls_made + i as u64);
-            let decision = match i {
-                _ if i >= MAX_CALLS => {
-                    Decision::Refuse(format!("Not run: one reply may make at most {MAX_CALLS} calls."))
-                }
-                _ => match self.decide(&request, check) {
-                    Decision::Act(_) if !alone => Decision::Refuse(format!("{} {NOT_ALONE}", request.name)),
-                    decision => decision,
-                },
-            };
             let id = request.id.clone();
             let mut effect = None;
             match decision {
                 Decision::Run(class) => effect = Some(class),
                 Decision::Skill => {}
                 Decision::Tell => told += 1,
-                Decision::Refuse(text) => refused.push((id, text)),
+                Decision::Refuse(text) => refused.push((id, self.told(&request, text))),
                 Decision::Act(whole) => act = Some((id, whole)),
             }
             turn.calls.push(Call { request, effect });
         }
         let runs = turn.calls.len() > told + refused.len() && act.is_none();
         self.record(Entry::Turn(turn));
-        if let Some(warning) = self.run.tool_rounds_spent().filter(|_| runs) {
+        if let Some(limit) = self.run.tool_rounds_spent().filter(|_| runs) {
             while self.take_step() {}
-            let reason = warning.trim_matches(['[', ']']).to_owned();
-            return self.end_run(EndStatus::LimitReached, warning, Some(reason));
+            let text = limit.text(&self.run.said());
+            return self.end_run(limit.status, text, Some(limit.reason));
         }
         for (call_id, text) in refused {
             self.refuse(call_id, text);
@@ -180,6 +173,12 @@ impl Recorder<'_> {
             // The call stays open until the failed try is summed up; see `advance`.
             Some((_, Act::Replan)) | None => {}
         }
+    }
+
+    /// Why a call was refused, as its model is told. A step by phases is answered by an object, whatever it is answered.
+    fn told(&self, request: &CallRequest, why: String) -> String {
+        let is_step = self.run.is_phased() && request.name == AGENT_STEP && phased::action(request).is_none();
+        if is_step { json!({"error": why}).to_string() } else { why }
     }
 
     fn decide(&self, request: &CallRequest, check: &dyn Fn(&CallRequest) -> Verdict) -> Decision {
@@ -221,7 +220,10 @@ impl Recorder<'_> {
     }
 
     fn decide_call(&self, request: &CallRequest, check: &dyn Fn(&CallRequest) -> Verdict) -> Decision {
-        if self.run.skills().any(|skill| skill.spec.name == request.name) {
+        if let Some(skill) = self.run.skills().find(|skill| skill.spec.name == request.name) {
+            if let Some(error) = &skill.error {
+                return Decision::Refuse(error.clone());
+            }
             let arguments = serde_json::from_str(&request.arguments).unwrap_or_default();
             return match SkillCallArgs::check(arguments) {
                 Ok(_) => Decision::Skill,
@@ -232,10 +234,6 @@ impl Recorder<'_> {
             return Decision::Refuse(self.no_such_tool(&request.name));
         }
         match check(request) {
-            Verdict::Run(_) if self.run.top().repeats(request) >= MAX_REPEATS => Decision::Refuse(format!(
-                "Not run: you have made this same call {MAX_REPEATS} times and nothing has changed since. {}",
-                self.run.next_after_repeat()
-            )),
             Verdict::Run(effect) => Decision::Run(effect),
             Verdict::Refuse(why) => Decision::Refuse(why),
         }
@@ -247,6 +245,68 @@ impl Recorder<'_> {
         let tools = self.run.tools().map(|tool| tool.spec.name.as_str());
         let names: Vec<_> = tools.chain(skills).chain([last]).collect();
         format!("There is no tool '{name}'. Your tools are: {}.", names.join(", "))
+    }
+}
+
+/// What is done of a reply as a whole. Questions come first, since their answers may change everything else, and
+/// then a new plan, which would forget whatever else was done: beside either nothing runs, and each call that does
+/// not is told why. An answer comes alone, or its calls had not been seen.
+fn by_priority(calls: &[CallRequest], decisions: Vec<Decision>) -> Vec<Decision> {
+    let asks = calls.iter().any(asks_people);
+    let replans = decisions.iter().any(|decision| matches!(decision, Decision::Act(Act::Replan)));
+    let mut questions = Vec::new();
+    let mut first = None;
+    let mut decided = Vec::new();
+    for (i, (call, decision)) in calls.iter().zip(decisions).enumerate() {
+        decided.push(match decision {
+            Decision::Act(Act::Ask(more)) if questions.len() + more.len() > finish::MAX_QUESTIONS => {
+                Decision::Refuse(TOO_MANY_QUESTIONS.into())
+            }
+            Decision::Act(Act::Ask(more)) => {
+                questions.extend(more);
+                match first {
+                    Some(_) => Decision::Refuse(ASKED_TOGETHER.into()),
+                    None => {
+                        first = Some(i);
+                        // Those of the calls behind it are added below.
+                        Decision::Act(Act::Ask(Vec::new()))
+                    }
+                }
+            }
+            Decision::Refuse(why) if asks && asks_people(call) => Decision::Refuse(why),
+            _ if asks => Decision::Refuse(ASKED_INSTEAD.into()),
+            Decision::Act(Act::Replan) if first.is_none() => {
+                first = Some(i);
+                Decision::Act(Act::Replan)
+            }
+            _ if replans => Decision::Refuse(REPLANNED_INSTEAD.into()),
+            _ if i >= MAX_CALLS => Decision::Refuse(format!("Not run: one reply may make at most {MAX_CALLS} calls.")),
+            Decision::Act(_) if calls.len() > 1 => Decision::Refuse(format!("{} {NOT_ALONE}", call.name)),
+            decision => decision,
+        });
+    }
+    if let Some(Decision::Act(Act::Ask(all))) = first.map(|first| &mut decided[first]) {
+        *all = questions;
+    }
+    decided
+}
+
+/// Whether a call was neither run nor wrong: something in the same reply went before it.
+pub(in crate::run) fn is_put_off(told: &str) -> bool {
+    [ASKED_INSTEAD, ASKED_TOGETHER, TOO_MANY_QUESTIONS].iter().any(|why| told.contains(why))
+}
+
+/// Whether a call is meant to ask people something, whatever else is wrong with it.
+fn asks_people(call: &CallRequest) -> bool {
+    let Ok(arguments) = serde_json::from_str::<Value>(&call.arguments) else { return false };
+    match call.name.as_str() {
+        finish::FINISH => match &arguments["clarifying_questions"] {
+            Value::Array(questions) => questions.iter().any(|q| q.as_str().is_none_or(|text| !text.trim().is_empty())),
+            Value::String(question) => !question.trim().is_empty(),
+            _ => false,
+        },
+        AGENT_STEP => arguments["phase"] == Phase::Feedback.as_str(),
+        _ => false,
     }
 }
 
@@ -281,6 +341,17 @@ const NO_STEP: &str = "Your reply made no step. Call `agent_step` with the next 
 
 const NOT_ALONE: &str = "was not accepted: call it alone, after you have seen the results of the other calls.";
 
+const ASKED_INSTEAD: &str = "Not run: a reply that asks people does nothing else. Once they have answered, make this call \
+                             again if it is still right.";
+
+const ASKED_TOGETHER: &str =
+    "Asked together with the questions before it in the same reply; the answers are in that result.";
+
+const TOO_MANY_QUESTIONS: &str = "Not asked: these and the questions before them in the same reply are too many at once. Ask \
+                                  again once those are answered.";
+
+const REPLANNED_INSTEAD: &str = "Not run: the same reply asked for a new plan, which begins without it.";
+
 const GIVE_IN: &str = "Call `finish` with what you have, and say plainly what is missing.";
 
-const LEFT_OUT: &str = "{\"error\": \"act phase requires an action object with tool_name and tool_input\"}";
+const LEFT_OUT: &str = "act phase requires an action object with tool_name and tool_input";
