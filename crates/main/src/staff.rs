@@ -13,7 +13,7 @@ use anyhow::Result;
 use async_trait::async_trait;
 use posse_core::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_core::skill::Skill;
-use posse_infra::persona::{PersonaFile, Severity};
+use posse_infra::persona::{Loaded, PersonaFile, Severity};
 
 use crate::fleet::{Crew, Post};
 use crate::models::Catalog;
@@ -50,6 +50,7 @@ type Stamp = Vec<(PathBuf, i64, i64, u64, u64)>;
 pub struct Staff {
     settings: Settings,
     models: Arc<Catalog>,
+    workspace: PathBuf,
     /// Only these roles; all when empty.
     only: Vec<String>,
     known: BTreeMap<String, Known>,
@@ -68,6 +69,7 @@ impl Staff {
             told: kit.personas.problems.iter().map(ToString::to_string).collect(),
             settings: settings.clone(),
             models: Arc::clone(&kit.models),
+            workspace: kit.workspace.clone(),
             only,
             seen: Stamp::new(),
             read: None,
@@ -87,7 +89,10 @@ impl Staff {
         self.read = Some(now);
         let offer = Offer::gather(&self.settings);
         match wire::personas(&self.settings, &offer) {
-            Ok(personas) => self.compare(out, Kit { models: Arc::clone(&self.models), offer, personas }),
+            Ok(personas) => {
+                let kit = self.kit(offer, personas);
+                self.compare(out, kit)
+            }
             Err(error) => {
                 if self.told.insert(error.to_string()) {
                     out.warn(format!("{}; the personas as they were stay in force", visible(&error.to_string())));
@@ -95,6 +100,10 @@ impl Staff {
                 Vec::new()
             }
         }
+    }
+
+    fn kit(&self, offer: Offer, personas: Loaded) -> Kit {
+        Kit { models: Arc::clone(&self.models), offer, personas, workspace: self.workspace.clone() }
     }
 
     fn compare(&mut self, out: &Out, kit: Kit) -> Vec<Change> {
@@ -106,7 +115,7 @@ impl Staff {
             if self.known.get(&role) == Some(&now) {
                 continue;
             }
-            let executor: Arc<dyn AgentExecutor> = match kit.executor(&self.settings, persona) {
+            let executor: Arc<dyn AgentExecutor> = match kit.executor(persona) {
                 Ok(executor) => executor,
                 Err(error) => {
                     out.warn(visible(&format!("{error:#}")));

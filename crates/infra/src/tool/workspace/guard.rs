@@ -152,7 +152,8 @@ fn belongs_to(path: &Path, database: &Path) -> bool {
     let Some(first) = path.components().nth(folder.components().count()) else { return false };
     let (first, name) = (first.as_os_str().as_bytes(), name.as_bytes());
     let is_named = first.len() >= name.len() && first[..name.len()].eq_ignore_ascii_case(name);
-    let is_usual = name.eq_ignore_ascii_case(b"posse.db") && first.eq_ignore_ascii_case(b"sessions");
+    let beside = [&b"sessions"[..], b"runs"];
+    let is_usual = name.eq_ignore_ascii_case(b"posse.db") && beside.iter().any(|one| first.eq_ignore_ascii_case(one));
     is_usual || (is_named && matches!(first.get(name.len()), None | Some(b'-' | b'.')))
 }
 
