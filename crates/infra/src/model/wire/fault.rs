@@ -19,7 +19,7 @@ pub(in crate::model) struct Fault {
     /// The server's window in tokens (llama.cpp).
     pub n_ctx: Option<u32>,
     /// A wait in a field of its own, as it is written; in seconds where it is a number.
-    pub wait: Option<String>,
+    pub wait: Option<Box<str>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -122,16 +122,18 @@ impl Fault {
 }
 
 /// A wait in a field of `value`, or of what is in it.
-fn wait_in(value: &Value, depth: usize) -> Option<String> {
+fn wait_in(value: &Value, depth: usize) -> Option<Box<str>> {
     let within = |value: &Value| if depth == 0 { None } else { wait_in(value, depth - 1) };
     match value {
         Value::Object(object) => {
             let named = object.iter().find_map(|(key, value)| {
                 let key = key.to_ascii_lowercase().replace(['_', '-'], "");
                 match (key.as_str(), value) {
-                    ("retryafterms", Value::Number(ms)) => Some(format!("{}", ms.as_f64()? / 1000.0)),
-                    ("retryafter" | "retrydelay" | "retryafterseconds", Value::String(text)) => Some(text.clone()),
-                    ("retryafter" | "retrydelay" | "retryafterseconds", Value::Number(n)) => Some(n.to_string()),
+                    ("retryafterms", Value::Number(ms)) => Some((ms.as_f64()? / 1000.0).to_string().into()),
+                    ("retryafter" | "retrydelay" | "retryafterseconds", Value::String(text)) => {
+                        Some(text.as_str().into())
+                    }
+                    ("retryafter" | "retrydelay" | "retryafterseconds", Value::Number(n)) => Some(n.to_string().into()),
                     _ => None,
                 }
             });

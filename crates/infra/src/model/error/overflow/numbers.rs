@@ -107,16 +107,16 @@ pub(super) fn limit(message: &str) -> Option<u32> {
         &message[from..numbers.get(i).map_or(message.len(), |number| number.from)]
     };
     // `159392 > 150000`, `199000 + 8192 > 200000`: the sign says it all.
-    for i in 1..numbers.len() {
+    for (i, number) in numbers.iter().enumerate().skip(1) {
         if matches!(words(between(i)).as_str(), ">" | ">=" | "tokens >" | "tokens >=") {
-            return Some(numbers[i].value);
+            return Some(number.value);
         }
     }
     // `[1, 129024]`: a range.
-    for i in 1..numbers.len() {
+    for (i, number) in numbers.iter().enumerate().skip(1) {
         let is_range = between(i).trim() == "," && between(i - 1).trim_end().ends_with('[');
-        if is_range && message[numbers[i].to..].starts_with(']') {
-            return Some(numbers[i].value);
+        if is_range && message[number.to..].starts_with(']') {
+            return Some(number.value);
         }
     }
     let role = |i: usize| before(between(i)).or_else(|| behind(between(i + 1)));
