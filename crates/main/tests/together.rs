@@ -468,7 +468,8 @@ fn a_cancelled_job_of_a_worker_that_is_gone_ends_without_another() {
         project.posse(&["enqueue", "-r", "scribe", &format!("job {n}")]).ok();
     }
     let worker = project.start(&["work"]);
-    server.wait_for_requests(2);
+    project.wait_for_state(1, "running");
+    project.wait_for_state(2, "running");
     drop(worker);
     assert_eq!(state(&project, 1), "running");
     let told = project.posse(&["cancel", "1"]).ok();
@@ -476,7 +477,7 @@ fn a_cancelled_job_of_a_worker_that_is_gone_ends_without_another() {
     assert_eq!((state(&project, 1), state(&project, 2)), ("cancelled".into(), "available".into()));
     // One whose worker is there is still asked to end it.
     let worker = project.start(&["work"]);
-    server.wait_for_requests(3);
+    project.wait_for_state(2, "running");
     assert!(project.posse(&["cancel", "2"]).ok().out.contains("its worker ends it at the next boundary"));
     project.wait_for_state(2, "cancelled");
     worker.terminate();
