@@ -76,9 +76,9 @@ const UNKNOWN: u32 = libc::SYS_mseal as u32 + 1;
 /// Requests to devices and file systems that are refused: typing into a terminal for others, and taking room on a disk
 /// without writing to it.
 const REQUESTS: [u64; 6] = [
-    libc::TIOCSTI as u64,
-    libc::TIOCLINUX as u64,
-    libc::TIOCCONS as u64,
+    libc::TIOCSTI,
+    libc::TIOCLINUX,
+    libc::TIOCCONS,
     0x4030_5828, // FS_IOC_RESVSP
     0x4030_582a, // FS_IOC_RESVSP64
     0x4030_5839, // FS_IOC_ZERO_RANGE
