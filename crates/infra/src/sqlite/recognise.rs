@@ -3,7 +3,9 @@
 //! A database that this process has open is known by its identity alone and never opened here: when any handle of a file
 //! is closed, the kernel takes off all locks that the process has on it, SQLite's too.
 
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -68,12 +70,14 @@ pub fn is_database_at(path: &Path) -> bool {
 
 /// The database that a path belongs to by its name: `acme.db-wal`, `acme.db.sessions`, `sessions` beside `posse.db`.
 pub fn database_of(path: &Path) -> Option<PathBuf> {
-    let name = path.file_name()?.to_str()?;
-    let lower = name.to_ascii_lowercase();
-    let bases =
-        BESIDE.iter().filter(|suffix| lower.ends_with(*suffix)).map(|suffix| &name[..name.len() - suffix.len()]);
-    let usual = (lower == "sessions").then_some("posse.db");
-    let mut found = bases.chain(usual).filter(|base| !base.is_empty()).map(|base| path.with_file_name(base));
+    let name = path.file_name()?.as_bytes();
+    let base = |suffix: &&str| {
+        let (base, end) = name.split_at_checked(name.len().checked_sub(suffix.len())?)?;
+        (!base.is_empty() && end.eq_ignore_ascii_case(suffix.as_bytes())).then_some(base)
+    };
+    let usual = name.eq_ignore_ascii_case(b"sessions").then_some(&b"posse.db"[..]);
+    let bases = BESIDE.iter().filter_map(base).chain(usual);
+    let mut found = bases.map(|base| path.with_file_name(OsStr::from_bytes(base)));
     found.find(|base| is_database_at(base))
 }
 

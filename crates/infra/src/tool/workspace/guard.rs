@@ -27,6 +27,8 @@ pub(super) struct Guard {
     hidden: Vec<PathBuf>,
     fixed: Vec<PathBuf>,
     databases: Vec<PathBuf>,
+    /// All of it, below the root and elsewhere.
+    protected: Protected,
     /// Files that are hidden, by device and number: a hard link has another path.
     files: OnceLock<HashSet<(u64, u64)>>,
 }
@@ -49,23 +51,33 @@ impl Owner {
 
 impl Guard {
     pub(super) fn new(root: PathBuf, protected: &Protected) -> Guard {
-        let real = |paths: &[PathBuf]| paths.iter().map(|path| real(path)).collect::<Vec<_>>();
+        // What lies elsewhere is out of reach, and need not be compared with all that is found.
+        let matters = |path: &PathBuf| lies_in(path, &root) || lies_in(&root, path);
+        let real = |paths: &[PathBuf]| paths.iter().map(|path| real(path)).filter(matters).collect::<Vec<_>>();
         let (fixed, databases) = (real(&protected.fixed), real(&protected.databases));
+        let protected = protected.clone();
         // With a database go its log and its sessions, so it is the folder that is hidden, but for a workspace in it.
         let folders = databases.iter().filter_map(|path| path.parent()).filter(|folder| !root.starts_with(folder));
         let hidden = real(&protected.hidden).into_iter().chain(folders.map(Path::to_owned)).collect();
-        Guard { root, hidden, fixed, databases, files: OnceLock::new() }
+        Guard { root, hidden, fixed, databases, protected, files: OnceLock::new() }
     }
 
     /// Whether nothing at this real path is shown to anybody.
     pub(super) fn hides(&self, path: &Path) -> bool {
-        let below = path.strip_prefix(&self.root).unwrap_or(path);
-        has(below, PRIVATE)
-            || self.hidden.iter().any(|hidden| lies_in(path, hidden))
+        let below = |part: &&Path| part.starts_with(&self.root) && *part != self.root;
+        self.is_hidden(path) || path.ancestors().take_while(below).any(|part| self.hides_entry(part))
+    }
+
+    /// The same of an entry of a folder that is not hidden.
+    pub(super) fn hides_entry(&self, path: &Path) -> bool {
+        path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(PRIVATE))
+            || self.is_hidden(path)
+            || database_of(path).is_some()
+    }
+
+    fn is_hidden(&self, path: &Path) -> bool {
+        self.hidden.iter().any(|hidden| lies_in(path, hidden))
             || self.databases.iter().any(|database| belongs_to(path, database))
-            || below
-                .ancestors()
-                .any(|part| !part.as_os_str().is_empty() && database_of(&self.root.join(part)).is_some())
     }
 
     /// Whether what was opened is hidden under another name, or another tenant's database.
@@ -94,12 +106,13 @@ impl Guard {
 
     fn identities(&self) -> HashSet<(u64, u64)> {
         let mut found = HashSet::new();
-        let beside = self.databases.iter().flat_map(|database| {
+        let Protected { hidden, databases, .. } = &self.protected;
+        let beside = databases.iter().map(|database| real(database)).flat_map(|database| {
             let entries =
                 database.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
-            entries.map(|entry| entry.path()).filter(|path| belongs_to(path, database)).collect::<Vec<_>>()
+            entries.map(|entry| entry.path()).filter(|path| belongs_to(path, &database)).collect::<Vec<_>>()
         });
-        let mut ahead: Vec<PathBuf> = beside.chain(self.hidden.iter().cloned()).collect();
+        let mut ahead: Vec<PathBuf> = beside.chain(hidden.iter().map(|path| real(path))).collect();
         ahead.push(self.root.join(PRIVATE));
         let mut looked = 0;
         while let Some(path) = ahead.pop() {
@@ -196,6 +209,6 @@ mod tests {
         let (hidden, databases) = (vec!["/p/ws/keys".into()], vec!["/p/x.db".into(), "/p/ws/data/y.db".into()]);
         let guard = Guard::new("/p/ws".into(), &Protected { hidden, databases, ..Protected::default() });
         assert!(!guard.hides(Path::new("/p/ws/a")) && guard.hides(Path::new("/p/ws/KEYS")));
-        assert!(guard.hides(Path::new("/p/ws/data/z")) && guard.hides(Path::new("/p/x.db-wal")));
+        assert!(guard.hides(Path::new("/p/ws/data/z")));
     }
 }

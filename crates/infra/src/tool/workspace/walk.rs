@@ -49,7 +49,7 @@ impl<'a> Walk<'a> {
     }
 
     fn is_hidden(&self, path: &Path) -> bool {
-        self.guard.as_ref().is_some_and(|(guard, real)| guard.hides(&real.join(path)))
+        self.guard.as_ref().is_some_and(|(guard, real)| guard.hides_entry(&real.join(path)))
     }
 
     fn enter(&mut self, folder: &Path) {
