@@ -376,7 +376,7 @@ pub fn personas(settings: &Settings, offer: &Offer) -> Result<Loaded> {
     });
     loaded.problems.extend(problems);
     let heavy = loaded.personas.iter().filter_map(|file| offer.weight_of_skills(file));
-    loaded.problems.extend(heavy.collect::<Vec<_>>());
+    loaded.problems.extend(heavy);
     Ok(loaded)
 }
 

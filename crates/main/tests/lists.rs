@@ -266,7 +266,7 @@ fn nothing_frays_where_there_are_few_columns() {
             let seen = project.at(width, look);
             for line in seen.out.lines().chain(seen.err.lines()) {
                 // What is to be typed or copied is not broken: a word that is longer than the line.
-                let is_help = look.iter().any(|arg| *arg == "--help");
+                let is_help = look.contains(&"--help");
                 assert!(
                     columns(line) <= width || is_help && line.trim().contains("posse "),
                     "{look:?} at {width}: {} columns: {line:?}",

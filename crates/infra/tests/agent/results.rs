@@ -59,11 +59,11 @@ fn completed(text: &str) -> Ending {
 
 /// The message with the task, of a request.
 fn task(request: &ModelRequest) -> String {
-    let tasks = request.messages.iter().filter_map(|message| match message {
+    let mut tasks = request.messages.iter().filter_map(|message| match message {
         Message::User { text } if text.starts_with("Your task:") => Some(text.clone()),
         _ => None,
     });
-    tasks.last().expect("a task")
+    tasks.next_back().expect("a task")
 }
 
 fn answers() -> Arc<ScriptedModel> {

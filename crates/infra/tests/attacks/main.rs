@@ -63,15 +63,13 @@ fn main() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let why_not = runtime.block_on(Commands::default().probe(folder.path())).err();
-    let mut trials: Vec<_> = attacks
-        .into_iter()
-        .map(|(name, attack)| {
-            Trial::test(name, move || {
-                attack();
-                Ok(())
-            })
+    let trial = |(name, attack): (&'static str, fn())| {
+        Trial::test(name, move || {
+            attack();
+            Ok(())
         })
-        .collect();
+    };
+    let mut trials = Vec::from(attacks.map(trial));
     if std::env::var_os(AS_NOBODY).is_none() && rustix::process::geteuid().is_root() {
         let names = attacks.map(|(name, _)| name);
         trials.extend(names.map(|name| Trial::test(format!("as_nobody::{name}"), move || as_nobody(name))));

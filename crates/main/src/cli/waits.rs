@@ -99,7 +99,7 @@ async fn suspended(reader: &dyn Reader, job: &Job, closely: bool) -> Result<Wait
     if !closely {
         return Ok(Waits { kind: "event", text: reason, brief: String::new() });
     }
-    let filter = QuestionFilter { settled: false, job: Some(job.id), limit: 1000, ..QuestionFilter::default() };
+    let filter = QuestionFilter { settled: false, job: Some(job.id), limit: 1000 };
     let questions = reader.questions(filter).await?;
     if let Some(first) = questions.first() {
         let (brief, ids) = match questions.len() {
