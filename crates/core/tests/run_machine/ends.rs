@@ -3,7 +3,7 @@
 use posse_core::journal::{EndStatus, Entry, Recorded};
 use posse_core::model::{CallRequest, Finish, Message, ModelError, ModelErrorKind, ModelReply, ToolCalling};
 use posse_core::persona::Limits;
-use posse_core::run::machine::{Again, Effect, Input, MAX_CORRECTIONS, MAX_REPEATS, step};
+use posse_core::run::machine::{Again, Effect, HABIT, Input, MAX_CORRECTIONS, MAX_REPEATS, step};
 use std::time::Duration;
 
 use super::kit::{Harness, reply};
@@ -86,7 +86,7 @@ fn each_call_of_a_cut_reply_hears_what_became_of_it() {
 #[test]
 fn what_was_cut_off_is_no_habit() {
     let mut h = Harness::native();
-    for _ in 0..=MAX_REPEATS {
+    for _ in 0..=HABIT {
         h.say(ModelReply { finish: Finish::Length, ..reply("", &["look"]) });
     }
     h.say(reply("", &["look"]));
