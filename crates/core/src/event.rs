@@ -19,7 +19,7 @@ use crate::tool::ToolErrorCategory;
 
 mod follow;
 
-pub use follow::{Follower, stream};
+pub use follow::{Follower, JournalReader, stream};
 
 /// Who said something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -289,11 +289,6 @@ impl Events {
     /// The run as its entries so far tell it.
     pub fn run(&self) -> &Run {
         &self.run
-    }
-
-    /// Entries taken in so far.
-    pub fn next_seq(&self) -> u64 {
-        self.run.next_seq()
     }
 
     fn call(&self, call_id: &str) -> Option<CallRequest> {

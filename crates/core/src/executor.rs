@@ -83,6 +83,8 @@ pub struct JobContext {
     pub stop: Stop,
     /// The run between two steps of one attempt, so that it need not be loaded again.
     pub run: Option<Run>,
+    /// What the model had said to the person in a reply that was cut short.
+    pub cut_short: Option<String>,
     lease: Lease,
     fleet: Arc<Fleet>,
     /// Progress that waits for the next commit.
@@ -120,7 +122,7 @@ impl From<Halt> for StepOutcome {
 impl JobContext {
     pub(crate) fn new(job: Job, lease: Lease, stop: Stop, fleet: Arc<Fleet>) -> Self {
         let (unsaved, progress_saved_at) = (Mutex::default(), Millis::MIN.into());
-        JobContext { job, stop, run: None, lease, fleet, unsaved, progress_saved_at }
+        JobContext { job, stop, run: None, cut_short: None, lease, fleet, unsaved, progress_saved_at }
     }
 
     /// Whether work may go on, as far as this process knows. Compares the lease with the clock too, because a process

@@ -315,6 +315,15 @@ pub struct ModelError {
 pub enum Delta {
     /// More visible text.
     Text(String),
+    /// More of the arguments of a call.
+    Call {
+        /// Its place among the calls of the reply.
+        at: usize,
+        /// The name of what is called.
+        name: String,
+        /// What is added to its arguments.
+        arguments: String,
+    },
     /// More reasoning.
     Reasoning(String),
     /// A try failed; what was streamed so far is void and the request is made again.

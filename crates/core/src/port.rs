@@ -325,6 +325,11 @@ pub trait SessionRepository: Send + Sync {
     /// has the name already, gives that one, with false.
     async fn begin_session(&self, new: NewSession, now: Millis) -> Result<(Session, bool), RepositoryError>;
 
+    /// Deletes a session with its turns, their journals, its summaries and what was archived of it, and gives how many
+    /// turns it had; none if there is no such session. Refused while one of its turns has not ended or is waited for.
+    /// The session is nobody's in one transaction; who is interrupted after it leaves jobs that retention deletes next.
+    async fn delete_session(&self, id: SessionId, now: Millis) -> Result<Option<u64>, RepositoryError>;
+
     /// Keeps a summary. The first one stays: gives the one that is kept.
     async fn keep_summary(&self, of: Stretch, text: String, now: Millis) -> Result<String, RepositoryError>;
 }

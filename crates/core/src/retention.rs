@@ -1,4 +1,6 @@
-//! How long jobs are kept after their end.
+//! How long jobs are kept after their end, and sessions after they were last used.
+
+use serde::{Deserialize, Serialize};
 
 use crate::clock::Millis;
 use crate::job::JobState;
@@ -6,27 +8,96 @@ use crate::job::JobState;
 /// How long a job is kept after its end unless configured: 30 days, in milliseconds.
 pub const DEFAULT_KEEP_MS: Millis = 30 * 24 * 3_600_000;
 
-/// How long jobs of each final state are kept, in milliseconds; for ever where it is absent. With a job
-/// go its journal, ledger, attempts, remarks and every content that no other job refers to. A job that
-/// others wait for, or that holds its unique key after it completed, is kept until that is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How long a session is kept after it was last used unless configured: a year, in milliseconds.
+pub const DEFAULT_KEEP_SESSIONS_MS: Millis = 365 * 24 * 3_600_000;
+
+/// What is kept for a time of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    /// Jobs that are done.
+    Completed,
+    /// Jobs that were stopped on request.
+    Cancelled,
+    /// Jobs that were given up.
+    Discarded,
+    /// Sessions, with all that was said in them.
+    Sessions,
+}
+
+impl Kept {
+    /// All of them.
+    pub const ALL: [Kept; 4] = [Kept::Completed, Kept::Cancelled, Kept::Discarded, Kept::Sessions];
+
+    /// Its name, in settings, commands and the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kept::Completed => "completed",
+            Kept::Cancelled => "cancelled",
+            Kept::Discarded => "discarded",
+            Kept::Sessions => "sessions",
+        }
+    }
+}
+
+/// How long one kind is kept, in milliseconds; for ever where the time is absent.
+pub type Keep = (Kept, Option<Millis>);
+
+/// How long each kind is kept, in milliseconds; for ever where it is absent. It belongs to a database: every
+/// process deletes by what is stored there.
+///
+/// With a job go its journal, ledger, attempts, remarks and every content that no other job refers to. A job that
+/// others wait for, or that holds its unique key after it completed, is kept until that is over. A turn of a session
+/// is kept as long as the session, whatever its state; a session counts from its last turn, from when that was said
+/// and from when it ended, and is kept while it has an open turn and while a session that remembers it is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Retention {
-    /// Those that are done.
+    /// Jobs that are done.
     pub completed: Option<Millis>,
     /// Those that were stopped on request.
     pub cancelled: Option<Millis>,
     /// Those that were given up.
     pub discarded: Option<Millis>,
+    /// Sessions, since they were last used.
+    pub sessions: Option<Millis>,
 }
 
 impl Default for Retention {
     fn default() -> Self {
         let keep = Some(DEFAULT_KEEP_MS);
-        Retention { completed: keep, cancelled: keep, discarded: keep }
+        Retention { completed: keep, cancelled: keep, discarded: keep, sessions: Some(DEFAULT_KEEP_SESSIONS_MS) }
     }
 }
 
 impl Retention {
+    /// How long `kind` is kept.
+    pub fn of(&self, kind: Kept) -> Option<Millis> {
+        match kind {
+            Kept::Completed => self.completed,
+            Kept::Cancelled => self.cancelled,
+            Kept::Discarded => self.discarded,
+            Kept::Sessions => self.sessions,
+        }
+    }
+
+    /// The same, with some kinds kept for another time.
+    pub fn with(mut self, said: &[Keep]) -> Retention {
+        for (kind, keep) in said {
+            *match kind {
+                Kept::Completed => &mut self.completed,
+                Kept::Cancelled => &mut self.cancelled,
+                Kept::Discarded => &mut self.discarded,
+                Kept::Sessions => &mut self.sessions,
+            } = *keep;
+        }
+        self
+    }
+
+    /// Of what is `said`, the kinds that are kept for another time here.
+    pub fn unlike(&self, said: &[Keep]) -> Vec<Keep> {
+        said.iter().copied().filter(|(kind, keep)| self.of(*kind) != *keep).collect()
+    }
+
     /// For each state whose jobs are not kept for ever: those that ended before this time may go.
     pub fn cutoffs(&self, now: Millis) -> Vec<(JobState, Millis)> {
         let all = [
@@ -35,6 +106,11 @@ impl Retention {
             (JobState::Discarded, self.discarded),
         ];
         all.into_iter().filter_map(|(state, keep)| keep.map(|keep| (state, now.saturating_sub(keep)))).collect()
+    }
+
+    /// Sessions last used before this time may go; absent where they are kept for ever.
+    pub fn session_cutoff(&self, now: Millis) -> Option<Millis> {
+        self.sessions.map(|keep| now.saturating_sub(keep))
     }
 }
 
@@ -47,5 +123,16 @@ mod tests {
         let retention = Retention { discarded: None, completed: Some(5), ..Retention::default() };
         let cutoffs = retention.cutoffs(7);
         assert_eq!(cutoffs, [(JobState::Completed, 2), (JobState::Cancelled, 7 - DEFAULT_KEEP_MS)]);
+        assert_eq!(Retention { sessions: None, ..retention }.session_cutoff(7), None);
+    }
+
+    #[test]
+    fn what_is_said_otherwise_is_found() {
+        let said = [(Kept::Completed, Some(5)), (Kept::Sessions, None)];
+        let stored = Retention::default();
+        assert_eq!(stored.unlike(&said), said);
+        let stored = stored.with(&said);
+        assert_eq!((stored.completed, stored.sessions, stored.cancelled), (Some(5), None, Some(DEFAULT_KEEP_MS)));
+        assert_eq!(stored.unlike(&said), []);
     }
 }

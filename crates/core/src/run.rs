@@ -34,6 +34,7 @@ mod request;
 pub mod results;
 mod said;
 pub mod signals;
+pub mod spoken;
 pub mod structured;
 
 use compaction::{Cut, Purpose};

@@ -69,6 +69,29 @@ pub struct NewSession {
     pub role: String,
 }
 
+/// A question that the agent asked in the middle of its work, and what it was told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// What it asked.
+    pub question: String,
+    /// The answer, if somebody gave one.
+    pub answer: Option<String>,
+    /// Whether an answer may still come.
+    #[serde(default)]
+    pub is_open: bool,
+}
+
+impl Asked {
+    /// The person's side of it, in words.
+    pub fn told(&self) -> &str {
+        match (&self.answer, self.is_open) {
+            (Some(answer), _) => answer,
+            (None, true) => "(no answer yet)",
+            (None, false) => "(nobody answered)",
+        }
+    }
+}
+
 /// Something the person said, and what came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionTurn {
@@ -78,6 +101,9 @@ pub struct SessionTurn {
     pub state: JobState,
     /// What the person said.
     pub goal: String,
+    /// What the agent asked on the way, and was told, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<Asked>,
     /// What the agent said, as far as it came.
     pub text: Option<String>,
     /// Why the job is where it is.
@@ -98,7 +124,10 @@ impl SessionTurn {
         };
         match self.state {
             JobState::Completed => text.unwrap_or("(no answer)").to_owned(),
-            JobState::Cancelled => marked("(interrupted)".into()),
+            JobState::Cancelled => match self.reason.as_deref() {
+                Some(reason) if reason.starts_with(SUPERSEDED) => marked("(left for what was said next)".into()),
+                _ => marked("(interrupted)".into()),
+            },
             JobState::Discarded => {
                 let why = self.reason.as_deref().map(|reason| format!(": {}", begin(reason, 300))).unwrap_or_default();
                 marked(format!("(not finished{why})"))
@@ -108,10 +137,19 @@ impl SessionTurn {
     }
 }
 
+/// What the reason of a turn begins with that ended because something newer was said.
+const SUPERSEDED: &str = "superseded by job ";
+
+/// Why a turn ends when something newer is said, which is `job`.
+pub fn superseded_by(job: JobId) -> String {
+    format!("{SUPERSEDED}{job}, which was said after it")
+}
+
 /// Whether a text can be a session's name, and if not, why, with one that could.
 ///
-/// Names become folders and arguments: letters, digits, `.`, `_` and `-`, the first no dot and no
-/// dash, and not digits alone, which would be a number.
+/// Names become folders and arguments, on any file system: letters, digits, `.`, `_` and `-`, the first no dot and no
+/// dash, the last no dot, not digits alone, which would be a number, and no name of a device. Case does not tell two
+/// names apart.
 pub fn check_name(name: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let only_digits = name.chars().all(|c| c.is_ascii_digit());
@@ -125,6 +163,10 @@ pub fn check_name(name: &str) -> Result<(), String> {
         "begins with a dot or a dash"
     } else if !name.chars().all(fits) {
         "may have only letters, digits, '.', '_' and '-'"
+    } else if name.ends_with('.') {
+        "ends with a dot, which some file systems leave out"
+    } else if is_device(name) {
+        "is what Windows calls a device"
     } else {
         return Ok(());
     };
@@ -134,10 +176,18 @@ pub fn check_name(name: &str) -> Result<(), String> {
     }
     safe.truncate(MAX_NAME_BYTES - 8);
     let mut safe = safe.trim_matches(['.', '-']).to_owned();
-    if safe.is_empty() || safe.chars().all(|c| c.is_ascii_digit()) {
+    if safe.is_empty() || safe.chars().all(|c| c.is_ascii_digit()) || is_device(&safe) {
         safe = format!("session{}{safe}", if safe.is_empty() { "" } else { "-" });
     }
     Err(format!("{why}; {safe} would do"))
+}
+
+/// Whether Windows would open a device instead of a file of this name.
+fn is_device(name: &str) -> bool {
+    let stem = name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    let numbered =
+        |port: &str| stem.strip_prefix(port).is_some_and(|n| n.len() == 1 && n.as_bytes()[0].is_ascii_digit());
+    matches!(stem.as_str(), "con" | "prn" | "aux" | "nul") || numbered("com") || numbered("lpt")
 }
 
 /// Of what was said in a session, the turns that a new request shows: from the given place on.
@@ -161,11 +211,16 @@ pub fn first_shown(sizes: &[u64], budget: u64) -> usize {
 
 /// The same turns as messages of a record, for whoever sums them up.
 pub fn record(turns: &[SessionTurn]) -> Vec<Message> {
-    let both = |turn: &SessionTurn| {
-        let reply = Message::Assistant { text: turn.reply(), reasoning: None, calls: Vec::new() };
-        [Message::User { text: turn.goal.clone() }, reply]
-    };
-    turns.iter().flat_map(both).collect()
+    let agent = |text: String| Message::Assistant { text, reasoning: None, calls: Vec::new() };
+    let mut messages = Vec::new();
+    for turn in turns {
+        messages.push(Message::User { text: turn.goal.clone() });
+        for asked in &turn.asked {
+            messages.extend([agent(asked.question.clone()), Message::User { text: asked.told().to_owned() }]);
+        }
+        messages.push(agent(turn.reply()));
+    }
+    messages
 }
 
 /// Turns that stand in a summary made without a model.
@@ -180,7 +235,12 @@ pub fn without_model(turns: &[SessionTurn]) -> String {
     }
     for turn in &turns[left_out..] {
         let (said, answered) = (begin(&turn.goal, 200), begin(&turn.reply(), 200));
-        lines.push(format!("- The person said: {said}\n  The agent answered: {answered}"));
+        lines.push(format!("- The person said: {said}"));
+        for asked in &turn.asked {
+            let (question, told) = (begin(&asked.question, 200), begin(asked.told(), 200));
+            lines.push(format!("  The agent asked: {question}\n  The person said: {told}"));
+        }
+        lines.push(format!("  The agent answered: {answered}"));
     }
     lines.join("\n")
 }
@@ -211,10 +271,14 @@ mod tests {
 
     #[test]
     fn names_become_folders() {
-        for good in ["a", "Ada.Lovelace", "x_1-2", "0a", &"x".repeat(64)] {
+        for good in ["a", "Ada.Lovelace", "x_1-2", "0a", "console", "com", "com10", "aux-1", &"x".repeat(64)] {
             assert_eq!(check_name(good), Ok(()), "{good}");
         }
-        for bad in ["", "12", ".hidden", "..", "../../etc", "a/b", "a b", "é", "a\0b", &"x".repeat(65), "---", "1/2"] {
+        let long = ["x".repeat(65), "x".repeat(10_000), "é".repeat(64), ".".repeat(64)];
+        let bad =
+            ["", "12", ".hidden", "..", "../../etc", "a/b", "a b", "é", "a\0b", "---", "1/2", "a.", "CON", "nul.txt"];
+        let more = ["Com1", "lpt9.a.b", "con/", "\u{202e}a", "日本語", "a\nb", "-rf", "~", "$HOME", "a:b"];
+        for bad in bad.into_iter().chain(more).chain(long.iter().map(String::as_str)) {
             let why = check_name(bad).expect_err(bad);
             let (_, rest) = why.split_once("; ").expect("a suggestion");
             let suggestion = rest.strip_suffix(" would do").expect("a suggestion");
@@ -243,6 +307,7 @@ mod tests {
             job: JobId(1),
             state,
             goal: "g".into(),
+            asked: Vec::new(),
             text: text.map(str::to_owned),
             reason: Some("the limit".into()),
             said_at: 0,

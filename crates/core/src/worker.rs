@@ -261,6 +261,9 @@ impl WorkerService {
                 // The reason stays the one that was given with the request.
                 ending.event = Event::Cancel;
                 ending.output = cx.run.as_ref().map(|run| run.output());
+                if let (Some(output), Some(said)) = (&mut ending.output, &cx.cut_short) {
+                    output.text.clone_from(said);
+                }
             }
             StepOutcome::Stopped(StopReason::LeaseLost) => {
                 // Perhaps only our clock says so. The token decides: if it is still ours the job goes

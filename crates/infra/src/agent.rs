@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use posse_core::executor::{AgentExecutor, Halt, JobContext, StepOutcome};
@@ -19,6 +19,7 @@ use posse_core::model::{
 };
 use posse_core::persona::PersonaTemplate;
 use posse_core::run::machine::{Again, Effect, Input, Step, ToCount, Verdict, step};
+use posse_core::run::spoken::Spoken;
 use posse_core::run::{OpenCall, Run, finish};
 use posse_core::skill::Skill;
 use posse_core::stop::{Stop, StopReason};
@@ -160,11 +161,13 @@ impl GenericAgentExecutor {
         pinned(&path, id.as_ref()).err().map(|why| (why, again))
     }
 
-    async fn ask_model(&self, cx: &JobContext, run: &mut Run) -> Result<Step, Halt> {
+    async fn ask_model(&self, cx: &mut JobContext, run: &mut Run) -> Result<Step, Halt> {
         cx.still_ours().await?;
         let began = Instant::now();
+        let calling = run.opening().filter(|_| run.depth() == 0).map(|opening| opening.calling);
+        let said = calling.map(|calling| Mutex::new(Spoken::new(calling)));
         let answer = match self.model(run) {
-            Ok(model) => self.complete(cx, run, &*model).await,
+            Ok(model) => self.complete(cx, run, &*model, said.as_ref()).await,
             Err(error) => Err(error),
         };
         let ms = began.elapsed().as_millis() as u64;
@@ -175,6 +178,8 @@ impl GenericAgentExecutor {
                 let failed = step(run, Input::ModelFailed { error: error.clone(), ms });
                 cx.append(seq, failed.entries).await?;
             }
+            let said = said.map(|said| said.into_inner().unwrap_or_else(PoisonError::into_inner).all());
+            cx.cut_short = said.filter(|said| !said.trim().is_empty());
             return Err(reason.into());
         }
         Ok(match answer {
@@ -211,10 +216,21 @@ impl GenericAgentExecutor {
         self.models.get(began_with).or_else(|error| if is_chosen { Err(error) } else { self.models.get(None) })
     }
 
-    async fn complete(&self, cx: &JobContext, run: &Run, model: &dyn Model) -> Result<ModelReply, ModelError> {
+    async fn complete(
+        &self,
+        cx: &JobContext,
+        run: &Run,
+        model: &dyn Model,
+        said: Option<&Mutex<Spoken>>,
+    ) -> Result<ModelReply, ModelError> {
         let request = run.request();
         cx.report(Progress::AskingModel { job: cx.job.id });
-        let deltas = |delta: Delta| cx.report(Progress::Delta { job: cx.job.id, delta });
+        let deltas = |delta: Delta| {
+            if let Some(said) = said {
+                said.lock().unwrap_or_else(PoisonError::into_inner).take(&delta);
+            }
+            cx.report(Progress::Delta { job: cx.job.id, delta });
+        };
         ask(model, &request, &deltas, &cx.stop, time_left(run)).await
     }
 
@@ -383,6 +399,7 @@ async fn ask(
     let listening = |delta: Delta| {
         match &delta {
             Delta::Text(text) | Delta::Reasoning(text) => heard.fetch_add(text.len(), Ordering::Relaxed),
+            Delta::Call { arguments, .. } => heard.fetch_add(arguments.len(), Ordering::Relaxed),
             // What it came to is told with it.
             Delta::Restarted(_) => heard.swap(0, Ordering::Relaxed),
         };

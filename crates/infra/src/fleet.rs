@@ -5,7 +5,6 @@ use std::sync::Arc;
 use posse_core::clock::Clock;
 use posse_core::lease::DEFAULT_LEASE_MS;
 use posse_core::port::WorkerRecord;
-use posse_core::retention::Retention;
 use posse_core::worker::FleetOptions;
 
 use crate::process::{LinuxProcessProbe, this_process};
@@ -29,7 +28,7 @@ pub fn record(id: String, roles: Vec<String>, slots: usize, clock: &dyn Clock) -
     }
 }
 
-/// A fleet's part in this process, with all it needs from one store and jobs kept for as long as usual.
+/// A fleet's part in this process, with all it needs from one store.
 pub fn options(store: &Arc<SqliteStore>, worker: WorkerRecord, clock: Arc<dyn Clock>) -> FleetOptions {
     FleetOptions {
         jobs: Arc::clone(store) as _,
@@ -38,6 +37,5 @@ pub fn options(store: &Arc<SqliteStore>, worker: WorkerRecord, clock: Arc<dyn Cl
         clock,
         processes: Arc::new(LinuxProcessProbe),
         worker,
-        retention: Retention::default(),
     }
 }

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use posse_core::port::RepositoryError;
+use posse_core::retention::Retention;
 
 mod annotations;
 mod attempts;
@@ -69,6 +70,7 @@ mod repository;
 mod reseal;
 mod restore;
 mod results;
+mod retention;
 mod rules;
 mod schedules;
 mod schema;
@@ -124,6 +126,8 @@ pub struct Options {
     pub synchronous: Synchronous,
     /// What texts are sealed with; none, and they are stored as they are.
     pub keys: Keys,
+    /// How long what has ended is kept, where nobody has said so in the database yet.
+    pub retention: Option<Retention>,
     /// Most pages (of 4 KiB) the file may have, so that tests can fill it.
     #[doc(hidden)]
     pub max_page_count: Option<u32>,
@@ -307,7 +311,11 @@ fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Bell>,
     restore::finished(path)?;
     let mut connection = connection::open(path, Access::Write(options.synchronous))?;
     prepare(&mut connection, options, path)?;
-    seal::begin(&mut connection, &options.keys).map_err(|fault| match fault {
+    let begun = seal::begin(&mut connection, &options.keys).and_then(|()| match &options.retention {
+        Some(first) => retention::adopt(&mut connection, first),
+        None => Ok(()),
+    });
+    begun.map_err(|fault| match fault {
         fault::Fault::Refused(error) => error,
         fault::Fault::Db(error) => describe(&error, path),
     })?;

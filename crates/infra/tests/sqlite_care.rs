@@ -17,6 +17,7 @@ use posse_core::port::{
     CareRepository, ClaimRequest, Firing, JobFilter, JobQueries, JobRelations, JobRepository, JobSearch,
     RepositoryError,
 };
+use posse_core::retention::Kept;
 use posse_core::schedule::Schedule;
 use posse_infra::sqlite::{Options, SqliteStore, Synchronous, schema_of};
 
@@ -259,11 +260,12 @@ async fn space_is_given_back_when_much_of_it_is_free() {
     }
     let rescued = store.rescue(Vec::new(), 100_000).await.expect("works");
     assert!(rescued.iter().all(|rescued| rescued.state == JobState::Cancelled));
+    store.set_retention(vec![(Kept::Cancelled, Some(0))]).await.expect("is set");
     let mut slowest = Duration::ZERO;
     let mut jobs = 0;
     loop {
         let begun = Instant::now();
-        let pruned = store.prune(vec![(JobState::Cancelled, 1_000_000)], 1_000_000).await.expect("works");
+        let pruned = store.prune(1_000_000).await.expect("works");
         slowest = slowest.max(begun.elapsed());
         jobs += pruned.jobs;
         if !pruned.more {
@@ -313,11 +315,12 @@ async fn deleting_keeps_nobody_waiting() {
     }
     store.rescue(Vec::new(), 100_000).await.expect("works");
     let alone = p99(&store, |done| done < 300).await;
+    store.set_retention(vec![(Kept::Cancelled, Some(0))]).await.expect("is set");
     let pruner = Arc::clone(&store);
     let pruning = tokio::spawn(async move {
         let (mut jobs, mut commits) = (0, 0);
         loop {
-            let pruned = pruner.prune(vec![(JobState::Cancelled, 1_000_000)], 1_000_000).await.expect("works");
+            let pruned = pruner.prune(1_000_000).await.expect("works");
             (jobs, commits) = (jobs + pruned.jobs, commits + 1);
             if !pruned.more {
                 return (jobs, commits);

@@ -4,15 +4,17 @@
 //! What the agent answers goes to standard output, everything else to standard error; see [`Voice`]
 //! for what else it says.
 
+use std::collections::VecDeque;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use posse_core::event::{Event, Follower, Happened, Outcome, Speaker};
 use posse_core::job::change::{Change, Edit};
 use posse_core::job::{Job, JobId, JobState};
-use posse_core::model::{Delta, ToolCalling};
+use posse_core::model::Delta;
 use posse_core::port::{JobQueries, JobRelations, JobRepository, QuestionFilter};
 use posse_core::question::{Answered, Question, check_answer};
 use posse_core::session::Session;
@@ -20,20 +22,24 @@ use posse_core::usecase::enqueue::{Ask, accept};
 use posse_core::worker::Progress;
 use tokio::sync::broadcast;
 
-mod answer;
+mod editor;
 mod lines;
 mod log;
+mod pane;
 mod voice;
 
-pub use lines::{Line, Lines};
-pub use log::{EventLog, write_whole};
+pub use log::{EventLog, remove_files, remove_strays, write_whole};
 
 use crate::exit::Exit;
 use crate::fleet::{Heard, Signals};
 use crate::models::{self, Catalog};
 use crate::output::Out;
-use crate::output::text::{because, one_line, visible};
+use crate::output::stream::stderr;
+use crate::output::text::{because, one_line, visible, wrap};
 use crate::wire::now;
+use editor::Editor;
+use lines::{Line, Lines};
+use pane::Pane;
 use voice::Voice;
 
 /// Who answers questions here.
@@ -63,9 +69,61 @@ pub struct Conversation {
 pub struct Chat {
     out: Out,
     with: Conversation,
-    lines: Lines,
+    input: Input,
     heard: Option<broadcast::Receiver<Progress>>,
+    /// Said and not followed yet, oldest first.
+    said: VecDeque<JobId>,
+    /// Whether nothing more will be said.
+    over: bool,
 }
+
+/// Where what is said comes from.
+enum Input {
+    /// A pipe, a file, or a terminal that edits its lines itself: what was said is worked before more is read.
+    Lines(Lines),
+    /// A line that is always there to be edited, and what is said above it.
+    Edited(Editor, Pane),
+}
+
+impl Input {
+    /// The next message. May be given up and asked for again.
+    async fn next(&mut self) -> Result<Line> {
+        match self {
+            Input::Lines(lines) => lines.next().await,
+            Input::Edited(editor, _) => editor.next().await,
+        }
+    }
+
+    fn prompt(&self, text: &str) {
+        match self {
+            Input::Lines(lines) => lines.prompt(text),
+            // It is there already.
+            Input::Edited(..) => {}
+        }
+    }
+
+    fn pane(&self) -> Option<&Pane> {
+        match self {
+            Input::Lines(_) => None,
+            Input::Edited(_, pane) => Some(pane),
+        }
+    }
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        if let Input::Edited(_, pane) = self {
+            pane.no_sign();
+            stderr().above(None);
+        }
+    }
+}
+
+/// How often the sign of life is drawn anew.
+const SIGN_EVERY: Duration = Duration::from_millis(500);
+
+/// Sessions whose words the history of the line has, and most of their turns.
+const HISTORY_OF: (u32, usize) = (5, 500);
 
 /// What ended the wait for a turn.
 enum Turn {
@@ -77,8 +135,18 @@ enum Turn {
 
 impl Chat {
     /// A chat that has not begun.
-    pub fn new(out: Out, with: Conversation, lines: Lines, heard: Option<broadcast::Receiver<Progress>>) -> Chat {
-        Chat { out, with, lines, heard }
+    pub async fn new(out: Out, with: Conversation, heard: Option<broadcast::Receiver<Progress>>) -> Result<Chat> {
+        let edits = out.moving && std::io::stdin().is_terminal();
+        let edited = if edits { Editor::begin(history(&with).await?) } else { None };
+        let input = match edited {
+            Some((editor, pane)) => {
+                let above = pane.clone();
+                stderr().above(Some(Arc::new(move |text: &str| above.lines(text))));
+                Input::Edited(editor, pane)
+            }
+            None => Input::Lines(Lines::read(out)),
+        };
+        Ok(Chat { out, with, input, heard, said: VecDeque::new(), over: false })
     }
 
     /// Talks until the end of input. Fails where the last thing said got no answer.
@@ -91,16 +159,19 @@ impl Chat {
             self.out.warn(format!("the session's events are not written to a file: {error:#}"));
         }
         let mut exit = Exit::Ok;
-        let mut unfinished = self.unfinished().await?.into_iter();
+        self.said = self.unfinished().await?.into();
         loop {
-            let job = match unfinished.next() {
+            let job = match self.said.pop_front() {
                 Some(job) => job,
+                None if self.over => return Ok(exit),
                 None => match self.next_message(signals).await? {
                     Some(job) => job,
                     None => return Ok(exit),
                 },
             };
-            match self.turn(job, log.as_mut().and_then(|log| log.as_mut().ok()), signals).await? {
+            let turn = self.turn(job, log.as_mut().and_then(|log| log.as_mut().ok()), signals).await?;
+            self.input.pane().into_iter().for_each(Pane::no_sign);
+            match turn {
                 Turn::Ended(JobState::Completed) => exit = Exit::Ok,
                 Turn::Ended(_) => exit = Exit::Failed,
                 Turn::Left(exit) => return Ok(exit),
@@ -127,27 +198,34 @@ impl Chat {
     /// The next thing said, as a job; nothing when there is nothing more to say.
     async fn next_message(&mut self, signals: &mut Signals) -> Result<Option<JobId>> {
         loop {
-            self.lines.prompt("> ");
+            self.input.prompt("> ");
             let text = tokio::select! {
-                line = self.lines.next() => match line? {
+                line = self.input.next() => match line? {
                     Line::Text(text) => text,
-                    Line::End => return Ok(None),
+                    Line::End | Line::Interrupt => return Ok(None),
                 },
                 _ = signals.heard() => return Ok(None),
             };
-            if text.trim().is_empty() {
-                continue;
+            if let Some(job) = self.say(text).await? {
+                return Ok(Some(job));
             }
-            let mut job = match accept(Ask { goal: text, ..self.with.ask.clone() }, &self.with.roles) {
-                Ok(job) => job,
-                Err(refused) => {
-                    self.out.warn(refused.to_string());
-                    continue;
-                }
-            };
-            job.payload.session = Some(self.with.session.id);
-            return Ok(Some(self.with.jobs.enqueue(vec![job], now()).await?[0].id));
         }
+    }
+
+    /// Makes a job of what was said, which supersedes what is at work; nothing where it cannot be one.
+    async fn say(&self, text: String) -> Result<Option<JobId>> {
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        let mut job = match accept(Ask { goal: text, ..self.with.ask.clone() }, &self.with.roles) {
+            Ok(job) => job,
+            Err(refused) => {
+                self.out.warn(refused.to_string());
+                return Ok(None);
+            }
+        };
+        job.payload.session = Some(self.with.session.id);
+        Ok(Some(self.with.jobs.enqueue(vec![job], now()).await?[0].id))
     }
 
     /// Waits for one job's end and shows what happens until then.
@@ -156,6 +234,9 @@ impl Chat {
         let mut voice = Voice::new(std::io::stdout().is_terminal());
         let mut asking: Option<Question> = None;
         let mut look = true;
+        let edits = self.input.pane().is_some();
+        let mut sign = tokio::time::interval(SIGN_EVERY);
+        let (mut since, mut asked) = (Instant::now(), false);
         loop {
             let news = if look { follower.poll().await? } else { Vec::new() };
             look = true;
@@ -168,6 +249,7 @@ impl Chat {
                 if matches!(happened.event, Event::Answer { .. }) {
                     asking = None;
                 }
+                (since, asked) = (Instant::now(), false);
                 self.show(&mut voice, &happened)?;
             }
             if let Some(state) = follower.state().filter(|state| state.is_final()) {
@@ -178,7 +260,8 @@ impl Chat {
             {
                 self.turn_aside(&mut voice)?;
                 self.out.warn(models::waits_for_a_person(&waiting));
-                return Ok(Turn::Left(Exit::Failed));
+                // Who is there may mend it, or say something else; a pipe has nobody.
+                return Ok(if edits { Turn::Ended(waiting.state) } else { Turn::Left(Exit::Failed) });
             }
             if asking.is_none() && follower.state() == Some(JobState::Suspended) {
                 asking = self.next_question(job).await?;
@@ -192,7 +275,8 @@ impl Chat {
                 heard = hear(&mut self.heard) => match heard {
                     Some(Progress::AskingModel { job: of }) if of == job => {
                         look = false;
-                        voice.begin(follower.calling() == Some(ToolCalling::Structured));
+                        (since, asked) = (Instant::now(), true);
+                        voice.begin(follower.calling_for_person());
                     }
                     Some(Progress::Delta { job: of, delta }) if of == job => {
                         look = false;
@@ -201,23 +285,37 @@ impl Chat {
                     // An entry, or a gap: the journal tells.
                     _ => {}
                 },
-                line = self.lines.next(), if asking.is_some() => match (line?, &asking) {
+                line = self.input.next(), if asking.is_some() || (edits && !self.over) => match (line?, &asking) {
                     (Line::Text(text), Some(question)) => {
                         if self.answer(question, text).await? {
                             asking = None;
                         }
                     }
-                    (_, question) => {
-                        let id = question.as_ref().map(|question| question.id.to_string()).unwrap_or_default();
+                    (Line::Text(text), None) => self.said.extend(self.say(text).await?),
+                    (Line::Interrupt, _) => {
+                        if self.interrupt(job, &mut voice).await? {
+                            return Ok(Turn::Left(Exit::Interrupted));
+                        }
+                    }
+                    (Line::End, None) => self.over = true,
+                    (Line::End, Some(Question { id, .. })) => {
                         self.remark(format!("question {id} stays open: posse question answer {id} \"<answer>\""));
                         return Ok(Turn::Left(Exit::Failed));
                     }
                 },
+                _ = sign.tick(), if edits => {
+                    let is_waited_for = asking.is_some() || follower.state() == Some(JobState::Suspended);
+                    if let Some(pane) = self.input.pane().filter(|_| !is_waited_for) {
+                        let doing = if asked { "thinking" } else { "at work" };
+                        let text = format!("  · {doing}, {} s", since.elapsed().as_secs());
+                        pane.sign(&self.out.note_paint.dim(text));
+                    }
+                }
                 signal = signals.heard() => match signal {
-                    Heard::Interrupt if asked_to_stop(&*self.with.queries, job).await => return Ok(Turn::Left(Exit::Interrupted)),
                     Heard::Interrupt => {
-                        self.turn_aside(&mut voice)?;
-                        self.with.jobs.cancel(job, "interrupted by the person".into(), now()).await?;
+                        if self.interrupt(job, &mut voice).await? {
+                            return Ok(Turn::Left(Exit::Interrupted));
+                        }
                     }
                     Heard::Terminate => return Ok(Turn::Left(Exit::Interrupted)),
                 },
@@ -225,12 +323,22 @@ impl Chat {
         }
     }
 
+    /// Has the job end; true if that was asked for already, so that the person wants to leave.
+    async fn interrupt(&self, job: JobId, voice: &mut Voice) -> Result<bool> {
+        if asked_to_stop(&*self.with.queries, job).await {
+            return Ok(true);
+        }
+        self.turn_aside(voice)?;
+        self.with.jobs.cancel(job, "interrupted by the person".into(), now()).await?;
+        Ok(false)
+    }
+
     fn hear(&self, delta: Delta, voice: &mut Voice) -> Result<()> {
-        match delta {
-            Delta::Text(text) if !self.out.json => self.out.raw(&voice.say(&text))?,
-            Delta::Text(_) | Delta::Reasoning(_) => {}
+        match &delta {
+            Delta::Text(_) | Delta::Call { .. } if !self.out.json => self.print(&voice.say(&delta))?,
+            Delta::Text(_) | Delta::Call { .. } | Delta::Reasoning(_) => {}
             Delta::Restarted(failed) => {
-                self.out.raw(&voice.restart())?;
+                self.print(&voice.restart(&delta))?;
                 self.remark(format!("  ! starting over: {}", one_line(&failed.reason, 200)));
             }
         }
@@ -263,7 +371,7 @@ impl Chat {
             Event::Done { status, text, reason, .. } => {
                 let answer = voice.answer(text);
                 self.turn_aside(voice)?;
-                self.out.raw(&answer)?;
+                self.print(&answer)?;
                 if status != "completed" {
                     let reason = visible(reason.as_deref().unwrap_or_default());
                     self.remark(format!("({})", because(&status.replace('_', " "), &reason)));
@@ -277,7 +385,7 @@ impl Chat {
 
     /// What was said up to here was no answer.
     fn turn_aside(&self, voice: &mut Voice) -> Result<()> {
-        self.out.raw(&voice.end_line())?;
+        self.print(&voice.end_line())?;
         voice.aside().into_iter().for_each(|text| self.remark(text));
         Ok(())
     }
@@ -297,7 +405,7 @@ impl Chat {
         if !self.out.json {
             self.out.note(self.out.note_paint.yellow(format!("? {}", visible(&question.text))));
         }
-        self.lines.prompt("? ");
+        self.input.prompt("? ");
     }
 
     /// Saves an answer; false if it cannot be one.
@@ -314,9 +422,33 @@ impl Chat {
         Ok(true)
     }
 
-    fn remark(&self, text: String) {
-        self.out.note(self.out.note_paint.dim(text));
+    /// Words of the agent.
+    fn print(&self, text: &str) -> Result<()> {
+        match self.input.pane() {
+            Some(pane) => pane.words(text),
+            None => self.out.raw(text)?,
+        }
+        Ok(())
     }
+
+    fn remark(&self, text: String) {
+        let rows = match self.input.pane() {
+            Some(_) => wrap(&text, self.out.width.saturating_sub(1)),
+            None => vec![text],
+        };
+        let rows: Vec<_> = rows.iter().map(|row| self.out.note_paint.dim(row)).collect();
+        self.out.note(rows.join("\n"));
+    }
+}
+
+/// What the person said lately in sessions with this role, oldest first.
+async fn history(with: &Conversation) -> Result<Vec<String>> {
+    let (sessions, turns) = HISTORY_OF;
+    let mut said = Vec::new();
+    for session in with.queries.sessions(Some(with.session.role.clone()), sessions).await?.iter().rev() {
+        said.extend(with.queries.session_turns(session.id, None).await?.into_iter().map(|turn| turn.goal));
+    }
+    Ok(said.split_off(said.len().saturating_sub(turns)))
 }
 
 /// Whether the job's end was asked for already: whoever asks again wants to leave.

@@ -14,6 +14,7 @@ mod bench;
 mod change;
 mod chat;
 mod db;
+mod db_retention;
 mod doctor;
 mod endpoint;
 mod enqueue;

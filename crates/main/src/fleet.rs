@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, Hasher as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use futures::FutureExt as _;
 use posse_core::executor::AgentExecutor;
 use posse_core::job::JobState;
 use posse_core::metrics::{MetricsSource, ModelTallies};
-use posse_core::port::{JobFilter, JobQueries, WorkerRecord};
-use posse_core::retention::Retention;
+use posse_core::port::{CareRepository, JobFilter, JobQueries, WorkerRecord};
+use posse_core::retention::Keep;
 use posse_core::worker::{Fleet, FleetOptions, Phase, Progress, WorkerService, maintain};
 use posse_infra::process::{LinuxProcessProbe, SystemClock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -20,6 +21,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::output::Out;
 use crate::records::{Recorder, RunFiles};
+use crate::retention;
 use crate::staff::Latest;
 use crate::wire::Workshop;
 
@@ -62,6 +64,9 @@ pub enum Heard {
     Terminate,
 }
 
+/// How often files of sessions are compared with the database.
+const SWEEP_EVERY: Duration = Duration::from_secs(600);
+
 /// One role's work in this process.
 pub struct Post {
     /// The role.
@@ -78,8 +83,10 @@ pub struct Plan {
     pub slots: usize,
     /// How long a lease stands without a heartbeat.
     pub lease: Duration,
-    /// How long jobs are kept after their end.
-    pub retention: Retention,
+    /// How long the settings say that what has ended is kept. The database decides.
+    pub retention: Vec<Keep>,
+    /// Where sessions keep what happens in them.
+    pub sessions: PathBuf,
     /// Whether somebody wants to hear what happens.
     pub watched: bool,
     /// What files about runs are kept, if any.
@@ -101,6 +108,7 @@ pub struct Crew {
     slots: usize,
     maintenance: JoinHandle<()>,
     recorder: Option<Recorder>,
+    sweeping: JoinHandle<()>,
     queries: Arc<dyn JobQueries>,
     worker: String,
     heard: Option<broadcast::Receiver<Progress>>,
@@ -109,7 +117,7 @@ pub struct Crew {
 impl Crew {
     /// Announces this process and puts one service to each post.
     pub async fn start(shop: &Workshop, posts: Vec<Post>, plan: Plan) -> Result<Crew> {
-        let Plan { queues, slots, lease, retention, watched, files } = plan;
+        let Plan { queues, slots, lease, retention, sessions, watched, files } = plan;
         let roles: Vec<_> = posts.iter().map(|post| post.role.clone()).collect();
         let worker = record(roles, slots, lease);
         let id = worker.id.clone();
@@ -120,16 +128,28 @@ impl Crew {
             clock: Arc::new(SystemClock),
             processes: Arc::new(LinuxProcessProbe),
             worker,
-            retention,
         };
+        warn_of_other_retention(&*shop.care, &retention).await?;
         let fleet = Fleet::start(options).await?;
         // Before the first claim, so that nothing is missed.
         let heard = watched.then(|| fleet.watch());
         let recorder = files.map(|files| Recorder::start(files, Arc::clone(&shop.queries), fleet.watch()));
         let maintenance = tokio::spawn(maintain(Arc::clone(&fleet)));
+        let sweeping = tokio::spawn(sweep(Arc::clone(&shop.queries), sessions));
         let (services, served, queries) = (JoinSet::new(), BTreeMap::new(), Arc::clone(&shop.queries));
-        let mut crew =
-            Crew { fleet, services, served, queues, slots, maintenance, recorder, queries, worker: id, heard };
+        let mut crew = Crew {
+            fleet,
+            services,
+            served,
+            queues,
+            slots,
+            maintenance,
+            recorder,
+            sweeping,
+            queries,
+            worker: id,
+            heard,
+        };
         posts.into_iter().for_each(|post| crew.hire(post));
         Ok(crew)
     }
@@ -237,6 +257,7 @@ impl Crew {
         }
         self.fleet.leave().await;
         self.maintenance.abort();
+        self.sweeping.abort();
         if let Some(recorder) = self.recorder {
             recorder.end().await;
         }
@@ -253,6 +274,26 @@ impl Crew {
         let ours = running.into_iter().filter(|job| job.leased_by.as_deref() == Some(&self.worker));
         ours.map(|job| job.id.to_string()).collect()
     }
+}
+
+/// Has the files of sessions follow the database, from the beginning and every now and then.
+async fn sweep(queries: Arc<dyn JobQueries>, sessions: PathBuf) {
+    loop {
+        if let Err(error) = crate::chat::remove_strays(&queries, &sessions).await {
+            tracing::warn!("the files of sessions that are gone are still in {}: {error:#}", sessions.display());
+        }
+        tokio::time::sleep(SWEEP_EVERY).await;
+    }
+}
+
+/// Says so where the settings would have things kept for another time than the database, by which this process
+/// deletes all the same.
+async fn warn_of_other_retention(care: &dyn CareRepository, said: &[Keep]) -> Result<()> {
+    let stored = care.retention().await?.unwrap_or_default();
+    if let Some((what, way_out)) = retention::disagreement(&stored, said) {
+        tracing::warn!("{what}; {way_out}");
+    }
+    Ok(())
 }
 
 async fn all(services: &mut JoinSet<()>) {

@@ -13,6 +13,7 @@ mod metrics;
 mod models;
 mod output;
 mod records;
+mod retention;
 mod settings;
 mod staff;
 mod times;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use posse_core::job::DEFAULT_PRIORITY_STEP_MS;
 use posse_core::job::deaths::MOST_CRASHES;
-use posse_core::retention::Retention;
+use posse_core::retention::Keep;
 use posse_core::usecase::enqueue::MAX_PRIORITY_STEP_MS;
 use posse_infra::sandbox::Limits;
 use posse_infra::sqlite::Keys;
@@ -89,8 +89,8 @@ pub struct Settings {
     pub max_crashes: Option<u32>,
     /// Of how many runs files are kept beside the database; 0 for none.
     pub run_files: usize,
-    /// How long jobs are kept after their end.
-    pub retention: Retention,
+    /// How long what has ended is to be kept, as far as the file says. The database decides.
+    pub retention: Vec<Keep>,
     /// What texts in the database are sealed with.
     pub keys: Keys,
     /// The file with those keys, if one is named; absolute.

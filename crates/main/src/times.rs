@@ -38,6 +38,14 @@ pub fn span(text: &str) -> Result<Millis, String> {
     number.checked_mul(factor).filter(|ms| *ms <= MOST).ok_or_else(|| "at most 3650d are allowed".into())
 }
 
+/// How long something is kept: a length of time, or `forever`, which is none.
+pub fn keep(text: &str) -> Result<Option<Millis>, String> {
+    if text == "forever" {
+        return Ok(None);
+    }
+    span(text).map(Some).map_err(|_| "write a time like 12h or 30d, or forever; at most 3650d are allowed".into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

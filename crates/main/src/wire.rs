@@ -12,6 +12,7 @@ use posse_core::model::Models;
 use posse_core::persona::PersonaTemplate;
 use posse_core::port::{CareRepository, JobQueries, JobRelations, JobRepository, JobSearch, RepositoryError};
 use posse_core::rate::RateLimiter;
+use posse_core::retention::Retention;
 use posse_core::rules::Rules;
 use posse_core::skill::{SkillScope, skills_message};
 use posse_infra::agent::GenericAgentExecutor;
@@ -92,7 +93,9 @@ fn open_to_work(settings: &Settings) -> Result<Arc<SqliteStore>> {
         settings::Synchronous::Full => Synchronous::Full,
         settings::Synchronous::Normal => Synchronous::Normal,
     };
-    let store = SqliteStore::open(path, Options { synchronous, keys: settings.keys.clone(), ..Options::default() })?;
+    let retention = Some(Retention::default().with(&settings.retention));
+    let store =
+        SqliteStore::open(path, Options { synchronous, keys: settings.keys.clone(), retention, ..Options::default() })?;
     if is_new && settings.file.is_none() {
         // Whoever is in the wrong folder would look for the job in the right one.
         let text = format!("there is no project here or above, so a database was made at {}", path.display());

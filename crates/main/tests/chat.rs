@@ -267,3 +267,33 @@ fn tenants_in_one_folder_share_nothing() {
         assert!(events.contains(said) && !events.contains(other), "{events}");
     }
 }
+
+#[test]
+fn a_damaged_journal_is_followed_once() {
+    let server = ModelServer::start(vec![Say::Call("list_files", json!({"path": "examples"})), Say::Silence]);
+    let project = project_with(&server);
+    project.posse(&["enqueue", "--role", "researcher", "How many?"]).ok();
+    let worker = project.start(&["work", "--role", "researcher"]);
+    server.wait_for_requests(2);
+    let database = rusqlite::Connection::open(project.path().join(".posse/posse.db")).expect("opens");
+    database.busy_timeout(std::time::Duration::from_secs(10)).expect("set");
+    // The model's turn is lost, and what follows it is there.
+    assert_eq!(database.execute("DELETE FROM steps WHERE job_id = 1 AND seq = 1", ()).expect("deletes"), 1);
+    let following = project.start(&["job", "events", "1", "--follow"]);
+    let watching = project.start(&["job", "watch", "1", "--json"]);
+    // Long enough for some looks at a job that is at work.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    project.posse(&["job", "cancel", "1"]).ok();
+    project.wait_for_state(1, "cancelled");
+    for followed in [following, watching] {
+        let out = followed.wait().out;
+        let lines: Vec<_> = out.lines().collect();
+        let mut once = lines.clone();
+        once.sort();
+        once.dedup();
+        assert_eq!(once.len(), lines.len(), "{lines:#?}");
+        assert!(lines.iter().any(|line| line.contains("cancelled")), "{lines:#?}");
+    }
+    worker.terminate();
+    worker.wait();
+}

@@ -8,7 +8,8 @@ use futures::{Stream, StreamExt as _, stream as streams};
 use tokio::sync::watch;
 
 use super::{Events, Happened};
-use crate::job::{JobId, JobState};
+use crate::job::{Job, JobId, JobState};
+use crate::journal::Recorded;
 use crate::model::ToolCalling;
 use crate::port::{JobQueries, RepositoryError};
 
@@ -50,9 +51,41 @@ pub fn stream(
     looks.flat_map(events).boxed()
 }
 
+/// Reads a job and its journal as it grows, each entry once. Where it is follows from the entries' own places and not
+/// from how many there were, so a journal that lacks some is not read twice.
+pub struct JournalReader {
+    queries: Arc<dyn JobQueries>,
+    job: JobId,
+    next_seq: u64,
+}
+
+impl JournalReader {
+    /// From the journal's beginning.
+    pub fn new(queries: Arc<dyn JobQueries>, job: JobId) -> JournalReader {
+        JournalReader { queries, job, next_seq: 0 }
+    }
+
+    /// The place behind the last entry that was read.
+    pub fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// The job as it is, and the entries that came since the last call. Once the job is final, there is nothing more.
+    pub async fn poll(&mut self) -> Result<(Job, Vec<Recorded>), RepositoryError> {
+        self.queries.still_there()?;
+        // The job first: what is read after it is at least as new, so a final job's journal is whole.
+        let job = self.queries.job(self.job).await?.ok_or(RepositoryError::NoSuchJob(self.job))?;
+        let entries = self.queries.journal(self.job, self.next_seq).await?;
+        if let Some(last) = entries.last() {
+            self.next_seq = last.seq + 1;
+        }
+        Ok((job, entries))
+    }
+}
+
 /// Follows the events of one job.
 pub struct Follower {
-    queries: Arc<dyn JobQueries>,
+    reader: JournalReader,
     wakes: watch::Receiver<u64>,
     job: JobId,
     events: Events,
@@ -64,7 +97,8 @@ impl Follower {
     /// From the job's beginning.
     pub fn new(queries: Arc<dyn JobQueries>, job: JobId) -> Follower {
         let wakes = queries.wakes();
-        Follower { queries, wakes, job, events: Events::default(), state: None, done: false }
+        let reader = JournalReader::new(queries, job);
+        Follower { reader, wakes, job, events: Events::default(), state: None, done: false }
     }
 
     /// Whether `done` has been given: nothing more will come.
@@ -77,9 +111,11 @@ impl Follower {
         self.state
     }
 
-    /// How the run's model is asked for tools, once it has begun.
-    pub fn calling(&self) -> Option<ToolCalling> {
-        self.events.run().opening().map(|opening| opening.calling)
+    /// How the run's model is asked for tools, once it has begun and where what it says next is for the person: a skill
+    /// speaks to the agent alone.
+    pub fn calling_for_person(&self) -> Option<ToolCalling> {
+        let run = self.events.run();
+        run.opening().filter(|_| run.depth() == 0).map(|opening| opening.calling)
     }
 
     /// What happened since the last call.
@@ -87,17 +123,14 @@ impl Follower {
         if self.done {
             return Ok(Vec::new());
         }
-        self.queries.still_there()?;
         self.wakes.borrow_and_update();
-        // The job first: what is read after it is at least as new, so a final job's journal is whole.
-        let job = self.queries.job(self.job).await?.ok_or(RepositoryError::NoSuchJob(self.job))?;
-        let entries = self.queries.journal(self.job, self.events.next_seq()).await?;
+        let (job, entries) = self.reader.poll().await?;
         let mut happened: Vec<_> =
             entries.iter().flat_map(|recorded| self.events.happened(self.job, recorded)).collect();
         self.state = Some(job.state);
         if job.state.is_final() {
             self.done = true;
-            let (seq, at) = (self.events.next_seq(), job.finalized_at.unwrap_or(job.created_at));
+            let (seq, at) = (self.reader.next_seq(), job.finalized_at.unwrap_or(job.created_at));
             let last = self.events.finish(&job);
             happened.extend(last.into_iter().map(|event| Happened { job: self.job, seq, at, event }));
         }

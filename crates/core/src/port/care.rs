@@ -8,6 +8,7 @@ use crate::clock::Millis;
 use crate::job::dependency::OnFailed;
 use crate::job::{JobId, JobState, NewJob};
 use crate::lease::WorkerId;
+use crate::retention::{Keep, Retention};
 use crate::schedule::Schedule;
 
 /// The jobs of a schedule that fell due.
@@ -30,6 +31,8 @@ pub struct Pruned {
     pub jobs: u64,
     /// Contents deleted that nothing refers to any more.
     pub contents: u64,
+    /// Sessions that are nobody's from now on; their jobs follow.
+    pub sessions: u64,
     /// Whether there is more to delete.
     pub more: bool,
 }
@@ -175,12 +178,18 @@ pub trait CareRepository: Send + Sync {
         now: Millis,
     ) -> Result<bool, RepositoryError>;
 
-    /// Whether [`CareRepository::prune`] would delete any job.
-    async fn has_prunable(&self, cutoffs: Vec<(JobState, Millis)>, now: Millis) -> Result<bool, RepositoryError>;
+    /// How long what has ended is kept in this database; none if nobody has said, and then it is
+    /// [`Retention::default`].
+    async fn retention(&self) -> Result<Option<Retention>, RepositoryError>;
 
-    /// Deletes some jobs that ended before their state's cutoff: as many as take a moment. One that others
-    /// wait for stays, and so does one that holds its unique key at `now`.
-    async fn prune(&self, cutoffs: Vec<(JobState, Millis)>, now: Millis) -> Result<Pruned, RepositoryError>;
+    /// Has some kinds be kept for another time from now on, by whoever deletes; gives how it is then.
+    async fn set_retention(&self, said: Vec<Keep>) -> Result<Retention, RepositoryError>;
+
+    /// Whether [`CareRepository::prune`] would delete anything.
+    async fn has_prunable(&self, now: Millis) -> Result<bool, RepositoryError>;
+
+    /// Deletes some of what was kept long enough by this database's [`Retention`]: as much as takes a moment.
+    async fn prune(&self, now: Millis) -> Result<Pruned, RepositoryError>;
 
     /// Gives some of the space inside the file back to the disk, where much of it is free; true if
     /// there is more to give.

@@ -133,9 +133,31 @@ pub fn task_with(goal: &str, results: Option<&ToldResults>) -> String {
     }
 }
 
-/// Something that was asked and answered before in the same session: the two messages that a request
-/// shows of it, in the form that the agent itself works in. Each text has at most `most` bytes.
-pub fn said_before(style: Style, calling: ToolCalling, turn: &SessionTurn, most: usize) -> [Message; 2] {
+/// Something that was asked and answered before in the same session: the messages that a request shows of it, in the
+/// form that the agent itself works in. What the agent asked on the way stands between the two. All texts together
+/// have at most twice `most` bytes.
+pub fn said_before(style: Style, calling: ToolCalling, turn: &SessionTurn, most: usize) -> Vec<Message> {
+    let most = if turn.asked.is_empty() { most } else { most / 2 };
+    let mut messages = vec![Message::User { text: task(&shorter(&turn.goal, most)) }];
+    if !turn.asked.is_empty() {
+        let each = most / turn.asked.len();
+        let questions: Vec<_> = turn.asked.iter().map(|asked| shorter(&asked.question, each)).collect();
+        let answers = turn.asked.iter().zip(&questions).map(|(asked, question)| {
+            format!("Question: {}\nAnswer: {}", shorter(question, each / 2), shorter(asked.told(), each / 2))
+        });
+        let answers = Message::User { text: answers.collect::<Vec<_>>().join("\n\n") };
+        let text = match (style, calling) {
+            (Style::Direct, ToolCalling::Structured) => {
+                let arguments = json!({"final_summary": "", "clarifying_questions": questions});
+                json!({"thinking": ASKING, "tool": super::finish::FINISH, "arguments": arguments}).to_string()
+            }
+            (Style::Phased, ToolCalling::Structured) => {
+                json!({"thinking": ASKING, "phase": "feedback", "feedback_message": questions.join("\n")}).to_string()
+            }
+            (_, ToolCalling::Native) => questions.join("\n"),
+        };
+        messages.extend([Message::Assistant { text, reasoning: None, calls: vec![] }, answers]);
+    }
     let answer = shorter(&turn.reply(), most);
     let text = match (style, calling) {
         (_, ToolCalling::Native) => answer,
@@ -147,11 +169,11 @@ pub fn said_before(style: Style, calling: ToolCalling, turn: &SessionTurn, most:
             json!({"thinking": ANSWERED, "phase": "end", "end_status": "solved", "end_message": answer}).to_string()
         }
     };
-    [
-        Message::User { text: task(&shorter(&turn.goal, most)) },
-        Message::Assistant { text, reasoning: None, calls: vec![] },
-    ]
+    messages.push(Message::Assistant { text, reasoning: None, calls: vec![] });
+    messages
 }
+
+const ASKING: &str = "Only the person knows this.";
 
 const ANSWERED: &str = "That answers the task.";
 

@@ -18,7 +18,6 @@ use crate::port::{
     CareRepository, ClockJump, Forfeit, JobQueries, JobRepository, Overdue, ProcessProbe, RepositoryError, Rescued,
     WorkerRecord,
 };
-use crate::retention::Retention;
 use crate::stop::{StopReason, Stopper};
 
 /// What happens in this process, as it happens. Never durable: the journal is.
@@ -93,8 +92,6 @@ pub struct FleetOptions {
     pub processes: Arc<dyn ProcessProbe>,
     /// This worker process; its leases stand for as long as it says.
     pub worker: WorkerRecord,
-    /// How long jobs are kept after their end.
-    pub retention: Retention,
 }
 
 /// One worker process's part of the fleet.
@@ -105,7 +102,6 @@ pub struct Fleet {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) worker: WorkerId,
     pub(crate) lease_ms: Millis,
-    pub(crate) retention: Retention,
     processes: Arc<dyn ProcessProbe>,
     record: WorkerRecord,
     keeper: Keeper,
@@ -129,7 +125,7 @@ const SETTLE_MS: Millis = 5_000;
 impl Fleet {
     /// Announces this worker process and starts to renew its leases.
     pub async fn start(options: FleetOptions) -> Result<Arc<Fleet>, RepositoryError> {
-        let FleetOptions { jobs, queries, care, clock, processes, worker, retention } = options;
+        let FleetOptions { jobs, queries, care, clock, processes, worker } = options;
         jobs.register_worker(worker.clone()).await?;
         let (id, lease_ms) = (WorkerId(worker.id.clone()), worker.lease_ms);
         let jumps = JumpWatch::new(Reading::of(&*clock));
@@ -142,7 +138,6 @@ impl Fleet {
             clock,
             worker: id,
             lease_ms,
-            retention,
             processes,
             record: worker,
             keeper,

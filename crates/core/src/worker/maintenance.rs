@@ -107,13 +107,12 @@ impl Fleet {
         Ok(ids.len())
     }
 
-    /// Deletes all jobs that were kept long enough, a few at a time, if no other process does so now.
+    /// Deletes all that was kept long enough by what the database says of it, a little at a time, if no other process does so now.
     pub async fn prune(&self) -> Result<(), RepositoryError> {
-        let cutoffs = self.retention.cutoffs(self.clock.now());
-        if cutoffs.is_empty() || !self.care.has_prunable(cutoffs.clone(), self.clock.now()).await? {
+        if !self.care.has_prunable(self.clock.now()).await? {
             return Ok(());
         }
-        let (mut jobs, mut contents, mut held_for) = (0, 0, Millis::MIN / 2);
+        let (mut jobs, mut contents, mut sessions, mut held_for) = (0, 0, 0, Millis::MIN / 2);
         loop {
             // Renewed long before it runs out, and not with every deletion.
             if self.clock.elapsed() - held_for >= DUTY_MS / 2 {
@@ -123,8 +122,9 @@ impl Fleet {
                 }
                 held_for = self.clock.elapsed();
             }
-            let pruned = self.care.prune(cutoffs.clone(), self.clock.now()).await?;
+            let pruned = self.care.prune(self.clock.now()).await?;
             (jobs, contents) = (jobs + pruned.jobs, contents + pruned.contents);
+            sessions += pruned.sessions;
             if !pruned.more && !self.care.shrink().await? {
                 break;
             }
@@ -133,9 +133,10 @@ impl Fleet {
             }
             tokio::time::sleep(PRUNE_PAUSE).await;
         }
-        if jobs > 0 {
+        if jobs > 0 || sessions > 0 {
             let (jobs, contents) = (plural(jobs, "job"), plural(contents, "content"));
-            info!("deleted {jobs} kept long enough, and {contents} that nothing else has");
+            let sessions = plural(sessions, "session");
+            info!("deleted {jobs} and {sessions} kept long enough, and {contents} that nothing else has");
         }
         Ok(())
     }

@@ -1,14 +1,16 @@
 //! What a run that is a turn of a session remembers: what was said before.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use posse_core::executor::{Halt, JobContext};
+use posse_core::job::JobState;
 use posse_core::model::{Message, Model, ModelProfile};
 use posse_core::persona::PersonaTemplate;
 use posse_core::run::Run;
 use posse_core::run::compaction::Purpose;
 use posse_core::run::prompt;
-use posse_core::session::{self, SessionTurn, Stretch};
+use posse_core::session::{self, SessionId, SessionTurn, Stretch};
 use posse_core::tokens;
 
 use super::GenericAgentExecutor;
@@ -44,8 +46,26 @@ struct Source<'a> {
     window: Option<u32>,
 }
 
+/// What was said before, once what was at work then has ended: one that was superseded may take a moment for that.
+async fn settled(cx: &JobContext, session: SessionId) -> Result<Vec<SessionTurn>, Halt> {
+    for _ in 0..UNTIL_SETTLED {
+        let turns = cx.turns_before(session).await?;
+        if turns.iter().all(|turn| turn.state != JobState::Running) {
+            return Ok(turns);
+        }
+        cx.check()?;
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    // Its worker hangs, or is gone.
+    cx.turns_before(session).await
+}
+
+/// How often it is looked whether an earlier turn has ended, and how many times. A tool may take five seconds to end.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const UNTIL_SETTLED: u32 = 200;
+
 /// Tokens of the messages of each turn: counted where the model's tokenizer answers, else estimated.
-async fn sizes(model: &dyn Model, turns: &[[Message; 2]]) -> Vec<u64> {
+async fn sizes(model: &dyn Model, turns: &[Vec<Message>]) -> Vec<u64> {
     let texts: Vec<&str> = turns.iter().flatten().flat_map(tokens::texts).collect();
     let Some(counted) = super::count_tokens(Some(model), &texts).await else {
         return turns.iter().map(|messages| messages.iter().map(tokens::message).sum()).collect();
@@ -70,7 +90,7 @@ impl GenericAgentExecutor {
     ) -> Result<Recalled, Halt> {
         let Some(id) = cx.job.payload.session else { return Ok(Recalled::default()) };
         let Some(session) = cx.session(id).await? else { return Ok(Recalled::default()) };
-        let turns = cx.turns_before(id).await?;
+        let turns = settled(cx, id).await?;
         let budget = u64::from(profile.context_window.unwrap_or(UNKNOWN_WINDOW) / SHARE);
         // The newest turn is always shown, so it is held to half of the budget.
         let most = usize::try_from(budget).unwrap_or(usize::MAX).saturating_mul(BYTES_OF_TOKEN) / 4;

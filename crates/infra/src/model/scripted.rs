@@ -246,6 +246,9 @@ impl Model for ScriptedModel {
                 if !reply.text.is_empty() {
                     deltas(Delta::Text(reply.text.clone()));
                 }
+                for (at, CallRequest { name, arguments, .. }) in reply.calls.iter().enumerate() {
+                    deltas(Delta::Call { at, name: name.clone(), arguments: arguments.clone() });
+                }
                 Ok(reply)
             }
             Play::Fail(error) => Err(error),

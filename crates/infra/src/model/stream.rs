@@ -66,6 +66,8 @@ struct OpenCall {
     call: CallRequest,
     /// The piece that last touched it.
     piece: u64,
+    /// Bytes of its arguments that were shown.
+    shown: usize,
 }
 
 impl StreamAssembler {
@@ -220,17 +222,18 @@ impl StreamAssembler {
             self.refusal.push_str(&words);
         }
         for piece in answer.into_calls() {
-            self.call_piece(piece);
+            deltas.extend(self.call_piece(piece));
         }
         deltas
     }
 
-    fn call_piece(&mut self, piece: CallPiece) {
+    fn call_piece(&mut self, piece: CallPiece) -> Option<Delta> {
         let at = self.open_call(&piece).unwrap_or_else(|| {
             self.calls.push(OpenCall {
                 index: piece.index,
                 call: CallRequest { id: String::new(), name: String::new(), arguments: String::new(), extra: None },
                 piece: self.pieces,
+                shown: 0,
             });
             self.calls.len() - 1
         });
@@ -250,6 +253,11 @@ impl StreamAssembler {
         if let Some(value) = piece.extra_content {
             open.call.extra = Some(Extra { value, provider: self.provider.clone() });
         }
+        // Whose arguments they are may be told after their beginning.
+        let CallRequest { name, arguments, .. } = &open.call;
+        let more = arguments.get(open.shown..).filter(|more| !more.is_empty() && !name.is_empty())?.to_owned();
+        open.shown = arguments.len();
+        Some(Delta::Call { at, name: name.clone(), arguments: more })
     }
 
     /// The call that a piece goes on with; `None` if it starts one.

@@ -2,16 +2,17 @@
 
 use async_trait::async_trait;
 use posse_core::clock::Millis;
-use posse_core::job::{JobId, JobState, NewJob};
+use posse_core::job::{JobId, NewJob};
 use posse_core::lease::WorkerId;
 use posse_core::port::{
     CareRepository, ClockJump, DueJobs, Enqueued, Firing, HeldJob, Pruned, RepositoryError, Storage, Waiting,
 };
+use posse_core::retention::{Keep, Retention};
 use posse_core::schedule::Schedule;
 
 use super::log::Log;
 use super::repository::{MANY_ROWS, ROW, unwritable};
-use super::{SqliteStore, care, holders, jobs, prune, schedules};
+use super::{SqliteStore, care, holders, jobs, prune, retention, schedules};
 
 #[async_trait]
 impl CareRepository for SqliteStore {
@@ -71,12 +72,20 @@ impl CareRepository for SqliteStore {
         self.writer()?.run(ROW, move |tx| care::take_duty(tx, duty, &worker, until, now)).await
     }
 
-    async fn has_prunable(&self, cutoffs: Vec<(JobState, Millis)>, now: Millis) -> Result<bool, RepositoryError> {
-        self.readers.run(move |connection| prune::has_any(connection, &cutoffs, now)).await
+    async fn retention(&self) -> Result<Option<Retention>, RepositoryError> {
+        self.readers.run(retention::stored).await
     }
 
-    async fn prune(&self, cutoffs: Vec<(JobState, Millis)>, now: Millis) -> Result<Pruned, RepositoryError> {
-        self.writer()?.run(MANY_ROWS, move |tx| prune::prune(tx, &cutoffs, now)).await
+    async fn set_retention(&self, said: Vec<Keep>) -> Result<Retention, RepositoryError> {
+        self.writer()?.run(ROW, move |tx| retention::set(tx, &said)).await
+    }
+
+    async fn has_prunable(&self, now: Millis) -> Result<bool, RepositoryError> {
+        self.readers.run(move |connection| prune::has_any(connection, now)).await
+    }
+
+    async fn prune(&self, now: Millis) -> Result<Pruned, RepositoryError> {
+        self.writer()?.run(MANY_ROWS, move |tx| prune::prune(tx, now)).await
     }
 
     async fn shrink(&self) -> Result<bool, RepositoryError> {

@@ -13,7 +13,7 @@ use super::literal::IsOpen;
 use super::schema::{dependencies, job_data, jobs};
 use super::seal::{Place, Sealed};
 use super::writer::Transaction;
-use super::{journal, people, questions, relations};
+use super::{journal, people, questions, relations, sessions};
 
 /// Changes each job whose state allows it, and tells of each that is there.
 pub(super) fn change(
@@ -57,6 +57,7 @@ fn apply(
             if let Some(waiting) = somebody_waiting(tx.connection, row)? {
                 return Ok(Some(format!("job {waiting} waits for it; cancel that first")));
             }
+            sessions::forget_summaries_of(tx.connection, job)?;
             diesel::delete(jobs::table.find(job.0)).execute(tx.connection)?;
         }
         Change::Edit(edit) => return edit_one(tx, installation, job, row, edit, now),

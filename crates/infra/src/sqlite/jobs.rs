@@ -377,7 +377,7 @@ fn insert_all(tx: &mut Transaction<'_>, rows: &[NewRow<'_>]) -> Outcome<()> {
     rest.iter().try_for_each(|row| insert(tx, std::array::from_ref(row)))?;
     for NewRow { id, sheet: Sheet { job, .. }, now, begins, others, .. } in rows {
         if let Some(session) = job.payload.session {
-            sessions::join(tx.connection, session, *id, &job.role, *now)?;
+            sessions::join(tx, session, *id, &job.role, *now)?;
         }
         relations::wait_for(tx.connection, JobId(*id), others, begins.state, job.on_failed)?;
         group_waits::wait_for(tx.connection, JobId(*id), job, begins.state)?;

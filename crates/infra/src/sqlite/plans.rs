@@ -180,7 +180,7 @@ fn no_statement_of_the_hot_paths_walks_a_table() {
     // What every process asks once a second, and what finds jobs to delete.
     schedules::due(&mut connection, &Keys::default(), 99).expect("can be read");
     care::drain_requested(&mut connection, &WorkerId("w".into())).expect("can be read");
-    prune::has_any(&mut connection, &[(posse_core::job::JobState::Completed, 99)], 99).expect("can be read");
+    prune::has_any(&mut connection, i64::MAX).expect("can be read");
     connection.set_instrumentation(|_: InstrumentationEvent<'_>| {});
     let ran: BTreeSet<_> = std::mem::take(&mut asked.lock().expect("no panic").ran).into_iter().collect();
     assert!(ran.len() > 20, "statements were heard");
@@ -196,6 +196,8 @@ fn no_statement_of_the_hot_paths_walks_a_table() {
                 "VALUES CLAUSE",
                 "rules",
                 "deaths_suspect",
+                "sessions_deleted",
+                "retention",
             ];
             let is_bounded = !step.starts_with("SCAN") || of_wanted.iter().any(|name| step.contains(name));
             assert!(is_bounded, "{step}\n{sql}");

@@ -13,10 +13,11 @@ use posse_core::clock::Millis;
 use posse_core::job::JobState;
 use posse_core::port::Pruned;
 
-use super::care;
 use super::fault::Outcome;
-use super::schema::{blobs, jobs, steps};
+use super::literal::among;
+use super::schema::{blobs, jobs, session_jobs, sessions as sessions_table, steps};
 use super::writer::Transaction;
+use super::{care, retention, sessions};
 
 /// Most jobs found at once.
 const AT_ONCE: i64 = 200;
@@ -31,16 +32,31 @@ const FREE_PAGES: u64 = 2_000;
 /// Pages given back in one transaction.
 const SHRINK_PAGES: u64 = 200;
 
-/// Whether there is any job to delete.
-pub(super) fn has_any(connection: &mut SqliteConnection, cutoffs: &[(JobState, Millis)], now: Millis) -> Outcome<bool> {
-    Ok(!find(connection, cutoffs, now, 1)?.is_empty())
+/// Whether there is anything to delete.
+pub(super) fn has_any(connection: &mut SqliteConnection, now: Millis) -> Outcome<bool> {
+    let kept = retention::stored(connection)?.unwrap_or_default();
+    let cutoffs = kept.cutoffs(now);
+    Ok(!find_left(connection, now, 1)?.is_empty()
+        || !find(connection, &cutoffs, now, 1)?.is_empty()
+        || !unused(connection, kept.session_cutoff(now), 1)?.is_empty())
 }
 
-/// Deletes jobs that ended before their state's cutoff, as many as take a moment and at least one.
-pub(super) fn prune(tx: &mut Transaction<'_>, cutoffs: &[(JobState, Millis)], now: Millis) -> Outcome<Pruned> {
+/// Deletes what was kept long enough, as much as takes a moment and at least something. Retention is read in the
+/// same transaction, so that nothing goes that somebody has just had kept.
+pub(super) fn prune(tx: &mut Transaction<'_>, now: Millis) -> Outcome<Pruned> {
     let begun = Instant::now();
-    let found = find(tx.connection, cutoffs, now, AT_ONCE)?;
-    let mut pruned = Pruned { more: found.len() as i64 == AT_ONCE, ..Pruned::default() };
+    let kept = retention::stored(tx.connection)?.unwrap_or_default();
+    let unused = unused(tx.connection, kept.session_cutoff(now), AT_ONCE)?;
+    let mut pruned = Pruned { sessions: unused.len() as u64, ..Pruned::default() };
+    for id in unused {
+        sessions::delete(tx.connection, id, now)?;
+    }
+    let mut found = find_left(tx.connection, now, AT_ONCE)?;
+    let rest = AT_ONCE - found.len() as i64;
+    if rest > 0 {
+        found.extend(find(tx.connection, &kept.cutoffs(now), now, rest)?);
+    }
+    pruned.more = found.len() as i64 == AT_ONCE || pruned.sessions == AT_ONCE as u64;
     for id in found {
         if pruned.jobs > 0 && begun.elapsed() >= A_MOMENT {
             pruned.more = true;
@@ -49,7 +65,82 @@ pub(super) fn prune(tx: &mut Transaction<'_>, cutoffs: &[(JobState, Millis)], no
         pruned.contents += delete(tx.connection, id)?;
         pruned.jobs += 1;
     }
+    sessions::drop_empty(tx.connection)?;
     Ok(pruned)
+}
+
+/// Deletes some of the jobs that were turns of sessions which are nobody's any more; true if there may be more.
+pub(super) fn finish_sessions(tx: &mut Transaction<'_>, now: Millis) -> Outcome<bool> {
+    let begun = Instant::now();
+    let found = find_left(tx.connection, now, AT_ONCE)?;
+    let mut more = found.len() as i64 == AT_ONCE;
+    for (n, id) in found.into_iter().enumerate() {
+        if n > 0 && begun.elapsed() >= A_MOMENT {
+            more = true;
+            break;
+        }
+        delete(tx.connection, id)?;
+    }
+    sessions::drop_empty(tx.connection)?;
+    Ok(more)
+}
+
+/// Jobs of sessions that were deleted, and that nothing else keeps. Looked for from the sessions, of which there are
+/// few at any time: joined, SQLite would walk all jobs that have ended.
+fn find_left(connection: &mut SqliteConnection, now: Millis, limit: i64) -> QueryResult<Vec<i64>> {
+    let deleted: Vec<i64> = sessions_table::table
+        .filter(sessions_table::deleted_at.is_not_null())
+        .order(sessions_table::id)
+        .limit(limit)
+        .select(sessions_table::id)
+        .load(connection)?;
+    let mut found = Vec::new();
+    for session in deleted {
+        let turns: Vec<i64> = session_jobs::table
+            .filter(session_jobs::session_id.eq(session))
+            .order(session_jobs::job_id)
+            .limit(limit - found.len() as i64)
+            .select(session_jobs::job_id)
+            .load(connection)?;
+        type Row = (i64, String, Option<i64>, bool, Option<i64>);
+        let rows: Vec<Row> = jobs::table
+            .filter(among(&turns))
+            .select((jobs::id, jobs::state, jobs::finalized_at, jobs::awaited, jobs::unique_ms))
+            .load(connection)?;
+        let may_go = |(id, state, ended_at, awaited, unique_ms): Row| {
+            let ended_at = ended_at?;
+            let holds_key = state == JobState::Completed.as_str() && unique_ms.is_some_and(|ms| ended_at + ms > now);
+            (!awaited && !holds_key).then_some(id)
+        };
+        found.extend(rows.into_iter().filter_map(may_go));
+        if found.len() as i64 == limit {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Sessions that nobody used since `cutoff`, longest unused first: nothing was said in them or answered, and no
+/// session that was used since remembers them.
+fn unused(connection: &mut SqliteConnection, cutoff: Option<Millis>, limit: i64) -> QueryResult<Vec<i64>> {
+    let Some(cutoff) = cutoff else { return Ok(Vec::new()) };
+    let later = diesel::alias!(sessions_table as later);
+    let remembered = later
+        .filter(later.field(sessions_table::previous_id).eq(sessions_table::id.nullable()))
+        .filter(later.field(sessions_table::used_at).ge(cutoff));
+    let at_work = session_jobs::table
+        .inner_join(jobs::table)
+        .filter(session_jobs::session_id.eq(sessions_table::id))
+        .filter(jobs::finalized_at.is_null().or(jobs::finalized_at.ge(cutoff)).or(jobs::awaited.eq(true)));
+    sessions_table::table
+        .filter(sessions_table::deleted_at.is_null())
+        .filter(sessions_table::used_at.lt(cutoff))
+        .filter(diesel::dsl::not(exists(remembered)))
+        .filter(diesel::dsl::not(exists(at_work)))
+        .order(sessions_table::used_at)
+        .limit(limit)
+        .select(sessions_table::id)
+        .load(connection)
 }
 
 /// Deletes a job and all that belongs to it; gives the number of contents that went with it.
@@ -88,6 +179,8 @@ fn find(
             .filter(jobs::finalized_at.lt(cutoff))
             // Others still wait for it, and would for ever.
             .filter(jobs::awaited.eq(false))
+            // A turn stays as long as its session does.
+            .filter(diesel::dsl::not(exists(session_jobs::table.filter(session_jobs::job_id.eq(jobs::id)))))
             // Its row is what holds its unique key; see [`posse_core::job::holds_key`].
             .filter(
                 jobs::state

@@ -65,7 +65,7 @@ pub(super) fn replace(
     insert_tags(tx.connection, job.0, &new.tags)?;
     diesel::delete(session_jobs::table.filter(session_jobs::job_id.eq(job.0))).execute(tx.connection)?;
     if let Some(session) = new.payload.session {
-        sessions::join(tx.connection, session, job.0, &new.role, now)?;
+        sessions::join(tx, session, job.0, &new.role, now)?;
     }
     relations::wait_for(tx.connection, job, &others, begins.state, new.on_failed)?;
     group_waits::wait_for(tx.connection, job, new, begins.state)?;

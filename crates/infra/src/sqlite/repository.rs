@@ -27,8 +27,8 @@ use super::journal::Sheet;
 use super::writer::Transaction;
 use super::{
     SqliteStore, annotations, attempts, batches, change, claim, finish, forks, group_waits, groups, jobs, journal,
-    leases, ledger, memory, people, progress, quarantine, queries, questions, relations, results, search, sessions,
-    workers,
+    leases, ledger, memory, people, progress, prune, quarantine, queries, questions, relations, results, search,
+    sessions, workers,
 };
 
 /// Roughly what a change of a row takes, in bytes.
@@ -181,6 +181,14 @@ impl SessionRepository for SqliteStore {
 
     async fn keep_summary(&self, of: Stretch, text: String, now: Millis) -> Result<String, RepositoryError> {
         self.writer()?.run(ROW + text.len(), move |tx| sessions::keep_summary(tx, of, &text, now)).await
+    }
+
+    async fn delete_session(&self, id: SessionId, now: Millis) -> Result<Option<u64>, RepositoryError> {
+        let deleted = self.writer()?.run(ROW, move |tx| sessions::delete_by_hand(tx, id, now)).await?;
+        if deleted.is_some() {
+            while self.writer()?.run(MANY_ROWS, move |tx| prune::finish_sessions(tx, now)).await? {}
+        }
+        Ok(deleted)
     }
 }
 

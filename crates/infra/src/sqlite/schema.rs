@@ -336,6 +336,7 @@ diesel::table! {
         previous_job -> Nullable<BigInt>,
         created_at -> BigInt,
         used_at -> BigInt,
+        deleted_at -> Nullable<BigInt>,
     }
 }
 
@@ -358,6 +359,13 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    retention (kind) {
+        kind -> Text,
+        keep_ms -> Nullable<BigInt>,
+    }
+}
+
 // SQLite's own record of the highest id given out by each AUTOINCREMENT table.
 diesel::table! {
     sqlite_sequence (name) {
@@ -372,8 +380,13 @@ diesel::allow_tables_to_appear_in_same_query!(jobs, deaths);
 diesel::joinable!(schedule_jobs -> jobs (job_id));
 diesel::allow_tables_to_appear_in_same_query!(jobs, schedule_jobs);
 diesel::joinable!(progress -> jobs (job_id));
-diesel::allow_tables_to_appear_in_same_query!(jobs, job_data, job_tags, dependencies, progress, session_jobs);
+diesel::allow_tables_to_appear_in_same_query!(jobs, job_data, job_tags, dependencies, progress);
+diesel::allow_tables_to_appear_in_same_query!(job_data, session_jobs);
+diesel::allow_tables_to_appear_in_same_query!(asks, session_jobs);
+diesel::allow_tables_to_appear_in_same_query!(memory_items, session_jobs);
 diesel::allow_tables_to_appear_in_same_query!(steps, blobs);
 diesel::joinable!(asks -> jobs (job_id));
 diesel::allow_tables_to_appear_in_same_query!(asks, jobs);
 diesel::joinable!(session_jobs -> jobs (job_id));
+diesel::joinable!(session_jobs -> sessions (session_id));
+diesel::allow_tables_to_appear_in_same_query!(jobs, session_jobs, sessions);

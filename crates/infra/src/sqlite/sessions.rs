@@ -1,22 +1,41 @@
 //! Sessions: which jobs are turns of one conversation, and summaries of what was said.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
-use diesel::dsl::{count_star, max};
+use diesel::dsl::{count_star, exists, max, not, sql};
 use diesel::prelude::*;
+use diesel::sql_types::{Bool, Text};
 use posse_core::clock::Millis;
-use posse_core::job::{JobId, Output, Payload};
-use posse_core::port::RepositoryError;
-use posse_core::session::{NewSession, Session, SessionId, SessionTurn, Stretch};
+use posse_core::job::{JobId, JobState, Output, Payload};
+use posse_core::port::{Reach, RepositoryError};
+use posse_core::question::QuestionState;
+use posse_core::session::{Asked, NewSession, Session, SessionId, SessionTurn, Stretch, superseded_by};
 
 use super::fault::{Fault, Outcome};
 use super::jobs::state;
 use super::literal::update;
-use super::schema::{job_data, jobs, session_jobs, session_summaries, sessions};
+use super::relations;
+use super::schema::{asks, job_data, jobs, memory_items, session_jobs, session_summaries, sessions};
 use super::seal::{Keys, Place, Sealed};
 use super::writer::Transaction;
 
 type Row = (i64, Option<String>, String, Option<i64>, Option<i64>, i64, i64);
+
+/// The columns of a [`Row`], of sessions that are somebody's.
+macro_rules! there {
+    () => {
+        sessions::table.filter(sessions::deleted_at.is_null()).select((
+            sessions::id,
+            sessions::name,
+            sessions::role,
+            sessions::previous_id,
+            sessions::previous_job,
+            sessions::created_at,
+            sessions::used_at,
+        ))
+    };
+}
 
 fn session(connection: &mut SqliteConnection, row: Row) -> Outcome<Session> {
     let (id, name, role, previous, through, created_at, used_at) = row;
@@ -30,20 +49,33 @@ fn session(connection: &mut SqliteConnection, row: Row) -> Outcome<Session> {
 
 /// One session.
 pub(super) fn one(connection: &mut SqliteConnection, id: SessionId) -> Outcome<Option<Session>> {
-    let row: Option<Row> = sessions::table.find(id.0).first(connection).optional()?;
+    let row: Option<Row> = there!().filter(sessions::id.eq(id.0)).first(connection).optional()?;
     row.map(|row| session(connection, row)).transpose()
 }
 
-/// The session of that name.
+/// The session of that name. Case tells sessions apart only where there are two already: names become folders, and
+/// not every file system tells them apart.
 pub(super) fn named(connection: &mut SqliteConnection, name: &str) -> Outcome<Option<Session>> {
-    let row: Option<Row> = sessions::table.filter(sessions::name.eq(name)).first(connection).optional()?;
+    let exact: Option<Row> = there!().filter(sessions::name.eq(name)).first(connection).optional()?;
+    let row = match exact {
+        Some(row) => Some(row),
+        None => {
+            let alike = sql::<Bool>("lower(name) = lower(").bind::<Text, _>(name).sql(")");
+            there!()
+                .filter(sessions::name.is_not_null())
+                .filter(alike)
+                .order(sessions::id)
+                .first(connection)
+                .optional()?
+        }
+    };
     row.map(|row| session(connection, row)).transpose()
 }
 
 /// Sessions of one role or of all, those used last first.
 pub(super) fn list(connection: &mut SqliteConnection, role: Option<&str>, limit: u32) -> Outcome<Vec<Session>> {
     let mut query =
-        sessions::table.order((sessions::used_at.desc(), sessions::id.desc())).limit(i64::from(limit)).into_boxed();
+        there!().order((sessions::used_at.desc(), sessions::id.desc())).limit(i64::from(limit)).into_boxed();
     if let Some(role) = role {
         query = query.filter(sessions::role.eq(role));
     }
@@ -87,9 +119,74 @@ pub(super) fn begin(tx: &mut Transaction<'_>, new: &NewSession, now: Millis) -> 
     Ok((begun.ok_or_else(|| no_such(SessionId(id)))?, true))
 }
 
-/// Makes a job that was just stored a turn of its session.
-pub(super) fn join(connection: &mut SqliteConnection, id: SessionId, job: i64, role: &str, now: Millis) -> Outcome<()> {
-    let session = one(connection, id)?.ok_or_else(|| no_such(id))?;
+/// Has a session be nobody's from now on: it is not found any more, its name is free, and nobody remembers it. Its
+/// jobs are deleted a few at a time, by whoever comes; see [`super::prune`].
+pub(super) fn delete(connection: &mut SqliteConnection, id: i64, now: Millis) -> QueryResult<()> {
+    diesel::update(sessions::table.find(id))
+        .set((
+            sessions::deleted_at.eq(now),
+            sessions::name.eq(None::<String>),
+            sessions::previous_id.eq(None::<i64>),
+            sessions::previous_job.eq(None::<i64>),
+        ))
+        .execute(connection)?;
+    diesel::update(sessions::table.filter(sessions::previous_id.eq(id)))
+        .set((sessions::previous_id.eq(None::<i64>), sessions::previous_job.eq(None::<i64>)))
+        .execute(connection)?;
+    diesel::delete(session_summaries::table.filter(session_summaries::session_id.eq(id))).execute(connection)?;
+    Ok(())
+}
+
+/// The same because a person said so: then nothing of it is kept, not even what outlives jobs. Refused while a turn
+/// is open. Gives how many turns it had; none if there is no such session.
+pub(super) fn delete_by_hand(tx: &mut Transaction<'_>, id: SessionId, now: Millis) -> Outcome<Option<u64>> {
+    let Some(session) = one(tx.connection, id)? else { return Ok(None) };
+    let of_session = session_jobs::table.filter(session_jobs::session_id.eq(id.0));
+    let turns = of_session.inner_join(jobs::table);
+    let open: Option<i64> =
+        turns.filter(jobs::finalized_at.is_null()).select(jobs::id).first(tx.connection).optional()?;
+    if let Some(job) = open {
+        return Err(refused(format!("job {job} of it has not ended; posse job cancel {job} ends it")));
+    }
+    let awaited: Option<i64> = turns.filter(jobs::awaited.eq(true)).select(jobs::id).first(tx.connection).optional()?;
+    if let Some(job) = awaited {
+        return Err(refused(format!(
+            "others wait for job {job} of it; posse show {job} tells who. Cancel those first"
+        )));
+    }
+    let of_jobs = memory_items::job_id.eq_any(of_session.select(session_jobs::job_id.nullable()));
+    diesel::delete(memory_items::table.filter(of_jobs)).execute(tx.connection)?;
+    delete(tx.connection, id.0, now)?;
+    drop_empty(tx.connection)?;
+    Ok(Some(session.turns))
+}
+
+/// Deletes the rows of sessions that are nobody's and have no jobs any more.
+pub(super) fn drop_empty(connection: &mut SqliteConnection) -> QueryResult<()> {
+    let has_jobs = exists(session_jobs::table.filter(session_jobs::session_id.eq(sessions::id)));
+    let done = sessions::deleted_at.is_not_null().and(not(has_jobs));
+    diesel::delete(sessions::table.filter(done)).execute(connection)?;
+    Ok(())
+}
+
+/// Summaries that tell of a turn which is about to be deleted by itself.
+pub(super) fn forget_summaries_of(connection: &mut SqliteConnection, job: JobId) -> QueryResult<()> {
+    let of: Option<i64> = session_jobs::table
+        .filter(session_jobs::job_id.eq(job.0))
+        .select(session_jobs::session_id)
+        .first(connection)
+        .optional()?;
+    if let Some(session) = of {
+        let tells = session_summaries::session_id.eq(session).and(session_summaries::through_job.ge(job.0));
+        diesel::delete(session_summaries::table.filter(tells)).execute(connection)?;
+    }
+    Ok(())
+}
+
+/// Makes a job that was just stored a turn of its session. It supersedes what was said before and has no answer yet:
+/// whoever says something else waits for that. A turn that is only planned for later is left alone.
+pub(super) fn join(tx: &mut Transaction<'_>, id: SessionId, job: i64, role: &str, now: Millis) -> Outcome<()> {
+    let session = one(tx.connection, id)?.ok_or_else(|| no_such(id))?;
     if session.role != role {
         let has = &session.role;
         return Err(refused(format!(
@@ -98,8 +195,25 @@ pub(super) fn join(connection: &mut SqliteConnection, id: SessionId, job: i64, r
     }
     diesel::insert_into(session_jobs::table)
         .values((session_jobs::session_id.eq(id.0), session_jobs::job_id.eq(job)))
-        .execute(connection)?;
-    update(sessions::table, sessions::id.eq(id.0), sessions::used_at.eq(now)).execute(connection)?;
+        .execute(tx.connection)?;
+    update(sessions::table, sessions::id.eq(id.0), sessions::used_at.eq(now)).execute(tx.connection)?;
+    let planned = || jobs::state.eq(JobState::Scheduled.as_str()).and(jobs::lease_token.eq(0));
+    if diesel::select(exists(jobs::table.filter(jobs::id.eq(job)).filter(planned()))).get_result(tx.connection)? {
+        return Ok(());
+    }
+    let open: Vec<i64> = session_jobs::table
+        .inner_join(jobs::table)
+        .filter(session_jobs::session_id.eq(id.0))
+        .filter(jobs::id.ne(job))
+        .filter(jobs::finalized_at.is_null())
+        .filter(jobs::cancel_requested.eq(false))
+        .filter(not(planned()))
+        .order(session_jobs::job_id)
+        .select(jobs::id)
+        .load(tx.connection)?;
+    for open in open {
+        relations::cancel_within(tx, JobId(open), Reach::Beneath, &superseded_by(JobId(job)), now)?;
+    }
     Ok(())
 }
 
@@ -126,6 +240,7 @@ pub(super) fn turns(
             jobs::reason,
         ))
         .load(connection)?;
+    let mut asked = asked(connection, keys, id)?;
     let turn = |(job, name, said_at, ended_at, payload, output, reason): TurnRow| {
         // One turn that cannot be read must not end the conversation.
         let lost = |_| "(this cannot be read any more)".to_owned();
@@ -140,9 +255,29 @@ pub(super) fn turns(
         let text = output.map(read);
         let reason = reason.map(|reason| keys.show(Place::reason(job), &reason));
         let (job, state) = (JobId(job), state(&name)?);
-        Ok(SessionTurn { job, state, goal, text, reason, said_at, ended_at })
+        let asked = asked.remove(&job.0).unwrap_or_default();
+        Ok(SessionTurn { job, state, goal, asked, text, reason, said_at, ended_at })
     };
     rows.into_iter().map(turn).collect()
+}
+
+/// What people were asked in a session, by job, in order.
+fn asked(connection: &mut SqliteConnection, keys: &Keys, id: SessionId) -> Outcome<HashMap<i64, Vec<Asked>>> {
+    type AskRow = (i64, i64, i32, Sealed, String, Option<Sealed>);
+    let of_session = session_jobs::table.filter(session_jobs::session_id.eq(id.0)).select(session_jobs::job_id);
+    let rows: Vec<AskRow> = asks::table
+        .filter(asks::job_id.eq_any(of_session))
+        .order((asks::job_id, asks::seq, asks::position))
+        .select((asks::job_id, asks::seq, asks::position, asks::text, asks::state, asks::answer))
+        .load(connection)?;
+    let mut asked: HashMap<i64, Vec<Asked>> = HashMap::new();
+    for (job, seq, position, text, state, answer) in rows {
+        let question = keys.show(Place::question(job, seq, position), &text);
+        let answer = answer.map(|answer| keys.show(Place::answer(job, seq, position), &answer));
+        let is_open = state == QuestionState::Open.as_str();
+        asked.entry(job).or_default().push(Asked { question, answer, is_open });
+    }
+    Ok(asked)
 }
 
 /// The summary that is kept of a part of a session.

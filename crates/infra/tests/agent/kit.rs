@@ -7,7 +7,6 @@ use posse_core::journal::{CallState, Entry, LedgerChange, ledger_changes};
 use posse_core::model::{Model, ModelError, Models};
 use posse_core::persona::PersonaTemplate;
 use posse_core::port::{JobQueries, JobRepository, WorkerRecord};
-use posse_core::retention::Retention;
 use posse_core::skill::Skill;
 use posse_core::tool::{EffectClass, Tool, ToolError};
 use posse_core::worker::{Fleet, FleetOptions, Progress, WorkerService, maintain};
@@ -195,7 +194,6 @@ impl Worker {
             clock,
             processes: Arc::new(LinuxProcessProbe),
             worker,
-            retention: Retention::default(),
         })
         .await
         .expect("a fleet");

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use posse_core::job::{JobId, JobState, NewJob, Payload};
 use posse_core::journal::Entry;
 use posse_core::model::{Message, ModelErrorKind, ModelProfile, ModelRequest, ToolCalling};
-use posse_core::port::{JobRepository as _, SessionQueries as _, SessionRepository as _};
+use posse_core::port::{
+    JobQueries as _, JobRepository as _, QuestionFilter, QuestionRepository as _, SessionQueries as _,
+    SessionRepository as _,
+};
 use posse_core::session::{NewSession, Session};
 use posse_infra::model::scripted::{Play, ScriptedModel, text_reply};
 use serde_json::json;
@@ -97,6 +100,54 @@ async fn the_prefix_of_a_session_stays_the_same_bytes() {
             println!("{calling:?}: {same} of {} bytes are those of the request before", pair[1].len());
         }
     }
+}
+
+#[tokio::test]
+async fn what_was_asked_on_the_way_stands_in_what_is_told_later() {
+    let home = Home::new();
+    let session = begin(&home).await;
+    let asking = json!({"final_summary": "", "clarifying_questions": ["Which ship?", "Which port?"]});
+    let model = ScriptedModel::new().call(&[("finish", asking)]).say("The Aurora sails.").say("As I said.");
+    let model = Arc::new(model.say("They talked.").say("It was the Aurora."));
+    let mut worker = Worker::start(&home, model.clone()).await;
+    let id = say(&home, &session, "When does it sail?").await;
+    worker.until(|progress| matches!(progress, posse_core::worker::Progress::Ended { .. })).await;
+    for (question, answer) in home
+        .store
+        .questions(QuestionFilter { limit: 9, ..QuestionFilter::default() })
+        .await
+        .expect("asked")
+        .iter()
+        .zip(["Aurora", "Bergen"])
+    {
+        home.store.answer(question.id, answer.into(), "ada".into(), 3).await.expect("is saved");
+    }
+    worker.until_ended(id).await;
+    let next = say(&home, &session, "Which was it?").await;
+    worker.until_ended(next).await;
+    let later = begin(&home).await;
+    let last = say(&home, &later, "And which ship?").await;
+    worker.until_ended(last).await;
+
+    let requests = model.requests();
+    let said = texts(&requests[2]);
+    let answers = "Question: Which ship?\nAnswer: Aurora\n\nQuestion: Which port?\nAnswer: Bergen";
+    let wanted = [
+        "Your task:\nWhen does it sail?",
+        "Which ship?\nWhich port?",
+        answers,
+        "The Aurora sails.",
+        "Your task:\nWhich was it?",
+    ];
+    assert_eq!(said[1..], wanted);
+    let record = bytes(&requests[3]);
+    for words in ["Which ship?", "Aurora", "Which port?", "Bergen", "The Aurora sails."] {
+        assert!(record.contains(words), "the next session's summary is made of it: {words}: {record}");
+    }
+    model.assert_clean();
+    let turns = home.store.session_turns(session.id, None).await.expect("can be read");
+    let listed = posse_core::session::without_model(&turns);
+    assert!(listed.contains("The agent asked: Which port?\n  The person said: Bergen"), "{listed}");
 }
 
 #[tokio::test]

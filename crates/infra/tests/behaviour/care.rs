@@ -8,6 +8,7 @@ use posse_core::annotation::NewAnnotation;
 use posse_core::job::dependency::{After, OnFailed};
 use posse_core::metrics::JobsIn;
 use posse_core::port::{Awaited, ClockJump, DueJobs, Pruned, Waiting, WorkerRecord};
+use posse_core::retention::{Kept, Retention};
 
 const DAY: Millis = 86_400_000;
 
@@ -26,16 +27,35 @@ fn worker(id: &str, lease_ms: Millis) -> WorkerRecord {
     }
 }
 
+/// Has jobs be kept so long that those which ended before these times may go at `now`; all others for ever.
+pub async fn keep(store: &dyn Store, cutoffs: &[(JobState, Millis)], now: Millis) {
+    let cutoff = |wanted: JobState| cutoffs.iter().find(|(state, _)| *state == wanted).map(|(_, at)| now - at);
+    let states = [
+        (Kept::Completed, JobState::Completed),
+        (Kept::Cancelled, JobState::Cancelled),
+        (Kept::Discarded, JobState::Discarded),
+    ];
+    let said = states.map(|(kind, state)| (kind, cutoff(state)));
+    store.set_retention(said.to_vec()).await.expect("is set");
+}
+
 /// Deletes all there is to delete, long after all that is told here.
 async fn prune_all(store: &dyn Store, cutoffs: &[(JobState, Millis)]) -> Pruned {
     prune_all_at(store, cutoffs, Millis::MAX).await
 }
 
 async fn prune_all_at(store: &dyn Store, cutoffs: &[(JobState, Millis)], now: Millis) -> Pruned {
+    keep(store, cutoffs, now).await;
+    prune_kept(store, now).await
+}
+
+/// Deletes all there is to delete by what the database says.
+pub async fn prune_kept(store: &dyn Store, now: Millis) -> Pruned {
     let mut all = Pruned::default();
     loop {
-        let pruned = store.prune(cutoffs.to_vec(), now).await.expect("works");
+        let pruned = store.prune(now).await.expect("works");
         (all.jobs, all.contents) = (all.jobs + pruned.jobs, all.contents + pruned.contents);
+        all.sessions += pruned.sessions;
         if !pruned.more {
             return all;
         }
@@ -55,9 +75,11 @@ pub async fn jobs_go_when_they_were_kept_long_enough(store: Arc<dyn Store>) {
     let old = ended_at(&*store, "old", T0 + DAY).await;
     let young = ended_at(&*store, "young", T0 + 3 * DAY).await;
     let cutoffs = [(JobState::Completed, T0 + 2 * DAY)];
-    assert!(store.has_prunable(cutoffs.to_vec(), T0 + 9 * DAY).await.expect("can be read"));
-    assert_eq!(prune_all(&*store, &cutoffs).await, Pruned { jobs: 1, contents: 1, more: false });
-    assert!(!store.has_prunable(cutoffs.to_vec(), T0 + 9 * DAY).await.expect("can be read"));
+    keep(&*store, &cutoffs, T0 + 9 * DAY).await;
+    assert!(store.has_prunable(T0 + 9 * DAY).await.expect("can be read"));
+    let gone = prune_all_at(&*store, &cutoffs, T0 + 9 * DAY).await;
+    assert_eq!(gone, Pruned { jobs: 1, contents: 1, ..Pruned::default() });
+    assert!(!store.has_prunable(T0 + 9 * DAY).await.expect("can be read"));
     assert_eq!(store.job(old).await.expect("can be read"), None);
     assert!(store.journal(old, 0).await.expect("can be read").is_empty());
     assert!(store.attempts(old).await.expect("can be read").is_empty());
@@ -87,7 +109,13 @@ pub async fn a_key_outlives_the_time_its_job_is_kept_for(store: Arc<dyn Store>) 
     let lease = claim(&*store, "r", 1, T0).await[0].lease;
     finish(&*store, lease, Event::Complete, T0).await;
     let cutoffs = [(JobState::Completed, T0 + DAY)];
-    let has_any = |now| store.has_prunable(cutoffs.to_vec(), now);
+    let has_any = |now| {
+        let store = Arc::clone(&store);
+        async move {
+            keep(&*store, &cutoffs, now).await;
+            store.has_prunable(now).await
+        }
+    };
     assert!(!has_any(T0 + 3 * DAY - 1).await.expect("can be read"));
     assert_eq!(prune_all_at(&*store, &cutoffs, T0 + 3 * DAY - 1).await.jobs, 0);
     let again = store.enqueue(vec![unique::keyed("k", None)], T0 + 3 * DAY - 1).await.expect("works")[0];
@@ -114,6 +142,21 @@ pub async fn each_final_state_is_kept_for_its_own_time(store: Arc<dyn Store>) {
         let is_there = store.job(id).await.expect("can be read").is_some();
         assert_eq!(is_there, !state.is_final(), "{state}");
     }
+}
+
+pub async fn retention_is_the_databases(store: Arc<dyn Store>) {
+    assert_eq!(store.retention().await.expect("can be read"), None, "nobody has said");
+    let old = ended_at(&*store, "old", T0).await;
+    assert_eq!(prune_kept(&*store, T0 + 30 * DAY).await.jobs, 0, "kept for as long as usual");
+    let set = store.set_retention(vec![(Kept::Completed, None), (Kept::Sessions, Some(DAY))]).await.expect("is set");
+    assert_eq!(set, Retention { completed: None, sessions: Some(DAY), ..Retention::default() });
+    assert_eq!(store.retention().await.expect("can be read"), Some(set));
+    assert_eq!(prune_kept(&*store, T0 + 900 * DAY).await.jobs, 0, "for ever");
+    let set = store.set_retention(vec![(Kept::Completed, Some(2 * DAY))]).await.expect("is set");
+    assert_eq!(set.sessions, Some(DAY), "what is not named stays as it is");
+    assert_eq!(prune_kept(&*store, T0 + 2 * DAY).await.jobs, 0);
+    assert_eq!(prune_kept(&*store, T0 + 2 * DAY + 1).await.jobs, 1);
+    assert_eq!(store.job(old).await.expect("can be read"), None);
 }
 
 pub async fn a_content_goes_with_the_last_who_refers_to_it(store: Arc<dyn Store>) {

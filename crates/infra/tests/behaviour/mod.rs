@@ -267,6 +267,7 @@ macro_rules! suite {
                 what_others_wait_for_stays,
                 a_key_outlives_the_time_its_job_is_kept_for,
                 each_final_state_is_kept_for_its_own_time,
+                retention_is_the_databases,
                 a_content_goes_with_the_last_who_refers_to_it,
                 gaps_and_long_lives_do_not_hide_old_jobs,
                 a_duty_is_one_workers_at_a_time,
@@ -282,7 +283,15 @@ macro_rules! suite {
                 a_name_is_one_session_whoever_begins_it,
                 a_session_remembers_the_one_used_last,
                 turns_say_how_far_they_came,
-                the_first_summary_stays;
+                the_first_summary_stays,
+                turns_are_kept_as_long_as_their_session,
+                a_session_that_is_remembered_is_kept_for_the_one_that_does,
+                what_was_asked_on_the_way_is_told,
+                what_is_said_supersedes_what_has_no_answer,
+                names_that_differ_in_case_are_one,
+                a_deleted_session_is_gone_whole,
+                what_is_open_or_waited_for_is_not_deleted,
+                a_turn_deleted_by_hand_is_in_no_summary;
             forking:
                 a_fork_has_the_same_beginning_and_keys_of_its_own,
                 an_edit_changes_one_entry_of_the_fork,

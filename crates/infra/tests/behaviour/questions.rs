@@ -17,7 +17,7 @@ fn asked(questions: &[&str], open_ms: Option<u64>) -> Entry {
 }
 
 /// Ends the attempt of `lease` with questions.
-async fn ask(store: &dyn Store, lease: Lease, questions: &[&str], open_ms: Option<u64>) -> JobState {
+pub async fn ask(store: &dyn Store, lease: Lease, questions: &[&str], open_ms: Option<u64>) -> JobState {
     let seq = store.journal(lease.job, 0).await.expect("can be read").len() as u64;
     let end = Ending { entries: vec![asked(questions, open_ms)], seq, ..ending(Event::Suspend, T0) };
     store.finish(lease, end, T0).await.expect("the lease stands")

@@ -237,10 +237,11 @@ impl Both<'_> {
             Op::Prune { keep } => {
                 let cutoffs = JobState::ALL.into_iter().filter(|state| state.is_final());
                 let cutoffs: Vec<_> = cutoffs.map(|state| (state, now - keep)).collect();
-                let has_any = store.has_prunable(cutoffs.clone(), now).await.expect("can be read");
+                super::care::keep(store, &cutoffs, now).await;
+                let has_any = store.has_prunable(now).await.expect("can be read");
                 let mut got = 0;
                 loop {
-                    let pruned = store.prune(cutoffs.clone(), now).await.expect("works");
+                    let pruned = store.prune(now).await.expect("works");
                     got += pruned.jobs;
                     if !pruned.more {
                         break;

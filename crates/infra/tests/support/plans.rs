@@ -73,6 +73,7 @@ fn is_bounded(step: &str, sql: &str) -> bool {
         "jobs_unique",
         "asks_open",
         "asks_expiry",
+        "sessions_deleted",
     ];
     // Newest first until a page is full; only people ask.
     let is_page = sql.contains("DESC LIMIT ?") && !sql.contains("jobs.state =") && !sql.contains("jobs.state IN");

@@ -16,6 +16,8 @@ pub enum Line {
     Text(String),
     /// The end of input.
     End,
+    /// Ctrl-C, where it is a key and no signal.
+    Interrupt,
 }
 
 /// Standard input, read by a thread of its own: a read cannot be given up halfway, and the process

@@ -1,8 +1,12 @@
 //! The events of a session, as lines of a file: written as the chat goes, and made whole from the
 //! journals whenever a chat begins.
+//!
+//! Every line is whole: one that cannot be written is taken back, and what a crash of the machine tore is made whole
+//! by the next process that works chats. The folder of a session is named by its label, which no other session has,
+//! in whatever case.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write as _};
+use std::io::{BufWriter, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,30 +14,40 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use posse_core::event::{Follower, Happened};
 use posse_core::port::JobQueries;
-use posse_core::session::Session;
+use posse_core::session::{Session, SessionId};
 
 use crate::output::json;
 
-/// A session's file, open at its end.
+const EVENTS: &str = "events.jsonl";
+
+/// A session's file.
 pub struct EventLog {
-    file: File,
     path: PathBuf,
 }
 
 impl EventLog {
-    /// Makes the file whole and opens it.
+    /// Makes the file whole.
     pub async fn open(queries: &Arc<dyn JobQueries>, folder: &Path, session: &Session) -> Result<EventLog> {
-        let path = write_whole(queries, folder, session).await?;
-        let file = OpenOptions::new().append(true).open(&path);
-        let file = file.with_context(|| format!("{} cannot be written", path.display()))?;
-        Ok(EventLog { file, path })
+        Ok(EventLog { path: write_whole(queries, folder, session).await? })
     }
 
-    /// Adds an event.
+    /// Adds an event, to the file that is there now: another chat may have made it whole meanwhile.
     pub fn write(&mut self, happened: &Happened) -> Result<()> {
         let line = json::line(happened)? + "\n";
-        self.file.write_all(line.as_bytes()).with_context(|| format!("{} cannot be written", self.path.display()))
+        let failed = || format!("{} cannot be written", self.path.display());
+        let mut file = append(&self.path).with_context(failed)?;
+        let before = file.metadata().with_context(failed)?.len();
+        if let Err(error) = file.write_all(line.as_bytes()) {
+            // Whoever reads it finds whole lines.
+            let _ = file.set_len(before);
+            return Err(error).with_context(failed);
+        }
+        Ok(())
     }
+}
+
+fn append(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
 /// Writes the events of all jobs of a session that have ended, in the place of whatever was there,
@@ -42,18 +56,93 @@ pub async fn write_whole(queries: &Arc<dyn JobQueries>, folder: &Path, session: 
     let folder = folder.join(session.label());
     let failed = || format!("{} cannot be written", folder.display());
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(failed)?;
-    let (path, new) = (folder.join("events.jsonl"), folder.join("events.jsonl.new"));
-    let file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).with_context(failed)?;
+    // A name of its own, for two chats may do this at once.
+    let (path, new) = (folder.join(EVENTS), folder.join(format!("{EVENTS}.{:08x}.new", crate::fleet::random() as u32)));
+    let written = write_ended(queries, session, &new).await;
+    let renamed = written.and_then(|()| std::fs::rename(&new, &path).map_err(Into::into));
+    if renamed.is_err() {
+        let _ = std::fs::remove_file(&new);
+    }
+    renamed.with_context(failed)?;
+    Ok(path)
+}
+
+async fn write_ended(queries: &Arc<dyn JobQueries>, session: &Session, path: &Path) -> Result<()> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let mut file = BufWriter::new(file);
     for turn in queries.session_turns(session.id, None).await? {
         if turn.state.is_final() {
             for happened in Follower::new(Arc::clone(queries), turn.job).poll().await? {
-                writeln!(file, "{}", json::line(&happened)?).with_context(failed)?;
+                writeln!(file, "{}", json::line(&happened)?)?;
             }
         }
     }
-    file.into_inner().map_err(|error| error.into_error()).with_context(failed)?;
-    std::fs::rename(&new, &path).with_context(failed)?;
-    Ok(path)
+    // Its name must not reach the disk before its content does.
+    Ok(file.into_inner().map_err(|error| error.into_error())?.sync_all()?)
+}
+
+/// Deletes what there is of a session in `folder`; of files that are not ours, nothing.
+pub fn remove_files(folder: &Path, label: &str) -> Result<()> {
+    let folder = folder.join(label);
+    let failed = || format!("{} cannot be deleted", folder.display());
+    let entries = match std::fs::read_dir(&folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries.with_context(failed)?,
+    };
+    for entry in entries {
+        let entry = entry.with_context(failed)?;
+        let name = entry.file_name();
+        if name.to_str().is_some_and(|name| name == EVENTS || name.starts_with(EVENTS) && name.ends_with(".new")) {
+            std::fs::remove_file(entry.path()).with_context(failed)?;
+        }
+    }
+    match std::fs::remove_dir(&folder) {
+        Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
+        removed => removed.with_context(failed),
+    }
+}
+
+/// Has the files in `folder` tell what the database tells: those of sessions that are gone are deleted, and one with a
+/// torn end is made whole.
+pub async fn remove_strays(queries: &Arc<dyn JobQueries>, folder: &Path) -> Result<()> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    let labels: Vec<_> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    for label in labels {
+        let found = match label.parse() {
+            Ok(id) => queries.session(SessionId(id)).await?,
+            Err(_) => queries.session_named(label.clone()).await?,
+        };
+        match found.filter(|session| session.label() == label) {
+            None => remove_files(folder, &label)?,
+            // Not while somebody may be writing it: the next look finds it as well.
+            Some(session) if is_torn(&folder.join(&label).join(EVENTS)) && is_at_rest(queries, &session).await? => {
+                write_whole(queries, folder, &session).await?;
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether nothing is at work in a session.
+async fn is_at_rest(queries: &Arc<dyn JobQueries>, session: &Session) -> Result<bool> {
+    Ok(queries.session_turns(session.id, None).await?.iter().all(|turn| turn.state.is_final()))
+}
+
+/// Whether a file has an end that is no whole line.
+fn is_torn(path: &Path) -> bool {
+    let last = || -> std::io::Result<Option<u8>> {
+        let mut file = File::open(path)?;
+        if file.metadata()?.len() == 0 {
+            return Ok(None);
+        }
+        file.seek(SeekFrom::End(-1))?;
+        let mut byte = [0];
+        file.read_exact(&mut byte)?;
+        Ok(Some(byte[0]))
+    };
+    matches!(last(), Ok(Some(byte)) if byte != b'\n')
 }

@@ -1,6 +1,8 @@
 //! What the agent says, as it comes on a terminal, and as answers where something else reads them.
 
-use super::answer::Answer;
+use posse_core::model::{Delta, ToolCalling};
+use posse_core::run::spoken::Spoken;
+
 use crate::output::text::visible;
 
 /// The agent's words of one turn of the conversation.
@@ -13,10 +15,8 @@ use crate::output::text::visible;
 pub struct Voice {
     /// Whether words are shown as they come.
     live: bool,
-    /// Present where replies are steps in JSON, of which only the answer is shown.
-    json: Option<Answer>,
-    /// What the model said in its last reply, as far as it was shown.
-    said: String,
+    /// What the model says in its reply, if that is for the person.
+    said: Option<Spoken>,
     /// Whether the line on the screen is unfinished.
     open: bool,
     /// A whole message that has not been shown, because it may be the answer.
@@ -26,35 +26,29 @@ pub struct Voice {
 impl Voice {
     /// Before anything is said.
     pub fn new(live: bool) -> Voice {
-        Voice { live, json: None, said: String::new(), open: false, held: None }
+        Voice { live, said: None, open: false, held: None }
     }
 
-    /// The model is asked: what it says now is a new reply, a step in JSON or plain words.
-    pub fn begin(&mut self, json: bool) {
-        self.said.clear();
-        self.json = json.then(Answer::default);
+    /// The model is asked, in this way: what it says now is a new reply. Without one it is a skill's, and not for the person.
+    pub fn begin(&mut self, calling: Option<ToolCalling>) {
+        self.said = calling.map(Spoken::new);
     }
 
     /// A piece of a reply.
-    pub fn say(&mut self, piece: &str) -> String {
-        if !self.live {
-            return String::new();
-        }
-        let piece = match &mut self.json {
-            Some(answer) => answer.take(piece),
-            None => piece.to_owned(),
-        };
-        let shown = visible(&piece);
+    pub fn say(&mut self, piece: &Delta) -> String {
+        let Some(said) = self.said.as_mut().filter(|_| self.live) else { return String::new() };
+        let shown = visible(&said.take(piece));
         if !shown.is_empty() {
             self.open = !shown.ends_with('\n');
         }
-        self.said.push_str(&piece);
         shown
     }
 
     /// What was said of this reply is void: it is asked for again.
-    pub fn restart(&mut self) -> String {
-        self.begin(self.json.is_some());
+    pub fn restart(&mut self, piece: &Delta) -> String {
+        if let Some(said) = &mut self.said {
+            said.take(piece);
+        }
         self.end_line()
     }
 
@@ -77,7 +71,7 @@ impl Voice {
     pub fn answer(&mut self, text: &str) -> String {
         let text = text.trim();
         self.held.take_if(|held| held.trim() == text);
-        let is_said = self.said.trim() == text;
+        let is_said = self.said.as_ref().is_some_and(|said| said.answer().trim() == text || said.all() == text);
         let end = self.end_line();
         if is_said || text.is_empty() { end } else { format!("{end}{}\n", visible(text)) }
     }
@@ -87,30 +81,51 @@ impl Voice {
 mod tests {
     use super::*;
 
+    fn text(text: &str) -> Delta {
+        Delta::Text(text.into())
+    }
+
+    fn finish(arguments: &str) -> Delta {
+        Delta::Call { at: 0, name: "finish".into(), arguments: arguments.into() }
+    }
+
+    fn restarted() -> Delta {
+        let (model, reason) = ("m".into(), "broke off".into());
+        Delta::Restarted(posse_core::model::FailedTry { model, reason, usage: posse_core::model::Usage::default() })
+    }
+
     #[test]
     fn a_terminal_shows_words_as_they_come_and_no_answer_twice() {
         let mut voice = Voice::new(true);
-        voice.begin(false);
-        assert_eq!(voice.say("I l") + &voice.say("ook."), "I look.");
+        let native = Some(ToolCalling::Native);
+        voice.begin(native);
+        assert_eq!(voice.say(&text("I l")) + &voice.say(&text("ook.")), "I look.");
         voice.hold("I look.");
         assert_eq!((voice.end_line().as_str(), voice.aside()), ("\n", None));
-        voice.begin(false);
-        assert_eq!(voice.say("Half"), "Half");
-        assert_eq!(voice.restart(), "\n");
-        assert_eq!(voice.say("Four.\x1b"), "Four.␛");
+        voice.begin(native);
+        assert_eq!(voice.say(&text("Half")), "Half");
+        assert_eq!(voice.restart(&restarted()), "\n");
+        assert_eq!(voice.say(&text("Four.\x1b")), "Four.␛");
         assert_eq!(voice.answer("Four.\x1b "), "\n");
         assert_eq!(voice.answer("Five."), "Five.\n");
 
-        voice.begin(true);
+        voice.begin(Some(ToolCalling::Structured));
         let step = r#"{"thinking": "t", "tool": "finish", "arguments": {"final_summary": "It is fo"#;
-        assert_eq!(voice.say(step) + &voice.say(r#"ur."}}"#), "It is four.");
+        assert_eq!(voice.say(&text(step)) + &voice.say(&text(r#"ur."}}"#)), "It is four.");
+
+        voice.begin(native);
+        let said = voice.say(&text("Done.")) + &voice.say(&finish(r#"{"final_summary": "It is \ud83d"#));
+        assert_eq!(said + &voice.say(&finish(r#"\ude00."}"#)), "Done.\nIt is 😀.");
+        assert_eq!(voice.answer("It is 😀."), "\n");
+        voice.begin(None);
+        assert_eq!(voice.say(&text("a skill's")), "");
     }
 
     #[test]
     fn a_pipe_gets_answers_and_what_is_beside_them_goes_elsewhere() {
         let mut voice = Voice::new(false);
-        voice.begin(false);
-        assert_eq!(voice.say("I look.") + &voice.end_line(), "");
+        voice.begin(Some(ToolCalling::Native));
+        assert_eq!(voice.say(&text("I look.")) + &voice.end_line(), "");
         voice.hold("I look.");
         assert_eq!(voice.aside().as_deref(), Some("I look."));
         assert_eq!(voice.aside(), None, "once");

@@ -9,10 +9,10 @@ use posse_core::usecase::enqueue::{Ask, accept};
 
 use super::Context;
 use super::endpoint::EndpointArgs;
-use crate::chat::{Chat, Conversation, Lines};
+use crate::chat::{Chat, Conversation};
 use crate::exit::{Exit, fail, not_found, usage};
 use crate::fleet::{Crew, Plan, Post, Signals};
-use crate::output::text::plural;
+use crate::output::text::{one_line, plural};
 use crate::output::{Unwritten, before_change};
 use crate::records::RunFiles;
 use crate::settings::Overrides;
@@ -65,9 +65,9 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     accept(ask.clone(), &kit.personas.roles())?;
     greet(cx, &session, is_new)?;
     let post = Post { role: role.clone(), executor };
-    let (lease, retention) = (settings.lease, settings.retention);
-    let files = RunFiles::of(&settings);
-    let plan = Plan { queues: vec![queue], slots: 1, lease, retention, watched: true, files };
+    let (lease, retention) = (settings.lease, settings.retention.clone());
+    let (files, sessions) = (RunFiles::of(&settings), wire::sessions_folder(&settings));
+    let plan = Plan { queues: vec![queue], slots: 1, lease, retention, sessions, watched: true, files };
     let mut crew = Crew::start(&shop, vec![post], plan).await?;
     let conversation = Conversation {
         jobs: Arc::clone(&shop.jobs),
@@ -80,8 +80,10 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
         ask,
         roles: kit.personas.roles(),
     };
-    let lines = Lines::read(cx.out);
-    let ended = Chat::new(cx.out, conversation, lines, crew.heard()).talk(&mut signals).await;
+    let ended = match Chat::new(cx.out, conversation, crew.heard()).await {
+        Ok(chat) => chat.talk(&mut signals).await,
+        Err(error) => Err(error),
+    };
     crew.stand_down(&cx.out, settings.grace, &mut signals).await?;
     ended.map_err(|error| match error.downcast::<Unwritten>() {
         Ok(unwritten) => {
@@ -106,7 +108,8 @@ pub fn parse(text: &str) -> Result<Which> {
         let id = text.parse().map_err(|_| usage(format!("there is no session with so large a number: {text}")))?;
         return Ok(Which::Id(SessionId(id)));
     }
-    check_name(text).map_err(|why| usage(format!("the name '{}' {why}", text.escape_debug())))?;
+    let shown = one_line(text, 80);
+    check_name(text).map_err(|why| usage(format!("the name '{}' {why}", shown.escape_debug())))?;
     Ok(Which::Name(text.to_owned()))
 }
 

@@ -12,7 +12,7 @@ use posse_infra::process::LinuxProcessProbe;
 use posse_infra::sqlite::{Compacted, Restored, SchemaSteps, schema_of};
 use serde_json::json;
 
-use super::Context;
+use super::{Context, db_retention};
 use crate::exit::{Exit, fail, not_found, usage};
 use crate::output::before_change;
 use crate::output::text::{bytes, plural, visible};
@@ -35,6 +35,8 @@ pub enum DbCommand {
     /// Seal what is stored with the first of the keys configured, or store it in the clear again; while no worker
     /// is at work
     Reseal(ResealArgs),
+    /// How long what has ended is kept, and setting it
+    Retention(db_retention::RetentionArgs),
     /// Rewrite it without its free space; about a second for each 100 MB, while nothing else writes
     Compact,
 }
@@ -86,6 +88,7 @@ pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
             cx.out.document(&json!({"path": path, "exists": settings.database.exists()}))?
         }
         DbCommand::Path => cx.out.line(visible(&path))?,
+        DbCommand::Retention(args) => return db_retention::dispatch(cx, args).await,
         DbCommand::Check(args) => return check(cx, args.full).await,
         DbCommand::Compact => return compact(cx).await,
         DbCommand::Reseal(args) => return reseal(cx, args.clear).await,

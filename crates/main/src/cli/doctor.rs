@@ -10,6 +10,7 @@ use posse_core::journal::audit::disagreement;
 use posse_core::model::Models as _;
 use posse_core::port::{CareRepository as _, JobFilter, JobQueries as _, ProcessProbe as _, RepositoryError};
 use posse_core::rate::RateLimiter as _;
+use posse_core::retention::{Kept, Retention};
 use posse_core::rules::Rules as _;
 use posse_infra::persona::Severity;
 use posse_infra::process::LinuxProcessProbe;
@@ -20,6 +21,7 @@ use serde_json::json;
 use super::Context;
 use crate::exit::Exit;
 use crate::output::text::{plural, visible};
+use crate::retention;
 use crate::settings::Settings;
 use crate::wire::{self, Kit};
 
@@ -199,6 +201,7 @@ async fn gathered(settings: &Settings, store: &SqliteStore) -> Result<Vec<Findin
         endpoints: store.failing_endpoints().await?,
     };
     let mut findings = facts.findings();
+    findings.push(kept(settings, &store.retention().await?.unwrap_or_default()));
     match store.sealed_with().await? {
         Some(key) if !settings.keys.has(&key) => {
             let message = format!("texts are sealed with key {key}, which is not configured here");
@@ -211,6 +214,17 @@ async fn gathered(settings: &Settings, store: &SqliteStore) -> Result<Vec<Findin
     }
     findings.extend(histories(store).await?);
     Ok(findings)
+}
+
+/// How long what has ended is kept, and whether the settings would have it otherwise.
+fn kept(settings: &Settings, kept: &Retention) -> Finding {
+    match retention::disagreement(kept, &settings.retention) {
+        Some((what, way_out)) => Finding::warning("retention", what, way_out),
+        None => {
+            let each = Kept::ALL.map(|kind| format!("{} {}", kind.as_str(), retention::words(kept.of(kind))));
+            Finding::ok("retention", each.join(", "))
+        }
+    }
 }
 
 /// Whether the newest jobs' ledgers say what their journals say.

@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
-use posse_core::port::JobQueries;
+use posse_core::port::{JobQueries, RepositoryError, SessionQueries as _, SessionRepository as _};
 use posse_core::session::{Session, SessionTurn};
 use serde_json::json;
 
 use super::Context;
 use super::chat::{Which, parse};
 use super::lists::page;
-use crate::chat::write_whole;
-use crate::exit::{Exit, not_found};
+use crate::chat::{remove_files, write_whole};
+use crate::exit::{Exit, fail, not_found};
 use crate::output::before_change;
 use crate::output::json::listed;
 use crate::output::table::{plain, render};
-use crate::output::text::{ago, excerpt, moment, visible, wrap};
+use crate::output::text::{ago, excerpt, moment, plural, visible, wrap};
 use crate::settings::Settings;
-use crate::wire;
+use crate::{records, wire};
 
 /// Sessions
 #[derive(Subcommand)]
@@ -29,6 +29,8 @@ pub enum SessionCommand {
     Show(ShowArgs),
     /// A session as a file for others
     Export(ExportArgs),
+    /// Delete sessions with all that was said in them, their jobs and their files
+    Delete(DeleteArgs),
 }
 
 /// Which sessions to list
@@ -53,6 +55,14 @@ pub struct ShowArgs {
     /// Everything that was said, however long it is
     #[arg(long)]
     full: bool,
+}
+
+/// Which sessions to delete
+#[derive(Args)]
+pub struct DeleteArgs {
+    /// Their names or numbers
+    #[arg(required = true)]
+    sessions: Vec<String>,
 }
 
 /// Which session to export, and how
@@ -82,6 +92,7 @@ pub async fn dispatch(cx: &Context, command: SessionCommand) -> Result<Exit> {
         SessionCommand::List(args) => list(cx, args).await,
         SessionCommand::Show(args) => show(cx, args).await,
         SessionCommand::Export(args) => export(cx, args).await,
+        SessionCommand::Delete(args) => delete(cx, args).await,
     }
 }
 
@@ -149,6 +160,10 @@ async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
     for turn in &turns {
         cx.out.line("")?;
         said(cx, "you", &turn.goal, &format!("job {}", turn.job), args.full)?;
+        for asked in &turn.asked {
+            said(cx, &session.role, &asked.question, "asked", args.full)?;
+            said(cx, "you", asked.told(), "", args.full)?;
+        }
         said(cx, &session.role, &turn.reply(), "", args.full)?;
     }
     Ok(Exit::Ok)
@@ -187,8 +202,12 @@ async fn export(cx: &Context, args: ExportArgs) -> Result<Exit> {
 }
 
 fn jsonl(cx: &Context, turn: &SessionTurn) -> Result<()> {
-    let SessionTurn { job, goal, said_at, ended_at, state, .. } = turn;
+    let SessionTurn { job, goal, asked, said_at, ended_at, state, .. } = turn;
     cx.out.json_line(&json!({"role": "user", "text": goal, "job": job, "at": said_at}))?;
+    for asked in asked {
+        cx.out.json_line(&json!({"role": "agent", "text": asked.question, "job": job, "is_question": true}))?;
+        cx.out.json_line(&json!({"role": "user", "text": asked.told(), "job": job, "is_answer": true}))?;
+    }
     cx.out.json_line(&json!({"role": "agent", "text": turn.reply(), "job": job, "at": ended_at, "state": state}))
 }
 
@@ -196,9 +215,47 @@ fn markdown(session: &Session, turns: &[SessionTurn]) -> String {
     let mut out = format!("# Session {} with {}\n", session.label(), session.role);
     for turn in turns {
         out.push_str(&format!("\n## You, {}\n\n{}\n", moment(turn.said_at), turn.goal.trim()));
+        for asked in &turn.asked {
+            let (question, told) = (asked.question.trim(), asked.told().trim());
+            out.push_str(&format!("\n## {} asks\n\n{question}\n\n## You\n\n{told}\n", session.role));
+        }
         out.push_str(&format!("\n## {}\n\n{}\n", session.role, turn.reply()));
     }
     out
+}
+
+async fn delete(cx: &Context, args: DeleteArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let mut found = Vec::new();
+    for text in &args.sessions {
+        let session = find(&settings, text).await?.1;
+        if !found.contains(&session) {
+            found.push(session);
+        }
+    }
+    let store = wire::open_store(&settings)?;
+    let mut deleted = Vec::new();
+    for session in found {
+        let label = session.label();
+        let jobs = store.session_turns(session.id, None).await?;
+        let turns = store.delete_session(session.id, wire::now()).await;
+        let turns = turns.map_err(|error| match error {
+            RepositoryError::Refused(why) => fail(Exit::Conflict, format!("session {label} is not deleted: {why}")),
+            error => error.into(),
+        })?;
+        // Somebody else was first: then it is gone all the same.
+        let turns = turns.unwrap_or(0);
+        remove_files(&wire::sessions_folder(&settings), &label)?;
+        jobs.iter().try_for_each(|turn| records::remove(&settings, turn.job))?;
+        if !cx.out.json {
+            cx.out.line(format!("deleted session {label}, {}", plural(turns, "turn")))?;
+        }
+        deleted.push(json!({"session": session.id, "name": session.name, "turns": turns}));
+    }
+    if cx.out.json {
+        cx.out.document(&json!({"deleted": deleted}))?;
+    }
+    Ok(Exit::Ok)
 }
 
 async fn find(settings: &Settings, text: &str) -> Result<(Arc<dyn JobQueries>, Session)> {

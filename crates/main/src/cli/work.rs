@@ -129,9 +129,9 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     before_change()?;
     let shop = Workshop::open(&settings, &kit)?;
     let post = Post { role: persona.persona.role.clone(), executor };
-    let (lease, retention) = (settings.lease, settings.retention);
-    let files = RunFiles::of(&settings);
-    let plan = Plan { queues: vec![queue], slots: 1, lease, retention, watched: true, files };
+    let (lease, retention) = (settings.lease, settings.retention.clone());
+    let (files, sessions) = (RunFiles::of(&settings), wire::sessions_folder(&settings));
+    let plan = Plan { queues: vec![queue], slots: 1, lease, retention, sessions, watched: true, files };
     // Before there is a job, so that this process hears of it before any other can.
     let mut crew = Crew::start(&shop, vec![post], plan).await?;
     let id = match shop.jobs.enqueue(vec![job], wire::now()).await {
@@ -355,9 +355,9 @@ async fn serve(
 ) -> Result<Exit> {
     let Serving { posts, mut staff, queues, quiet, metrics, outages } = serving;
     let watched = !quiet || cx.out.json;
-    let (lease, retention) = (settings.lease, settings.retention);
-    let files = RunFiles::of(settings);
-    let plan = Plan { queues, slots: settings.slots, lease, retention, watched, files };
+    let (lease, retention) = (settings.lease, settings.retention.clone());
+    let (files, sessions) = (RunFiles::of(settings), wire::sessions_folder(settings));
+    let plan = Plan { queues, slots: settings.slots, lease, retention, sessions, watched, files };
     let mut crew = Crew::start(shop, posts, plan).await?;
     let watched = match metrics {
         Some((listener, models)) => {

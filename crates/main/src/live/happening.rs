@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use posse_core::clock::Millis;
+use posse_core::event::JournalReader;
 use posse_core::job::{Attempt, Job, JobId};
 use posse_core::journal::Recorded;
 use posse_core::port::{JobQueries, RepositoryError};
@@ -58,8 +59,8 @@ pub enum Happening {
 /// Follows one job by reading, so that it sees the same whoever works it, in whatever process.
 pub struct Follower {
     queries: Arc<dyn JobQueries>,
+    reader: JournalReader,
     id: JobId,
-    next_seq: u64,
     attempts_begun: usize,
     attempts_ended: usize,
     last: Option<Job>,
@@ -69,7 +70,8 @@ pub struct Follower {
 impl Follower {
     /// From the job's beginning.
     pub fn new(queries: Arc<dyn JobQueries>, id: JobId) -> Follower {
-        Follower { queries, id, next_seq: 0, attempts_begun: 0, attempts_ended: 0, last: None, ended: false }
+        let reader = JournalReader::new(Arc::clone(&queries), id);
+        Follower { queries, reader, id, attempts_begun: 0, attempts_ended: 0, last: None, ended: false }
     }
 
     /// The job as it was last read.
@@ -82,8 +84,7 @@ impl Follower {
         if self.ended {
             return Ok(Vec::new());
         }
-        // The job first: what is read after it is at least as new, so a final job's journal is whole.
-        let job = self.queries.job(self.id).await?.ok_or(RepositoryError::NoSuchJob(self.id))?;
+        let (job, journal) = self.reader.poll().await?;
         let moved = self.last.as_ref().is_none_or(|last| {
             let standing = |j: &Job| (j.state, j.attempt, j.crashes, j.leased_by.clone());
             standing(last) != standing(&job)
@@ -93,8 +94,6 @@ impl Follower {
             let attempts = self.queries.attempts(self.id).await?;
             all.extend(self.of_attempts(&job, &attempts));
         }
-        let journal = self.queries.journal(self.id, self.next_seq).await?;
-        self.next_seq += journal.len() as u64;
         all.extend(journal.into_iter().map(|recorded| {
             let recorded = Box::new(recorded);
             (recorded.at, 1, Happening::Entry { job: self.id, recorded })

@@ -96,8 +96,9 @@ impl Status {
                     tail.drain(..from);
                 }
             }
+            (Delta::Call { .. }, Doing::Thinking { pieces, .. }) => *pieces += 1,
             (Delta::Restarted(_), _) => self.become_(Doing::Waiting("asking the model again".into())),
-            (Delta::Text(_) | Delta::Reasoning(_), Doing::Waiting(_)) => self.asking(),
+            (Delta::Text(_) | Delta::Call { .. } | Delta::Reasoning(_), Doing::Waiting(_)) => self.asking(),
             _ => {}
         }
     }

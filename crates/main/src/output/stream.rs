@@ -49,7 +49,12 @@ struct State {
     /// Whether nobody can read it any more.
     gone: bool,
     started: bool,
+    /// Who has it instead.
+    above: Option<Above>,
 }
+
+/// Takes whole lines, and shows them where they do no harm.
+type Above = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Standard error.
 pub fn stderr() -> &'static Stream {
@@ -85,12 +90,22 @@ impl Stream {
         Stream { shared: Arc::new(Shared { fd, told, state: Mutex::default(), changed: Condvar::new() }) }
     }
 
+    /// Has what comes shown by `above` instead, while a person edits a line there; or no longer.
+    pub fn above(&self, above: Option<Above>) {
+        self.shared.lock().above = above;
+    }
+
     /// Writes `text`, which ends its last line itself, or drops it; false where nobody reads the stream any more.
     pub fn send(&self, text: impl Into<String>) -> bool {
         let text = text.into();
         let mut state = self.shared.lock();
         if state.gone {
             return false;
+        }
+        if let Some(above) = state.above.clone() {
+            drop(state);
+            above(&text);
+            return true;
         }
         let is_idle = state.queue.is_empty() && !state.writing;
         // Once a line is dropped so are the next, until it is told how many: no gap is left untold.

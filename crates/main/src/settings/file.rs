@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use posse_core::conversation::ReasoningBack;
-use posse_core::retention::Retention;
+use posse_core::retention::{Keep, Kept};
 use posse_infra::persona::nearest;
 use posse_infra::sandbox::Limits;
 use serde::Deserialize;
@@ -61,7 +61,8 @@ pub struct FileSealing {
     pub key_file: Option<PathBuf>,
 }
 
-/// The `[retention] table`: a length of time for each final state, or `forever`.
+/// The `[retention]` table: a length of time for each final state and for sessions, or `forever`. A database takes it
+/// when it is made; later it has its own (`posse db retention`).
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileRetention {
@@ -71,24 +72,25 @@ pub struct FileRetention {
     pub cancelled: Option<String>,
     /// Jobs that were given up.
     pub discarded: Option<String>,
+    /// Sessions, since they were last used.
+    pub sessions: Option<String>,
 }
 
 impl FileRetention {
-    /// What is said here, over the defaults; or which key is wrong, and how.
-    pub fn resolve(&self) -> Result<Retention, String> {
-        let usual = Retention::default();
-        let keep = |key: &str, said: &Option<String>, usual| match said.as_deref() {
-            None => Ok(usual),
-            Some("forever") => Ok(None),
-            Some(text) => times::span(text)
-                .map(Some)
-                .map_err(|_| format!("[retention] {key} is '{text}'; write a time like 12h or 30d, or forever")),
+    /// What is said here; or which key is wrong, and how.
+    pub fn resolve(&self) -> Result<Vec<Keep>, String> {
+        let said = |kind| match kind {
+            Kept::Completed => &self.completed,
+            Kept::Cancelled => &self.cancelled,
+            Kept::Discarded => &self.discarded,
+            Kept::Sessions => &self.sessions,
         };
-        Ok(Retention {
-            completed: keep("completed", &self.completed, usual.completed)?,
-            cancelled: keep("cancelled", &self.cancelled, usual.cancelled)?,
-            discarded: keep("discarded", &self.discarded, usual.discarded)?,
+        let all = Kept::ALL.into_iter().filter_map(|kind| Some((kind, said(kind).as_deref()?)));
+        all.map(|(kind, text)| {
+            let wrong = |why| format!("[retention] {} is '{text}'; {why}", kind.as_str());
+            times::keep(text).map(|keep| (kind, keep)).map_err(wrong)
         })
+        .collect()
     }
 }
 
@@ -443,7 +445,6 @@ mod tests {
         let kept =
             parse(Path::new("posse.toml"), "[retention]\ncompleted = '7d'\ndiscarded = 'forever'").expect("legal");
         let retention = kept.retention.resolve().expect("legal");
-        assert_eq!((retention.completed, retention.discarded), (Some(7 * 86_400_000), None));
-        assert_eq!(retention.cancelled, Retention::default().cancelled);
+        assert_eq!(retention, [(Kept::Completed, Some(7 * 86_400_000)), (Kept::Discarded, None)]);
     }
 }

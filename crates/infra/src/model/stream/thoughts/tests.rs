@@ -104,7 +104,7 @@ fn a_stream_shows_thoughts_as_thoughts() {
                 match delta {
                     Delta::Text(text) => shown.1.push_str(&text),
                     Delta::Reasoning(text) => shown.0.push_str(&text),
-                    Delta::Restarted(_) => {}
+                    Delta::Call { .. } | Delta::Restarted(_) => {}
                 }
             }
         }
