@@ -218,12 +218,8 @@ pub(super) fn tell_again(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> O
 
 /// Closes what is open: the job no longer waits.
 pub(super) fn close(connection: &mut SqliteConnection, job: JobId, now: Millis) -> QueryResult<()> {
-    diesel::update(asks::table)
-        .filter(asks::job_id.eq(job.0))
-        .filter(IsOpenAsk)
-        .set((asks::state.eq(QuestionState::Closed.as_str()), asks::settled_at.eq(now)))
-        .execute(connection)
-        .map(drop)
+    let closed = (asks::state.eq(QuestionState::Closed.as_str()), asks::settled_at.eq(now));
+    update(asks::table, asks::job_id.eq(job.0).and(IsOpenAsk), closed).execute(connection).map(drop)
 }
 
 /// Settles for good what is open or closed: the run that asked was begun again, and asks anew if it
