@@ -158,7 +158,6 @@ async fn record(
     }
 }
 
-/// Removes the files of all but the newest runs. Another process may do the same: what is gone is gone.
 /// Deletes the files of one run, if there are any.
 pub fn remove(settings: &Settings, job: JobId) -> Result<()> {
     let folder = folder_of(&folder(settings), job);
@@ -168,6 +167,7 @@ pub fn remove(settings: &Settings, job: JobId) -> Result<()> {
     }
 }
 
+/// Removes the files of all but the newest runs. Another process may do the same: what is gone is gone.
 fn remove_old(files: &RunFiles) {
     let entries = fs::read_dir(&files.folder).into_iter().flatten().flatten();
     let number = |name: &str| name.strip_prefix("job-").and_then(|digits| digits.parse::<u64>().ok());
