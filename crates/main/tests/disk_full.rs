@@ -52,7 +52,7 @@ impl Drop for SmallDisk {
 /// A persona that writes `texts` into a file, one by one, and ends.
 fn writer(texts: usize, bytes: usize) -> ModelServer {
     // Each is another one: the same text over and over would be a habit.
-    let append = |n| Say::Call("append_file", json!({"path": "out.txt", "text": format!("{n:0bytes$}")}));
+    let append = |n| Say::Call("append_file", json!({"path": "out.txt", "text": format!("{n}{}", "x".repeat(bytes))}));
     let mut script: Vec<_> = (0..texts).map(append).collect();
     script.push(Say::Call("finish", json!({"final_summary": "written"})));
     ModelServer::start(script)

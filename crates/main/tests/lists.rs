@@ -166,7 +166,7 @@ fn lists_and_status_say_why_each_job_waits() {
     assert_eq!(jobs[4]["waits"]["text"], "queue q is paused");
     assert!(project.posse(&["show", "1"]).ok().out.contains("held: queue q is paused"));
     assert!(project.posse(&["show", "2"]).ok().out.contains("waits for job 1"));
-    assert_eq!(project.posse(&["show", "2", "--json"]).ok().json()["waits"]["for"], "jobs");
+    assert_eq!(project.posse(&["show", "2", "--json"]).ok().json()["job"]["waits"]["for"], "jobs");
 
     let status = project.posse(&["status"]).ok().out;
     for words in [

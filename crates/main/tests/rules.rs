@@ -421,5 +421,5 @@ fn a_limit_that_is_set_leaves_the_others_as_they_are() {
     // A pause is not one of them.
     project.posse(&["pause", "--role", "scribe"]).ok();
     limit(&["--running", "1"]).ok();
-    assert!(project.posse(&["limit", "list", "--json"]).ok().json()[0]["paused_at"].is_i64());
+    assert!(project.posse(&["limit", "list", "--json"]).ok().json()["limits"][0]["paused_at"].is_i64());
 }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use posse_core::text::plural;
 use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -40,12 +41,13 @@ fn append_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     if text.len() > MAX_CONTENT {
         return Err(too_long(text.len()));
     }
-    let note = Cell::new("");
+    let (note, lines) = (Cell::new(""), Cell::new(0));
     Workspace::of(cx)?.update(&path, &cx.stop, |existing| {
         let bytes = existing.map(|existing| existing.read(MAX_FILE)).transpose()?.unwrap_or_default();
         fits_encoding(&path, &bytes, &text)?;
         note.set(Endings::of(&bytes).note(&text));
         let bytes = append(bytes, &text);
+        lines.set(bytes.iter().filter(|&&byte| byte == b'\n').count() as u64);
         let len = bytes.len() as u64;
         if len > MAX_FILE {
             let (len, limit) = (size(len), size(MAX_FILE));
@@ -53,7 +55,9 @@ fn append_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
         }
         Ok(bytes)
     })?;
-    Ok(format!("{} added to '{path}'{}", size(text.len() as u64), note.get()).into())
+    // How long it is now is different each time: adding the same again is no repetition that changes nothing.
+    let (added, lines) = (size(text.len() as u64), plural(lines.get(), "line"));
+    Ok(format!("{added} added to '{path}', which has {lines} now{}", note.get()).into())
 }
 
 /// Whole lines, with the line end that the file uses.

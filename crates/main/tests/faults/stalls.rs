@@ -35,7 +35,7 @@ fn hands(project: &Project, job: i64) -> (String, i64) {
 fn workers(project: &Project) -> Vec<Running> {
     let workers: Vec<_> = (0..2).map(|_| project.start(&["work", "--quiet", "--role", "writer"])).collect();
     until("both are there", || {
-        project.posse(&["worker", "list", "--json"]).ok().json().as_array().map(Vec::len) == Some(2)
+        project.posse(&["worker", "list", "--json"]).ok().json()["workers"].as_array().map(Vec::len) == Some(2)
     });
     workers
 }
