@@ -8,7 +8,7 @@ use posse_core::tool::ToolSpec;
 use serde_json::json;
 use std::path::Path;
 
-fn opening_text(calling: ToolCalling) -> String {
+fn opening_text(calling: ToolCalling, told: Option<&str>) -> String {
     let persona = PersonaTemplate {
         role: "scribe".into(),
         goal: "Write files as asked.".into(),
@@ -28,7 +28,7 @@ fn opening_text(calling: ToolCalling) -> String {
         tool("search_files", &["pattern"]),
     ];
     let mut out = format!("== system\n{}", prompt::system(&persona, Style::Direct, calling, &tools, Company::Alone));
-    for message in prompt::examples(Style::Direct, calling, &tools, &[]) {
+    for message in prompt::examples(Style::Direct, calling, &tools, &[], told) {
         match message {
             Message::User { text } => out.push_str(&format!("\n== user\n{text}\n")),
             Message::Assistant { text, .. } => out.push_str(&format!("\n== assistant\n{text}\n")),
@@ -39,10 +39,10 @@ fn opening_text(calling: ToolCalling) -> String {
     out
 }
 
-fn check(name: &str, calling: ToolCalling) {
+fn check(name: &str, calling: ToolCalling, told: Option<&str>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
-    let text = opening_text(calling);
-    assert_eq!(text, opening_text(calling), "the same inputs give the same bytes");
+    let text = opening_text(calling, told);
+    assert_eq!(text, opening_text(calling, told), "the same inputs give the same bytes");
     if std::env::var_os("POSSE_UPDATE_SNAPSHOTS").is_some() {
         std::fs::write(&path, &text).expect("the snapshot can be written");
     }
@@ -52,12 +52,35 @@ fn check(name: &str, calling: ToolCalling) {
 
 #[test]
 fn native_calling() {
-    check("native.txt", ToolCalling::Native);
+    check("native.txt", ToolCalling::Native, None);
+    assert_eq!(
+        opening_text(ToolCalling::Native, None),
+        opening_text(ToolCalling::Native, Some("Sum up what those two found"))
+    );
 }
 
 #[test]
 fn structured_calling() {
-    check("structured.txt", ToolCalling::Structured);
+    check("structured.txt", ToolCalling::Structured, None);
+}
+
+#[test]
+fn who_is_told_what_others_found_is_shown_one_who_was_told_too() {
+    let last_example = |goal: &str| {
+        let text = opening_text(ToolCalling::Structured, Some(goal));
+        let from = text.find("Tuesday (port.md) into weather.md.").expect("the last example of others");
+        text[from..].to_owned()
+    };
+    for goal in ["Sum up what those two found", "Say, e.g. in 2.5 lines, what was found.", "Which is cheaper, A/B?"] {
+        let shown = last_example(goal);
+        assert!(shown.contains("Say in one sentence") && !shown.contains("create_file"), "{goal}: {shown}");
+    }
+    for goal in ["Write it into found.md.", "Put both into `out/all.csv`, please", "(see notes.txt)"] {
+        let shown = last_example(goal);
+        assert!(shown.contains("berth.md") && shown.contains("create_file"), "{goal}: {shown}");
+    }
+    check("structured_told.txt", ToolCalling::Structured, Some("Sum up what those two found"));
+    check("structured_told_file.txt", ToolCalling::Structured, Some("Write it into found.md."));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::compaction::shorter;
 use super::phase::guide;
-use super::results::ToldResults;
+use super::results::{self, ToldResults};
 use super::structured;
 use crate::model::{Message, ToolCalling};
 use crate::persona::{PersonaTemplate, Style};
@@ -186,11 +186,18 @@ pub fn task_after_failure(told: &str, failure: &str) -> String {
 }
 
 /// Worked tasks that stand before the task itself when calling is structured, one for each kind of
-/// work that `tools` and `skills` allow. Empty for native calling.
+/// work that `tools` and `skills` allow, and for a task that is told what other jobs came to (`told` is its goal) one
+/// that is told so too. Empty for native calling.
 ///
 /// Small models do what they see done: told in words how to work, Qwen2.5-Coder-1.5B guessed file
 /// names and repeated itself for ever; shown it as turns of a conversation, it works.
-pub fn examples(style: Style, calling: ToolCalling, tools: &[ToolSpec], skills: &[ToolSpec]) -> Vec<Message> {
+pub fn examples(
+    style: Style,
+    calling: ToolCalling,
+    tools: &[ToolSpec],
+    skills: &[ToolSpec],
+    told: Option<&str>,
+) -> Vec<Message> {
     if style == Style::Phased {
         return guide::examples(calling, tools);
     }
@@ -282,7 +289,48 @@ pub fn examples(style: Style, calling: ToolCalling, tools: &[ToolSpec], skills: 
             "The result for bow.txt and stern.txt is in boat/hull.md.",
         ));
     }
+    // The last, so the nearest to a task of that kind: without it the model answered with another example's words.
+    if let Some(goal) = told {
+        let told = results::told_in_example(&[
+            ("pilot", "How deep is the harbour?", "The harbour is 6 m deep (depth.md)."),
+            ("pilot", "Which boat draws most?", "Nora draws most: 4 m (boats/nora.md)."),
+        ]);
+        // One of the two, for a small model does what the nearest does: it wrote files nobody had asked for, or none.
+        out.extend(if names_file(goal) && shown(&["create_file"]) {
+            task_and_steps(
+                &format!("Put what those two found into berth.md.\n\n{told}"),
+                &[(
+                    "The task asks for a file. What was found stands beneath the task: I write it into the file.",
+                    "create_file",
+                    json!({"path": "berth.md", "content": "The harbour is 6 m deep.\nNora draws most: 4 m.\n"}),
+                    "'berth.md' was written (47 bytes)",
+                )],
+                "The file is written. The task is done.",
+                "I wrote the depth of the harbour and the draught of Nora into berth.md.",
+            )
+        } else {
+            task_and_steps(
+                &format!("Say in one sentence what those two found.\n\n{told}"),
+                &[],
+                "What was found stands beneath the task: the harbour is 6 m deep, and Nora draws most, 4 m. No tool is needed.",
+                "The harbour is 6 m deep, and Nora draws most of the boats: 4 m.",
+            )
+        });
+    }
     out
+}
+
+/// Whether a word of the goal is the name of a file, as `notes.md` and `out/a.csv` are.
+fn names_file(goal: &str) -> bool {
+    let is_part = |part: &str| !part.is_empty() && part.chars().all(char::is_alphanumeric);
+    let is_name = |word: &str| {
+        let named = word.rsplit_once('.').filter(|(stem, _)| stem.ends_with(|c: char| c.is_alphanumeric()));
+        // A sentence may end in the name.
+        named.is_some_and(|(_, ending)| {
+            (2..=5).contains(&ending.len()) && is_part(ending) && ending.contains(char::is_alphabetic)
+        })
+    };
+    goal.split_whitespace().any(|word| is_name(word.trim_matches(|c: char| c.is_ascii_punctuation())))
 }
 
 /// One example: thought, tool, arguments and result of each step, then the last thought and the

@@ -62,7 +62,9 @@ impl GenericAgentExecutor {
         let skills = self.offered_skills(&setup, calling, &named);
         let mut specs = specs_of(&tools);
         let callable: Vec<_> = skills.iter().filter(|skill| !skill.inner).map(|skill| skill.spec.clone()).collect();
-        let examples = prompt::examples(setup.persona.style, calling, &specs, &usable(&skills));
+        let before = results::before(cx, profile.context_window).await?;
+        let told = before.told.is_some().then_some(setup.goal.as_str());
+        let examples = prompt::examples(setup.persona.style, calling, &specs, &usable(&skills), told);
         specs.extend(callable);
         let RunSetup { persona, system: appended, .. } = setup;
         if let Some(reader) = self.skill_file_reader()
@@ -70,7 +72,6 @@ impl GenericAgentExecutor {
         {
             tools.push(reader);
         }
-        let before = results::before(cx, profile.context_window).await?;
         // Whoever has a tool of that name keeps it.
         if before.has_more && !tools.iter().any(|tool| tool.spec.name == READ_ANSWER) {
             let reader = results::reader();
@@ -133,7 +134,7 @@ impl GenericAgentExecutor {
         tools.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
         let mut specs = specs_of(&tools);
         let callable: Vec<_> = sub_skills.iter().map(|sub| sub.spec()).collect();
-        let examples = prompt::examples(Style::Direct, calling, &specs, &callable);
+        let examples = prompt::examples(Style::Direct, calling, &specs, &callable, None);
         specs.extend(callable);
         OfferedSkill {
             spec: skill.spec(),
