@@ -304,3 +304,24 @@ async fn events_come_from_other_processes_too() {
         assert_eq!(last, Some(JobState::Completed));
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_is_taken_into_the_database_beside_the_writing() {
+    let folder = folder();
+    let store = open(&folder);
+    let size = || std::fs::metadata(store.path()).expect("is there").len();
+    let empty = size();
+    // 10 MB: more than is left in the log, and less than what a commit waits for.
+    for n in 0..50 {
+        store.enqueue(vec![job(&format!("{n}{}", "x".repeat(200_000)))], 1).await.expect("is stored");
+    }
+    let late = Instant::now() + Duration::from_secs(20);
+    while size() < empty + (8 << 20) {
+        assert!(Instant::now() < late, "the database has {} bytes, and nobody reads from the log", size());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // Nothing is kept from those who write meanwhile, and closing waits for it.
+    let id = store.enqueue(vec![job("one more")], 2).await.expect("is stored")[0].id;
+    drop(store);
+    assert!(open(&folder).job(id).await.expect("is read").is_some());
+}

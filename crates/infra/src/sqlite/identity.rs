@@ -5,11 +5,11 @@
 //! saved, and once a second.
 
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use posse_core::port::RepositoryError;
+use rustix::fs::{AtFlags, StatxFlags, makedev};
 
 use super::connection::beside;
 
@@ -47,11 +47,14 @@ impl Identity {
         Identity { path: path.to_owned(), files: suffixes.iter().map(file).collect(), lost: OnceLock::new() }
     }
 
+    /// What [`Identity::check`] last found.
+    pub fn found(&self) -> Result<(), RepositoryError> {
+        self.lost.get().map_or(Ok(()), |lost| Err(lost.clone()))
+    }
+
     /// Fails once one of the files is not the one that is open.
     pub fn check(&self) -> Result<(), RepositoryError> {
-        if let Some(lost) = self.lost.get() {
-            return Err(lost.clone());
-        }
+        self.found()?;
         let Some(what) = self.files.iter().find_map(|(file, id)| changed(file, id)) else { return Ok(()) };
         let lost = RepositoryError::Gone(format!(
             "{what} while it was in use: the database {} is not the one that this process has open. What it wrote since may \
@@ -63,8 +66,11 @@ impl Identity {
     }
 }
 
+/// Asks for the number alone. Who asks for a file's times has the kernel give it a new time at the next write, however
+/// soon that is, and then each sync of the log writes the times too: a commit took a quarter longer.
 fn look(file: &Path) -> std::io::Result<Id> {
-    std::fs::metadata(file).map(|data| (data.dev(), data.ino()))
+    let data = rustix::fs::statx(rustix::fs::CWD, file, AtFlags::empty(), StatxFlags::INO)?;
+    Ok((makedev(data.stx_dev_major, data.stx_dev_minor), data.stx_ino))
 }
 
 /// What became of a file, if it is not what it was.

@@ -1,9 +1,9 @@
 //! The log beside the database (`-wal`), and keeping it small.
 //!
-//! Each commit appends to the log. Once a second, if roughly 8 MB were written, the writer takes the log
-//! into the database; from 24 MB on it does so before it writes anything more, and at 8,000 pages (32 MB)
-//! the commit that reaches them does, whoever wrote them. It begins again at its start only at a moment when nobody reads from
-//! it. With many short reads that moment may never come by itself; so once the log is larger than
+//! Each commit appends to the log. Once a second, if roughly 8 MB were written, the writer has the log taken
+//! into the database beside its work; from 24 MB on it does so itself before it writes anything more, and at 8,000 pages
+//! (32 MB) the commit that reaches them does, whoever wrote them. It begins again at its start only at a moment when nobody
+//! reads from it. With many short reads that moment may never come by itself; so once the log is larger than
 //! [`BOUND`], the writer tries to have it empty each time it looks, for at most 40 ms. That needs
 //! the write lock and a moment without readers of the log, so with several processes at full speed
 //! some tries are lost, and the log grows over the bound by what is written between two looks. It

@@ -28,6 +28,7 @@ use super::wake::Bell;
 use super::{Synchronous, finish, jobs};
 
 mod batch;
+mod checkpoint;
 mod desk;
 
 use batch::{Alone, Batch, Call, Command, Place, What};

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
+use posse_core::port::RepositoryError;
 
 use super::Count;
 use super::batch::{Batch, Try};
+use super::checkpoint::Checkpointer;
 use crate::sqlite::Synchronous;
 use crate::sqlite::fault::{Kind, describe, kind};
 use crate::sqlite::identity::Identity;
@@ -24,10 +26,13 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 /// How often to look for changes that other processes made without ringing the bell.
 const POLL: Duration = Duration::from_secs(1);
 /// After roughly how many bytes written to it the log is taken into the database. That takes two syncs of
-/// the disk, which nobody is to wait for: so it is done at a look, when hardly ever somebody writes.
+/// the disk, which nobody is to wait for: so it is done beside the writing.
 const CHECKPOINT_BYTES: usize = 8 << 20;
-/// After how many it is done before the next command.
+/// After how many it is done before the next command: else those who write outrun it, and the log grows.
 const MOST_BYTES: usize = 24 << 20;
+/// For how long what was found of the files is relied upon before something is written. After a commit they are
+/// always looked for.
+const KNOWN: Duration = Duration::from_millis(10);
 /// Roughly what a commit writes beside its content: the pages of the tables and indexes it touches.
 const COMMIT_BYTES: usize = 6 * 4096;
 
@@ -35,10 +40,13 @@ const COMMIT_BYTES: usize = 6 * 4096;
 pub(super) struct Desk {
     connection: SqliteConnection,
     identity: Arc<Identity>,
+    /// When the files were last looked for.
+    checked: Instant,
     path: PathBuf,
     keys: Keys,
     bell: Arc<Bell>,
     log: Log,
+    checkpointer: Checkpointer,
     /// What a lasting commit is made with.
     lasting: Synchronous,
     /// What the connection is set to.
@@ -60,13 +68,16 @@ impl Desk {
         bell: Arc<Bell>,
     ) -> Desk {
         let log = Log::of(&path);
+        let checkpointer = Checkpointer::new(path.clone());
         let mut desk = Desk {
             connection,
             identity,
+            checked: Instant::now(),
             path,
             keys,
             bell,
             log,
+            checkpointer,
             lasting: synchronous,
             set_to: synchronous,
             count: Arc::default(),
@@ -98,7 +109,8 @@ impl Desk {
     /// Looks after what is due, and tells when to do so again if nothing is written.
     pub fn care(&mut self) -> Instant {
         let is_look = Instant::now() >= self.next_poll;
-        if self.identity.check().is_err() {
+        let there = if is_look { self.check() } else { self.check_before() };
+        if there.is_err() {
             // Nothing that is found there is worth anything; whoever waits is told at once.
             self.next_poll = Instant::now() + POLL;
             self.bell.ring_here();
@@ -109,19 +121,32 @@ impl Desk {
             self.next_poll = Instant::now() + POLL;
         }
         self.log.keep_small(&mut self.connection);
-        if self.written >= if is_look { CHECKPOINT_BYTES } else { MOST_BYTES } {
+        if self.written >= MOST_BYTES {
             self.written = 0;
             // What others keep it from taking over now is taken over the next time.
             let _ = self.connection.batch_execute("PRAGMA wal_checkpoint(PASSIVE)");
+        } else if is_look && self.written >= CHECKPOINT_BYTES {
+            self.written = 0;
+            self.checkpointer.begin();
         }
         self.next_poll
+    }
+
+    fn check(&mut self) -> Result<(), RepositoryError> {
+        self.checked = Instant::now();
+        self.identity.check()
+    }
+
+    /// The same, unless it was done a moment ago.
+    fn check_before(&mut self) -> Result<(), RepositoryError> {
+        if self.checked.elapsed() < KNOWN { self.identity.found() } else { self.check() }
     }
 
     /// Runs the batch and commits it, if that takes no waiting: for the lock, the disk, or a second
     /// try. Otherwise nothing was kept, and it is to be written with [`Desk::write`].
     pub fn write_at_once(&mut self, batch: &mut Batch) -> bool {
         if self.syncs(batch)
-            || self.identity.check().is_err()
+            || self.check_before().is_err()
             || self.set_synchronous(batch).is_err()
             || Begin.execute(&mut self.connection).is_err()
         {
@@ -136,7 +161,7 @@ impl Desk {
 
     /// Runs the batch and commits it.
     pub fn write(&mut self, batch: &mut Batch) {
-        if let Err(lost) = self.identity.check() {
+        if let Err(lost) = self.check_before() {
             return batch.fail(&lost);
         }
         // Most batches have no failing piece, and a savepoint for each would copy every page it
@@ -153,8 +178,8 @@ impl Desk {
 
     /// Tells of a commit. Before the answers: who is answered may ask at once who was woken. What went into a file that
     /// nobody will find was not saved.
-    fn tell(&self, rings: Option<bool>, batch: &mut Batch) {
-        if let Err(lost) = self.identity.check() {
+    fn tell(&mut self, rings: Option<bool>, batch: &mut Batch) {
+        if let Err(lost) = self.check() {
             return batch.fail(&lost);
         }
         match rings {
@@ -243,7 +268,6 @@ impl Desk {
 
 #[cfg(test)]
 mod tests {
-    use posse_core::port::RepositoryError;
     use tokio::sync::{Semaphore, oneshot};
 
     use super::*;
