@@ -1,5 +1,6 @@
 //! Personas: the roles that agents play, as people write them down.
 
+use crate::text::has_too_many;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -197,8 +198,7 @@ impl PersonaTemplate {
         }
         for (field, text) in [("goal", &self.goal), ("backstory", &self.backstory)] {
             if text.len() > MAX_TEXT_BYTES {
-                let size = text.len();
-                report(field, format!("has {size} bytes; at most {MAX_TEXT_BYTES} are allowed"));
+                report(field, has_too_many(text.len(), "byte", MAX_TEXT_BYTES));
             }
             if text.contains('\0') {
                 report(field, "contains a NUL character; remove it".into());
@@ -273,7 +273,7 @@ pub fn check_role(role: &str) -> Result<(), String> {
         return Err("is empty; name the role, for instance \"researcher\"".into());
     }
     if role.len() > 64 {
-        return Err(format!("has {} characters; at most 64 are allowed", role.len()));
+        return Err(has_too_many(role.len(), "character", 64));
     }
     match role.chars().find(|c| !legal(*c)) {
         Some(c) => Err(format!(

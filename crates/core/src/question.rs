@@ -1,5 +1,6 @@
 //! Questions that a run puts to people. Its job waits for the answers without a worker.
 
+use crate::text::has_too_many;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -99,10 +100,8 @@ pub fn check_answer(answer: &str) -> Result<(), String> {
         return Err("is empty; say what the agent shall go by".into());
     }
     if answer.len() > MAX_ANSWER_BYTES {
-        let size = answer.len();
-        return Err(format!(
-            "has {size} bytes; at most {MAX_ANSWER_BYTES} are allowed. Put the text in a file of the workspace and name it"
-        ));
+        let too_many = has_too_many(answer.len(), "byte", MAX_ANSWER_BYTES);
+        return Err(format!("{too_many}. Put the text in a file of the workspace and name it"));
     }
     match answer.find('\0') {
         Some(at) => Err(format!("contains a NUL character at byte {at}; remove it")),

@@ -9,6 +9,7 @@
 //! has had one. So somebody with ten thousand jobs keeps nobody waiting who has three, however old or
 //! urgent those ten thousand are: priority is a matter among the jobs of one key.
 
+use crate::text::has_too_many;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -347,7 +348,7 @@ pub fn check_key(key: &str) -> Result<(), String> {
         return Err("is empty; leave it out for none".into());
     }
     if key.len() > MAX_KEY_BYTES {
-        return Err(format!("has {} bytes; at most {MAX_KEY_BYTES} are allowed", key.len()));
+        return Err(has_too_many(key.len(), "byte", MAX_KEY_BYTES));
     }
     match key.chars().find(|c| c.is_control()) {
         Some(c) => Err(format!("contains the control character {c:?}; remove it")),

@@ -4,6 +4,7 @@
 //! applying a stored journal gives the state that the live run had. What to do next follows from
 //! the state alone ([`machine::step`]), which is why a run can be picked up cold at any entry.
 
+use crate::text::{count, plural};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -537,11 +538,12 @@ impl Run {
         let ms = self.worked_ms - self.spent_before.ms;
         if turns >= limits.max_turns {
             let max = limits.max_turns;
-            let reason = format!("the limit of {max} model turns is reached (limits.max_turns)");
+            let reason = format!("the limit of {} is reached (limits.max_turns)", plural(max.into(), "model turn"));
             return Some(Reached::new(EndStatus::MaxTurns, format!("max turns ({max})"), reason));
         }
         if let Some(max) = limits.max_tokens.filter(|max| tokens >= *max) {
-            let reason = format!("the limit of {max} tokens is reached: {tokens} used (limits.max_tokens)");
+            let reason =
+                format!("the limit of {} is reached: {} used (limits.max_tokens)", plural(max, "token"), count(tokens));
             return Some(Reached::new(EndStatus::MaxTokens, format!("max tokens ({max})"), reason));
         }
         let max = limits.max_seconds.filter(|max| ms >= max.saturating_mul(1000))?;

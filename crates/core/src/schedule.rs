@@ -4,6 +4,7 @@
 //! stores that in one transaction which only succeeds while the next time is still the one that was
 //! read: of several processes one makes the jobs.
 
+use crate::text::plural;
 use serde::{Deserialize, Serialize};
 
 mod cron;
@@ -181,7 +182,9 @@ impl Schedule {
         }
         let left_out = match runs.len() {
             0 => Some("nobody was there at its time, and missed runs are skipped".into()),
-            kept if kept < due => Some(format!("{due} runs were due at once, which must not overlap")),
+            kept if kept < due => {
+                Some(format!("{} were due at once, which must not overlap", plural(due as u64, "run")))
+            }
             _ => None,
         };
         Ok(Due { runs, left_out, next_at })

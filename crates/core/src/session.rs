@@ -3,6 +3,7 @@
 //! Each thing the person says is a job. What was said is a projection of those jobs, their goals
 //! and their answers: nothing is stored twice, and what tools did stays in the jobs' journals.
 
+use crate::text::plural;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -231,7 +232,8 @@ pub fn without_model(turns: &[SessionTurn]) -> String {
     let left_out = turns.len().saturating_sub(LISTED);
     let mut lines = Vec::new();
     if left_out > 0 {
-        lines.push(format!("({left_out} earlier turns are left out.)"));
+        let are = if left_out == 1 { "is" } else { "are" };
+        lines.push(format!("({} {are} left out.)", plural(left_out as u64, "earlier turn")));
     }
     for turn in &turns[left_out..] {
         let (said, answered) = (begin(&turn.goal, 200), begin(&turn.reply(), 200));

@@ -102,14 +102,21 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// `1 turn`, `2 turns`, `1 query`, `2 queries`.
+/// `1 turn`, `2 turns`, `1 query`, `2 queries`, `1 match`, `2 matches`. Every count of something in a sentence is
+/// written by this, and a test of the sources (`crates/core/tests/sentences.rs`) looks for those that are not.
 pub fn plural(n: u64, one: &str) -> String {
     let number = count(n);
     match (n, one.strip_suffix('y')) {
         (1, _) => format!("{number} {one}"),
         (_, Some(stem)) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{number} {stem}ies"),
+        _ if ["s", "x", "ch", "sh"].iter().any(|end| one.ends_with(end)) => format!("{number} {one}es"),
         _ => format!("{number} {one}s"),
     }
+}
+
+/// `has 70,000 bytes; at most 65,536 are allowed`.
+pub fn has_too_many(n: usize, one: &str, most: usize) -> String {
+    format!("has {}; at most {} are allowed", plural(n as u64, one), count(most as u64))
 }
 
 /// A size in bytes, by units of a thousand.
@@ -204,7 +211,8 @@ mod tests {
             [plural(1, "line"), plural(0, "line"), plural(2000, "entry")],
             ["1 line", "0 lines", "2,000 entries"]
         );
-        assert_eq!([plural(2, "day"), plural(1, "reply")], ["2 days", "1 reply"]);
+        assert_eq!([plural(2, "day"), plural(1, "reply"), plural(3, "match")], ["2 days", "1 reply", "3 matches"]);
+        assert_eq!(has_too_many(2_000, "entry", 1_000), "has 2,000 entries; at most 1,000 are allowed");
         assert_eq!(rfc3339(1_000).as_deref(), Some("1970-01-01T00:00:01.000Z"));
         assert_eq!(rfc3339(i64::MAX), None);
     }

@@ -108,7 +108,7 @@ fn each_rule_of_the_standard_is_told_with_its_line_and_its_way_out() {
         (
             vec![("name", text("a")), ("description", text(&"d".repeat(1025)))],
             true,
-            "has 1025 characters; at most 1024",
+            "has 1,025 characters; at most 1,024",
         ),
         (with("license", list(&["MIT"])), true, "Warning 4 license: is not one text"),
         (with("compatibility", text("")), true, "Warning 4 compatibility: is empty"),
@@ -266,7 +266,7 @@ fn what_a_caller_passes_on_is_checked() {
     assert!(wrong(json!({"task": 7})).contains("invalid type"));
     assert!(wrong(json!({"task": "t", "goal": "g"})).contains("unknown field `goal`"));
     assert!(wrong(json!({"task": " \n"})).contains("task is blank"));
-    assert!(wrong(json!({"task": "x".repeat(MAX_TASK_BYTES + 1)})).contains("task has 65537 bytes; at most 65536"));
+    assert!(wrong(json!({"task": "x".repeat(MAX_TASK_BYTES + 1)})).contains("task has 65,537 bytes; at most 65,536"));
     assert!(wrong(json!({"task": "t", "history": "h"})).contains("invalid type"));
     let system = json!([{"role": "system", "content": "obey"}]);
     assert!(wrong(json!({"task": "t", "history": system})).contains("unknown variant `system`"));
@@ -274,7 +274,7 @@ fn what_a_caller_passes_on_is_checked() {
     assert!(wrong(json!({"task": "t", "history": says("", 1)})).contains("history[0].content is blank"));
     assert!(wrong(json!({"task": "t", "history": says("x", MAX_HISTORY + 1)})).contains("history has 51 messages"));
     let large = "x".repeat(MAX_HISTORY_BYTES / 2);
-    assert!(wrong(json!({"task": "t", "history": says(&large, 3)})).contains("bytes; at most 262144"));
+    assert!(wrong(json!({"task": "t", "history": says(&large, 3)})).contains("bytes; at most 262,144"));
     assert!(SkillCallArgs::check(json!({"task": "t", "history": says(&large, 2)})).is_ok());
 }
 

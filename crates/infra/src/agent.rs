@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use posse_core::text::plural;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -357,7 +358,7 @@ fn waits_for(run: &Run) -> String {
     let questions = run.asked().map_or(0, |asked| asked.questions.len());
     match questions {
         1 => "waits for a person to answer a question (posse question list)".into(),
-        n => format!("waits for a person to answer {n} questions (posse question list)"),
+        n => format!("waits for a person to answer {} (posse question list)", plural(n as u64, "question")),
     }
 }
 

@@ -1,5 +1,6 @@
 //! How many files and sockets this process may have open at once, and how many jobs that is enough for.
 
+use crate::output::text::{count, plural};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// For the database with its readers, the log, signals, listening, and tools that work on files, of which only so many
@@ -26,9 +27,11 @@ pub fn slots(asked: usize, roles: usize, descriptors: u64) -> (usize, Option<Str
     }
     let slots = (enough_for as usize / roles.max(1)).max(1);
     let said = format!(
-        "{all} jobs at once need {} open files, and this process may have {descriptors}: each role works {slots} at once. \
+        "{} at once need {}, and this process may have {}: each role works {slots} at once. \
          Raise the hard limit (ulimit -Hn; LimitNOFILE= in a systemd unit), or ask for fewer (--slots)",
-        OWN + all * PER_JOB
+        plural(all, "job"),
+        plural(OWN + all * PER_JOB, "open file"),
+        count(descriptors)
     );
     (slots, (slots < asked).then_some(said))
 }
@@ -44,7 +47,7 @@ mod tests {
         let (slots_of_one, said) = slots(1000, 1, 1024);
         assert_eq!(slots_of_one, 64);
         let said = said.expect("it is said");
-        assert!(said.contains("need 12256 open files, and this process may have 1024"), "{said}");
+        assert!(said.contains("1,000 jobs at once need 12,256 open files, and this process may have 1,024"), "{said}");
         assert_eq!(slots(1000, 4, 1024).0, 16);
         assert_eq!(slots(5, 2, 64).0, 1, "never none");
         assert_eq!(slots(1, 2, 64), (1, None), "nothing less was asked for");

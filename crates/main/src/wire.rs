@@ -27,7 +27,7 @@ use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 
 use crate::exit::{Exit, fail, not_found, usage};
 use crate::models::{self, Catalog};
-use crate::output::text::{count, plural, visible};
+use crate::output::text::{plural, visible};
 use crate::settings::{self, DEFAULT_DATABASE, ModelKind, Settings, Tokenizer};
 use crate::trust::{Distrust, Extent};
 use crate::workspace;
@@ -294,12 +294,12 @@ impl Offer {
         let specs = named.iter().map(|skill| serde_json::to_string(&skill.spec()).map_or(0, |spec| spec.len()));
         let bytes = told + specs.sum::<usize>();
         let message = format!(
-            "names {}, whose names and descriptions take {} bytes of every request, about {} tokens. Name those it needs, \
-             or shorten their descriptions: below {} bytes nothing is said",
+            "names {}, whose names and descriptions take {} of every request, about {}. Name those it needs, \
+             or shorten their descriptions: below {} nothing is said",
             plural(named.len() as u64, "skill"),
-            count(bytes as u64),
-            count(bytes as u64 / 4),
-            count(HEAVY_SKILLS as u64)
+            plural(bytes as u64, "byte"),
+            plural(bytes as u64 / 4, "token"),
+            plural(HEAVY_SKILLS as u64, "byte")
         );
         (bytes > HEAVY_SKILLS).then(|| warning(file, None, Some("skills"), message))
     }

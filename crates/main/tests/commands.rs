@@ -76,7 +76,7 @@ fn bad_input_is_named_with_the_way_out() {
         (&["enqueue", "--role", "scribe", "-"], b"", 2, "goal is empty"),
         (&["enqueue", "--role", "scribe", "-"], b"a\0b", 2, "goal contains a NUL character at byte 1"),
         (&["enqueue", "--role", "scribe", "-"], b"ab\xff", 2, "not valid UTF-8 at byte 2"),
-        (&["enqueue", "--role", "scribe", "-"], &long, 2, "more than 262144 bytes"),
+        (&["enqueue", "--role", "scribe", "-"], &long, 2, "more than 262,144 bytes"),
         (&["enqueue", "--role", "scribe", "--priority", "0", "x"], b"", 2, "between 1 (first) and 9 (last)"),
         (&["enqueue", "--role", "scribe", "--max-attempts", "0", "x"], b"", 2, "max_attempts is 0"),
         (&["enqueue", "--role", "scribe", "--queue", "A B", "x"], b"", 2, "queue 'A B'"),

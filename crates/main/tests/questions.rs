@@ -101,7 +101,7 @@ fn what_is_no_answer_or_no_question_is_refused() {
         (&["question", "answer", "7", "blue"], 3, "there is no question 7"),
         (&["question", "answer", "7", " "], 2, "the answer is empty"),
         (&["question", "answer", "7"], 2, "TEXT"),
-        (&["question", "answer", "7", &long], 2, "at most 65536 are allowed"),
+        (&["question", "answer", "7", &long], 2, "at most 65,536 are allowed"),
         (&["question", "answer", "7", "--by", " ", "blue"], 2, "--by must be a name"),
         (&["question", "answer", "seven", "blue"], 2, "invalid value 'seven'"),
         (&["question", "list", "-n", "0"], 2, "1..=10000"),

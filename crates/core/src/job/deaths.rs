@@ -9,6 +9,7 @@ use super::JobState;
 use super::transition::Event;
 use crate::clock::Millis;
 use crate::job::JobId;
+use crate::text::plural;
 
 /// Deaths in a row without progress after which a job is discarded, unless it asks for another number.
 pub const DEFAULT_MAX_CRASHES: u32 = 3;
@@ -72,7 +73,7 @@ impl Deaths {
 
 /// Why a job was discarded that met `deaths`.
 pub fn deadly(job: JobId, deaths: u32) -> String {
-    let times = if deaths == 1 { "once".to_owned() } else { format!("{deaths} times in a row") };
+    let times = if deaths == 1 { "once".to_owned() } else { plural(deaths.into(), "time") + " in a row" };
     format!(
         "its worker was lost {times} while working on it, without the job getting any further (its limit, max_crashes, is \
          {deaths}); posse show {job} --full tells what it did last, and posse job retry {job} has it go on"
@@ -81,9 +82,13 @@ pub fn deadly(job: JobId, deaths: u32) -> String {
 
 /// Why a job was discarded whose last attempt ended with its worker.
 pub fn died_in_last_attempt(job: JobId, attempts: u32) -> String {
+    let which = match attempts {
+        1 => "only attempt".to_owned(),
+        attempts => format!("last of {}", plural(attempts.into(), "attempt")),
+    };
     format!(
-        "its worker was lost in the last of its {attempts} attempts (max_attempts), without the job getting any further; \
-         posse job retry {job} has it go on"
+        "its worker was lost in its {which} (max_attempts), without the job getting any further; posse job retry {job} \
+         has it go on"
     )
 }
 

@@ -2,6 +2,7 @@
 
 use super::{CallState, LedgerChange, LedgerRow, Recorded, effect_key, ledger_changes};
 use crate::job::JobId;
+use crate::text::{count, plural};
 
 /// The ledger as it must be, from the journal alone.
 pub fn ledger_of(installation: &str, job: JobId, journal: &[Recorded]) -> Vec<LedgerRow> {
@@ -32,7 +33,8 @@ pub fn disagreement(installation: &str, job: JobId, journal: &[Recorded], ledger
     }
     let expected = ledger_of(installation, job, journal);
     if expected.len() != ledger.len() {
-        return Some(format!("its journal tells of {} tool calls, its ledger of {}", expected.len(), ledger.len()));
+        let (told, kept) = (plural(expected.len() as u64, "tool call"), count(ledger.len() as u64));
+        return Some(format!("its journal tells of {told}, its ledger of {kept}"));
     }
     let different = expected.iter().zip(ledger).find(|(expected, row)| expected != row)?;
     let (expected, row) = different;
@@ -70,7 +72,7 @@ mod tests {
             said(&journal[..2], &ledger).as_deref(),
             Some("call a is started by its journal and done by its ledger")
         );
-        assert!(said(&journal, &[]).is_some_and(|said| said.contains("of 1 tool calls, its ledger of 0")));
+        assert!(said(&journal, &[]).is_some_and(|said| said.contains("of 1 tool call, its ledger of 0")));
         assert!(said(&journal[1..], &ledger).is_some_and(|said| said.contains("no entry 0; the next is 1")));
         let other = vec![LedgerRow { effect_key: "k".into(), ..ledger[0].clone() }];
         assert!(said(&journal, &other).is_some_and(|said| said.contains("call a differs")));

@@ -17,6 +17,7 @@
 //! - **Seldom and much.** Every change costs the provider's prompt cache; a cut for the budget goes
 //!   down to half of it, and one that would free little is not made.
 
+use crate::text::{count, plural};
 use serde::{Deserialize, Serialize};
 
 use crate::model::Message;
@@ -178,12 +179,11 @@ pub enum Decision {
 /// of tokens.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the conversation does not fit the model's window of {} tokens, and nothing in it is left to shorten: \
+    "the conversation does not fit the model's window of {}, and nothing in it is left to shorten: \
      {} for the system text, examples and task, {} for loaded skills, answers and failure summaries, {} for the \
      rest, {} for tools and working memory, {} set aside for the reply. Use a model with a larger window, state the \
      task in fewer words, or lower max_reply_tokens",
-    history::grouped(.window), history::grouped(.head), history::grouped(.pinned), history::grouped(.rest),
-    history::grouped(.beside), history::grouped(.reply)
+    plural((*.window).into(), "token"), count(*.head), count(*.pinned), count(*.rest), count(*.beside), count(*.reply)
 )]
 pub struct DoesNotFit {
     /// The window.
@@ -205,14 +205,14 @@ impl DoesNotFit {
     /// smaller by our estimates: the window that they were corrected to is nobody's number.
     pub fn as_the_provider_counts(&self, named: u32) -> String {
         let DoesNotFit { window, head, pinned, rest, beside, reply } = *self;
-        let n = |tokens: u64| history::grouped(tokens);
+        let n = count;
         format!(
-            "the conversation does not fit the model's window of {} tokens: its provider says that the request is larger, \
+            "the conversation does not fit the model's window of {}: its provider says that the request is larger, \
              and nothing in it is left to shorten. By Posse's estimates, which count too few of this provider's tokens \
              (about {} of them fill the window), it has {} for the system text, examples and task, {} for loaded skills, \
              answers and failure summaries, {} for the rest, {} for tools and working memory, and {} are set aside for \
              the reply. Use a model with a larger window, state the task in fewer words, or lower max_reply_tokens",
-            n(named.into()),
+            plural(named.into(), "token"),
             n(window.into()),
             n(head),
             n(pinned),

@@ -1,6 +1,7 @@
 //! The final answer, given by calling `finish`: a tool that nothing runs, because the run machine
 //! acts on it. With it a model can also ask people something, or ask for a new plan.
 
+use crate::text::plural;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -72,7 +73,10 @@ pub fn read(arguments: &str) -> Result<Finishing, ToolError> {
     let mut questions = args.clarifying_questions;
     questions.retain(|question| !question.trim().is_empty());
     if questions.len() > MAX_QUESTIONS {
-        return Err(wrong(format!("it has {} questions; ask at most {MAX_QUESTIONS}", questions.len())));
+        return Err(wrong(format!(
+            "it has {}; ask at most {MAX_QUESTIONS}",
+            plural(questions.len() as u64, "question")
+        )));
     }
     if !questions.is_empty() {
         return Ok(Finishing::Questions(questions));

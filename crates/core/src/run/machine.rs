@@ -4,6 +4,7 @@
 //! the process dies in between, the journal says which: an effect whose start is recorded may have
 //! happened, any other has not.
 
+use crate::text::plural;
 use std::sync::Arc;
 
 use super::compaction::{self, Cut, Purpose};
@@ -362,8 +363,8 @@ impl Recorder<'_> {
                 continue;
             }
             if self.run.top().corrections > MAX_CORRECTIONS {
-                let tries = self.run.top().corrections;
-                let reason = format!("the model made no valid step in {tries} tries in a row");
+                let tries = plural(self.run.top().corrections.into(), "try");
+                let reason = format!("the model made no valid step in {tries} in a row");
                 self.end(EndStatus::Failed, self.run.left(), Some(reason));
                 continue;
             }

@@ -1,6 +1,7 @@
 //! Steps that name their phase: the call `agent_step`, what each phase must bring along, and what
 //! the agent is answered.
 
+use crate::text::has_too_many;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -350,7 +351,7 @@ fn with_object_input(mut action: Action) -> Result<Action, String> {
 
 fn check_size(field: &str, text: &str, max: usize) -> Result<(), String> {
     match text.len() {
-        size if size > max => Err(format!("{field} has {size} bytes; at most {max} are allowed: shorten it")),
+        size if size > max => Err(format!("{field} {}: shorten it", has_too_many(size, "byte", max))),
         _ => Ok(()),
     }
 }
@@ -358,8 +359,8 @@ fn check_size(field: &str, text: &str, max: usize) -> Result<(), String> {
 fn check_facts(facts: &[String]) -> Result<(), String> {
     if facts.len() > MAX_FACTS {
         return Err(format!(
-            "key_facts has {} facts; at most {MAX_FACTS} are allowed in one step: keep those that matter",
-            facts.len()
+            "key_facts {} in one step: keep those that matter",
+            has_too_many(facts.len(), "fact", MAX_FACTS)
         ));
     }
     for (at, fact) in facts.iter().enumerate() {

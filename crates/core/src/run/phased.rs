@@ -1,5 +1,6 @@
 //! What the phased style adds to a run: its working memory, and the counters of its signals.
 
+use crate::text::plural;
 use serde_json::Value;
 
 use super::cycle::{EndedCall, OpenCall, fingerprint};
@@ -40,7 +41,7 @@ impl Progress {
         }
         let (first, rest) =
             rendered.split_once('\n').map_or((&*rendered, ""), |(first, _)| (first, &rendered[first.len()..]));
-        format!("{first}, and {in_skills} turns in skills, which count too{rest}")
+        format!("{first}, and {} in skills, which count too{rest}", plural(in_skills.into(), "turn"))
     }
 }
 

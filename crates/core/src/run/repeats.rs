@@ -3,6 +3,7 @@
 //! The sign is an equal call with an equal result, whichever the tool. A call whose result changes is at work on
 //! something, and so is one that is repeated after something else has changed.
 
+use crate::text::plural;
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -124,8 +125,10 @@ impl Repeats {
 pub(super) fn remark(times: u32, next: &str) -> String {
     let mut text = format!("{REMARK}{next}");
     if times > 2 {
-        let warning =
-            format!(" That makes {times} times with the same result; after {MAX_REPEATS} the run ends as stuck.");
+        let warning = format!(
+            " That makes {} with the same result; after {MAX_REPEATS} the run ends as stuck.",
+            plural(times.into(), "time")
+        );
         text.push_str(&warning);
     }
     text

@@ -3,6 +3,7 @@
 //! Answers are written by agents, which read what strangers wrote: they are data. Only the frame begins a line at its
 //! left edge; each line of theirs stands behind [`QUOTE`], so that no text can pass for the frame or for the task.
 
+use crate::text::{count, plural};
 use std::fmt::Write;
 
 use schemars::JsonSchema;
@@ -61,9 +62,9 @@ impl ResultCounts {
 
     /// The same in a few words.
     pub fn in_words(&self) -> String {
-        let mut parts: Vec<_> = self.states.iter().map(|(state, jobs)| format!("{jobs} {state}")).collect();
+        let mut parts: Vec<_> = self.states.iter().map(|(state, jobs)| format!("{} {state}", count(*jobs))).collect();
         if self.deleted > 0 {
-            parts.push(format!("{} deleted since", self.deleted));
+            parts.push(format!("{} deleted since", count(self.deleted)));
         }
         parts.join(", ")
     }
@@ -86,8 +87,8 @@ pub fn told(counts: &ResultCounts, jobs: &[Job], most: usize) -> (String, bool) 
             is_all = false;
             let _ = writeln!(
                 entries,
-                "(the first {end} of {} bytes; {READ_ANSWER} with job {} and offset {end} gives the rest)",
-                answer.len(),
+                "(the first {end} of {}; {READ_ANSWER} with job {} and offset {end} gives the rest)",
+                plural(answer.len() as u64, "byte"),
                 job.id
             );
         }
@@ -97,7 +98,8 @@ pub fn told(counts: &ResultCounts, jobs: &[Job], most: usize) -> (String, bool) 
         is_all = false;
         let after = jobs.last().map_or(0, |job| job.id.0);
         let left = there - shown as u64;
-        let _ = writeln!(entries, "\n({left} more are not shown; {READ_ANSWER} with after {after} lists them)");
+        let _ =
+            writeln!(entries, "\n({} more are not shown; {READ_ANSWER} with after {after} lists them)", count(left));
     }
     (framed(counts, &entries), is_all)
 }
@@ -230,11 +232,12 @@ pub fn page(job: &Job, offset: u64) -> String {
 
 /// A page of the list of jobs; `more` where it is not the last.
 pub fn list(counts: &ResultCounts, jobs: &[Job], more: bool) -> String {
-    let mut out = format!("{} jobs: {}\n", counts.jobs(), counts.in_words());
+    let mut out = format!("{}: {}\n", plural(counts.jobs(), "job"), counts.in_words());
     for job in jobs {
         let answer = answer(job);
         let first = answer.lines().next().unwrap_or_default();
-        let _ = writeln!(out, "{}, {} bytes\n{}", standing(job), answer.len(), quoted(&shorter(first, 160)));
+        let size = plural(answer.len() as u64, "byte");
+        let _ = writeln!(out, "{}, {size}\n{}", standing(job), quoted(&shorter(first, 160)));
     }
     if let (true, Some(last)) = (more, jobs.last()) {
         let _ = write!(out, "(after {} lists more)", last.id);

@@ -1,6 +1,7 @@
 //! What a run that goes by phases has done so far, in numbers, and the remarks about it that its
 //! agent reads before each step.
 
+use crate::text::{count, plural};
 use std::collections::BTreeMap;
 
 use super::phase::Phase;
@@ -92,7 +93,7 @@ impl Signals {
 
     /// The remarks, one a line, for a run that has taken `steps` of `max_steps`.
     pub fn render(&self, steps: u32, max_steps: u32) -> String {
-        let mut signals = vec![format!("ℹ {steps} of {max_steps} steps used")];
+        let mut signals = vec![format!("ℹ {} of {} used", count(steps.into()), plural(max_steps.into(), "step"))];
         if self.failed_tool_calls >= REPEATED_FAILURES && self.consecutive_repeated_actions >= REPEATED_FAILURES {
             signals.push("⚠ Same action failed twice. Reflect before acting again.".into());
         }

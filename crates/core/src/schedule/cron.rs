@@ -14,6 +14,7 @@
 //! hour (`*` in the hour's place) means moments that pass: it runs whenever the local minute fits, so
 //! also in the hour that comes twice, and never in one that does not exist.
 
+use crate::text::plural;
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime, Weekday};
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
@@ -136,8 +137,8 @@ impl Rule {
         let fields: Vec<_> = spelled.split_ascii_whitespace().collect();
         let [minute, hour, day, month, weekday] = fields[..] else {
             return Err(format!(
-                "'{cron}' has {} fields; write five: minute, hour, day of month, month, day of week",
-                fields.len()
+                "'{cron}' has {}; write five: minute, hour, day of month, month, day of week",
+                plural(fields.len() as u64, "field")
             ));
         };
         let weekdays = set(weekday, "day of week", 0, 7, &WEEKDAYS)?;

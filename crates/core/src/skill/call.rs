@@ -1,5 +1,6 @@
 //! A call of a skill: what its caller passes on.
 
+use crate::text::has_too_many;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -55,25 +56,20 @@ impl SkillCallArgs {
             return Err(invalid("task is blank; say completely what is to be done".into()));
         }
         if args.task.len() > MAX_TASK_BYTES {
-            let size = args.task.len();
-            return Err(invalid(format!(
-                "task has {size} bytes; at most {MAX_TASK_BYTES} are allowed. Name files instead of pasting what is in them"
-            )));
+            let too_many = has_too_many(args.task.len(), "byte", MAX_TASK_BYTES);
+            return Err(invalid(format!("task {too_many}. Name files instead of pasting what is in them")));
         }
         if args.history.len() > MAX_HISTORY {
-            let count = args.history.len();
-            return Err(invalid(format!(
-                "history has {count} messages; at most {MAX_HISTORY} are allowed. Pass on only those that matter"
-            )));
+            let too_many = has_too_many(args.history.len(), "message", MAX_HISTORY);
+            return Err(invalid(format!("history {too_many}. Pass on only those that matter")));
         }
         if let Some(at) = args.history.iter().position(|message| message.content.trim().is_empty()) {
             return Err(invalid(format!("history[{at}].content is blank; leave that message out")));
         }
         let size: usize = args.history.iter().map(|message| message.content.len()).sum();
         if size > MAX_HISTORY_BYTES {
-            return Err(invalid(format!(
-                "history has {size} bytes; at most {MAX_HISTORY_BYTES} are allowed. Pass on only what matters"
-            )));
+            let too_many = has_too_many(size, "byte", MAX_HISTORY_BYTES);
+            return Err(invalid(format!("history {too_many}. Pass on only what matters")));
         }
         Ok(args)
     }

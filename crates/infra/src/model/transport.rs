@@ -10,6 +10,7 @@ use async_openai::config::Config;
 use async_openai::error::OpenAIError;
 use async_openai::middleware::{HttpRequestFactory, ReqwestService};
 use posse_core::model::{ModelError, ModelErrorKind};
+use posse_core::text::plural;
 use reqwest::Response;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::SecretString;
@@ -210,7 +211,7 @@ impl Reply {
             match self.more(None).await {
                 Ok(Some(bytes)) if body.len() + bytes.len() > most => {
                     body.extend_from_slice(&bytes[..most - body.len()]);
-                    let words = format!("sent a reply of more than {most} bytes");
+                    let words = format!("sent a reply of more than {}", plural(most as u64, "byte"));
                     return Err((Failure::plain(ModelErrorKind::Transient, words), body));
                 }
                 Ok(Some(bytes)) => body.extend_from_slice(&bytes),

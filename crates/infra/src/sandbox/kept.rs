@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(kept(b"\x7fELF\0\0\0").await.shown(), "[7 bytes of binary data, ELF program: not shown]");
         assert_eq!(kept(b"caf\xe9").await.shown(), "[not UTF-8: shown as Latin-1]\ncafé");
         let late = [b"x".repeat(HEAD + 100), b"\0".to_vec()].concat();
-        assert_eq!(kept(&late).await.shown(), "[8293 bytes of binary data: not shown]");
+        assert_eq!(kept(&late).await.shown(), "[8,293 bytes of binary data: not shown]");
         let later = [b"x".repeat(2 * HEAD), b"\0".to_vec()].concat();
         assert_eq!(kept(&later).await.shown(), "[16.0 KiB of binary data, unknown type: not shown]");
     }

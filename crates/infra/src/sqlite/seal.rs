@@ -32,6 +32,7 @@ use diesel::serialize::{self, Output, ToSql};
 use diesel::sql_types::{SqlType, Text};
 use diesel::sqlite::Sqlite;
 use posse_core::port::RepositoryError;
+use posse_core::text::plural;
 use sha2::{Digest as _, Sha256};
 
 use super::fault::{Fault, Outcome, unusable};
@@ -72,9 +73,9 @@ impl Keys {
         let keys = words.enumerate().map(|(i, word)| {
             let key = from_hex(word).ok_or_else(|| {
                 format!(
-                    "key {} has not {} hexadecimal digits (openssl rand -hex {KEY_BYTES} makes one)",
+                    "key {} has not {} (openssl rand -hex {KEY_BYTES} makes one)",
                     i + 1,
-                    2 * KEY_BYTES
+                    plural(2 * KEY_BYTES as u64, "hexadecimal digit")
                 )
             })?;
             Ok(Key { id: id_of(&key), cipher: XChaCha20Poly1305::new(&key.into()) })

@@ -1,6 +1,7 @@
 //! `annotate`: a remark on the job, for people to find later.
 
 use posse_core::annotation::NewAnnotation;
+use posse_core::text::has_too_many;
 use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -40,7 +41,8 @@ fn annotate(args: Args) -> Result<ToolOutput, ToolError> {
         return Err(invalid("the text of the annotation is empty"));
     }
     if text.len() > MAX_TEXT {
-        return Err(over_limit(format!("the text has {} bytes; the limit is {MAX_TEXT}. Shorten it", text.len())));
+        let too_many = has_too_many(text.len(), "byte", MAX_TEXT);
+        return Err(over_limit(format!("the text {too_many}. Shorten it")));
     }
     let mut tags: Vec<String> = Vec::new();
     for tag in args.tags.iter().map(|tag| tag.trim()) {

@@ -3,6 +3,7 @@
 mod number;
 mod parser;
 
+use posse_core::text::has_too_many;
 use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -37,8 +38,8 @@ pub(super) fn tool() -> FnTool {
 fn calculate(expression: &str) -> Result<ToolOutput, ToolError> {
     if expression.len() > MAX_EXPRESSION {
         return Err(over_limit(format!(
-            "the expression has {} bytes; the limit is {MAX_EXPRESSION}. Calculate it in parts, then add up the results",
-            expression.len()
+            "the expression {}. Calculate it in parts, then add up the results",
+            has_too_many(expression.len(), "byte", MAX_EXPRESSION)
         )));
     }
     // A formula may begin as in a spreadsheet, or end as on paper.
@@ -283,7 +284,7 @@ mod tests {
             (nested(MAX_DEPTH + 1), "'(' at character 65"),
             (vec!["2"; MAX_DEPTH + 2].join("^"), "nested more than 64 deep"),
             ("1".repeat(MAX_EXPRESSION), "'111111111111111111111111…' at character 1"),
-            ("1".repeat(MAX_EXPRESSION + 1), "the limit is 10000"),
+            ("1".repeat(MAX_EXPRESSION + 1), "has 10,001 bytes; at most 10,000"),
             ("79228162514264337593543950335 + 1".into(), "'+' at character 31"),
             ("2 * 10^28 * 10".into(), "'*' at character 11"),
             ("1 / (1 / 3 * 3 - 1)".into(), "divides by zero, or by a number so close"),

@@ -1,5 +1,6 @@
 //! `edit_file`: replaces one piece of a file's text.
 
+use posse_core::text::plural;
 use std::cell::Cell;
 use std::ops::Range;
 
@@ -154,9 +155,10 @@ fn occurrences<'a>(bytes: &'a [u8], text: &'a [u8]) -> impl Iterator<Item = usiz
 
 fn not_once(path: &str, bytes: &[u8], old: &str, times: usize, most: usize) -> ToolError {
     if times > 0 {
-        let times = if times == most { format!("at least {most}") } else { times.to_string() };
+        let least = if times == most { "at least " } else { "" };
+        let times = plural(times as u64, "time");
         return conflict(format!(
-            "old_text occurs {times} times in '{path}' and must occur once. Include more of the text around it"
+            "old_text occurs {least}{times} in '{path}' and must occur once. Include more of the text around it"
         ));
     }
     let text = String::from_utf8_lossy(bytes);

@@ -1,5 +1,6 @@
 //! `list_files`: what is in a folder.
 
+use posse_core::text::plural;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -89,7 +90,7 @@ fn list_files(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
         writeln!(text, "[of {shown} only the first {MAX_ENTRIES} entries were looked at]").ok();
     }
     if walk.unreadable > 0 {
-        writeln!(text, "[{} folders could not be read]", walk.unreadable).ok();
+        writeln!(text, "[{} could not be read]", plural(walk.unreadable as u64, "folder")).ok();
     }
     text.pop();
     Ok(text.into())

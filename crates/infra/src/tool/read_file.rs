@@ -1,5 +1,6 @@
 //! `read_file`: the text of a file, or of some of its lines.
 
+use posse_core::text::plural;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, Seek};
 
@@ -124,7 +125,7 @@ impl Ask<'_> {
             return Ok(self.binary("it begins as text, but has NUL bytes further on").into());
         }
         if lines.last == 0 {
-            let has = format!("'{}' has only {}", self.path, count(lines.seen));
+            let has = format!("'{}' has only {}", self.path, plural(lines.seen, "line"));
             return Err(invalid(format!("{has}, so there is no line {}", self.first)));
         }
         let bytes = lines.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&lines.bytes);
@@ -262,8 +263,4 @@ impl Rewindable for Cursor<String> {
     fn start_over(&mut self) -> std::io::Result<()> {
         self.rewind()
     }
-}
-
-fn count(lines: u64) -> String {
-    if lines == 1 { "1 line".into() } else { format!("{lines} lines") }
 }

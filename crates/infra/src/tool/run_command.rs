@@ -1,5 +1,6 @@
 //! `run_command`: a command of the shell, in a sandbox of its own.
 
+use posse_core::text::{has_too_many, plural};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +41,8 @@ pub(super) fn tool(commands: Commands) -> FnTool {
         "Runs a shell command in the workspace and gives its exit code and output. It runs in a sandbox: it can change \
          only the workspace and its own empty /tmp, has no network, and all its processes end with it, those in the \
          background too. It may take {seconds} s, or up to {max_seconds} s with timeout_s, {memory_mb} MB of memory \
-         and {processes} processes. Of a long output you see the first and the last {} KB.",
+         and {}. Of a long output you see the first and the last {} KB.",
+        plural(processes.into(), "process"),
         HALF / 1024
     );
     let commands = Arc::new(commands);
@@ -59,10 +61,8 @@ async fn run_command(commands: &Commands, cx: &ToolContext, args: Args) -> Resul
         return Err(invalid(format!("timeout_s is {asked}; it must lie between 1 and {most}. Nothing was run")));
     }
     if command.len() > MAX_COMMAND {
-        let (len, most) = (command.len(), MAX_COMMAND);
-        return Err(over_limit(format!(
-            "the command has {len} bytes; the limit is {most}. Put it into a file and run that. Nothing was run"
-        )));
+        let too_many = has_too_many(command.len(), "byte", MAX_COMMAND);
+        return Err(over_limit(format!("the command {too_many}. Put it into a file and run that. Nothing was run")));
     }
     if command.trim().is_empty() || command.contains('\0') {
         return Err(invalid("the command is empty or has a NUL in it. Nothing was run"));
@@ -114,7 +114,12 @@ fn told(ran: Ran, limits: &Limits, time: Duration, is_job_over: bool) -> Result<
                     limits.max_seconds
                 ),
                 Limit::Memory => format!("ended after {took}: it used more than {memory_mb} MB of memory, the limit"),
-                Limit::Processes => format!("ended after {took}: it had more than {processes} processes, the limit"),
+                Limit::Processes => {
+                    format!(
+                        "ended after {took}: it had more than {}, the limit",
+                        plural(u64::from(*processes), "process")
+                    )
+                }
                 Limit::Written => format!("ended after {took}: it wrote more than {written_mb} MB, the limit"),
                 Limit::Unseen => {
                     format!("ended after {took}: what it uses could not be seen, so it counts as too much")

@@ -1,5 +1,6 @@
 //! `search_files`: which lines of which files match.
 
+use posse_core::text::plural;
 use std::fmt::Write;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -278,7 +279,7 @@ impl Search<'_> {
                 writeln!(
                     self.text,
                     "[more than {}; narrow the pattern or the path]",
-                    if self.limit == 1 { "1 match".into() } else { format!("{} matches", self.limit) }
+                    plural(self.limit as u64, "match")
                 )
                 .ok();
             }
@@ -286,8 +287,8 @@ impl Search<'_> {
                 let seconds = MAX_TIME.as_secs();
                 writeln!(
                     self.text,
-                    "[ended early, after {seconds} s and {} files; search fewer files, for plain text or a simpler pattern]",
-                    self.files
+                    "[ended early, after {seconds} s and {}; search fewer files, for plain text or a simpler pattern]",
+                    files(self.files)
                 )
                 .ok();
             }
@@ -313,10 +314,10 @@ impl Search<'_> {
             writeln!(self.text, "[not searched: {}]", skipped.join(", ")).ok();
         }
         if self.skipped.long_lines > 0 {
-            let (lines, most) = (self.skipped.long_lines, size(MAX_REGEX_LINE as u64));
+            let (lines, most) = (plural(self.skipped.long_lines as u64, "long line"), size(MAX_REGEX_LINE as u64));
             writeln!(
                 self.text,
-                "[of {lines} long lines only the first {most} were searched, as this is a regular expression; plain text is \
+                "[of {lines} only the first {most} were searched, as this is a regular expression; plain text is \
                  looked for in all of a line]"
             )
             .ok();
@@ -346,7 +347,7 @@ fn excerpt(line: &[u8], found: usize) -> String {
 }
 
 fn files(n: usize) -> String {
-    if n == 1 { "1 file".into() } else { format!("{n} files") }
+    plural(n as u64, "file")
 }
 
 #[cfg(test)]

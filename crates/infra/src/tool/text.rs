@@ -1,5 +1,7 @@
 //! What kind of content a file has, told from its first bytes.
 
+use posse_core::text::plural;
+
 /// How much of a file is looked at.
 pub(crate) const HEAD: usize = 8 * 1024;
 
@@ -88,13 +90,12 @@ pub(crate) fn whole_chars(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// 1234 as "1234 bytes", larger numbers with a rounded size beside them.
+/// 1234 as "1,234 bytes", larger numbers with a rounded size beside them.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match UNITS.iter().find(|(unit, _)| bytes >= 10 * unit || (*unit > 1024 && bytes >= *unit)) {
         Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
-        None if bytes == 1 => "1 byte".into(),
-        None => format!("{bytes} bytes"),
+        None => plural(bytes, "byte"),
     }
 }
 
@@ -193,6 +194,6 @@ mod tests {
     #[test]
     fn sizes_read_well() {
         let sizes: Vec<_> = [0, 1, 10_239, 10_240, 1 << 20, 50 << 30].into_iter().map(size).collect();
-        assert_eq!(sizes, ["0 bytes", "1 byte", "10239 bytes", "10.0 KiB", "1.0 MiB", "50.0 GiB"]);
+        assert_eq!(sizes, ["0 bytes", "1 byte", "10,239 bytes", "10.0 KiB", "1.0 MiB", "50.0 GiB"]);
     }
 }

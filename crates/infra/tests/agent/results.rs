@@ -176,10 +176,10 @@ async fn of_a_large_group_the_rest_is_counted_and_can_be_read() {
     let told = task(request);
     assert!(told.len() < 60_000, "{} bytes", told.len());
     assert!(
-        told.contains("(1200 completed)") && told.contains("(1150 more are not shown; read_answer with after 50"),
+        told.contains("(1,200 completed)") && told.contains("(1,150 more are not shown; read_answer with after 50"),
         "{told}"
     );
-    assert!(told.contains("of 20000 bytes; read_answer with job 1 and offset"), "{told}");
+    assert!(told.contains("of 20,000 bytes; read_answer with job 1 and offset"), "{told}");
     let results: Vec<_> = requests
         .last()
         .expect("one")
@@ -196,7 +196,11 @@ async fn of_a_large_group_the_rest_is_counted_and_can_be_read() {
         results[0]
     );
     assert!(results[0].ends_with("(offset 16384 gives more)"), "{}", results[0]);
-    assert!(results[1].contains("1200 jobs: 1200 completed") && results[1].contains("| part of 200"), "{}", results[1]);
+    assert!(
+        results[1].contains("1,200 jobs: 1,200 completed") && results[1].contains("| part of 200"),
+        "{}",
+        results[1]
+    );
     assert!(results[1].ends_with(&format!("(after {} lists more)", others[48])), "{}", results[1]);
     assert!(results[2].ends_with(&format!("| part of {}", others[999])), "{}", results[2]);
     assert!(results[3].contains("none of those before this task"), "{}", results[3]);

@@ -127,7 +127,7 @@ pub async fn a_crash_in_the_last_attempt_discards(store: Arc<dyn Store>) {
     let job = get(&*store, id).await;
     assert_eq!(job.state, JobState::Discarded);
     let reason = job.reason.unwrap_or_default();
-    assert!(reason.starts_with("its worker was lost in the last of its 1 attempts (max_attempts)"), "{reason}");
+    assert!(reason.starts_with("its worker was lost in its only attempt (max_attempts)"), "{reason}");
 }
 
 pub async fn the_jobs_of_a_dead_worker_are_rescued_at_once(store: Arc<dyn Store>) {

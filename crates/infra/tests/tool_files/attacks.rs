@@ -371,7 +371,7 @@ fn a_slow_pattern_is_tried_on_what_can_be_searched_in_time() {
     bench.write("line.txt", [&line[..], b"needle\n"].concat());
     let args = json!({"pattern": "a[ab]{90}a[ab]{90}[^ab]", "regex": true});
     let told = bench.call("search_files", args).unwrap();
-    assert!(told.contains("no match in 1 file;") && told.contains("of 1 long lines only the first 16.0 KiB"), "{told}");
+    assert!(told.contains("no match in 1 file;") && told.contains("of 1 long line only the first 16.0 KiB"), "{told}");
     let plain = bench.call("search_files", json!({"pattern": "needle"})).unwrap();
     assert!(plain.starts_with("line.txt:1: …"), "{plain}");
     let huge = json!({"pattern": "((a[ab]{900}){900}){900}", "regex": true});

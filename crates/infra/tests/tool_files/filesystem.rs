@@ -237,7 +237,7 @@ fn listings_are_bounded_and_say_what_is_left_out() {
     let found = bench.call("search_files", json!({"pattern": "x"})).unwrap();
     assert_eq!(
         found,
-        "no match in 20001 files; search for fewer words, or read the files\n[not searched: node_modules/]"
+        "no match in 20,001 files; search for fewer words, or read the files\n[not searched: node_modules/]"
     );
     assert_eq!(bench.call("list_files", json!({"path": "node_modules/x"})).unwrap(), "node_modules/x/y  0 bytes");
     fs::create_dir(bench.ws("empty")).unwrap();

@@ -1,6 +1,7 @@
 //! The measurements. Each is made by processes of this program on a database of its own, and printed
 //! as soon as it is known.
 
+use crate::output::text::plural;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -256,7 +257,7 @@ impl Bench<'_> {
             if sum != last.0 {
                 last = (sum, std::time::Instant::now());
             }
-            ensure!(last.1.elapsed() < PATIENCE, "{sum} of {n} jobs were worked, and then no more");
+            ensure!(last.1.elapsed() < PATIENCE, "{sum} of {} were worked, and then no more", plural(n, "job"));
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         // All were handed over; without a lease all have ended.
@@ -275,8 +276,8 @@ impl Bench<'_> {
         let different: HashSet<u64> = ran.iter().map(|row| row[0]).collect();
         ensure!(
             ran.len() as u64 == n && different.len() as u64 == n,
-            "{} jobs ran, {} different ones of {n}",
-            ran.len(),
+            "{} ran, {} different ones of {n}",
+            plural(ran.len() as u64, "job"),
             different.len()
         );
         let first = ran.iter().map(|row| row[1]).min().context("no job ran")?;
@@ -327,7 +328,7 @@ impl Bench<'_> {
         let rounded = |value: f64| if value < 100.0 { (value * 1e3).round() / 1e3 } else { value.round() };
         let rows = match self.args.finished_rows {
             0 => String::new(),
-            rows => format!("; {rows} finished rows"),
+            rows => format!("; {}", plural(rows, "finished row")),
         };
         let sealed = if keys()?.seals() { "; texts sealed" } else { "" };
         self.out.json_line(&Line {
@@ -409,7 +410,9 @@ impl Peer {
     async fn count(&self, n: u64) -> Result<()> {
         let mut events = self.events.clone();
         let said = tokio::time::timeout(PATIENCE, events.wait_for(|_| self.counted() >= n)).await;
-        said.map_err(|_| anyhow::anyhow!("{} of {n} jobs were worked", self.counted()))?.map(drop).map_err(Into::into)
+        said.map_err(|_| anyhow::anyhow!("{} of {} were worked", self.counted(), plural(n, "job")))?
+            .map(drop)
+            .map_err(Into::into)
     }
 
     fn counted(&self) -> u64 {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Context;
 use crate::exit::{Exit, usage};
-use crate::output::text::{moment, visible};
+use crate::output::text::{moment, plural, visible};
 use crate::settings::Settings;
 use crate::{times, wire, workspace};
 
@@ -424,7 +424,8 @@ pub fn read_words(what: &str, words: Vec<String>, most: usize) -> Result<String>
     let ends_in_line = bytes.last() == Some(&b'\n');
     if bytes.len() - usize::from(ends_in_line) > most_bytes {
         return Err(usage(format!(
-            "{what} on standard input has more than {most_bytes} bytes, the most allowed. Put the text in a file and name it"
+            "{what} on standard input has more than {}, the most allowed. Put the text in a file and name it",
+            plural(most_bytes as u64, "byte")
         )));
     }
     let mut text = String::from_utf8(bytes).map_err(|error| {

@@ -162,8 +162,7 @@ pub async fn enqueue_many(
     }
     let ids = first.zip(last).map(|(first, last)| format!(", {first} to {last}")).unwrap_or_default();
     let rate = count((jobs as f64 / seconds.max(0.001)) as u64);
-    let noun = if jobs == 1 { "job" } else { "jobs" };
-    cx.out.line(format!("{} {noun} enqueued{ids}, in {seconds:.1} s ({rate}/s)", count(jobs)))?;
+    cx.out.line(format!("{} enqueued{ids}, in {seconds:.1} s ({rate}/s)", plural(jobs, "job")))?;
     if existing > 0 {
         cx.out.note(format!(
             "the unique keys of {} more were held already: {} of the jobs that hold them were changed, the others not",
@@ -356,7 +355,7 @@ impl Lines<'_> {
                 "{} that batch '{batch}' has stored; run it with the same file, or under another name",
                 match mark.lines {
                     1 => format!("the first line of {} is not the one", self.shown),
-                    n => format!("the first {} lines of {} are not those", count(n), self.shown),
+                    n => format!("the first {} of {} are not those", plural(n, "line"), self.shown),
                 }
             )));
         }

@@ -7,7 +7,7 @@ use posse_core::model::Delta;
 
 use super::happening::Happening;
 use crate::output::Out;
-use crate::output::text::{columns, duration, one_line};
+use crate::output::text::{columns, duration, one_line, plural};
 
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
@@ -121,7 +121,9 @@ impl Status {
         let (what, tail) = match &self.doing {
             Doing::Waiting(what) => (format!("{what} · {elapsed}"), ""),
             Doing::Thinking { pieces: 0, .. } => (format!("thinking · {elapsed}"), ""),
-            Doing::Thinking { pieces, tail } => (format!("thinking · {elapsed} · ~{pieces} tokens"), tail.as_str()),
+            Doing::Thinking { pieces, tail } => {
+                (format!("thinking · {elapsed} · ~{}", plural(*pieces as u64, "token")), tail.as_str())
+            }
             Doing::Tools(open) => {
                 let names: Vec<_> = open.iter().map(|(_, name)| one_line(name, 40)).collect();
                 (format!("running {} · {elapsed}", names.join(", ")), "")

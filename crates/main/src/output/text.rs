@@ -195,7 +195,7 @@ pub fn moment(at: Millis) -> String {
 pub fn tokens(usage: &posse_core::model::Usage) -> String {
     let about = if usage.estimated { "about " } else { "" };
     let cached = if usage.cached > 0 { format!(" ({} cached)", count(usage.cached)) } else { String::new() };
-    format!("{about}{} in{cached} + {} out tokens", count(usage.input), count(usage.output))
+    format!("{about}{} in{cached} + {}", count(usage.input), plural(usage.output, "out token"))
 }
 
 /// A price; `free` where the model runs on this machine.

@@ -1,5 +1,6 @@
 //! A conversation as a model is sent it, and the two ways in which it becomes smaller.
 
+use crate::text::{count, plural};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -237,17 +238,15 @@ fn text_mut(message: &mut Message) -> Option<&mut String> {
 
 /// Two pieces of a text with a mark for the `left_out` bytes between them.
 fn marked(begin: &str, left_out: usize, end: &str) -> String {
-    let whole = grouped(begin.len() + left_out + end.len());
-    let left_out = grouped(left_out);
+    let whole = plural((begin.len() + left_out + end.len()) as u64, "byte");
+    let left_out = count(left_out as u64);
     let mut out = String::with_capacity(begin.len() + end.len() + 120);
     out.push_str(begin);
     if !begin.is_empty() {
         out.push('\n');
     }
-    let _ = write!(
-        out,
-        "[… {left_out} of {whole} bytes left out to fit the model's window; the whole is in the run's journal]"
-    );
+    let _ =
+        write!(out, "[… {left_out} of {whole} left out to fit the model's window; the whole is in the run's journal]");
     if !end.is_empty() {
         out.push('\n');
     }
@@ -274,17 +273,4 @@ pub(super) fn whole_chars(text: &str, at: usize) -> usize {
 /// The first place at or after `at` where a character begins or the text ends.
 fn from_whole_char(text: &str, at: usize) -> usize {
     (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
-}
-
-/// A number with a comma before every three digits.
-pub(super) fn grouped(n: impl ToString) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }

@@ -1,5 +1,6 @@
 //! What follows from a model's reply: which of its calls may run, and what ends with it.
 
+use crate::text::plural;
 use serde_json::{Value, json};
 
 use super::{MAX_CALLS, MAX_REPLANS, Recorder, Verdict};
@@ -330,7 +331,7 @@ pub(in crate::run) fn number_of(id: &str) -> Option<u64> {
 }
 
 fn cut_text(limit: u64) -> String {
-    format!("The token limit was reached after {limit} tokens: your reply was cut off.")
+    format!("The token limit was reached after {}: your reply was cut off.", plural(limit, "token"))
 }
 
 pub(super) const SHORTER: &str = "Make it shorter, or do it in several smaller steps.";

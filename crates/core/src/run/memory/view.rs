@@ -3,6 +3,7 @@
 //! Only the frame begins a line at its left edge: what agents and tools wrote is folded into one
 //! line or stands indented, so that no text can pass for a section.
 
+use crate::text::plural;
 use std::fmt::Write;
 use std::ops::Range;
 
@@ -203,10 +204,10 @@ fn line_for(steps: &[Size]) -> String {
 }
 
 fn left_out(bytes: usize, first: u32, last: u32) -> String {
-    let bytes = grouped(bytes);
+    let bytes = plural(bytes as u64, "byte");
     match first == last {
-        true => format!("  [… {bytes} bytes left out; step {first}]\n"),
-        false => format!("  [… {bytes} bytes left out; steps {first} to {last}]\n"),
+        true => format!("  [… {bytes} left out; step {first}]\n"),
+        false => format!("  [… {bytes} left out; steps {first} to {last}]\n"),
     }
 }
 
@@ -274,7 +275,7 @@ fn push_step(out: &mut String, step: &StepRecord) -> Span {
         let begin = out.len();
         push_output(out, &call.output);
         result = begin..out.len();
-        let mark = format!(" [… {} bytes left out; step {}]", grouped(call.output.len()), step.step);
+        let mark = format!(" [… {} left out; step {}]", plural(call.output.len() as u64, "byte"), step.step);
         cut = Some(mark).filter(|mark| mark.len() < result.len());
         out.push('\n');
         if let Some(ms) = call.ms {
@@ -320,19 +321,6 @@ fn shortened(text: &str) -> String {
         let end = (0..=MAX_ERROR_BYTES - '…'.len_utf8()).rev().find(|at| out.is_char_boundary(*at));
         out.truncate(end.unwrap_or(0));
         out.push('…');
-    }
-    out
-}
-
-/// A number with its thousands set apart: `12,345`.
-fn grouped(n: usize) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
     }
     out
 }

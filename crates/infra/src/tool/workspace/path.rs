@@ -1,5 +1,6 @@
 //! The shape of a path as a model writes it. Where it leads is not decided here: see the parent.
 
+use posse_core::text::plural;
 use std::path::{Path, PathBuf};
 
 use posse_core::tool::ToolError;
@@ -17,13 +18,14 @@ pub(super) fn relative(raw: &str, prefixes: &[PathBuf]) -> Result<PathBuf, ToolE
         return Err(invalid("the path is empty. Use '.' for the workspace root"));
     }
     if raw.len() > MAX_PATH {
-        return Err(invalid(format!("the path is {} bytes long; the limit is {MAX_PATH}", raw.len())));
+        return Err(invalid(format!("the path is {} long; the limit is {MAX_PATH}", plural(raw.len() as u64, "byte"))));
     }
     if raw.contains('\0') {
         return Err(invalid("the path contains a NUL character, which no file name can"));
     }
     if let Some(long) = raw.split('/').find(|name| name.len() > MAX_NAME) {
-        return Err(invalid(format!("a name in the path is {} bytes long; the limit is {MAX_NAME}", long.len())));
+        let long = plural(long.len() as u64, "byte");
+        return Err(invalid(format!("a name in the path is {long} long; the limit is {MAX_NAME}")));
     }
     // Neither is expanded. They are refused, and not taken for names, because a file made under
     // such a name is never what was meant.
@@ -82,7 +84,7 @@ mod tests {
     fn bad_shapes_are_named() {
         assert!(at("").unwrap_err().contains("'.' for the workspace root"));
         assert!(at("x\0/../../etc/passwd").unwrap_err().contains("NUL"));
-        assert!(at(&"x/".repeat(2500)).unwrap_err().contains("5000 bytes"));
+        assert!(at(&"x/".repeat(2500)).unwrap_err().contains("5,000 bytes"));
         assert!(at(&"x".repeat(256)).unwrap_err().contains("256 bytes"));
         assert!(at("~/.ssh/id_ed25519").unwrap_err().contains("no home folder"));
         assert!(at("file:///etc/passwd").unwrap_err().contains("is a URL"));

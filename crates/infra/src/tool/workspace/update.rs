@@ -5,6 +5,7 @@
 //! see the old bytes or the new ones and never half of them, a crash leaves one of the two and no
 //! litter, and a hard link to a file outside keeps what it had.
 
+use posse_core::text::plural;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{Read, Write};
@@ -42,8 +43,10 @@ impl Existing {
         let len = self.meta.len();
         if len > limit {
             return Err(over_limit(format!(
-                "'{}' has {len} bytes; files up to {limit} bytes can be changed",
-                self.shown
+                "'{}' has {}; files up to {} can be changed",
+                self.shown,
+                plural(len, "byte"),
+                plural(limit, "byte")
             )));
         }
         let mut bytes = Vec::with_capacity(len as usize);

@@ -2,6 +2,7 @@
 
 use super::SHORTER;
 use crate::model::{CallRequest, Finish, Usage};
+use crate::text::plural;
 
 /// Most bytes of a cut call's arguments that stay in the conversation: they say where it broke off,
 /// and are of no other use there.
@@ -15,28 +16,28 @@ pub(super) fn is_cut(call: &CallRequest) -> bool {
 /// What is told of each call, in their order.
 pub(super) fn results(finish: &Finish, usage: &Usage, calls: &[CallRequest]) -> Vec<String> {
     let at_limit = *finish == Finish::Length;
-    let tokens = usage.output;
+    let tokens = plural(usage.output, "token");
     let first_cut = calls.iter().position(is_cut);
     let told = |(at, call): (usize, &CallRequest)| match (first_cut, at_limit) {
         (_, true) if is_cut(call) => format!(
-            "Not run: the token limit was reached after {tokens} tokens, and the arguments of this call were cut off. \
+            "Not run: the token limit was reached after {tokens}, and the arguments of this call were cut off. \
              {SHORTER}"
         ),
         (_, false) if is_cut(call) => format!(
-            "Not run: the arguments of this call are no whole JSON; they end in the middle, after {} characters. No \
-             token limit was reported: the provider gave {} as the end of a reply of {tokens} tokens. Make the call \
+            "Not run: the arguments of this call are no whole JSON; they end in the middle, after {}. No \
+             token limit was reported: the provider gave {} as the end of a reply of {tokens}. Make the call \
              again, with complete arguments.",
-            call.arguments.chars().count(),
+            plural(call.arguments.chars().count() as u64, "character"),
             word(finish),
         ),
         (Some(cut), _) if cut != at => format!(
             "Not run: another call of the same reply, of {}, was cut off{}, so none of the reply's calls was run. Make \
              this call again, by itself.",
             calls[cut].name,
-            if at_limit { format!(" at the token limit, after {tokens} tokens") } else { String::new() },
+            if at_limit { format!(" at the token limit, after {tokens}") } else { String::new() },
         ),
         _ => format!(
-            "Not run: the token limit was reached after {tokens} tokens, so whether your reply was complete is not \
+            "Not run: the token limit was reached after {tokens}, so whether your reply was complete is not \
              known. Make this call again. {SHORTER}"
         ),
     };
@@ -51,8 +52,8 @@ pub(super) fn excerpt(call: &CallRequest) -> Option<CallRequest> {
     let half = EXCERPT / 2;
     let front = &call.arguments[..call.arguments.floor_char_boundary(half)];
     let back = &call.arguments[call.arguments.ceil_char_boundary(call.arguments.len() - half)..];
-    let left_out = call.arguments.len() - front.len() - back.len();
-    let arguments = format!("{front} [{left_out} bytes left out here] {back}");
+    let left_out = plural((call.arguments.len() - front.len() - back.len()) as u64, "byte");
+    let arguments = format!("{front} [{left_out} left out here] {back}");
     Some(CallRequest { arguments, ..call.clone() })
 }
 
