@@ -81,7 +81,13 @@ fn questions_and_events_are_cut_too() {
     assert_eq!(listed["for"], "person");
     assert!(project.posse(&["list"]).ok().out.contains("suspended (question 1)"));
     let status = project.posse(&["status"]).ok().out;
-    assert!(status.contains("posse question answer 1"), "{status}");
+    assert!(status.contains("suspended, waits for an answer to question 1"), "{status}");
+    let shown = project.posse(&["show", "1"]).ok().out;
+    assert!(shown.contains("waits      for an answer to question 1"), "{shown}");
+    for said in [&status, &shown] {
+        assert_eq!(said.matches("posse question").count(), 1, "once: {said}");
+    }
+    assert_eq!(shown.matches("waits").count(), 1, "once: {shown}");
     project.posse(&["question", "answer", "1", "because"]).ok();
     project.wait_for_state(1, "completed");
     let events = project.posse(&["job", "events", "1"]).ok();
@@ -165,7 +171,7 @@ fn lists_and_status_say_why_each_job_waits() {
     assert_eq!(kinds, ["worker", "limit", "time", "jobs", "pause"]);
     assert_eq!(jobs[4]["waits"]["text"], "queue q is paused");
     assert!(project.posse(&["show", "1"]).ok().out.contains("held: queue q is paused"));
-    assert!(project.posse(&["show", "2"]).ok().out.contains("waits for job 1"));
+    assert!(project.posse(&["show", "2"]).ok().out.contains("waits      for job 1 (available)"));
     assert_eq!(project.posse(&["show", "2", "--json"]).ok().json()["job"]["waits"]["for"], "jobs");
 
     let status = project.posse(&["status"]).ok().out;

@@ -51,7 +51,8 @@ fn questions_are_listed_shown_and_answered_without_a_worker() {
     );
     assert_eq!(project.posse(&["question", "show", "1", "--json"]).ok().json(), *first);
     let job = project.posse(&["show", "1"]).ok().out;
-    assert!(job.contains("suspended") && job.contains("posse question list"), "{job}");
+    assert!(job.contains("suspended") && job.contains("waits      for answers to 2 questions"), "{job}");
+    assert!(job.contains("question 2: Which") && job.contains("posse question answer 2"), "{job}");
     let tags = project.posse(&["show", "1", "--json"]).ok().json()["annotations"][0]["tags"].clone();
     assert_eq!(tags, json!(["clarification_needed", "job:1"]));
 

@@ -22,11 +22,17 @@ fn a_job_waits_for_others_and_says_so() {
     assert!(told.out.contains("after 1"), "{}", told.out);
     project.posse(&["enqueue", "-r", "scribe", "--after", "1,2", "--on-failed-dependency", "wait", "third"]).ok();
     let shown = project.posse(&["show", "3"]).ok().out;
-    assert!(shown.contains("waits for jobs 1, 2") && shown.contains("1 (available), 2 (suspended)"), "{shown}");
+    assert!(shown.contains("waits      for job 1 (available), job 2 (suspended)"), "{shown}");
+    for once in ["wait", "(available)", "job 1"] {
+        assert_eq!(shown.matches(once).count(), 1, "{once} is said once: {shown}");
+    }
     project.posse(&["job", "cancel", "1"]).ok();
     assert_eq!((state(&project, 2), state(&project, 3)), ("cancelled".into(), "suspended".into()));
     let shown = project.posse(&["show", "2"]).ok().out;
     assert!(shown.contains("job 1, which it waited for, was cancelled"), "{shown}");
+    let shown = project.posse(&["show", "3"]).ok().out;
+    assert!(shown.contains("for job 1 (cancelled; posse job retry 1 runs it again)"), "{shown}");
+    assert!(shown.matches("wait").count() == 1 && !shown.contains("after"), "{shown}");
 
     let unknown = project.posse(&["enqueue", "-r", "scribe", "--after", "77", "x"]).expect(3);
     assert!(unknown.err.contains("there is no job 77"), "{}", unknown.err);
@@ -52,7 +58,8 @@ fn a_job_waits_for_a_group_and_says_so() {
     assert!(told.out.contains("after 1, group g"), "{}", told.out);
     assert_eq!((state(&project, 3), state(&project, 4)), ("suspended".into(), "suspended".into()));
     let shown = project.posse(&["show", "4"]).ok().out;
-    assert!(shown.contains("all of group g, 1 (available), 2 (available)"), "{shown}");
+    assert!(shown.contains("waits      for all of group g, job 1 (available), job 2 (available)"), "{shown}");
+    assert_eq!(shown.matches("(available)").count(), 2, "{shown}");
     let shown = project.posse(&["show", "3", "--json"]).ok().json();
     assert_eq!(shown["awaited_groups"], json!([{"group": "g", "open": true, "on_failed": "cancel"}]));
     project.write("more.jsonl", "{\"goal\": \"d\"}\n\n{\"goal\": \"e\", \"after_group\": [\"g\", \"typo\"]}\n");

@@ -3,7 +3,6 @@
 use anyhow::Result;
 use clap::Args;
 use posse_core::annotation::Annotation;
-use posse_core::clock::Millis;
 use posse_core::job::dependency::{Dependency, GroupWait};
 use posse_core::job::{Attempt, Job, JobId, JobState, Output};
 use posse_core::journal::{LedgerRow, Recorded};
@@ -19,7 +18,7 @@ use crate::exit::{Exit, fail, not_found};
 use crate::live::render::judged;
 use crate::live::{Follower, Renderer};
 use crate::output::Out;
-use crate::output::text::{ago, count, duration, excerpt, moment, plural, visible, wrap};
+use crate::output::text::{ago, count, duration, excerpt, moment, one_line, plural, visible, wrap};
 use crate::wire;
 
 /// Which job to show
@@ -115,10 +114,12 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
         cx.out.document(&shown)?;
         return Ok(Exit::Ok);
     }
-    let mut renderer = Renderer::new(cx.out.paint, cx.out.width, args.full, wire::free_models(&settings));
+    let told = job.reason.clone().filter(|_| job.state == JobState::Suspended);
+    let renderer = Renderer::new(cx.out.paint, cx.out.width, args.full, wire::free_models(&settings));
+    let mut renderer = renderer.below(told);
     let mut follower = Follower::new(queries, id);
-    head(&cx.out, &job, waits.as_ref(), args.full, wire::now())?;
-    relations(&cx.out, &job, &dependencies, &awaited_groups, &children)?;
+    head(&cx.out, &job, waits.as_ref(), &children, args.full)?;
+    relations(&cx.out, &job, waits.as_ref(), (&dependencies, &awaited_groups), &children)?;
     let happenings = follower.poll().await?;
     if !happenings.is_empty() {
         cx.out.line("")?;
@@ -129,10 +130,10 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
         }
     }
     by_people(&cx.out, &annotations, &job.role, args.full)?;
-    let width = cx.out.width.saturating_sub(5);
     for question in &questions {
+        // Its words stand above, where it was asked.
+        let text = format!("question {}: {}", question.id, one_line(&question.text, 60));
         let ask = format!("posse question answer {} \"<answer>\"", question.id);
-        let text = excerpt(&question.text, width, GOAL_LINES, args.full).replace('\n', "\n     ");
         cx.out.line_at(5, format!("  {}  {text}  {}", cx.out.paint.yellow("?"), cx.out.paint.dim(ask)))?;
     }
     Ok(Exit::Ok)
@@ -141,7 +142,8 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
 /// Lines of a goal, a reason, a remark or a question that are shown unless all are asked for.
 const GOAL_LINES: usize = 12;
 
-fn head(out: &Out, job: &Job, waits: Option<&Waits>, full: bool, now: Millis) -> Result<()> {
+fn head(out: &Out, job: &Job, waits: Option<&Waits>, children: &[Child], full: bool) -> Result<()> {
+    let now = wire::now();
     let paint = out.paint;
     out.line(format!(
         "{}  {}  {}",
@@ -152,13 +154,15 @@ fn head(out: &Out, job: &Job, waits: Option<&Waits>, full: bool, now: Millis) ->
     let field = |name: &str, value: String| out.field(name, value);
     let width = out.width.saturating_sub(14);
     field("goal", excerpt(&job.payload.goal, width, GOAL_LINES, full))?;
-    if let Some(reason) = job.reason.as_deref().filter(|_| job.state != JobState::Completed) {
+    let for_what = waits.filter(|_| job.state == JobState::Suspended).and_then(|waits| waits.said.strip_prefix(WAITS));
+    let is_told = for_what.is_some() && job.reason.as_deref().is_none_or(|reason| reason.starts_with(WAITS));
+    if let Some(reason) = job.reason.as_deref().filter(|_| job.state != JobState::Completed && !is_told) {
         field("reason", excerpt(reason, width, GOAL_LINES, full))?;
     }
-    if let Some(waits) =
-        waits.filter(|waits| job.state == JobState::Suspended && job.reason.as_deref() != Some(&waits.text))
-    {
-        field("waits", wrap(&waits.text, width).join("\n"))?;
+    if let Some(for_what) = for_what {
+        let made: Vec<_> = children.iter().map(|child| child.id).collect();
+        let of_its_own = waits.is_some_and(|waits| waits.is_for_some_of(&made));
+        field("waits", if of_its_own { "for what it made".into() } else { wrap(for_what, width).join("\n") })?;
     }
     if let Some(why) = &job.damage {
         field("damaged", paint.red(visible(why)))?;
@@ -197,6 +201,9 @@ fn head(out: &Out, job: &Job, waits: Option<&Waits>, full: bool, now: Millis) ->
     Ok(())
 }
 
+/// How sentences begin that say what a suspended job waits for; those that it was suspended with too.
+const WAITS: &str = "waits ";
+
 /// Jobs that it waits for, at most so many of them are named.
 const DEPENDENCIES_SHOWN: usize = 20;
 
@@ -204,8 +211,8 @@ const DEPENDENCIES_SHOWN: usize = 20;
 fn relations(
     out: &Out,
     job: &Job,
-    dependencies: &[Dependency],
-    groups: &[GroupWait],
+    waits: Option<&Waits>,
+    (dependencies, groups): (&[Dependency], &[GroupWait]),
     children: &[Child],
 ) -> Result<()> {
     let field = |name: &str, value: String| out.field(name, value);
@@ -216,15 +223,19 @@ fn relations(
         let root = job.root.filter(|root| *root != parent).map(|root| format!(", beneath job {root}"));
         field("made by", format!("job {parent}{}", root.unwrap_or_default()))?;
     }
-    // A parent waits for its children in the same way; they have a line of their own.
-    let others = dependencies.iter().filter(|on| children.iter().all(|child| child.id != on.on));
+    // A parent waits for its children in the same way; they have a line of their own, and so has what it waits for now.
+    let none = Default::default();
+    let (jobs, named) = waits.map_or(&none, |waits| &waits.named);
+    let others =
+        dependencies.iter().filter(|on| children.iter().all(|child| child.id != on.on) && !jobs.contains(&on.on));
+    let groups = groups.iter().filter(|wait| !named.contains(&wait.group));
     let mut others: Vec<_> = others.map(|on| in_words(on.on, on.state)).collect();
     if others.len() > DEPENDENCIES_SHOWN {
         let more = others.len() - DEPENDENCIES_SHOWN;
         others.truncate(DEPENDENCIES_SHOWN);
         others.push(format!("{} more", count(more as u64)));
     }
-    others.splice(0..0, groups.iter().map(|wait| format!("all of group {}", visible(&wait.group))));
+    others.splice(0..0, groups.map(|wait| format!("all of group {}", visible(&wait.group))));
     if !others.is_empty() {
         field("after", others.join(", "))?;
     }

@@ -177,7 +177,8 @@ impl Standing {
         let total = self.counts.iter().filter(waiting).map(|(_, n)| n).sum();
         heading(out, "waits", total)?;
         for job in &self.waiting {
-            let why = self.waits.get(&job.id).map_or("", |waits| waits.text.as_str());
+            // What a person can do about it stands below.
+            let why = self.waits.get(&job.id).map_or("", |waits| waits.said.as_str());
             let why = if why.is_empty() { ago(job.created_at, now) } else { why.to_owned() };
             row(out, job.id, &job.role, &format!("{}, {why}", job.state), &job.payload.goal)?;
         }

@@ -9,7 +9,7 @@ use posse_core::port::QuestionFilter;
 use posse_core::rules::Held;
 use serde::Serialize;
 
-use crate::output::text::{ago, plural, visible};
+use crate::output::text::{ago, count, plural, visible};
 use crate::wire::Reader;
 
 /// What a job waits for.
@@ -18,14 +18,30 @@ pub struct Waits {
     /// `time`, `retry`, `pause`, `limit`, `worker`, `person`, `jobs` or `event`.
     #[serde(rename = "for")]
     kind: &'static str,
-    /// The same in a sentence.
+    /// The same in a sentence, with what a person can do about it.
     pub text: String,
+    /// The sentence alone, for whoever tells elsewhere what can be done.
+    #[serde(skip)]
+    pub said: String,
     /// The same in two words; empty where the state says enough.
     #[serde(skip)]
     pub brief: String,
+    /// Jobs and groups that the sentence names.
+    #[serde(skip)]
+    pub named: (Vec<JobId>, Vec<String>),
 }
 
 impl Waits {
+    fn new(kind: &'static str, text: String, brief: String) -> Waits {
+        Waits { kind, said: text.clone(), text, brief, named: Default::default() }
+    }
+
+    /// Whether the jobs that it names are all among these, and it names nothing else.
+    pub fn is_for_some_of(&self, jobs: &[JobId]) -> bool {
+        let (named, groups) = &self.named;
+        !named.is_empty() && groups.is_empty() && named.iter().all(|job| jobs.contains(job))
+    }
+
     /// Whether a rule holds the job: a pause or a limit.
     pub fn is_by_rule(&self) -> bool {
         ["pause", "limit"].contains(&self.kind)
@@ -73,15 +89,15 @@ pub async fn why(reader: &dyn Reader, jobs: &[Job], now: Millis) -> Result<HashM
 
 /// What a job waits for that may start by the rules.
 fn for_a_worker() -> Waits {
-    Waits { kind: "worker", text: "waiting for a worker".into(), brief: String::new() }
+    Waits::new("worker", "waiting for a worker".into(), String::new())
 }
 
 fn due(job: &Job, now: Millis) -> Waits {
     let when = ago(job.run_at, now);
     let reason = job.reason.as_deref().map(|reason| format!(": {}", visible(reason))).unwrap_or_default();
     match job.state {
-        JobState::Retryable => Waits { kind: "retry", text: format!("next attempt {when}{reason}"), brief: when },
-        _ => Waits { kind: "time", text: format!("due {when}{reason}"), brief: when },
+        JobState::Retryable => Waits::new("retry", format!("next attempt {when}{reason}"), when),
+        _ => Waits::new("time", format!("due {when}{reason}"), when),
     }
 }
 
@@ -91,38 +107,50 @@ fn by_rule(held: &Held) -> Waits {
         Held::Full { .. } | Held::FullKey { .. } => ("limit", "at its limit"),
         Held::TooFast { .. } => ("limit", "at its rate"),
     };
-    Waits { kind, text: visible(&held.to_string()), brief: brief.into() }
+    Waits::new(kind, visible(&held.to_string()), brief.into())
 }
 
 async fn suspended(reader: &dyn Reader, job: &Job, closely: bool) -> Result<Waits> {
     let reason = visible(job.reason.as_deref().unwrap_or("waits for an event"));
     if !closely {
-        return Ok(Waits { kind: "event", text: reason, brief: String::new() });
+        return Ok(Waits::new("event", reason, String::new()));
     }
     let filter = QuestionFilter { settled: false, job: Some(job.id), limit: 1000 };
     let questions = reader.questions(filter).await?;
     if let Some(first) = questions.first() {
-        let (brief, ids) = match questions.len() {
-            1 => (format!("question {}", first.id), first.id.to_string()),
-            n => (plural(n as u64, "question"), "ID".into()),
+        let (id, several) = (first.id, plural(questions.len() as u64, "question"));
+        let (brief, said, way_out) = match questions.len() {
+            1 => (
+                format!("question {id}"),
+                format!("waits for an answer to question {id}"),
+                format!("posse question answer {id} \"<answer>\""),
+            ),
+            _ => {
+                let said = format!("waits for answers to {several}");
+                (several, said, format!("posse question list --job {}", job.id))
+            }
         };
-        let text = format!("{reason}: posse question answer {ids} \"<answer>\"");
-        return Ok(Waits { kind: "person", text, brief });
+        return Ok(Waits { text: format!("{said}: {way_out}"), said, ..Waits::new("person", String::new(), brief) });
     }
     let open: Vec<_> = reader.dependencies(job.id).await?.into_iter().filter(|on| on.open).collect();
     let groups: Vec<_> = reader.awaited_groups(job.id).await?.into_iter().filter(|wait| wait.open).collect();
     let brief = match (&open[..], &groups[..]) {
-        ([], []) => return Ok(Waits { kind: "event", text: reason, brief: String::new() }),
+        ([], []) => return Ok(Waits::new("event", reason, String::new())),
         ([one], []) => format!("job {}", one.on),
         ([], [one]) => format!("group {}", visible(&one.group)),
         ([], several) => plural(several.len() as u64, "group"),
         (several, _) => plural(several.len() as u64, "job"),
     };
-    let mut named: Vec<_> = groups.iter().map(|wait| format!("all of group {}", visible(&wait.group))).collect();
-    let state = |state: Option<JobState>| state.map_or("deleted", JobState::as_str);
-    named.extend(open.iter().take(NAMED).map(|on| format!("job {} ({})", on.on, state(on.state))));
+    let mut words: Vec<_> = groups.iter().map(|wait| format!("all of group {}", visible(&wait.group))).collect();
+    words.extend(open.iter().take(NAMED).map(|on| match (on.on, on.state) {
+        (id, Some(state)) if state.is_final() => format!("job {id} ({state}; posse job retry {id} runs it again)"),
+        (id, Some(state)) => format!("job {id} ({state})"),
+        (id, None) => format!("job {id} (deleted)"),
+    }));
     if open.len() > NAMED {
-        named.push(format!("{} more", open.len() - NAMED));
+        words.push(format!("{} more", count((open.len() - NAMED) as u64)));
     }
-    Ok(Waits { kind: "jobs", text: format!("waits for {}", named.join(", ")), brief })
+    let named =
+        (open.iter().take(NAMED).map(|on| on.on).collect(), groups.into_iter().map(|wait| wait.group).collect());
+    Ok(Waits { named, ..Waits::new("jobs", format!("waits for {}", words.join(", ")), brief) })
 }

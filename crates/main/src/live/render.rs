@@ -34,13 +34,21 @@ pub struct Renderer {
     claimed_at: Option<Millis>,
     /// Why the model gave no answer last, so that the end of the attempt need not say it again.
     failure: Option<String>,
+    /// What was said above of why the job waits.
+    told: Option<String>,
 }
 
 impl Renderer {
     /// A renderer for one job.
     pub fn new(paint: Paint, width: usize, full: bool, free: Box<dyn Fn(&str) -> bool + Send>) -> Renderer {
-        let (calls, model, failure) = (HashMap::new(), None, None);
-        Renderer { paint, width, full, free, calls, calls_run: 0, turns: 0, model, claimed_at: None, failure }
+        let (calls, model, failure, told) = (HashMap::new(), None, None, None);
+        Renderer { paint, width, full, free, calls, calls_run: 0, turns: 0, model, claimed_at: None, failure, told }
+    }
+
+    /// The same where it was said above why the job waits; it is not said again.
+    pub fn below(mut self, told: Option<String>) -> Renderer {
+        self.told = told;
+        self
     }
 
     /// The job's heading: number, role and goal.
@@ -62,7 +70,9 @@ impl Renderer {
             Happening::Entry { recorded, .. } => self.entry(&recorded.entry),
             Happening::AttemptEnded { attempt, outcome, reason, at, next_at, .. } => {
                 let next = next_at.map(|next| format!("; next attempt in {}", duration(next - at)));
-                let untold = reason.as_deref().filter(|reason| self.failure.as_deref() != Some(reason));
+                let is_told =
+                    |reason: &str| [&self.failure, &self.told].iter().any(|told| told.as_deref() == Some(reason));
+                let untold = reason.as_deref().filter(|reason| !is_told(reason));
                 let reason = untold.map(|reason| one_line(reason, 400)).unwrap_or_default();
                 let words = because(&outcome.replace('_', " "), &reason);
                 let text = format!("attempt {attempt} {words}{}", next.unwrap_or_default());
