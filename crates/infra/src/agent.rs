@@ -95,6 +95,7 @@ impl GenericAgentExecutor {
             Some(_) => step(run, Input::PickedUp),
             None => {
                 // A model that must first be started, or asked what it can do, may take its time.
+                let began = Instant::now();
                 let opening = tokio::select! {
                     opening = self.opening(cx, run) => opening,
                     reason = cx.stop.stopped() => return Err(reason.into()),
@@ -103,6 +104,9 @@ impl GenericAgentExecutor {
                     Ok(opening) => step(run, Input::Begun { goal: &cx.job.payload.goal.clone(), opening }),
                     Err(NotOpened::Halt(halt)) => return Err(halt),
                     Err(NotOpened::Refused(reason, again)) => return Ok(failed(reason, again, None)),
+                    Err(NotOpened::Model(error)) => {
+                        step(run, Input::NotBegun { error, ms: began.elapsed().as_millis() as u64 })
+                    }
                 }
             }
         };
@@ -136,7 +140,10 @@ impl GenericAgentExecutor {
                     asked = true;
                     self.summarise(cx, run, &what).await?
                 }
-                Effect::FailAttempt { reason, again } => return Ok(failed(reason, again, Some(run.output()))),
+                Effect::FailAttempt { reason, again } => {
+                    let output = run.opening().is_some().then(|| run.output());
+                    return Ok(failed(reason, again, output));
+                }
                 Effect::Wait | Effect::End | Effect::Suspend => {
                     return Err(Halt::Broken("the run waits for a call that nobody runs".into()));
                 }

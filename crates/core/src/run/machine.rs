@@ -80,6 +80,13 @@ pub enum Input<'a> {
         /// How long it took, in milliseconds.
         ms: u64,
     },
+    /// A run could not begin: what its model can do was not to be found out.
+    NotBegun {
+        /// What went wrong.
+        error: ModelError,
+        /// How long it took, in milliseconds.
+        ms: u64,
+    },
     /// The model's tokenizer has counted, or cannot now.
     Counted {
         /// Tokens of each that was to be counted, in order; absent where they are not known.
@@ -174,6 +181,7 @@ pub fn step(run: &mut Run, input: Input<'_>) -> Step {
             None
         }
         Input::ModelFailed { error, ms } => recorder.model_failed(error, ms),
+        Input::NotBegun { error, ms } => Some(recorder.not_begun(error, ms)),
         Input::Counted { tokens } => {
             recorder.counted(tokens);
             None
@@ -196,6 +204,16 @@ pub fn step(run: &mut Run, input: Input<'_>) -> Step {
     };
     let effect = effect.unwrap_or_else(|| recorder.advance());
     Step { entries: recorder.entries, effect }
+}
+
+/// What follows where nothing happened that the journal would have to keep, however often it is found.
+fn not_asked(error: &ModelError) -> Option<Effect> {
+    let may_be =
+        matches!(error.kind, ModelErrorKind::Stopped | ModelErrorKind::Unavailable | ModelErrorKind::WorkerUnfit);
+    (may_be && error.failed_tries.is_empty()).then(|| Effect::FailAttempt {
+        reason: error.message.clone(),
+        again: Again::after(error.kind, error.retry_after),
+    })
 }
 
 struct Recorder<'r> {
@@ -228,13 +246,10 @@ impl Recorder<'_> {
     }
 
     fn model_failed(&mut self, error: ModelError, ms: u64) -> Option<Effect> {
-        let ModelError { kind, message, failed_tries, retry_after, context_window } = error;
-        let may_be_unasked =
-            matches!(kind, ModelErrorKind::Stopped | ModelErrorKind::Unavailable | ModelErrorKind::WorkerUnfit);
-        if may_be_unasked && failed_tries.is_empty() {
-            // Nothing happened that the journal would have to keep, however often it is found.
-            return Some(Effect::FailAttempt { reason: message, again: Again::after(kind, retry_after) });
+        if let Some(end) = not_asked(&error) {
+            return Some(end);
         }
+        let ModelError { kind, message, failed_tries, retry_after, context_window } = error;
         // A provider that does not tell its window has told that this request is larger.
         let overflow = (kind == ModelErrorKind::ContextOverflow)
             .then(|| Overflow { window: context_window, counted: self.run.request_tokens() });
@@ -253,6 +268,18 @@ impl Recorder<'_> {
             _ => Again::after_some(kind, retry_after, before),
         };
         Some(Effect::FailAttempt { reason: message, again })
+    }
+
+    /// It is written down as a request of the run is, so that the next attempt knows how often it failed: a provider's
+    /// wish for a wait has an end there too.
+    fn not_begun(&mut self, error: ModelError, ms: u64) -> Effect {
+        if let Some(end) = not_asked(&error) {
+            return end;
+        }
+        let ModelError { kind, message, failed_tries, retry_after, .. } = error;
+        let again = Again::after_some(kind, retry_after, self.run.failures_in_a_row);
+        self.record(Entry::TurnFailed { reason: message.clone(), failed_tries, overflow: None, ms });
+        Effect::FailAttempt { reason: message, again }
     }
 
     fn call_ended(

@@ -20,6 +20,8 @@ pub enum Reason {
     Turn,
     /// A summary.
     Summary,
+    /// Before the run begins: what its model can do.
+    Abilities,
 }
 
 /// A request that a run made.
@@ -76,6 +78,11 @@ pub fn requests(journal: &[Recorded], attempts: &[Attempt]) -> Vec<Made> {
                 failed_tries: turn.failed_tries.len(),
                 request: Some(run.request()),
                 ..made(Reason::Turn)
+            }),
+            Entry::TurnFailed { failed_tries, .. } if run.opening().is_none() => all.push(Made {
+                failed_tries: failed_tries.len().saturating_sub(1),
+                missing: Some("which words its model was asked in, to find out what it can do".to_owned()),
+                ..made(Reason::Abilities)
             }),
             Entry::TurnFailed { failed_tries, .. } => all.push(Made {
                 // The last of them is the one that is told here.

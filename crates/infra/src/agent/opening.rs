@@ -21,13 +21,15 @@ use super::{GenericAgentExecutor, results};
 pub(super) enum NotOpened {
     /// For the reason given; whether it may later.
     Refused(String, Again),
+    /// What its model can do was not to be found out.
+    Model(ModelError),
     /// Asked to end, or the database.
     Halt(Halt),
 }
 
 impl From<ModelError> for NotOpened {
     fn from(error: ModelError) -> Self {
-        NotOpened::Refused(error.message, Again::after(error.kind, error.retry_after))
+        NotOpened::Model(error)
     }
 }
 

@@ -1,18 +1,22 @@
 //! Strict providers, from the database to the wire and back: what a run says to them, across
 //! restarts, changes of provider and damage to its journal.
 
+use posse_core::clock::{Clock as _, ManualClock};
 use posse_core::conversation::{ReasoningBack, Rules};
 use posse_core::job::{JobId, JobState};
 use posse_core::model::Message;
+use posse_core::port::JobQueries as _;
+use posse_core::usecase::requests::{Reason, requests};
 use posse_core::worker::Progress;
 use posse_infra::model::fallback::FallbackModel;
 use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, ToolCallingChoice};
 use posse_infra::model::scripted::ScriptedModel;
+use posse_infra::process::SystemClock;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::kit::{Home, Worker};
+use crate::kit::{Home, Worker, WorkerOptions};
 use crate::model_server::{Answer, ModelServer};
 
 fn config(server: &ModelServer) -> OpenAiConfig {
@@ -100,6 +104,42 @@ async fn b15_reasoning_goes_back_or_not_as_the_provider_wants_also_after_a_resta
 
 /// The first provider breaks down after its turn; the second one is stricter, and gets neither the
 /// first one's ids, nor its thoughts, nor its signatures.
+/// A provider that says "at once" for ever when it is asked what its model can do is given up like one that says so
+/// to a job's request: its wish has a floor that grows, and an end.
+#[tokio::test]
+async fn a_wish_before_the_run_begins_has_a_floor_that_grows_and_an_end() {
+    let server =
+        ModelServer::start(None, |_| Answer::json(429, json!({"error": "slow down"})).header("retry-after", "0"));
+    let server = server.await;
+    let probed = OpenAiConfig { tool_calling: ToolCallingChoice::Auto, ..config(&server) };
+    let home = Home::new();
+    let clock = Arc::new(ManualClock::at(SystemClock.now() + 60_000));
+    let id = home.enqueue("anything").await;
+    let (mut wishes, mut failures) = (Vec::new(), 0);
+    loop {
+        // How often it failed is known to the next worker, too.
+        let options = WorkerOptions { clock: clock.clone(), ..WorkerOptions::default() };
+        let mut worker = Worker::start_with(&home, model(probed.clone()), options).await;
+        worker.until_ended(id).await;
+        worker.shut_down().await;
+        let job = home.job(id).await;
+        match job.state {
+            JobState::Scheduled => wishes.push((job.run_at - clock.now()) / 1000),
+            JobState::Retryable => failures += 1,
+            state => break assert_eq!(state, JobState::Discarded, "{:?}", job.reason),
+        }
+        assert_eq!(job.attempt, failures, "a wish spends no attempt, a failure one");
+        assert!(wishes.len() < 10, "it has no end: {wishes:?}");
+        clock.advance(job.run_at - clock.now());
+    }
+    assert_eq!((wishes, failures), (vec![10, 20, 40, 80], 4));
+    let reason = home.job(id).await.reason.expect("a reason");
+    assert!(reason.contains("429") && reason.contains("slow down"), "{reason}");
+    let made = requests(&home.store.journal(id, 0).await.expect("readable"), &[]);
+    assert_eq!(made.len(), 9);
+    assert!(made.iter().all(|made| made.reason == Reason::Abilities && made.request.is_none()));
+}
+
 #[tokio::test]
 async fn b19_a_change_of_provider_in_the_middle() {
     let first = ModelServer::start(None, |body| match assistants(body).len() {
