@@ -135,6 +135,11 @@ impl ModelUse {
     pub fn endpoint_of_model(&self) -> String {
         format!("{} {}", self.endpoint, self.model)
     }
+
+    /// The names under which it is known whether the model may be asked: its endpoint's, and its own there.
+    pub fn names(&self) -> [String; 2] {
+        [self.endpoint.clone(), self.endpoint_of_model()]
+    }
 }
 
 /// How a request to a model went, as far as its endpoint is concerned.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use support::{ModelServer, Project, Say, until};
+use support::{ModelServer, Project, Running, Say, until};
 
 fn enqueue(project: &Project, more: &[&str]) -> Value {
     let args = [&["enqueue", "-r", "scribe", "--json"], more, &["write it"]].concat();
@@ -320,6 +320,31 @@ fn a_provider_without_credit_is_found_out_by_one() {
     assert!(said.lines().count() < 20, "nothing is said of jobs that merely wait: {said}");
     let listed = project.posse(&["model", "list"]).ok();
     assert!(listed.out.contains("out, asked again") && listed.err.contains("no money"), "{}{}", listed.out, listed.err);
+}
+
+/// Its jobs are gone when the provider is paid, so it asks for nothing: it says all the same that the outage is over.
+#[test]
+fn a_worker_without_jobs_says_that_an_outage_is_over() {
+    let server = ModelServer::start(vec![Say::Refusal("402 Payment Required", "no money")]);
+    let project = Project::begun();
+    one_model(&project, &server.base_url);
+    enqueue(&project, &[]);
+    let log = project.path().join("worker.log");
+    let mut command = project.command(&["work"]);
+    command.stdout(Stdio::null()).stderr(std::fs::File::create(&log).expect("a file"));
+    let worker = Running::of(command);
+    let said = || std::fs::read_to_string(&log).expect("a log");
+    until("the outage is said", || said().contains("is out: "));
+    project.posse(&["cancel", "1"]).ok();
+    server.says(vec![Say::Words("well")]);
+    assert!(!said().contains("answers again"), "{}", said());
+    project.posse(&["model", "test", "main"]).ok();
+    until("the end is said", || said().contains("answers again, after "));
+    worker.terminate();
+    worker.wait();
+    for once in ["is out: ", "answers again, after ", "1 job of this worker waited"] {
+        assert_eq!(said().matches(once).count(), 1, "{once}: {}", said());
+    }
 }
 
 #[test]

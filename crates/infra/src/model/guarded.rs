@@ -161,10 +161,20 @@ impl GuardedModel {
             Pass::Wait { ms, reason } => Err(self.not_asked(ModelErrorKind::Unavailable, &reason, Some(spread(ms)))),
             Pass::Out { .. } if self.insists() => Ok(()),
             Pass::Out { ms, reason } => {
-                let wait = millis(ms) + self.outages.waits(&self.what(), Trouble::Theirs, &reason, ms);
+                let wait = self.they_are_out(&reason, ms);
                 Err(self.not_asked(ModelErrorKind::Unavailable, &reason, Some(wait)))
             }
         }
+    }
+
+    /// The endpoint is out, and known to be. Tells how long the job waits.
+    fn they_are_out(&self, reason: &str, ms: Millis) -> Duration {
+        let wait = millis(ms) + self.outages.waits(&self.what(), Trouble::Theirs, reason, ms);
+        if let Some(limiter) = self.limiter.get() {
+            // Jobs that wait may go on elsewhere, and then nobody here asks again.
+            self.outages.watch(limiter, self.what(), self.about(self.rates, 0));
+        }
+        wait
     }
 
     /// Whether this worker can ask, as far as it knows. Of those who come when it should be tried again, one
@@ -335,8 +345,7 @@ impl GuardedModel {
             error.retry_after = Some(self.is_unfit(&error));
         } else if let Some(rest) = rest {
             // The failure that made an endpoint known to be out is no more the job's than those after it.
-            error.retry_after =
-                Some(millis(rest) + self.outages.waits(&self.what(), Trouble::Theirs, &error.message, rest));
+            error.retry_after = Some(self.they_are_out(&error.message, rest));
             error.kind = ModelErrorKind::Unavailable;
         } else if !matches!(error.kind, ModelErrorKind::Stopped | ModelErrorKind::Unavailable) {
             // Whatever went wrong, it went wrong there.

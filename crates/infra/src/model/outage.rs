@@ -2,8 +2,10 @@
 //! it is back, and so that the jobs that wait for it do not come back together.
 
 use posse_core::clock::{Clock, Millis};
-use posse_core::text::plural;
+use posse_core::rate::{ModelUse, RateLimiter};
+use posse_core::text::{duration, plural};
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,6 +22,9 @@ const FEW_WITHIN_MS: Millis = 10_000;
 /// At most one line about retries at an endpoint in so many milliseconds.
 const QUIET_MS: Millis = 60_000;
 
+/// How often a process looks whether what is out for the fleet is back, when it does not ask itself.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
 tokio::task_local! {
     /// The job for which models are asked.
     static JOB: i64;
@@ -34,6 +39,7 @@ pub async fn asking_for<T>(job: i64, work: impl Future<Output = T>) -> T {
 pub struct Outages {
     clock: Arc<dyn Clock>,
     known: Mutex<HashMap<String, Outage>>,
+    watched: Mutex<Watched>,
     retries_said_at: Mutex<HashMap<String, Millis>>,
     places: AtomicU64,
     waiting: AtomicU64,
@@ -48,6 +54,9 @@ pub enum Trouble {
     Ours,
 }
 
+/// What is out for the fleet, each with the names under which the fleet knows it; none while nobody looks.
+type Watched = Option<HashMap<String, [String; 2]>>;
+
 struct Outage {
     since: Millis,
     jobs: HashSet<i64>,
@@ -61,6 +70,7 @@ impl Outages {
         Outages {
             clock,
             known: Mutex::default(),
+            watched: Mutex::default(),
             retries_said_at: Mutex::default(),
             places: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
@@ -107,14 +117,59 @@ impl Outages {
     pub fn is_back(&self, what: &str) {
         let outage = self.known().remove(what);
         if let Some(Outage { since, jobs, others }) = outage {
-            let lasted = millis(self.clock.elapsed() - since).as_secs();
+            let lasted = duration(self.clock.elapsed() - since);
             let waited = match (jobs.len() as u64, others) {
                 (0, 1) => "1 request was not made meanwhile".to_owned(),
                 (0, others) => plural(others, "request") + " were not made meanwhile",
                 (jobs, _) => plural(jobs, "job") + " of this worker waited",
             };
-            tracing::warn!("{what} answers again, after {} min {} s; {waited}", lasted / 60, lasted % 60);
+            tracing::warn!("{what} answers again, after {lasted}; {waited}");
         }
+    }
+
+    /// Looks from now on whether `what` is still known to be out to the fleet, and says so when it is not.
+    pub fn watch(self: &Arc<Self>, fleet: &Arc<dyn RateLimiter>, what: String, about: ModelUse) {
+        let mut watched = self.watched();
+        let is_watching = watched.is_some();
+        watched.get_or_insert_default().insert(what, about.names());
+        drop(watched);
+        if is_watching {
+            return;
+        }
+        let (outages, fleet) = (Arc::downgrade(self), Arc::downgrade(fleet));
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(LOOK_EVERY).await;
+                let (Some(outages), Some(fleet)) = (outages.upgrade(), fleet.upgrade()) else { return };
+                // What comes to be out while the fleet is asked may be missing in what it says.
+                let asked: HashSet<_> = outages.watched().iter().flatten().map(|(what, _)| what.clone()).collect();
+                let Ok(failing) = fleet.failing_endpoints().await else { continue };
+                let out: HashSet<_> =
+                    failing.into_iter().filter(|state| state.breaker.is_out()).map(|state| state.endpoint).collect();
+                if outages.look(&asked, &out).is_break() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Says which of these are out no more. Breaks when there is nothing left to watch.
+    fn look(&self, asked: &HashSet<String>, out: &HashSet<String>) -> ControlFlow<()> {
+        let mut watched = self.watched();
+        let Some(all) = watched.as_mut() else { return ControlFlow::Break(()) };
+        let known: HashSet<_> = self.known().keys().cloned().collect();
+        // What is known no more was said by whoever asked.
+        all.retain(|what, _| known.contains(what));
+        let is_back =
+            |what: &str, names: &[String]| asked.contains(what) && !names.iter().any(|name| out.contains(name));
+        let back: Vec<_> = all.extract_if(|what, names| is_back(what, names)).collect();
+        let is_over = all.is_empty();
+        if is_over {
+            *watched = None;
+        }
+        drop(watched);
+        back.iter().for_each(|(what, _)| self.is_back(what));
+        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// Whether a retry at this endpoint is to be told of now.
@@ -139,6 +194,10 @@ impl Outages {
         // Multiples of the golden ratio.
         let n = self.places.fetch_add(1, Ordering::Relaxed);
         (n as f64 * 0.618_033_988_749_895).fract()
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Outage>> {

@@ -16,14 +16,9 @@ use super::writer::Transaction;
 /// Roughly what a change takes, in bytes.
 const ROW: usize = 300;
 
-/// The names under which it is known whether a model may be asked: its endpoint's, and its own there.
-fn names(about: &ModelUse) -> [String; 2] {
-    [about.endpoint.clone(), about.endpoint_of_model()]
-}
-
 /// What is known of these names, in their order; that all is well where there is no row.
 fn breakers_of(connection: &mut SqliteConnection, keys: &Keys, about: &ModelUse) -> QueryResult<[EndpointState; 2]> {
-    let names = names(about);
+    let names = about.names();
     // A list would be prepared on every use.
     let of_either = breakers::endpoint.eq(&names[0]).or(breakers::endpoint.eq(&names[1]));
     let rows: Vec<BreakerRow> = breakers::table.filter(of_either).load(connection)?;

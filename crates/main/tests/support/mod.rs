@@ -239,8 +239,12 @@ impl Running {
         // Small outputs fit into the pipes, so nothing blocks before it is read.
         until("it ends", || self.child.try_wait().expect("waited").is_some());
         let mut text = (String::new(), String::new());
-        self.child.stdout.take().expect("piped").read_to_string(&mut text.0).expect("UTF-8");
-        self.child.stderr.take().expect("piped").read_to_string(&mut text.1).expect("UTF-8");
+        if let Some(mut stdout) = self.child.stdout.take() {
+            stdout.read_to_string(&mut text.0).expect("UTF-8");
+        }
+        if let Some(mut stderr) = self.child.stderr.take() {
+            stderr.read_to_string(&mut text.1).expect("UTF-8");
+        }
         let code = self.child.wait().expect("ended").code().unwrap_or(-1);
         Ended { code, out: text.0, err: text.1 }
     }
@@ -270,6 +274,7 @@ pub enum Say {
 /// the model has spoken n times.
 pub struct ModelServer {
     pub base_url: String,
+    script: Arc<Mutex<Vec<Say>>>,
     requests: Arc<Mutex<Vec<Value>>>,
 }
 
@@ -279,13 +284,20 @@ impl ModelServer {
         let base_url = format!("http://{}/v1", listener.local_addr().expect("bound"));
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&requests);
+        let script = Arc::new(Mutex::new(script));
+        let played = Arc::clone(&script);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (script, seen) = (script.clone(), Arc::clone(&seen));
+                let (script, seen) = (played.lock().expect("not poisoned").clone(), Arc::clone(&seen));
                 std::thread::spawn(move || answer(stream, &script, &seen));
             }
         });
-        ModelServer { base_url, requests }
+        ModelServer { base_url, script, requests }
+    }
+
+    /// Has it say something else from now on.
+    pub fn says(&self, script: Vec<Say>) {
+        *self.script.lock().expect("not poisoned") = script;
     }
 
     /// What was asked.
