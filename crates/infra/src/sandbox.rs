@@ -20,6 +20,7 @@ mod root;
 mod spec;
 mod sys;
 mod syscalls;
+mod tenants;
 mod usage;
 
 use std::collections::BTreeSet;
@@ -43,7 +44,6 @@ pub(crate) use kept::{HALF, Kept};
 pub(crate) use spec::{End, Limit};
 
 use crate::folder;
-use crate::sqlite::recognise::is_database_at;
 use crate::tool::workspace::{pinned, real_path};
 use spec::{Report, Spec};
 
@@ -52,9 +52,6 @@ const MARK: &str = "--posse-sandbox";
 
 /// A sandbox that does not end by itself within so long after it should have is ended from outside.
 const OVERDUE: Duration = Duration::from_secs(10);
-
-/// Entries of a workspace that are looked at for databases before a command runs.
-const MAX_LOOKED_AT: usize = 2000;
 
 /// Whether this program can start itself as a sandbox.
 static BEGUN: AtomicBool = AtomicBool::new(false);
@@ -75,6 +72,8 @@ pub fn begin() {
 pub struct Commands {
     limits: Limits,
     protected: Protected,
+    /// Databases that may be there or not.
+    known: Vec<PathBuf>,
 }
 
 /// One command to run.
@@ -132,6 +131,13 @@ impl Commands {
         self
     }
 
+    /// The same, in which a workspace that has one of these databases in it shows nothing of its folder, while it is there.
+    /// Others are looked for, as far as a look before each command goes.
+    pub fn knowing(mut self, databases: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.known.extend(databases);
+        self
+    }
+
     /// What commands keep away from.
     pub fn protected(&self) -> &Protected {
         &self.protected
@@ -178,7 +184,7 @@ impl Commands {
                         which starts it anew for each command"
                 .into());
         }
-        let (spec, workspace) = self.spec(order)?;
+        let (spec, workspace) = self.spec(order).await?;
         let time = spec.time;
         let message = serde_json::to_vec(&spec).map_err(|error| format!("the command cannot be passed on: {error}"))?;
         let unstarted = |error: std::io::Error| format!("a process for the sandbox cannot be started: {error}");
@@ -205,7 +211,7 @@ impl Commands {
     }
 
     /// What to ask for, and the workspace, opened. Nothing of it is looked up by its path any more.
-    fn spec(&self, order: Order<'_>) -> Result<(Spec, OwnedFd), String> {
+    async fn spec(&self, order: Order<'_>) -> Result<(Spec, OwnedFd), String> {
         let Order { command, workspace, workspace_id, directory, rules_file, time } = order;
         let shown = workspace.display();
         let opened = pinned(workspace, workspace_id.as_ref())?;
@@ -230,8 +236,9 @@ impl Commands {
             }
             Ok::<_, String>(entries)
         };
-        // Other tenants' lie where their people put them.
-        let found = databases_in(&real);
+        let (looked_through, known) = (real.clone(), self.known.clone());
+        let found = tokio::task::spawn_blocking(move || tenants::databases_in(&looked_through, &known));
+        let found = found.await.map_err(|error| format!("the workspace {shown} cannot be looked through: {error}"))?;
         let folders = databases.iter().chain(&found).filter_map(|database| database.parent());
         let hidden = entries(&mut hidden.iter().map(PathBuf::as_path).chain(folders))?;
         let fixed = entries(&mut fixed.iter().map(PathBuf::as_path))?.difference(&hidden).cloned().collect();
@@ -259,28 +266,6 @@ fn entry_of(place: &Path, workspace: &Path) -> Result<Option<PathBuf>, String> {
 /// Whether the workspace is this path or below it.
 fn lies_in(workspace: &Path, path: &Path) -> bool {
     path.canonicalize().is_ok_and(|real| real != *workspace && workspace.starts_with(real))
-}
-
-/// Databases of Posse right in the workspace, and right in the folders of it.
-fn databases_in(workspace: &Path) -> Vec<PathBuf> {
-    let files = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_LOOKED_AT);
-    let (mut folders, mut found) = (vec![workspace.to_owned()], Vec::new());
-    folders
-        .extend(files(workspace).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()));
-    let mut looked = 0;
-    for folder in folders {
-        for entry in files(&folder) {
-            looked += 1;
-            if looked > MAX_LOOKED_AT {
-                return found;
-            }
-            let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-            if is_file && is_database_at(&entry.path()) {
-                found.push(entry.path());
-            }
-        }
-    }
-    found
 }
 
 /// A sandbox that was started.

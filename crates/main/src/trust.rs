@@ -21,8 +21,8 @@ use crate::settings::{Env, file};
 /// What in a folder decides about agents, or is run.
 pub const DECIDING: [&str; 4] = ["config", ".posse", ".agents", "sqlite_extensions"];
 
-/// Most workspaces that are remembered; the oldest are forgotten first.
-const MAX_WORKSPACES: usize = 2000;
+/// Most workspaces, and most databases, that are remembered; the oldest are forgotten first.
+const MAX_REMEMBERED: usize = 2000;
 
 /// How much of a folder is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -57,6 +57,8 @@ struct Kept {
     folders: Vec<Trusted>,
     #[serde(default)]
     workspaces: Vec<Worked>,
+    #[serde(default)]
+    databases: Vec<PathBuf>,
 }
 
 /// What is trusted, as it is on the disk at this moment.
@@ -157,6 +159,11 @@ impl Trust {
         self.kept.workspaces.iter().map(|worked| worked.workspace.as_path())
     }
 
+    /// Databases that the person has used, in any project.
+    pub fn databases(&self) -> &[PathBuf] {
+        &self.kept.databases
+    }
+
     /// How much of a folder is trusted, or why nothing.
     pub fn of(&self, folder: &Path) -> Result<Extent, Distrust> {
         let real = folder.canonicalize().unwrap_or_else(|_| folder.into());
@@ -220,8 +227,22 @@ impl Trust {
         self.change(|kept| {
             kept.workspaces.retain(|other| *other != worked && other.workspace.is_dir());
             kept.workspaces.push(worked);
-            let over = kept.workspaces.len().saturating_sub(MAX_WORKSPACES);
+            let over = kept.workspaces.len().saturating_sub(MAX_REMEMBERED);
             kept.workspaces.drain(..over);
+        })
+    }
+
+    /// Remembers where a database is: agents of other projects, and of other tenants of this one, keep away from it.
+    pub fn note_database(&mut self, database: &Path) -> Result<()> {
+        let real = database.canonicalize().unwrap_or_else(|_| database.into());
+        if self.file.is_none() || self.kept.databases.contains(&real) {
+            return Ok(());
+        }
+        self.change(|kept| {
+            kept.databases.retain(|other| *other != real && other.is_file());
+            kept.databases.push(real);
+            let over = kept.databases.len().saturating_sub(MAX_REMEMBERED);
+            kept.databases.drain(..over);
         })
     }
 

@@ -96,6 +96,9 @@ fn open_to_work(settings: &Settings) -> Result<Arc<SqliteStore>> {
     let retention = Some(Retention::default().with(&settings.retention));
     let store =
         SqliteStore::open(path, Options { synchronous, keys: settings.keys.clone(), retention, ..Options::default() })?;
+    if let Err(error) = settings.trust.clone().note_database(path) {
+        tracing::debug!("it is not remembered that {} is a database: {error:#}", path.display());
+    }
     if is_new && settings.file.is_none() {
         // Whoever is in the wrong folder would look for the job in the right one.
         let text = format!("there is no project here or above, so a database was made at {}", path.display());
@@ -173,6 +176,7 @@ pub fn sessions_folder(settings: &Settings) -> PathBuf {
 pub fn commands(settings: &Settings) -> Commands {
     let Settings { root, database, personas, file, trust, .. } = settings;
     let mut commands = Commands::new(settings.commands).hide_database(database);
+    commands = commands.knowing(trust.databases().iter().cloned());
     let others = trust.folders().iter().map(|trusted| &trusted.folder).chain(trust.named());
     for folder in others.chain([root]) {
         commands = commands.hide(folder.join(".posse"));

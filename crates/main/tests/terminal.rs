@@ -148,6 +148,28 @@ fn d05_no_secret_reaches_a_command() {
     assert!(project.path().join(".posse/posse.db").exists());
 }
 
+/// Another tenant's database is hidden however deep it lies, also where nobody looks for one: that it was used is
+/// remembered.
+#[test]
+fn no_command_sees_another_tenants_database() {
+    let tenants = ["deep/in/side/ann.db", "node_modules/x/bob.db"];
+    let command = "ls -AR; cat */*/*.db* */*/*/*.db*; touch deep/in/side/new; cat plain/y";
+    let server = ModelServer::start(vec![Say::Call("run_command", json!({"command": command})), done("done")]);
+    let Some(project) = project(&server) else { return };
+    for tenant in tenants {
+        project.write(&format!("{tenant}.sessions/1/events.jsonl"), "canary");
+        project.posse(&["enqueue", "--db", tenant, "--role", "scribe", "canary"]).ok();
+    }
+    project.write("plain/y", "is free");
+    project.posse(&["run", "--role", "runner", "Run it"]).ok();
+    let (_, told) = call(&project);
+    assert!(told.contains("is free"), "{told}");
+    for hidden in ["canary", "ann.db", "bob.db", "SQLite format"] {
+        assert!(!told.contains(hidden), "{hidden}: {told}");
+    }
+    assert!(!project.path().join("deep/in/side/new").exists());
+}
+
 fn files(folder: &Path) -> Vec<std::path::PathBuf> {
     let mut files = Vec::new();
     let mut ahead = vec![folder.to_owned()];

@@ -221,7 +221,15 @@ pub fn another_tenants_database_is_hidden() {
     let said = bench.run("ls -A theirs; cat theirs/acme theirs/*/*/*; touch theirs/acme-journal; cat other/x");
     assert!(!said.contains(SECRET) && !said.contains("acme\n") && said.contains("free"), "{said}");
     assert!(!bench.ws("theirs/acme-journal").exists());
-    fs::rename(bench.ws("theirs/acme"), bench.ws("acme")).unwrap();
+    // However deep it lies.
+    fs::create_dir_all(bench.ws("other/b/c")).unwrap();
+    for name in ["acme", "acme.sessions"] {
+        fs::rename(bench.ws("theirs").join(name), bench.ws("other/b/c").join(name)).unwrap();
+    }
+    let said = bench.run("ls -AR other; cat other/b/c/acme other/b/c/*/*/*; touch other/b/c/acme-wal; ls -A theirs");
+    assert!(!said.contains(SECRET) && !said.contains("acme\n"), "{said}");
+    assert!(!bench.ws("other/b/c/acme-wal").exists());
+    fs::rename(bench.ws("other/b/c/acme"), bench.ws("acme")).unwrap();
     let refused = bench.run_with(json!({"command": "id"})).unwrap_err().message;
     assert!(refused.contains("has files of Posse beside"), "{refused}");
 }
