@@ -161,7 +161,7 @@ impl Cycle {
     /// Takes in a reply, of which these calls are to end.
     pub fn take_turn(&mut self, turn: &Turn, calls: &[&Call], calling: ToolCalling) {
         self.corrected_turn = false;
-        self.repeats.replied();
+        self.repeats.replied(turn.usage.total());
         self.open.extend(calls.iter().map(|call| OpenCall::new(call)));
         // A thought between two calls does not make the second a new one, and what was cut off was no try.
         let is_cut = turn.finish == Finish::Length;
@@ -210,7 +210,7 @@ impl Cycle {
         let call = self.open.remove(at);
         // What runs nothing (a step that only thinks) repeats nothing, and what was refused is counted as a correction.
         if call.started && outcome != CallOutcome::Refused {
-            self.repeats.ended(&call, outcome, text);
+            self.repeats.ended(&call, outcome, text, ms);
         }
         self.hold(call, text, Part::Result, Some((outcome, ms)));
         self.release(calling)

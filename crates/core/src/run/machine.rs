@@ -26,7 +26,7 @@ pub(super) use reply::{is_put_off, number_of};
 pub const MAX_CORRECTIONS: u32 = 6;
 
 /// How often in a row an equal call may give an equal result, with nothing else changed in between: then the
-/// conversation ends as stuck. From the second time on the model is told.
+/// conversation ends as stuck. From the second time on the model is told. After a wait a time counts less, see `repeats`.
 pub const MAX_REPEATS: u32 = 12;
 
 /// How often of these, where calling is structured, until its tool is left out of the next step's schema.
@@ -300,9 +300,8 @@ impl Recorder<'_> {
             Err(error) => (CallOutcome::Failed { category: error.category }, error.message, Vec::new()),
         };
         if let Some(call) = self.run.open_calls().iter().find(|call| call.request.id == call_id) {
-            let times = self.run.top().repeats.times_with(&call.request, outcome, &text);
-            if times > 1 {
-                text.push_str(&repeats::remark(times, self.run.next_after_repeat()));
+            if let Some(again) = self.run.top().repeats.again(&call.request, outcome, &text, ms) {
+                text.push_str(&repeats::remark(again, self.run.next_after_repeat()));
             }
         }
         self.record(Entry::CallEnded { call_id, outcome, text, annotations, ms });
@@ -469,11 +468,11 @@ impl Recorder<'_> {
 
     /// Why the conversation at work goes in circles, if it does.
     fn stuck(&self) -> Option<String> {
-        let call = self.run.top().repeats.stuck()?;
+        let (call, times) = self.run.top().repeats.stuck()?;
         let (name, arguments) = (&call.name, shown(&call.arguments));
         Some(format!(
-            "stuck: the call {name} {arguments} was made {MAX_REPEATS} times with the same result, and nothing new came \
-             in between"
+            "stuck: the call {name} {arguments} was made {} with the same result, and nothing new came in between",
+            plural(times.into(), "time")
         ))
     }
 

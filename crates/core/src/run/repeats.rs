@@ -2,10 +2,15 @@
 //!
 //! The sign is an equal call with an equal result, whichever the tool. A call whose result changes is at work on
 //! something, and so is one that is repeated after something else has changed.
+//!
+//! Who looks again after a while waits for something, and is let look for longer: what counts is a part of a repetition
+//! then, by how long the calls since the last look took. What models took is no wait. A row that has cost much ends all
+//! the same.
 
 use crate::text::plural;
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
+use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 
 use super::cycle::{OpenCall, fingerprint};
@@ -17,15 +22,43 @@ use crate::tool::EffectClass;
 /// With this begins what Posse says of a repetition, behind a tool's own words.
 const REMARK: &str = "\n\nYou had made this same call before, and nothing has changed since. ";
 
+/// A repetition without a wait, in parts.
+const WHOLE: u32 = 8;
+
+/// Most tokens that replies may take in a row of equal results, from its [`MAX_REPEATS`]th on.
+const MOST_TOKENS: u64 = 250_000;
+
+/// How much of a repetition it is that comes after so long a wait. A row has 89 at most: the first counts whole.
+fn part(waited_ms: u64) -> u32 {
+    match waited_ms / 1000 {
+        0..5 => WHOLE,
+        5..15 => 4,
+        15..30 => 2,
+        _ => 1,
+    }
+}
+
 /// What is known of one call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Seen {
     result: u64,
     /// How many replies in a row it gave that to, since something else last changed.
     times: u32,
+    /// What these came to, in parts of a repetition.
+    parts: u32,
+    /// How long all calls had taken when it ended last.
+    at_ms: u64,
+    /// The tokens that all replies had taken at the first of the row.
+    from_tokens: u64,
     /// The reply that made it last.
     reply: u32,
     only_reads: bool,
+}
+
+impl Seen {
+    fn begin_anew(&mut self) {
+        (self.times, self.parts) = (0, 0);
+    }
 }
 
 /// The calls of a conversation, each with its last result.
@@ -36,14 +69,28 @@ pub(super) struct Repeats {
     habit: Vec<CallRequest>,
     /// The number of the last reply.
     reply: u32,
-    /// The call that was repeated most often, where that was too often.
-    stuck: Option<CallRequest>,
+    /// How long all calls took.
+    took_ms: u64,
+    /// The tokens of all replies.
+    tokens: u64,
+    /// The call that was repeated most often, where that was too often, and how often that was.
+    stuck: Option<(CallRequest, u32)>,
+}
+
+/// A call that gives what it had given before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Again {
+    /// How often in a row, with this time.
+    times: u32,
+    /// Whether there was a wait before.
+    waited: bool,
 }
 
 impl Repeats {
-    /// Takes note of a reply.
-    pub fn replied(&mut self) {
+    /// Takes note of a reply, and of the tokens that it took.
+    pub fn replied(&mut self, tokens: u64) {
         self.reply += 1;
+        self.tokens = self.tokens.saturating_add(tokens);
     }
 
     /// Takes note of the last call of a reply.
@@ -56,8 +103,10 @@ impl Repeats {
         self.habit.push(call);
     }
 
-    /// Takes in how a call ended that ran.
-    pub fn ended(&mut self, call: &OpenCall, outcome: CallOutcome, text: &str) {
+    /// Takes in how a call ended that ran, and for how long.
+    pub fn ended(&mut self, call: &OpenCall, outcome: CallOutcome, text: &str, ms: u64) {
+        self.took_ms = self.took_ms.saturating_add(ms);
+        let (at_ms, from_tokens) = (self.took_ms, self.tokens);
         let only_reads = call.effect == Some(EffectClass::Pure);
         let may_have_changed_something = !only_reads
             && match outcome {
@@ -71,32 +120,35 @@ impl Repeats {
             if may_have_changed_something {
                 self.something_changed();
             }
-            self.seen.insert(key, Seen { result, times: 1, reply, only_reads });
+            self.seen.insert(key, Seen { result, times: 1, parts: WHOLE, at_ms, from_tokens, reply, only_reads });
             return;
         };
-        // However often in one reply: it has not been told yet.
-        if seen.reply != reply || seen.times == 0 {
-            seen.times += 1;
-            seen.reply = reply;
+        if seen.times == 0 {
+            *seen = Seen { times: 1, parts: WHOLE, at_ms, from_tokens, reply, ..*seen };
+        } else if seen.reply != reply {
+            // However often in one reply: it has not been told yet.
+            let parts = seen.parts + part(at_ms - seen.at_ms);
+            *seen = Seen { times: seen.times + 1, parts, at_ms, reply, ..*seen };
         }
-        if seen.times >= MAX_REPEATS {
-            self.stuck = Some(call.request.clone());
+        let has_cost_much = seen.times >= MAX_REPEATS && from_tokens - seen.from_tokens >= MOST_TOKENS;
+        if seen.parts >= MAX_REPEATS * WHOLE || has_cost_much {
+            self.stuck = Some((call.request.clone(), seen.times));
         }
         if may_have_changed_something {
             // It did before what it did now; but who looks after it has a reason to.
-            self.seen.values_mut().filter(|seen| seen.only_reads).for_each(|seen| seen.times = 0);
+            self.seen.values_mut().filter(|seen| seen.only_reads).for_each(Seen::begin_anew);
         }
     }
 
     /// From here on, the same result tells something new.
     pub fn something_changed(&mut self) {
-        self.seen.values_mut().for_each(|seen| seen.times = 0);
+        self.seen.values_mut().for_each(Seen::begin_anew);
         self.stuck = None;
     }
 
-    /// The call that gave the same [`MAX_REPEATS`] times in a row, if one did.
-    pub fn stuck(&self) -> Option<&CallRequest> {
-        self.stuck.as_ref()
+    /// The call that gave the same too often in a row, if one did, and how often.
+    pub fn stuck(&self) -> Option<(&CallRequest, u32)> {
+        self.stuck.as_ref().map(|(call, times)| (call, *times))
     }
 
     /// Forgets all of them.
@@ -104,32 +156,43 @@ impl Repeats {
         *self = Repeats::default();
     }
 
-    /// How often in a row a call gave the same, counting this result.
-    pub fn times_with(&self, call: &CallRequest, outcome: CallOutcome, text: &str) -> u32 {
+    /// Whether a call that ends like this, after `ms`, gives what it gave last.
+    pub fn again(&self, call: &CallRequest, outcome: CallOutcome, text: &str, ms: u64) -> Option<Again> {
         let seen = self.seen.get(&hash(&fingerprint(call)));
-        let same = seen.filter(|seen| seen.result == result_of(outcome, text));
-        same.map_or(1, |seen| seen.times + u32::from(seen.reply != self.reply || seen.times == 0))
+        let same = seen.filter(|seen| seen.result == result_of(outcome, text) && seen.times > 0)?;
+        let waited = part(self.took_ms.saturating_add(ms) - same.at_ms) < WHOLE;
+        let times = same.times + u32::from(same.reply != self.reply);
+        (times > 1).then_some(Again { times, waited })
     }
 
     fn times(&self, call: &CallRequest) -> u32 {
         self.seen.get(&hash(&fingerprint(call))).map_or(0, |seen| seen.times)
     }
 
-    /// The calls lately asked for, last first, that gave the same at least `often` times in a row.
+    /// The calls lately asked for, last first, that gave the same at least `often` times in a row, or more often after
+    /// waits.
     pub fn habits(&self, often: u32) -> impl Iterator<Item = &CallRequest> {
-        self.habit.iter().rev().filter(move |call| self.times(call) >= often)
+        let parts = |call: &CallRequest| self.seen.get(&hash(&fingerprint(call))).map_or(0, |seen| seen.parts);
+        self.habit.iter().rev().filter(move |call| parts(call) >= often * WHOLE)
     }
 }
 
-/// A remark on a call that gave the same `times` times in a row.
-pub(super) fn remark(times: u32, next: &str) -> String {
-    let mut text = format!("{REMARK}{next}");
+/// A remark on a call that gave the same again. `next` is what to do instead of a repetition.
+pub(super) fn remark(Again { times, waited }: Again, next: &str) -> String {
+    let mut text = match waited {
+        true => format!(
+            "{REMARK}If it changes by itself, wait longer before the next look: the longer a wait, the less a look counts. \
+             If nothing will change it, do something different."
+        ),
+        false => format!("{REMARK}{next}"),
+    };
     if times > 2 {
-        let warning = format!(
-            " That makes {} with the same result; after {MAX_REPEATS} the run ends as stuck.",
-            plural(times.into(), "time")
-        );
-        text.push_str(&warning);
+        let times = plural(times.into(), "time");
+        let most = match waited {
+            true => format!("after {MAX_REPEATS} without a wait, or later with waits,"),
+            false => format!("after {MAX_REPEATS}"),
+        };
+        let _ = write!(text, " That makes {times} with the same result; {most} the run ends as stuck.");
     }
     text
 }
@@ -175,7 +238,7 @@ mod tests {
         let same = |a: &str, b: &str| result_of(CallOutcome::Done, a) == result_of(CallOutcome::Done, b);
         assert!(same("exit code 2, after 0.1 s\nno rule", "exit code 2, after 10.3 s\nno rule"));
         assert!(same("finished in 0.03s\nreal 0m0.012s", "finished in 1.25s\nreal 0m1.212s"));
-        assert!(same("a", &format!("a{}", remark(4, "Do something else."))));
+        assert!(same("a", &format!("a{}", remark(Again { times: 4, waited: false }, "Do something else."))));
         for (a, b) in [("3 lines", "4 lines"), ("v1.2", "v1.3"), ("1.5 GB", "1.6 GB"), ("5 s", "10 s"), ("1.2", "1.3")]
         {
             assert!(!same(a, b), "{a} and {b}");

@@ -1,11 +1,12 @@
 //! Structured steps, and models that do the same for ever.
 
 use posse_core::journal::EndStatus;
-use posse_core::model::{Message, ToolCalling};
+use posse_core::model::{Message, ModelReply, ToolCalling, Usage};
 use posse_core::persona::Limits;
 use posse_core::run::machine::{Effect, HABIT, MAX_REPEATS};
 use posse_core::run::structured;
 use posse_core::tool::{ToolError, ToolErrorCategory, ToolOutput};
+use proptest::prelude::*;
 
 use super::kit::{Harness, reply};
 use super::sendable::unsendable;
@@ -115,4 +116,77 @@ fn equal_calls_of_one_reply_count_once() {
         matches!(told, Message::Tool { text, .. } if text.contains("You had made this same call before")),
         "{told:?}"
     );
+}
+
+/// Looks that all see the same, each after a wait (a command that sleeps first) and a reply of so many tokens: how many
+/// there are until the run ends as stuck, of those asked for, and what the model was told last.
+fn polls(looks: &[(u64, u64)]) -> (usize, String) {
+    let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 10_000, ..Limits::default() });
+    let mut told = String::new();
+    for (made, (wait_ms, input)) in looks.iter().enumerate() {
+        if h.effect != Effect::AskModel {
+            return (made, h.ended().2);
+        }
+        h.say(ModelReply { usage: Usage { input: *input, ..Usage::default() }, ..reply("", &["look"]) });
+        let (id, _) = h.running().into_iter().next().expect("it runs");
+        h.end_call_after(&id, Ok("not ready".to_owned().into()), *wait_ms);
+        if let Some(Message::Tool { text, .. }) = h.run.messages().last() {
+            told.clone_from(text);
+        }
+    }
+    (looks.len(), told)
+}
+
+#[test]
+fn who_waits_between_looks_may_look_for_longer() {
+    for (wait_ms, most) in [(0, 12), (4_999, 12), (5_000, 23), (15_000, 45), (30_000, 89), (3_600_000, 89)] {
+        let (made, reason) = polls(&vec![(wait_ms, 100); 200]);
+        assert_eq!(made, most, "after {wait_ms} ms each");
+        assert!(reason.contains(&format!("was made {most} times with the same result")), "{reason}");
+    }
+    let told = polls(&[(30_000, 100); 3]).1;
+    assert!(told.contains("wait longer before the next look") && told.contains("3 times with the same"), "{told}");
+    assert!(!told.contains("Do not make it again"), "{told}");
+    // What the model takes to say it again is no wait, and a row that costs much ends however patient it is.
+    assert_eq!(polls(&[(30_000, 25_000); 200]).0, MAX_REPEATS as usize);
+    assert_eq!(polls(&[(30_000, 5_000); 200]).0, 51);
+}
+
+#[test]
+fn a_wait_in_another_call_is_one_too() {
+    let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 1000, ..Limits::default() });
+    let mut looks = 0;
+    while h.effect == Effect::AskModel {
+        for (call, ms) in [("write", 20_000), ("look", 1)] {
+            h.say(reply("", &[call]));
+            let (id, name) = h.running().into_iter().next().expect("it runs");
+            h.end_call_after(&id, Ok(format!("{name} gave this").into()), ms);
+            looks += usize::from(h.effect == Effect::AskModel && call == "look");
+        }
+        if looks > 100 {
+            break;
+        }
+    }
+    assert_eq!(looks, 44, "the call that waits is the one that repeats");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// However long the waits and however large the replies: no row ends before the twelfth look, none lasts longer than
+    /// 89, none costs more than it may on from the twelfth, and to wait longer is never worse.
+    #[test]
+    fn rows_of_equal_results_are_bounded_whatever_the_waits(
+        looks in prop::collection::vec((0..60_000_u64, 0..60_000_u64), 120),
+        longer in 0..30_000_u64,
+    ) {
+        let (made, _) = polls(&looks);
+        prop_assert!((MAX_REPEATS as usize..=89).contains(&made), "{made}");
+        let cost = |n: usize| looks[1..n].iter().map(|(_, tokens)| tokens).sum::<u64>();
+        prop_assert!(made == MAX_REPEATS as usize || cost(made - 1) < 250_000, "{} tokens in {made}", cost(made));
+        let patient: Vec<_> = looks.iter().map(|(wait, tokens)| (wait + longer, *tokens)).collect();
+        prop_assert!(polls(&patient).0 >= made);
+        // Without waits and at little cost it is as it always was.
+        prop_assert_eq!(polls(&looks.iter().map(|(wait, _)| (wait % 5_000, 10)).collect::<Vec<_>>()).0, MAX_REPEATS as usize);
+    }
 }

@@ -87,7 +87,11 @@ impl Harness {
     }
 
     pub fn end_call(&mut self, call_id: &str, result: Result<ToolOutput, ToolError>) {
-        let next = step(&mut self.run, Input::CallEnded { call_id: call_id.into(), result, ms: 1, check: &check });
+        self.end_call_after(call_id, result, 1);
+    }
+
+    pub fn end_call_after(&mut self, call_id: &str, result: Result<ToolOutput, ToolError>, ms: u64) {
+        let next = step(&mut self.run, Input::CallEnded { call_id: call_id.into(), result, ms, check: &check });
         self.take(next);
     }
 
