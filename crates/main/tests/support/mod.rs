@@ -3,7 +3,7 @@
 
 #![allow(dead_code)]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -280,8 +280,17 @@ pub struct ModelServer {
 
 impl ModelServer {
     pub fn start(script: Vec<Say>) -> ModelServer {
+        ModelServer::start_with("http", script, Some)
+    }
+
+    /// The same behind something that each connection goes through first.
+    pub fn start_with<S: Read + Write>(
+        scheme: &str,
+        script: Vec<Say>,
+        through: impl Fn(TcpStream) -> Option<S> + Clone + Send + 'static,
+    ) -> ModelServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let base_url = format!("http://{}/v1", listener.local_addr().expect("bound"));
+        let base_url = format!("{scheme}://{}/v1", listener.local_addr().expect("bound"));
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&requests);
         let script = Arc::new(Mutex::new(script));
@@ -289,7 +298,8 @@ impl ModelServer {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (script, seen) = (played.lock().expect("not poisoned").clone(), Arc::clone(&seen));
-                std::thread::spawn(move || answer(stream, &script, &seen));
+                let through = through.clone();
+                std::thread::spawn(move || answer(through(stream)?, &script, &seen));
             }
         });
         ModelServer { base_url, script, requests }
@@ -312,8 +322,8 @@ impl ModelServer {
     }
 }
 
-fn answer(mut stream: TcpStream, script: &[Say], seen: &Mutex<Vec<Value>>) -> Option<()> {
-    let mut reader = BufReader::new(stream.try_clone().ok()?);
+fn answer(stream: impl Read + Write, script: &[Say], seen: &Mutex<Vec<Value>>) -> Option<()> {
+    let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
     let (is_post, is_tokenize) = (line.starts_with("POST"), line.starts_with("POST /tokenize "));
@@ -329,6 +339,7 @@ fn answer(mut stream: TcpStream, script: &[Say], seen: &Mutex<Vec<Value>>) -> Op
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
+    let mut stream = reader.into_inner();
     if !is_post {
         return reply(&mut stream, "application/json", &json!({"data": [{"id": "mock"}]}).to_string());
     }
@@ -367,7 +378,7 @@ fn answer(mut stream: TcpStream, script: &[Say], seen: &Mutex<Vec<Value>>) -> Op
     say(&mut stream, &request, message, finish)
 }
 
-fn say(stream: &mut TcpStream, request: &Value, mut message: Value, finish: &str) -> Option<()> {
+fn say(stream: &mut impl Write, request: &Value, mut message: Value, finish: &str) -> Option<()> {
     message["role"] = "assistant".into();
     let usage = json!({"prompt_tokens": 100, "completion_tokens": 10});
     if request["stream"] == true {
@@ -378,14 +389,15 @@ fn say(stream: &mut TcpStream, request: &Value, mut message: Value, finish: &str
     reply(stream, "application/json", &whole.to_string())
 }
 
-fn reply(stream: &mut TcpStream, kind: &str, body: &str) -> Option<()> {
+fn reply(stream: &mut impl Write, kind: &str, body: &str) -> Option<()> {
     respond(stream, "200 OK", kind, body)
 }
 
-fn respond(stream: &mut TcpStream, status: &str, kind: &str, body: &str) -> Option<()> {
+fn respond(stream: &mut impl Write, status: &str, kind: &str, body: &str) -> Option<()> {
     let length = body.len();
     let head =
         format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).ok()?;
-    stream.write_all(body.as_bytes()).ok()
+    stream.write_all(body.as_bytes()).ok()?;
+    stream.flush().ok()
 }
