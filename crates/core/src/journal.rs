@@ -83,6 +83,9 @@ pub struct OfferedSkill {
     /// Whether only other skills may call it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inner: bool,
+    /// Whether the model is not told of it until it has found it ([`crate::skill::shelf`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unlisted: bool,
     /// Why it cannot be worked by, if it cannot: what a call of it is answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -276,7 +279,8 @@ impl EndStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Entry {
-    /// The run begins. Always the first entry, and only that.
+    /// The run begins. Only what it took to begin stands before it: what its session had said, summed up, and requests
+    /// that failed.
     Began {
         /// What is asked for.
         goal: String,

@@ -4,8 +4,6 @@
 //! applying a stored journal gives the state that the live run had. What to do next follows from
 //! the state alone ([`machine::step`]), which is why a run can be picked up cold at any entry.
 
-use crate::text::{count, plural};
-use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -18,6 +16,7 @@ use crate::journal::{
 use crate::model::{CallRequest, Message, ToolCalling, Usage};
 use crate::persona::Style;
 use crate::skill::{READ_SKILL_FILE, SkillCallArgs};
+use crate::text::{count, plural};
 use crate::tokens::{self, Gauge, Tally};
 
 pub mod compaction;
@@ -67,6 +66,8 @@ pub struct Run {
     gauge: Gauge,
     /// What the model is told of tools, in tokens.
     tools_tokens: Tally,
+    /// Names of the skills found lately, of those that the model is not told of; last those found last.
+    found: Vec<String>,
     worked_ms: u64,
     tools_used: BTreeSet<String>,
     /// Requests since the model last replied that gave no reply.
@@ -248,7 +249,7 @@ impl Run {
         let task = prompt::task_with(goal, opening.results.as_ref());
         messages.push(Message::User { text: cycle::with_answers(task, &asked_before) });
         self.tools_tokens = match opening.calling {
-            ToolCalling::Native => Tally::estimated(tokens::text(&told_of_tools(opening))),
+            ToolCalling::Native => Tally::estimated(tokens::text(&request::told_of_tools(opening, &[]))),
             // Held to by the server's decoder; the model does not read them.
             ToolCalling::Structured => Tally::default(),
         };
@@ -284,6 +285,8 @@ impl Run {
         self.worked_ms += ms;
         if self.top().call_id.as_deref() == Some(call_id) {
             self.cycles.pop();
+        } else if outcome == CallOutcome::Done {
+            self.find_skills(call_id);
         }
         self.top_mut().count(outcome);
         let ended = self.top_mut().end(call_id, outcome, text, ms, calling);
@@ -589,12 +592,4 @@ impl Run {
         let used = self.worked_ms - self.spent_before.ms;
         Some(i64::try_from(max.saturating_mul(1000).saturating_sub(used)).unwrap_or(Millis::MAX))
     }
-}
-
-/// What a model with native calling is told of tools and skills, as one text.
-fn told_of_tools(opening: &Opening) -> String {
-    let last = if opening.persona.style == Style::Phased { phase::spec() } else { finish::spec() };
-    let specs = opening.tools.iter().map(|tool| &tool.spec).chain(opening.skills.iter().map(|skill| &skill.spec));
-    // As a request has them; a model's template mostly shows them so too.
-    specs.chain([&last]).map(|spec| format!("{}\n", json!({"type": "function", "function": spec}))).collect()
 }

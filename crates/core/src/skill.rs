@@ -20,6 +20,7 @@ use crate::tool::{ToolSpec, schema_of};
 mod call;
 mod front;
 mod sanitise;
+pub mod shelf;
 
 pub use call::{HistoryMessage, HistoryRole, MAX_HISTORY, MAX_HISTORY_BYTES, MAX_TASK_BYTES, SkillCallArgs};
 pub use front::{Field, FieldValue, FrontMatter, Place, Severity, SkillProblem, examine};
@@ -184,8 +185,7 @@ into `task` everything it has to know.
 /// What an agent is told of the skills it may call: names and descriptions, sorted by name. None
 /// where there are no skills. Meant to be the second system message.
 pub fn skills_message(skills: &[Skill]) -> Option<String> {
-    let list = listed(&skills.iter().collect::<Vec<_>>())?;
-    Some(format!("# Skills you may call\n{CALLING}{list}"))
+    shelf::told_within(skills, usize::MAX).message
 }
 
 /// What a child is told of the skill it works by: the sanitised text, which files lie beside it, and

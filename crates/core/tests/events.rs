@@ -30,6 +30,7 @@ fn opening() -> Arc<Opening> {
         tools: vec!["look".into()],
         skills: skills.iter().map(|name| (*name).to_owned()).collect(),
         inner: false,
+        unlisted: false,
         error: None,
         folder: None,
         hash: String::new(),

@@ -3,7 +3,6 @@
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use posse_core::text::plural;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,8 +21,9 @@ use posse_core::persona::PersonaTemplate;
 use posse_core::run::machine::{Again, Effect, Input, Step, ToCount, Verdict, step};
 use posse_core::run::spoken::Spoken;
 use posse_core::run::{OpenCall, Run, finish};
-use posse_core::skill::Skill;
+use posse_core::skill::{Skill, shelf};
 use posse_core::stop::{Stop, StopReason};
+use posse_core::text::plural;
 use posse_core::tokens;
 use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory, ToolOutput};
 use posse_core::worker::Progress;
@@ -246,7 +246,7 @@ impl GenericAgentExecutor {
     fn check(&self, opening: Option<&Opening>, call: &CallRequest) -> Verdict {
         let offered = opening.map_or(&[][..], |o| &o.tools);
         let tool = offered.iter().find(|tool| tool.spec.name == call.name);
-        let is_ours = results::reads(opening, &call.name).is_some();
+        let is_ours = results::reads(opening, &call.name).is_some() || shelf::finds(opening, &call.name);
         let Some(tool) = tool.filter(|_| is_ours || self.registry.get(&call.name).is_some()) else {
             return Verdict::Refuse(format!("The tool '{}' is no longer available. Go on without it.", call.name));
         };
@@ -321,6 +321,13 @@ impl GenericAgentExecutor {
         if let Some(of) = results::reads(opening.as_deref(), name) {
             let result = match self.registry.validate_args(&posse_core::run::results::spec(), arguments) {
                 Ok(args) => results::read(cx, of, args).await,
+                Err(error) => Err(error),
+            };
+            return (id.clone(), result, began.elapsed().as_millis() as u64);
+        }
+        if let Some(opening) = opening.as_deref().filter(|opening| shelf::finds(Some(opening), name)) {
+            let result = match self.registry.validate_args(&shelf::finder().spec, arguments) {
+                Ok(args) => shelf::answer(&opening.skills, &args).map(ToolOutput::from),
                 Err(error) => Err(error),
             };
             return (id.clone(), result, began.elapsed().as_millis() as u64);

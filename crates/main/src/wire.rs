@@ -14,7 +14,8 @@ use posse_core::port::{CareRepository, JobQueries, JobRelations, JobRepository, 
 use posse_core::rate::RateLimiter;
 use posse_core::retention::Retention;
 use posse_core::rules::Rules;
-use posse_core::skill::{SkillScope, skills_message};
+use posse_core::skill::SkillScope;
+use posse_core::skill::shelf::{self, FIND_SKILLS};
 use posse_infra::agent::GenericAgentExecutor;
 use posse_infra::hook::HookRegistry;
 use posse_infra::local_model;
@@ -27,7 +28,7 @@ use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 
 use crate::exit::{Exit, fail, not_found, usage};
 use crate::models::{self, Catalog};
-use crate::output::text::{plural, visible};
+use crate::output::text::{count, plural, visible};
 use crate::settings::{self, DEFAULT_DATABASE, ModelKind, Settings, Tokenizer};
 use crate::trust::{Distrust, Extent};
 use crate::workspace;
@@ -226,9 +227,6 @@ pub const COMMANDS_WAY_OUT: &str = "let users make namespaces (sysctl user.max_u
     kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0; in a container, in its settings); \
     until then agents are told that no command can run";
 
-/// So many bytes of every request may go to a persona's skills before somebody is told.
-const HEAVY_SKILLS: usize = 64 * 1024;
-
 /// Where skills are looked for.
 pub fn skill_roots(settings: &Settings) -> Vec<SkillRoot> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
@@ -294,18 +292,18 @@ impl Offer {
     /// That a persona's skills take much of each of its requests, if they do.
     fn weight_of_skills(&self, PersonaFile { file, persona }: &PersonaFile) -> Option<PersonaFileProblem> {
         let named = self.skills.resolve(&persona.skills).ok()?;
-        let told = skills_message(&named)?.len();
-        let specs = named.iter().map(|skill| serde_json::to_string(&skill.spec()).map_or(0, |spec| spec.len()));
-        let bytes = told + specs.sum::<usize>();
+        let most = shelf::most_bytes(Some(u32::MAX));
+        let left_out = shelf::told_within(&named, most).left_out.len();
         let message = format!(
-            "names {}, whose names and descriptions take {} of every request, about {}. Name those it needs, \
-             or shorten their descriptions: below {} nothing is said",
+            "names {}, whose names and descriptions would take {} of every request. At most {}, and a quarter of the model's \
+             window, go to skills: agents are told of {} or fewer, and find others with {FIND_SKILLS}. Name those it needs, \
+             the most important first, or shorten their descriptions",
             plural(named.len() as u64, "skill"),
-            plural(bytes as u64, "byte"),
-            plural(bytes as u64 / 4, "token"),
-            plural(HEAVY_SKILLS as u64, "byte")
+            plural(named.iter().map(shelf::weight).sum::<usize>() as u64, "byte"),
+            plural(most as u64, "byte"),
+            count((named.len() - left_out) as u64)
         );
-        (bytes > HEAVY_SKILLS).then(|| warning(file, None, Some("skills"), message))
+        (left_out > 0).then(|| warning(file, None, Some("skills"), message))
     }
 
     fn unknown_model(&self, field: &'static str, name: Option<&String>) -> Option<(&'static str, String, String)> {

@@ -144,7 +144,8 @@ fn what_will_surprise_somebody_about_a_persona_is_said() {
         "backstory holds {{ name }}, which nothing fills in",
         "editor.yaml: is not read: a persona is a JSON file",
         "critic.md: is not read: a persona is a JSON file",
-        "bytes of every request, about",
+        "and a quarter of the model's window, go to skills",
+        "find others with find_skills",
     ];
     let checked = project.posse(&["persona", "check"]);
     let listed = project.posse(&["persona", "list"]);

@@ -1,8 +1,9 @@
 //! Whether the next request fits the model's window, and what is to be done when it does not.
 
+use super::Run;
 use super::compaction::{self, Cut, Decision, Measure, Room, Settings, Shortening};
 use super::machine::ToCount;
-use super::{Run, told_of_tools};
+use super::request::told_of_tools;
 use crate::conversation;
 use crate::journal::Overflow;
 use crate::model::Message;
@@ -69,7 +70,7 @@ impl Run {
         if most <= roughly(&room, self.settings().budget_share) {
             return Vec::new();
         }
-        let tools = || ToCount { message: None, texts: vec![told_of_tools(opening)] };
+        let tools = || ToCount { message: None, texts: vec![told_of_tools(opening, &self.found)] };
         let message = |at| {
             let texts = tokens::texts(&top.history.messages()[at]).filter(|text| !text.is_empty());
             ToCount { message: Some(at), texts: texts.map(str::to_owned).collect() }

@@ -1,10 +1,14 @@
 //! The next model request, made from the state.
 
+use serde_json::json;
+
 use super::phased::Progress;
 use super::{Run, finish, machine, phase, structured};
-use crate::journal::Opening;
+use crate::journal::{OfferedSkill, Opening};
 use crate::model::{ModelRequest, ToolCalling};
-use crate::tokens;
+use crate::persona::Style;
+use crate::skill::shelf;
+use crate::tokens::{self, Tally};
 use crate::tool::ToolSpec;
 
 impl Run {
@@ -24,7 +28,7 @@ impl Run {
             request.max_tokens = Some(request.max_tokens.map_or(left, |asked| asked.min(left)));
         }
         let phased = self.is_phased();
-        let skills = self.skills().map(|skill| skill.spec.clone());
+        let skills = self.told_skills().map(|skill| skill.spec.clone());
         let mut tools: Vec<ToolSpec> = self.tools().map(|tool| tool.spec.clone()).chain(skills).collect();
         match opening.calling {
             ToolCalling::Native => {
@@ -87,4 +91,47 @@ impl Run {
             view => tokens::words("") + view,
         }
     }
+
+    /// Those of them that the model is told of.
+    pub fn told_skills(&self) -> impl Iterator<Item = &OfferedSkill> {
+        let is_inside = self.depth() > 0;
+        self.skills().filter(move |skill| is_inside || is_told(skill, &self.found))
+    }
+
+    /// Takes in what a search for skills found: they are told of from now on, like those that always were.
+    pub(super) fn find_skills(&mut self, call_id: &str) {
+        let call = self.top().open.iter().find(|call| call.request.id == call_id);
+        let Some(opening) = self.opening.clone().filter(|_| self.depth() == 0) else { return };
+        let Some(call) = call.filter(|call| shelf::finds(Some(&opening), &call.request.name)) else { return };
+        for skill in shelf::find(&opening.skills, &call.request.arguments) {
+            let name = &skill.spec.name;
+            let is_new = !self.found.contains(name);
+            self.found.retain(|other| other != name);
+            self.found.push(name.clone());
+            if is_new && opening.calling == ToolCalling::Native {
+                self.tools_tokens += Tally::estimated(tokens::text(&told_of(&skill.spec)));
+            }
+        }
+        let over = self.found.len().saturating_sub(MOST_FOUND);
+        self.found.drain(..over);
+    }
+}
+
+/// Most skills that a run has found and is told of; those found first are told of no more, and can be found again.
+const MOST_FOUND: usize = 20;
+
+fn is_told(skill: &OfferedSkill, found: &[String]) -> bool {
+    !skill.unlisted || found.contains(&skill.spec.name)
+}
+
+/// What a model with native calling is told of tools and skills, as one text.
+pub(super) fn told_of_tools(opening: &Opening, found: &[String]) -> String {
+    let last = if opening.persona.style == Style::Phased { phase::spec() } else { finish::spec() };
+    let skills = opening.skills.iter().filter(|skill| is_told(skill, found)).map(|skill| &skill.spec);
+    opening.tools.iter().map(|tool| &tool.spec).chain(skills).chain([&last]).map(told_of).collect()
+}
+
+/// As a request has a tool; a model's template mostly shows it so too.
+fn told_of(spec: &ToolSpec) -> String {
+    format!("{}\n", json!({"type": "function", "function": spec}))
 }

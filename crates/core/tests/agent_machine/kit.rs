@@ -59,6 +59,7 @@ pub fn with_skills(mut opening: Opening) -> Opening {
         tools: tools.iter().map(|name| (*name).to_owned()).collect(),
         skills: skills.iter().map(|name| (*name).to_owned()).collect(),
         inner,
+        unlisted: false,
         error: None,
         folder: None,
         hash: String::new(),

@@ -11,7 +11,8 @@ use posse_core::run::Run;
 use posse_core::run::machine::Again;
 use posse_core::run::prompt::{self, Company};
 use posse_core::run::results::READ_ANSWER;
-use posse_core::skill::{READ_SKILL_FILE, Skill, child_message, reachable, skills_message};
+use posse_core::skill::shelf::{self, FIND_SKILLS};
+use posse_core::skill::{READ_SKILL_FILE, Skill, child_message, reachable};
 use posse_core::tool::ToolSpec;
 use tracing::warn;
 
@@ -61,12 +62,22 @@ impl GenericAgentExecutor {
         let mut tools = setup.tools();
         tools.retain(|tool| tool.spec.name != READ_SKILL_FILE);
         let named = self.named_skills(&setup.persona);
-        let skills = self.offered_skills(&setup, calling, &named);
+        // Whoever has a tool of that name keeps it; then nothing could be found.
+        let most = match tools.iter().any(|tool| tool.spec.name == FIND_SKILLS) {
+            true => usize::MAX,
+            false => shelf::most_bytes(profile.context_window),
+        };
+        let told_skills = shelf::told_within(&named, most);
+        if !told_skills.left_out.is_empty() {
+            tools.push(shelf::finder());
+        }
+        let skills = self.offered_skills(&setup, calling, &named, &told_skills.left_out);
         let mut specs = specs_of(&tools);
-        let callable: Vec<_> = skills.iter().filter(|skill| !skill.inner).map(|skill| skill.spec.clone()).collect();
+        let is_told = |skill: &&OfferedSkill| !skill.inner && !skill.unlisted;
+        let callable: Vec<_> = skills.iter().filter(is_told).map(|skill| skill.spec.clone()).collect();
         let before = results::before(cx, profile.context_window).await?;
-        let told = before.told.is_some().then_some(setup.goal.as_str());
-        let examples = prompt::examples(setup.persona.style, calling, &specs, &usable(&skills), told);
+        let results_of = before.told.is_some().then_some(setup.goal.as_str());
+        let examples = prompt::examples(setup.persona.style, calling, &specs, &usable(&skills), results_of);
         specs.extend(callable);
         let RunSetup { persona, system: appended, .. } = setup;
         if let Some(reader) = self.skill_file_reader()
@@ -87,7 +98,7 @@ impl GenericAgentExecutor {
             calling,
             system: prompt::system(&persona, persona.style, calling, &specs, company) + &appended,
             examples,
-            skills_list: skills_message(&named),
+            skills_list: told_skills.message,
             context_window: profile.context_window,
             has_tokenizer,
             persona,
@@ -104,16 +115,27 @@ impl GenericAgentExecutor {
     fn named_skills(&self, persona: &PersonaTemplate) -> Vec<Skill> {
         let names = &persona.skills;
         let all = names.iter().any(|name| name == ALL_SKILLS);
-        self.skills.iter().filter(|skill| all || names.contains(&skill.name)).cloned().collect()
+        let mut named: Vec<_> =
+            self.skills.iter().filter(|skill| all || names.contains(&skill.name)).cloned().collect();
+        // Where not all can be told of, those that the persona names first are.
+        named.sort_by_key(|skill| names.iter().position(|name| *name == skill.name));
+        named
     }
 
     /// The skills that the persona names and those that these may call, their texts as they are now.
-    fn offered_skills(&self, setup: &RunSetup, calling: ToolCalling, named: &[Skill]) -> Vec<OfferedSkill> {
+    fn offered_skills(
+        &self,
+        setup: &RunSetup,
+        calling: ToolCalling,
+        named: &[Skill],
+        left_out: &[String],
+    ) -> Vec<OfferedSkill> {
         let names: Vec<_> = named.iter().map(|skill| skill.name.clone()).collect();
         let all = reachable(&names, &self.skills);
         let offered = all.iter().map(|skill| {
             let offered = self.offered_skill(setup, calling, skill, &all);
-            OfferedSkill { inner: !names.contains(&skill.name), ..offered }
+            let (inner, unlisted) = (!names.contains(&skill.name), left_out.contains(&skill.name));
+            OfferedSkill { inner, unlisted, ..offered }
         });
         offered.collect()
     }
@@ -146,6 +168,7 @@ impl GenericAgentExecutor {
             tools: tools.into_iter().map(|tool| tool.spec.name).collect(),
             skills: sub_skills.iter().map(|sub| sub.tool_name()).collect(),
             inner: false,
+            unlisted: false,
             error,
             folder: Some(skill.source.folder().to_owned()),
             hash: skill.source.sha256.clone(),
@@ -161,7 +184,7 @@ impl GenericAgentExecutor {
 
 /// The skills that a worked example may show.
 fn usable(skills: &[OfferedSkill]) -> Vec<ToolSpec> {
-    let usable = skills.iter().filter(|skill| !skill.inner && skill.error.is_none());
+    let usable = skills.iter().filter(|skill| !skill.inner && !skill.unlisted && skill.error.is_none());
     usable.map(|skill| skill.spec.clone()).collect()
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use posse_core::event::{Event, Events};
 use posse_core::journal::Entry;
-use posse_core::model::Message;
+use posse_core::model::{Message, ModelProfile, ToolCalling};
+use posse_core::port::JobQueries as _;
+use posse_core::run::Run;
 use posse_core::skill::SkillScope;
 use posse_infra::model::scripted::ScriptedModel;
 use posse_infra::skill::{SkillRoot, load_all};
@@ -106,4 +108,83 @@ async fn an_empty_skill_is_told_of_and_says_why_it_cannot_be_used() {
         events.iter().filter_map(|event| if let Event::Error { text } = event { Some(text) } else { None }).collect();
     assert_eq!(errors, [&told(1), &told(2)]);
     assert!(!home.entries(id).await.iter().any(|entry| matches!(entry, Entry::SkillBegan { .. })));
+}
+
+/// Five hundred skills are told of as far as a part of the window goes; the rest is found by words, and then called.
+#[tokio::test]
+async fn of_many_skills_as_many_are_told_as_fit_and_the_rest_is_found() {
+    let home = Home::new();
+    let folder = home.folder.path().join("skills");
+    for n in 0..500 {
+        let (name, what) = match n {
+            450 => ("tide-tables".to_owned(), "Computes when the water of a harbour is high.".to_owned()),
+            451 => ("zebra-crossing".to_owned(), "Counts stripes.".to_owned()),
+            n => (format!("skill-{n:03}"), format!("Does the work number {n}. {}", "It is long. ".repeat(20))),
+        };
+        std::fs::create_dir_all(folder.join(&name)).expect("made");
+        let text = format!("---\nname: {name}\ndescription: {what}\n---\nAnswer HIGH-WATER.\n");
+        std::fs::write(folder.join(&name).join("SKILL.md"), text).expect("written");
+    }
+    let loaded = load_all(&[SkillRoot { folder, scope: SkillScope::Project }], &[], &ToolRegistry::builtin());
+    let window = 32_768;
+    for (calling, first) in [(ToolCalling::Native, "skill-000"), (ToolCalling::Structured, "zebra-crossing")] {
+        let profile = ModelProfile {
+            name: "default".into(),
+            model: "mock-1".into(),
+            tool_calling: calling,
+            context_window: Some(window),
+        };
+        let calls = [
+            ("find_skills", json!({"words": "sing a song"})),
+            ("find_skills", json!({"words": "the tides at my harbour"})),
+            ("tide-tables", json!({"task": "Bergen, tomorrow."})),
+            ("finish", json!({"final_summary": "HIGH-WATER"})),
+            ("finish", json!({"final_summary": "DONE"})),
+        ];
+        let script = ScriptedModel::new().with_profile(profile);
+        let model = Arc::new(calls.into_iter().fold(script, |script, (name, arguments)| match calling {
+            ToolCalling::Native => script.call(&[(name, arguments)]),
+            ToolCalling::Structured => {
+                script.say(&json!({"thinking": "", "tool": name, "arguments": arguments}).to_string())
+            }
+        }));
+        let mut persona = persona();
+        persona.skills = match calling {
+            ToolCalling::Native => vec!["*".into()],
+            // What it names first is told first.
+            ToolCalling::Structured => {
+                let all = loaded.skills.iter().map(|skill| skill.name.clone());
+                [first.to_owned()].into_iter().chain(all.filter(|name| name != first)).collect()
+            }
+        };
+        let options = WorkerOptions { persona, skills: loaded.skills.clone(), ..WorkerOptions::default() };
+        let mut worker = Worker::start_with(&home, model.clone(), options).await;
+        let id = home.enqueue("when is the water high?").await;
+        worker.until_ended(id).await;
+        worker.shut_down().await;
+        let job = home.job(id).await;
+        assert_eq!(job.output.expect("an answer").text, "DONE", "{:?}", job.reason);
+
+        let requests = model.requests();
+        let whole = |n: usize| {
+            let request = &requests[n];
+            json!([request.messages.to_vec(), request.tools, request.schema]).to_string()
+        };
+        // Nearly the window as bytes: a quarter of it in tokens, and what every request has.
+        assert!(whole(0).len() < window as usize * 4 / 3, "{calling:?}: {} bytes", whole(0).len());
+        assert!(whole(0).contains(first) && !whole(0).contains("tide-tables"), "{calling:?}: {}", whole(0));
+        assert!(whole(0).contains("more skills are not told of here") && whole(0).contains("find_skills"));
+        assert!(whole(1).contains("No skill has any of these words") && !whole(1).contains("tide-tables"));
+        assert!(whole(2).contains("These can be called now:\\n- tide-tables: Computes when"), "{}", whole(2));
+        let offered = requests[2].tools.iter().any(|tool| tool.name == "tide-tables")
+            || requests[2]
+                .schema
+                .as_ref()
+                .is_some_and(|schema| schema.to_string().contains(r#""const":"tide-tables""#));
+        assert!(offered, "{calling:?}: it can be called now");
+        assert!(whole(3).contains("Answer HIGH-WATER."), "it works by the skill: {}", whole(3));
+        let journal = home.store.journal(id, 0).await.expect("readable");
+        let told: Vec<_> = Run::replay(&journal).told_skills().map(|skill| skill.spec.name.clone()).collect();
+        assert!(told.contains(&"tide-tables".to_owned()) && told.len() < 60, "{told:?}");
+    }
 }

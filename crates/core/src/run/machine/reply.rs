@@ -1,6 +1,5 @@
 //! What follows from a model's reply: which of its calls may run, and what ends with it.
 
-use crate::text::plural;
 use serde_json::{Value, json};
 
 use super::{MAX_CALLS, MAX_REPLANS, Recorder, Verdict};
@@ -12,6 +11,7 @@ use crate::run::phase::{self, AGENT_STEP, AgentStep, Content, Phase, WorkStatus}
 use crate::run::phased;
 use crate::run::structured;
 use crate::skill::SkillCallArgs;
+use crate::text::plural;
 use crate::tool::EffectClass;
 
 mod cut;
@@ -242,7 +242,7 @@ impl Recorder<'_> {
 
     fn no_such_tool(&self, name: &str) -> String {
         let last = if self.run.is_phased() { AGENT_STEP } else { finish::FINISH };
-        let skills = self.run.skills().map(|skill| skill.spec.name.as_str());
+        let skills = self.run.told_skills().map(|skill| skill.spec.name.as_str());
         let tools = self.run.tools().map(|tool| tool.spec.name.as_str());
         let names: Vec<_> = tools.chain(skills).chain([last]).collect();
         format!("There is no tool '{name}'. Your tools are: {}.", names.join(", "))
