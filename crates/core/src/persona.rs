@@ -1,12 +1,12 @@
 //! Personas: the roles that agents play, as people write them down.
 
-use crate::text::has_too_many;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use crate::job::deaths::MOST_CRASHES;
 use crate::job::retry::RetryPolicy;
+use crate::text::has_too_many;
 
 /// Model requests a run may make unless its persona says otherwise.
 pub const DEFAULT_MAX_TURNS: u32 = 20;

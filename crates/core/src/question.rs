@@ -1,11 +1,11 @@
 //! Questions that a run puts to people. Its job waits for the answers without a worker.
 
-use crate::text::has_too_many;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 use crate::clock::Millis;
 use crate::job::JobId;
+use crate::text::has_too_many;
 
 /// Most bytes of an answer.
 pub const MAX_ANSWER_BYTES: usize = 64 * 1024;

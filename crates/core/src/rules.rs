@@ -9,7 +9,6 @@
 //! has had one. So somebody with ten thousand jobs keeps nobody waiting who has three, however old or
 //! urgent those ten thousand are: priority is a matter among the jobs of one key.
 
-use crate::text::has_too_many;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -20,6 +19,7 @@ use crate::clock::Millis;
 use crate::job::JobId;
 use crate::port::RepositoryError;
 use crate::rate::Bucket;
+use crate::text::has_too_many;
 
 /// Most bytes of a unique key or a concurrency key.
 pub const MAX_KEY_BYTES: usize = 256;

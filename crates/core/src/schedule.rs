@@ -4,7 +4,6 @@
 //! stores that in one transaction which only succeeds while the next time is still the one that was
 //! read: of several processes one makes the jobs.
 
-use crate::text::plural;
 use serde::{Deserialize, Serialize};
 
 mod cron;
@@ -14,6 +13,7 @@ pub use cron::Timetable;
 use crate::clock::Millis;
 use crate::job::{JobId, JobState, NewJob};
 use crate::persona::check_role;
+use crate::text::plural;
 use crate::usecase::enqueue::Refused;
 
 /// A run that is later than this was missed. A look at the schedules comes every second.

@@ -3,13 +3,13 @@
 //! Each thing the person says is a job. What was said is a projection of those jobs, their goals
 //! and their answers: nothing is stored twice, and what tools did stays in the jobs' journals.
 
-use crate::text::plural;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 use crate::clock::Millis;
 use crate::job::{JobId, JobState};
 use crate::model::Message;
+use crate::text::plural;
 
 /// Most bytes of a session's name.
 pub const MAX_NAME_BYTES: usize = 64;

@@ -109,3 +109,11 @@ fn a_file_of_authorities_that_is_not_there_is_named() {
     let refused = run(&project, Some("none.pem")).expect(1);
     assert!(refused.err.contains("SSL_CERT_FILE"), "{}", refused.err);
 }
+
+#[test]
+fn where_nobody_shows_a_certificate_no_authority_is_needed() {
+    let server = ModelServer::start(vec![Say::Call("finish", json!({"final_summary": "All is well."}))]);
+    let project = project(&server);
+    let ran = run(&project, Some("none.pem")).ok();
+    assert!(ran.out.contains("All is well."), "{}", ran.out);
+}

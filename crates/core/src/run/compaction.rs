@@ -17,10 +17,10 @@
 //! - **Seldom and much.** Every change costs the provider's prompt cache; a cut for the budget goes
 //!   down to half of it, and one that would free little is not made.
 
-use crate::text::{count, plural};
 use serde::{Deserialize, Serialize};
 
 use crate::model::Message;
+use crate::text::{count, plural};
 use crate::tokens::{self, Gauge, Tally};
 
 mod history;

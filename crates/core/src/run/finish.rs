@@ -1,10 +1,10 @@
 //! The final answer, given by calling `finish`: a tool that nothing runs, because the run machine
 //! acts on it. With it a model can also ask people something, or ask for a new plan.
 
-use crate::text::plural;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::text::plural;
 use crate::tool::{ToolError, ToolErrorCategory, ToolSpec, schema_of};
 
 /// The name of the call that ends a run.

@@ -4,7 +4,6 @@
 //! the process dies in between, the journal says which: an effect whose start is recorded may have
 //! happened, any other has not.
 
-use crate::text::plural;
 use std::sync::Arc;
 
 use super::compaction::{self, Cut, Purpose};
@@ -12,6 +11,7 @@ use super::fit::Fit;
 use super::{OpenCall, Run, finish, phased, repeats};
 use crate::journal::{Call, CallOutcome, Count, EndStatus, Entry, Opening, Overflow};
 use crate::model::{CallRequest, Message, ModelError, ModelErrorKind, ModelReply};
+use crate::text::plural;
 use crate::tokens;
 use crate::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
 
@@ -299,10 +299,9 @@ impl Recorder<'_> {
             Ok(output) => (CallOutcome::Done, output.text, output.annotations),
             Err(error) => (CallOutcome::Failed { category: error.category }, error.message, Vec::new()),
         };
-        if let Some(call) = self.run.open_calls().iter().find(|call| call.request.id == call_id) {
-            if let Some(again) = self.run.top().repeats.again(&call.request, outcome, &text, ms) {
-                text.push_str(&repeats::remark(again, self.run.next_after_repeat()));
-            }
+        let call = self.run.open_calls().iter().find(|call| call.request.id == call_id);
+        if let Some(again) = call.and_then(|call| self.run.top().repeats.again(&call.request, outcome, &text, ms)) {
+            text.push_str(&repeats::remark(again, self.run.next_after_repeat()));
         }
         self.record(Entry::CallEnded { call_id, outcome, text, annotations, ms });
     }

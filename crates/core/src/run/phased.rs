@@ -1,6 +1,5 @@
 //! What the phased style adds to a run: its working memory, and the counters of its signals.
 
-use crate::text::plural;
 use serde_json::Value;
 
 use super::cycle::{EndedCall, OpenCall, fingerprint};
@@ -10,6 +9,7 @@ use super::phase::{self, AGENT_STEP, AgentStep, Content, Phase};
 use super::signals::Signals;
 use crate::journal::{CallOutcome, Turn};
 use crate::model::{CallRequest, Finish};
+use crate::text::plural;
 
 /// The call inside a step of phase `act`, under the id of the step.
 pub(crate) fn action(request: &CallRequest) -> Option<CallRequest> {

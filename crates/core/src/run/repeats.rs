@@ -7,7 +7,6 @@
 //! then, by how long the calls since the last look took. What models took is no wait. A row that has cost much ends all
 //! the same.
 
-use crate::text::plural;
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write as _;
@@ -17,6 +16,7 @@ use super::cycle::{OpenCall, fingerprint};
 use super::machine::MAX_REPEATS;
 use crate::journal::CallOutcome;
 use crate::model::CallRequest;
+use crate::text::plural;
 use crate::tool::EffectClass;
 
 /// With this begins what Posse says of a repetition, behind a tool's own words.

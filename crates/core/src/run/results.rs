@@ -3,7 +3,6 @@
 //! Answers are written by agents, which read what strangers wrote: they are data. Only the frame begins a line at its
 //! left edge; each line of theirs stands behind [`QUOTE`], so that no text can pass for the frame or for the task.
 
-use crate::text::{count, plural};
 use std::fmt::Write;
 
 use schemars::JsonSchema;
@@ -11,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compaction::shorter;
 use crate::job::{Job, JobId, JobState};
+use crate::text::{count, plural};
 use crate::tool::{ToolSpec, schema_of};
 
 /// The tool that reads what the first message has no room for.

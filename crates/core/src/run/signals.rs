@@ -1,10 +1,10 @@
 //! What a run that goes by phases has done so far, in numbers, and the remarks about it that its
 //! agent reads before each step.
 
-use crate::text::{count, plural};
 use std::collections::BTreeMap;
 
 use super::phase::Phase;
+use crate::text::{count, plural};
 use crate::tool::ToolErrorCategory;
 
 /// Failures of one action in a row from which the agent is told to reflect.

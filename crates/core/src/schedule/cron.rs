@@ -14,12 +14,12 @@
 //! hour (`*` in the hour's place) means moments that pass: it runs whenever the local minute fits, so
 //! also in the hour that comes twice, and never in one that does not exist.
 
-use crate::text::plural;
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime, Weekday};
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 
 use crate::clock::Millis;
+use crate::text::plural;
 
 /// The longest time between two runs: 29 February, over a year like 2100 that leaps no day.
 const YEARS_AHEAD: i16 = 9;

@@ -1,11 +1,11 @@
 //! A call of a skill: what its caller passes on.
 
-use crate::text::has_too_many;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::model::Message;
+use crate::text::has_too_many;
 use crate::tool::{ToolError, ToolErrorCategory};
 
 /// Most bytes of a task.

@@ -1,11 +1,11 @@
 //! `project_rules`: what a project asks of every agent, from its `AGENTS.md`.
 
-use posse_core::text::{count, plural};
 use std::io::Read;
 use std::path::Path;
 
 use async_trait::async_trait;
 use posse_core::hook::{HookError, RunHook, RunSetup};
+use posse_core::text::{count, plural};
 use posse_core::tool::ToolErrorCategory;
 
 use crate::tool::workspace::{Found, Workspace};

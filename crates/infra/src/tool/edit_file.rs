@@ -1,10 +1,10 @@
 //! `edit_file`: replaces one piece of a file's text.
 
-use posse_core::text::plural;
 use std::cell::Cell;
 use std::ops::Range;
 
 use memchr::memmem;
+use posse_core::text::plural;
 use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,9 +1,9 @@
 //! `list_files`: what is in a folder.
 
-use posse_core::text::plural;
 use std::fmt::Write;
 use std::path::Path;
 
+use posse_core::text::plural;
 use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;

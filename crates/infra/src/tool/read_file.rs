@@ -1,10 +1,10 @@
 //! `read_file`: the text of a file, or of some of its lines.
 
-use posse_core::text::plural;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, Seek};
 
 use posse_core::stop::Stop;
+use posse_core::text::plural;
 use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,10 +1,10 @@
 //! `run_command`: a command of the shell, in a sandbox of its own.
 
-use posse_core::text::{has_too_many, plural};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use posse_core::text::{has_too_many, plural};
 use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolErrorCategory, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,12 +1,12 @@
 //! `search_files`: which lines of which files match.
 
-use posse_core::text::plural;
 use std::fmt::Write;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use posse_core::stop::Stop;
+use posse_core::text::plural;
 use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
 use regex::bytes::{Regex, RegexBuilder};
 use schemars::JsonSchema;

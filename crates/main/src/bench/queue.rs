@@ -1,7 +1,6 @@
 //! The measurements. Each is made by processes of this program on a database of its own, and printed
 //! as soon as it is known.
 
-use crate::output::text::plural;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -20,6 +19,7 @@ use tokio::sync::watch;
 
 use super::peer::{DURABILITY, cpu_seconds, keys};
 use crate::output::Out;
+use crate::output::text::plural;
 
 /// How long a measurement may stand still.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -122,7 +122,7 @@ impl Status {
             Doing::Waiting(what) => (format!("{what} · {elapsed}"), ""),
             Doing::Thinking { pieces: 0, .. } => (format!("thinking · {elapsed}"), ""),
             Doing::Thinking { pieces, tail } => {
-                (format!("thinking · {elapsed} · ~{}", plural(*pieces as u64, "token")), tail.as_str())
+                (format!("thinking · {elapsed} · ~{}", plural(*pieces, "token")), tail.as_str())
             }
             Doing::Tools(open) => {
                 let names: Vec<_> = open.iter().map(|(_, name)| one_line(name, 40)).collect();

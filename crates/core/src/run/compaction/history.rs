@@ -1,12 +1,12 @@
 //! A conversation as a model is sent it, and the two ways in which it becomes smaller.
 
-use crate::text::{count, plural};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 use super::Cut;
 use crate::conversation::{self, Conversation};
 use crate::model::Message;
+use crate::text::{count, plural};
 use crate::tokens::{self, Tally};
 
 /// What may become of a message.

@@ -3,11 +3,11 @@
 //! Only the frame begins a line at its left edge: what agents and tools wrote is folded into one
 //! line or stands indented, so that no text can pass for a section.
 
-use crate::text::plural;
 use std::fmt::Write;
 use std::ops::Range;
 
 use super::{ErrorRecord, Plan, StepRecord, SubTaskStatus, WorkingMemory};
+use crate::text::plural;
 use crate::tokens;
 
 const HEADER: &str = "--- Agent Working Memory ---\n\n";

@@ -1,8 +1,8 @@
 //! The shape of a path as a model writes it. Where it leads is not decided here: see the parent.
 
-use posse_core::text::plural;
 use std::path::{Path, PathBuf};
 
+use posse_core::text::plural;
 use posse_core::tool::ToolError;
 
 use super::super::failure::{denied, invalid};

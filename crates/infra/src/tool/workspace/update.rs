@@ -5,7 +5,6 @@
 //! see the old bytes or the new ones and never half of them, a crash leaves one of the two and no
 //! litter, and a hard link to a file outside keeps what it had.
 
-use posse_core::text::plural;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{Read, Write};
@@ -16,6 +15,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use posse_core::stop::Stop;
+use posse_core::text::plural;
 use posse_core::tool::ToolError;
 use rand::Rng;
 use rustix::fs::{
