@@ -1,15 +1,17 @@
 //! Whether the files that a store has open are the ones that others find by their names.
 //!
 //! A file that is deleted, moved or replaced stays open where it is, and takes what is written to it: into nowhere.
-//! SQLite says nothing of it. So it is looked for by name at each commit, before anybody is told that something was
-//! saved, and once a second.
+//! SQLite says nothing of it. So it is looked for by name once a second, and whenever the kernel tells of a change to one
+//! of them (inotify): that is asked at each commit, before anybody is told that something was saved.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use posse_core::port::RepositoryError;
-use rustix::fs::{AtFlags, StatxFlags, makedev};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, StatxFlags, inotify, makedev};
+use rustix::io::{Errno, read};
 
 use super::connection::beside;
 
@@ -20,6 +22,8 @@ type Id = (u64, u64);
 pub(super) struct Identity {
     path: PathBuf,
     files: Vec<(PathBuf, OnceLock<Id>)>,
+    /// Tells of changes to the files. Absent where it cannot be had; then they are looked for each time.
+    changes: Option<OwnedFd>,
     /// What was found to be wrong. It stays: a file that comes back has missed something.
     lost: OnceLock<RepositoryError>,
 }
@@ -27,24 +31,42 @@ pub(super) struct Identity {
 impl Identity {
     /// Of the database at `path`, which a connection of this process has open, to write.
     pub fn of(path: &Path) -> Identity {
-        Identity::of_files(path, &["", "-wal", "-shm"])
+        let changes = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).ok();
+        Identity::of_files(path, &["", "-wal", "-shm"], changes)
     }
 
     /// The same for who only reads: what lies beside the file may come and go while nobody has it open.
     pub fn of_file(path: &Path) -> Identity {
-        Identity::of_files(path, &[""])
+        Identity::of_files(path, &[""], None)
     }
 
-    fn of_files(path: &Path, suffixes: &[&str]) -> Identity {
-        let file = |suffix: &&str| {
-            let file = beside(path, suffix);
-            let id = OnceLock::new();
-            if let Ok(now) = look(&file) {
-                let _ = id.set(now);
+    fn of_files(path: &Path, suffixes: &[&str], changes: Option<OwnedFd>) -> Identity {
+        let files = suffixes.iter().map(|suffix| (beside(path, suffix), OnceLock::new())).collect();
+        let identity = Identity { path: path.to_owned(), files, changes, lost: OnceLock::new() };
+        for (file, id) in &identity.files {
+            if let Ok(now) = look(file) {
+                identity.learn(file, id, now);
             }
-            (file, id)
-        };
-        Identity { path: path.to_owned(), files: suffixes.iter().map(file).collect(), lost: OnceLock::new() }
+        }
+        identity
+    }
+
+    fn learn(&self, file: &Path, id: &OnceLock<Id>, now: Id) {
+        // A file that is open is deleted by a change to its number of names.
+        let flags = inotify::WatchFlags::ATTRIB | inotify::WatchFlags::MOVE_SELF | inotify::WatchFlags::DELETE_SELF;
+        if self.changes.as_ref().is_none_or(|changes| inotify::add_watch(changes, file, flags).is_ok()) {
+            let _ = id.set(now);
+        }
+    }
+
+    /// The same as [`Identity::check`], for the price of one look, as long as the kernel tells of no change.
+    pub fn check_changes(&self) -> Result<(), RepositoryError> {
+        self.found()?;
+        let is_known = self.files.iter().all(|(_, id)| id.get().is_some());
+        match &self.changes {
+            Some(changes) if is_known && matches!(read(changes, &mut [0; 1024]), Err(Errno::AGAIN)) => Ok(()),
+            _ => self.check(),
+        }
     }
 
     /// What [`Identity::check`] last found.
@@ -55,7 +77,7 @@ impl Identity {
     /// Fails once one of the files is not the one that is open.
     pub fn check(&self) -> Result<(), RepositoryError> {
         self.found()?;
-        let Some(what) = self.files.iter().find_map(|(file, id)| changed(file, id)) else { return Ok(()) };
+        let Some(what) = self.files.iter().find_map(|(file, id)| self.changed(file, id)) else { return Ok(()) };
         let lost = RepositoryError::Gone(format!(
             "{what} while it was in use: the database {} is not the one that this process has open. What it wrote since may \
              be lost, and it writes nothing more. Put the file back, or restore a backup (posse db restore FILE), then start \
@@ -63,6 +85,24 @@ impl Identity {
             self.path.display()
         ));
         Err(self.lost.get_or_init(|| lost).clone())
+    }
+
+    /// What became of a file, if it is not what it was.
+    fn changed(&self, file: &Path, id: &OnceLock<Id>) -> Option<String> {
+        match (look(file), id.get()) {
+            (Ok(now), Some(then)) if now == *then => None,
+            (Ok(_), Some(_)) => Some(format!("{} was replaced", file.display())),
+            // Made since.
+            (Ok(now), None) => {
+                self.learn(file, id, now);
+                None
+            }
+            (Err(error), Some(_)) if error.kind() == ErrorKind::NotFound => {
+                Some(format!("{} was deleted or moved", file.display()))
+            }
+            // That it cannot be looked at now says nothing.
+            (Err(_), _) => None,
+        }
     }
 }
 
@@ -73,50 +113,33 @@ fn look(file: &Path) -> std::io::Result<Id> {
     Ok((makedev(data.stx_dev_major, data.stx_dev_minor), data.stx_ino))
 }
 
-/// What became of a file, if it is not what it was.
-fn changed(file: &Path, id: &OnceLock<Id>) -> Option<String> {
-    match (look(file), id.get()) {
-        (Ok(now), Some(then)) if now == *then => None,
-        (Ok(_), Some(_)) => Some(format!("{} was replaced", file.display())),
-        // Made since.
-        (Ok(now), None) => {
-            let _ = id.set(now);
-            None
-        }
-        (Err(error), Some(_)) if error.kind() == ErrorKind::NotFound => {
-            Some(format!("{} was deleted or moved", file.display()))
-        }
-        // That it cannot be looked at now says nothing.
-        (Err(_), _) => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn each_of_the_files_is_missed_and_stays_lost() {
+        let asks = [Identity::check, Identity::check_changes];
         for suffix in ["", "-wal", "-shm"] {
-            for replaced in [false, true] {
+            for (replaced, ask) in [(false, asks[0]), (true, asks[0]), (false, asks[1]), (true, asks[1])] {
                 let folder = tempfile::tempdir().expect("a folder");
                 let path = folder.path().join("posse.db");
                 for suffix in ["", "-wal", "-shm"] {
                     std::fs::write(beside(&path, suffix), "x").expect("is written");
                 }
                 let identity = Identity::of(&path);
-                assert!(identity.check().is_ok());
+                assert!(ask(&identity).is_ok());
                 std::fs::write(beside(&path, suffix), "more").expect("is written");
-                assert!(identity.check().is_ok(), "what is in it may change");
+                assert!(ask(&identity).is_ok(), "what is in it may change");
                 let aside = folder.path().join("aside");
                 std::fs::rename(beside(&path, suffix), &aside).expect("is moved");
                 if replaced {
                     std::fs::write(beside(&path, suffix), "x").expect("is written");
                 }
-                let said = identity.check().expect_err("is lost").to_string();
+                let said = ask(&identity).expect_err("is lost").to_string();
                 assert!(said.contains(if replaced { "was replaced" } else { "was deleted or moved" }), "{said}");
                 std::fs::rename(&aside, beside(&path, suffix)).expect("is moved back");
-                assert!(identity.check().is_err(), "what was answered meanwhile is not there");
+                assert!(ask(&identity).is_err(), "what was answered meanwhile is not there");
             }
         }
     }
@@ -128,8 +151,10 @@ mod tests {
         std::fs::write(&path, "x").expect("is written");
         let identity = Identity::of(&path);
         std::fs::write(beside(&path, "-wal"), "x").expect("is written");
-        assert!(identity.check().is_ok());
+        assert!(identity.check_changes().is_ok());
+        // Deleted while it is open, as by those who use it.
+        let _open = std::fs::File::open(beside(&path, "-wal")).expect("opens");
         std::fs::remove_file(beside(&path, "-wal")).expect("is removed");
-        assert!(identity.check().is_err());
+        assert!(identity.check_changes().is_err());
     }
 }

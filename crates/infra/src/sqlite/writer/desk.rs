@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
-use posse_core::port::RepositoryError;
 
 use super::Count;
 use super::batch::{Batch, Try};
@@ -30,9 +29,6 @@ const POLL: Duration = Duration::from_secs(1);
 const CHECKPOINT_BYTES: usize = 8 << 20;
 /// After how many it is done before the next command: else those who write outrun it, and the log grows.
 const MOST_BYTES: usize = 24 << 20;
-/// For how long what was found of the files is relied upon before something is written. After a commit they are
-/// always looked for.
-const KNOWN: Duration = Duration::from_millis(10);
 /// Roughly what a commit writes beside its content: the pages of the tables and indexes it touches.
 const COMMIT_BYTES: usize = 6 * 4096;
 
@@ -40,8 +36,6 @@ const COMMIT_BYTES: usize = 6 * 4096;
 pub(super) struct Desk {
     connection: SqliteConnection,
     identity: Arc<Identity>,
-    /// When the files were last looked for.
-    checked: Instant,
     path: PathBuf,
     keys: Keys,
     bell: Arc<Bell>,
@@ -72,7 +66,6 @@ impl Desk {
         let mut desk = Desk {
             connection,
             identity,
-            checked: Instant::now(),
             path,
             keys,
             bell,
@@ -109,7 +102,7 @@ impl Desk {
     /// Looks after what is due, and tells when to do so again if nothing is written.
     pub fn care(&mut self) -> Instant {
         let is_look = Instant::now() >= self.next_poll;
-        let there = if is_look { self.check() } else { self.check_before() };
+        let there = if is_look { self.identity.check() } else { self.identity.found() };
         if there.is_err() {
             // Nothing that is found there is worth anything; whoever waits is told at once.
             self.next_poll = Instant::now() + POLL;
@@ -132,21 +125,11 @@ impl Desk {
         self.next_poll
     }
 
-    fn check(&mut self) -> Result<(), RepositoryError> {
-        self.checked = Instant::now();
-        self.identity.check()
-    }
-
-    /// The same, unless it was done a moment ago.
-    fn check_before(&mut self) -> Result<(), RepositoryError> {
-        if self.checked.elapsed() < KNOWN { self.identity.found() } else { self.check() }
-    }
-
     /// Runs the batch and commits it, if that takes no waiting: for the lock, the disk, or a second
     /// try. Otherwise nothing was kept, and it is to be written with [`Desk::write`].
     pub fn write_at_once(&mut self, batch: &mut Batch) -> bool {
         if self.syncs(batch)
-            || self.check_before().is_err()
+            || self.identity.check_changes().is_err()
             || self.set_synchronous(batch).is_err()
             || Begin.execute(&mut self.connection).is_err()
         {
@@ -161,7 +144,7 @@ impl Desk {
 
     /// Runs the batch and commits it.
     pub fn write(&mut self, batch: &mut Batch) {
-        if let Err(lost) = self.check_before() {
+        if let Err(lost) = self.identity.check_changes() {
             return batch.fail(&lost);
         }
         // Most batches have no failing piece, and a savepoint for each would copy every page it
@@ -178,8 +161,8 @@ impl Desk {
 
     /// Tells of a commit. Before the answers: who is answered may ask at once who was woken. What went into a file that
     /// nobody will find was not saved.
-    fn tell(&mut self, rings: Option<bool>, batch: &mut Batch) {
-        if let Err(lost) = self.check() {
+    fn tell(&self, rings: Option<bool>, batch: &mut Batch) {
+        if let Err(lost) = self.identity.check_changes() {
             return batch.fail(&lost);
         }
         match rings {
@@ -268,6 +251,7 @@ impl Desk {
 
 #[cfg(test)]
 mod tests {
+    use posse_core::port::RepositoryError;
     use tokio::sync::{Semaphore, oneshot};
 
     use super::*;
