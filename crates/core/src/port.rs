@@ -434,8 +434,12 @@ pub trait JobRepository:
     /// Announces a worker process.
     async fn register_worker(&self, worker: WorkerRecord) -> Result<(), RepositoryError>;
 
-    /// Takes a worker process off the list.
-    async fn unregister_worker(&self, worker: WorkerId) -> Result<(), RepositoryError>;
+    /// Takes a worker process off the list, which gives back what it still holds.
+    async fn unregister_worker(&self, worker: WorkerId, now: Millis) -> Result<(), RepositoryError>;
+
+    /// Lets others know that a worker process that is still on the list ended by itself: what it holds met no death. For
+    /// where it can write nothing any more; so it is left as well as can be, and outside of what is stored.
+    fn leave_word(&self, worker: &WorkerId);
 }
 
 /// Everything that is asked about jobs. Reads never wait for writes.

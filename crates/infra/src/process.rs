@@ -62,6 +62,13 @@ pub fn this_process() -> (String, u32, u64) {
     (host(), pid, start_ticks_of(pid).unwrap_or(0))
 }
 
+/// Has a write beyond the limit on the size of files (`ulimit -f`, LimitFSIZE=) be an error from now on, as on a full disk:
+/// the kernel's signal for it would end this process with everything that is under way.
+pub fn outlive_file_limits() {
+    // SAFETY: ignoring a signal runs no code of ours.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// The bytes that this user may still write to the file system of `folder`; none if it cannot be asked.
 pub fn free_space(folder: &std::path::Path) -> Option<u64> {
     let space = rustix::fs::statvfs(folder).ok()?;

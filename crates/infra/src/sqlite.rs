@@ -45,6 +45,7 @@ mod identity;
 mod in_use;
 mod jobs;
 mod journal;
+mod last_words;
 mod leases;
 mod ledger;
 mod lines;
@@ -94,6 +95,7 @@ pub use seal::{KEY_BYTES, KEYS_VARIABLE, Keys};
 use connection::{Access, beside, traceless};
 use fault::describe;
 use identity::Identity;
+use last_words::LastWords;
 use migrate::Schema;
 use readers::Readers;
 use wake::{Bell, Ear};
@@ -143,6 +145,7 @@ pub struct SqliteStore {
     _ear: Option<Ear>,
     bell: Arc<Bell>,
     identity: Arc<Identity>,
+    last_words: LastWords,
     installation: Arc<str>,
     keys: Keys,
     path: PathBuf,
@@ -180,10 +183,11 @@ impl SqliteStore {
                 )
                 .map_err(threads)?,
             ),
-            readers: Readers::start(path.clone(), Access::Read).map_err(threads)?,
+            readers: Readers::start(path.clone(), Access::Read, Arc::clone(&identity)).map_err(threads)?,
             _ear: ear.ok(),
             bell,
             identity,
+            last_words: LastWords::beside(path),
             installation,
             keys: options.keys,
             path: path.clone(),
@@ -218,13 +222,16 @@ impl SqliteStore {
         let installation = installation(&mut connection, path)?;
         let wake_file = beside(path, ".wake");
         let bell = Arc::new(Bell::silent(&wake_file));
+        let identity = Arc::new(Identity::of_file(path));
+        let readers = Readers::start(path.clone(), access, Arc::clone(&identity));
         Ok(SqliteStore {
             writer: None,
-            readers: Readers::start(path.clone(), access).map_err(|error| unavailable(path, "served", &error))?,
+            readers: readers.map_err(|error| unavailable(path, "served", &error))?,
             // Without a file there was never anybody to ring.
             _ear: Ear::open(&wake_file, Arc::clone(&bell)).ok(),
             bell,
-            identity: Arc::new(Identity::of_file(path)),
+            identity,
+            last_words: LastWords::beside(path),
             installation,
             keys,
             path: path.clone(),
@@ -325,17 +332,21 @@ fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Bell>,
     Ok((connection, Arc::new(bell), installation))
 }
 
-/// Fails while a process works on a database that was here: one made now would be worked by nobody.
+/// Fails while a process works on a database that was here, for one made now would be worked by nobody, and where its log
+/// lies, for SQLite would take that away: then whoever puts the database back has lost what was only in there.
 fn nobody_misses(path: &Path) -> Result<(), RepositoryError> {
     // It may have been made at this moment by whoever listens.
-    match looking::left_behind(path).filter(|_| !path.exists()) {
-        Some(what) if Bell::silent(&beside(path, ".wake")).has_listeners() => Err(RepositoryError::Gone(format!(
-            "the database {} is gone, and {what}; put it back, or end that process (posse work ends by itself within a \
-             second or two), then try again",
-            path.display()
-        ))),
-        _ => Ok(()),
-    }
+    let Some(what) = looking::left_behind(path).filter(|_| !path.exists()) else { return Ok(()) };
+    let way_out = match Bell::silent(&beside(path, ".wake")).has_listeners() {
+        true => "put it back, or end that process (posse work ends by itself within a second or two)",
+        false => {
+            "put it back, or restore a backup (posse db restore FILE), or remove that log if nothing of it is wanted any more"
+        }
+    };
+    Err(RepositoryError::Gone(format!(
+        "the database {} is gone, and {what}; {way_out}, then try again",
+        path.display()
+    )))
 }
 
 /// Makes an empty file that only its owner may use; true, unless somebody else just made it.

@@ -252,7 +252,10 @@ impl Crew {
             tokio::select! {
                 () = all(&mut self.services) => {}
                 () = tokio::time::sleep(AFTER_STOP) => out.warn("a step did not stop; its lease will run out and the job is taken back then"),
-                () = signals.next() => std::process::exit(crate::exit::Exit::Interrupted as i32),
+                () = signals.next() => {
+                    self.fleet.leave_word();
+                    std::process::exit(crate::exit::Exit::Interrupted as i32)
+                }
             }
         }
         self.fleet.leave().await;

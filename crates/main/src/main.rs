@@ -42,6 +42,7 @@ fn main() -> ExitCode {
 fn run(cli: cli::Cli) -> Exit {
     let out = cli.out();
     descriptors::raise();
+    posse_infra::process::outlive_file_limits();
     output::log::begin(cli.is_long(), &out);
     // Fails only if somebody chose a provider before us, which nobody does.
     let _ = rustls::crypto::ring::default_provider().install_default();

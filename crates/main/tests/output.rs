@@ -6,11 +6,10 @@ mod support;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
-use support::{ModelServer, Project, Say, until};
+use support::{ModelServer, Project, Say, full_pipe, until};
 
 /// What a terminal would do something about, and what hides or reorders text.
 const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2K\r\u{9b}2J\u{202e}txt.exe\u{2066}\u{200b}\u{feff}\u{e0041}\u{7f}";
@@ -137,16 +136,6 @@ fn an_argument_is_repeated_as_text() {
         assert_ne!(seen.code, 0);
         assert_is_harmless(&call.join(" "), &(seen.out + &seen.err));
     }
-}
-
-/// A pipe that nobody reads, with as much in it as fits.
-fn full_pipe() -> (OwnedFd, OwnedFd) {
-    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
-    let flags = rustix::fs::fcntl_getfl(&write).expect("flags");
-    rustix::fs::fcntl_setfl(&write, flags | rustix::fs::OFlags::NONBLOCK).expect("set");
-    while rustix::io::write(&write, b"x").is_ok() {}
-    rustix::fs::fcntl_setfl(&write, flags).expect("set");
-    (read, write)
 }
 
 #[test]

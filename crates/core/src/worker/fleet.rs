@@ -204,17 +204,24 @@ impl Fleet {
         }
     }
 
-    /// After the last service ended: takes this process off the list. One that still holds leases stays
-    /// on it, since from there others see its death and take its jobs back at once.
+    /// After the last service ended: takes this process off the list. One that still holds leases, or cannot write any
+    /// more, stays on it, since from there others see that it is gone and take its jobs back at once. It leaves word that
+    /// this was no death.
     pub async fn leave(&self) {
         self.enter(Phase::Gone);
         self.keeper.end();
-        if !self.keeper.is_idle() || self.lost.get().is_some() {
-            return;
+        if self.keeper.is_idle() && self.lost.get().is_none() {
+            match self.jobs.unregister_worker(self.worker.clone(), self.clock.now()).await {
+                Ok(()) => return,
+                Err(error) => warn!("this worker could not be taken off the list: {error}"),
+            }
         }
-        if let Err(error) = self.jobs.unregister_worker(self.worker.clone()).await {
-            warn!("this worker could not be taken off the list: {error}");
-        }
+        self.leave_word();
+    }
+
+    /// Before this process ends with jobs in hand because somebody wants it to: they met no death.
+    pub fn leave_word(&self) {
+        self.jobs.leave_word(&self.worker);
     }
 
     fn enter(&self, phase: Phase) {

@@ -153,6 +153,7 @@ fn become_command(spec: &Spec, ipc_is_bounded: bool) -> Result<Infallible, Strin
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
             .map_err(said("a limit cannot be set"))?;
     }
+    sys::be_ended_by_file_limits();
     hold(CapabilitySet::empty()).map_err(said("capabilities cannot be dropped"))?;
     let directory = spec.workspace.join(&spec.directory);
     rustix::process::chdir(&directory)

@@ -34,6 +34,13 @@ pub(super) fn handle_no_signals() {
     }
 }
 
+/// What becomes a command is ended by its limit on files, as any program is: whoever made the sandbox ignores that signal, and
+/// that is passed on.
+pub(super) fn be_ended_by_file_limits() {
+    // SAFETY: the default is no function of ours.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
+}
+
 /// Leaves namespaces of the host for new ones.
 pub(super) fn leave(namespaces: UnshareFlags) -> rustix::io::Result<()> {
     // SAFETY: the table of descriptors is not among them, so none comes to be owned by nobody or twice.

@@ -9,14 +9,14 @@ use posse_core::job::deaths::{deadly, died_in_last_attempt};
 use posse_core::job::transition::{Event, transition};
 use posse_core::job::{JobId, JobState};
 use posse_core::lease::{Lease, WorkerId};
-use posse_core::port::{Forfeit, Heartbeat, Overdue, Rescued};
+use posse_core::port::{Heartbeat, Overdue, Rescued};
 
 use super::fault::Outcome;
 use super::jobs::{JobRow, find, set_reason, store};
 use super::literal::{IsRunning, among, update};
 use super::schema::{jobs, workers};
 use super::writer::Transaction;
-use super::{attempts, deaths, queries, relations};
+use super::{attempts, deaths, queries, relations, workers as list};
 
 /// What of a wait is made up for, so that a lease does not begin with what others held the lock for.
 const NOTABLE_WAIT: Duration = Duration::from_secs(1);
@@ -75,19 +75,28 @@ pub(super) fn overdue(connection: &mut SqliteConnection, now: Millis) -> Outcome
     Ok(found)
 }
 
-/// Takes back jobs of workers known to be dead, and those workers off the list.
-pub(super) fn rescue(tx: &mut Transaction<'_>, dead: &[WorkerId], now: Millis) -> Outcome<Vec<Rescued>> {
+/// What became of a worker that holds a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is gone, and nobody knows why.
+    Died,
+    /// It ended by itself, and could not give back what it held.
+    Ended,
+    /// It runs, and did not renew its lease.
+    Lives,
+}
+
+/// Takes back jobs of workers known to be gone, and those workers off the list. With each, whether it ended by itself.
+pub(super) fn rescue(tx: &mut Transaction<'_>, gone: &[(bool, WorkerId)], now: Millis) -> Outcome<Vec<Rescued>> {
     let mut rows = Vec::new();
-    for worker in dead {
-        // By the index of leases, whatever they say.
-        let held = jobs::table.filter(IsRunning).filter(jobs::lease_until.gt(Millis::MIN));
-        let held = held.filter(jobs::leased_by.eq(&worker.0));
-        rows.extend(held.select(JobRow::as_select()).load::<JobRow>(tx.connection)?);
+    for (has_ended, worker) in gone {
+        let fate = if *has_ended { Fate::Ended } else { Fate::Died };
+        rows.extend(held(tx, worker)?.into_iter().map(|row| (fate, row)));
     }
-    rows.sort_by_key(|row| row.id);
-    let rescued = rows.into_iter().map(|row| died(tx, row, now)).collect::<Outcome<Vec<_>>>()?;
-    for worker in dead {
-        diesel::delete(workers::table.find(&worker.0)).execute(tx.connection)?;
+    rows.sort_by_key(|(_, row)| row.id);
+    let rescued = rows.into_iter().map(|(fate, row)| lost(tx, fate, row, now)).collect::<Outcome<Vec<_>>>()?;
+    for (_, worker) in gone {
+        list::unregister(tx, worker)?;
     }
     if !rescued.is_empty() {
         tx.ring();
@@ -95,30 +104,56 @@ pub(super) fn rescue(tx: &mut Transaction<'_>, dead: &[WorkerId], now: Millis) -
     Ok(rescued)
 }
 
+/// A worker leaves, and gives back what it holds: attempts whose ends could not be stored.
+pub(super) fn leave(tx: &mut Transaction<'_>, worker: &WorkerId, now: Millis) -> Outcome<()> {
+    let rows = held(tx, worker)?;
+    if !rows.is_empty() {
+        tx.ring();
+    }
+    for row in rows {
+        lost(tx, Fate::Ended, row, now)?;
+    }
+    list::unregister(tx, worker)
+}
+
+/// The jobs that a worker holds.
+fn held(tx: &mut Transaction<'_>, worker: &WorkerId) -> Outcome<Vec<JobRow>> {
+    // By the index of leases, whatever they say.
+    let held = jobs::table.filter(IsRunning).filter(jobs::lease_until.gt(Millis::MIN));
+    Ok(held.filter(jobs::leased_by.eq(&worker.0)).select(JobRow::as_select()).load(tx.connection)?)
+}
+
 /// Takes back jobs whose leases ended, and are still what they were then.
-pub(super) fn take_back(tx: &mut Transaction<'_>, forfeits: &[Forfeit], now: Millis) -> Outcome<Vec<Rescued>> {
+pub(super) fn take_back(tx: &mut Transaction<'_>, forfeits: &[(Fate, Overdue)], now: Millis) -> Outcome<Vec<Rescued>> {
     let mut rescued = Vec::with_capacity(forfeits.len());
-    for Forfeit { overdue: Overdue { lease, worker, until }, is_alive } in forfeits {
+    for (fate, Overdue { lease, until, .. }) in forfeits {
         let row = find(tx.connection, lease.job)?;
         let Some(row) = row.filter(|row| row.is_leased_as(lease.token) && row.lease_until == Some(*until)) else {
             continue;
         };
-        rescued.push(match is_alive {
-            false => died(tx, row, now)?,
-            true => {
-                let why = format!(
-                    "worker {} lives, and did not renew its lease in time (it was stopped, or could not reach the \
-                     database); the attempt was given back",
-                    worker.0
-                );
-                given_back(tx, row, &why, now)?
-            }
-        });
+        rescued.push(lost(tx, *fate, row, now)?);
     }
     if !rescued.is_empty() {
         tx.ring();
     }
     Ok(rescued)
+}
+
+/// A job's worker works it no more.
+fn lost(tx: &mut Transaction<'_>, fate: Fate, row: JobRow, now: Millis) -> Outcome<Rescued> {
+    let worker = row.leased_by.as_deref().unwrap_or_default();
+    let why = match fate {
+        Fate::Died => return died(tx, row, now),
+        Fate::Ended => format!(
+            "worker {worker} ended, and could not store how far it was (its database was lost, locked or full); the attempt \
+             was given back"
+        ),
+        Fate::Lives => format!(
+            "worker {worker} lives, and did not renew its lease in time (it was stopped, or could not reach the database); \
+             the attempt was given back"
+        ),
+    };
+    given_back(tx, row, &why, now)
 }
 
 /// The worker of a job died.

@@ -106,7 +106,7 @@ fn work(connection: &mut SqliteConnection) {
     grouped(tx, leases[2].job);
     people::retry(tx, leases[0].job, 10).expect("runs again");
     leases::overdue(tx.connection, 1000).expect("looks");
-    leases::rescue(tx, &[WorkerId("w".into())], 1000).expect("rescues");
+    leases::rescue(tx, &[(false, WorkerId("w".into()))], 1000).expect("rescues");
     ruled(tx);
 }
 

@@ -24,6 +24,7 @@ use posse_core::usecase::fork::Fork;
 use tokio::sync::watch;
 
 use super::journal::Sheet;
+use super::leases::Fate;
 use super::writer::Transaction;
 use super::{
     SqliteStore, annotations, attempts, batches, change, claim, finish, forks, group_waits, groups, jobs, journal,
@@ -112,10 +113,20 @@ impl JobRepository for SqliteStore {
     }
 
     async fn rescue_from(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError> {
-        self.writer()?.run(MANY_ROWS, move |tx| leases::rescue(tx, &dead, now)).await
+        let gone: Vec<_> = dead.into_iter().map(|worker| (self.last_words.has(&worker), worker)).collect();
+        let ended: Vec<_> = gone.iter().filter(|(ended, _)| *ended).map(|(_, worker)| worker.clone()).collect();
+        let rescued = self.writer()?.run(MANY_ROWS, move |tx| leases::rescue(tx, &gone, now)).await?;
+        ended.iter().for_each(|worker| self.last_words.forget(worker));
+        Ok(rescued)
     }
 
     async fn take_back(&self, forfeits: Vec<Forfeit>, now: Millis) -> Result<Vec<Rescued>, RepositoryError> {
+        let fate = |forfeit: &Forfeit| match forfeit.is_alive {
+            true => Fate::Lives,
+            false if self.last_words.has(&forfeit.overdue.worker) => Fate::Ended,
+            false => Fate::Died,
+        };
+        let forfeits: Vec<_> = forfeits.into_iter().map(|forfeit| (fate(&forfeit), forfeit.overdue)).collect();
         self.writer()?.run(ROW * forfeits.len(), move |tx| leases::take_back(tx, &forfeits, now)).await
     }
 
@@ -143,8 +154,18 @@ impl JobRepository for SqliteStore {
         self.writer()?.run(ROW, move |tx| workers::register(tx, &worker)).await
     }
 
-    async fn unregister_worker(&self, worker: WorkerId) -> Result<(), RepositoryError> {
-        self.writer()?.run(ROW, move |tx| workers::unregister(tx, &worker)).await
+    async fn unregister_worker(&self, worker: WorkerId, now: Millis) -> Result<(), RepositoryError> {
+        self.writer()?.run(MANY_ROWS, move |tx| leases::leave(tx, &worker, now)).await
+    }
+
+    fn leave_word(&self, worker: &WorkerId) {
+        if let Err(error) = self.last_words.say(worker) {
+            tracing::warn!(
+                "nothing could be left beside {} that tells that this worker ended by itself ({error}): its jobs are \
+                 charged as if it had died",
+                self.path.display()
+            );
+        }
     }
 }
 

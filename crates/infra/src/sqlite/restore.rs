@@ -27,7 +27,7 @@ use super::schema::{duties, jobs, workers};
 use super::seal::{self, Keys};
 use super::wake::Bell;
 use super::writer::Transaction;
-use super::{Synchronous, in_use, installation, leases};
+use super::{Synchronous, in_use, installation, last_words, leases};
 use crate::process::SystemClock;
 
 /// A database that was put in the place of another one.
@@ -72,6 +72,7 @@ pub fn restore(path: &Path, backup: &Path, keys: &Keys) -> Result<Restored, Repo
     old.fold(path)?;
     nobody_has_it(path, &bell)?;
     let kept = swap(&part.0, path, &old).map_err(|error| not_restored(path, &error))?;
+    last_words::sweep(path);
     Ok(Restored { kept, schema, given_back })
 }
 

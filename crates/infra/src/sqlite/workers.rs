@@ -27,7 +27,7 @@ pub(super) fn register(tx: &mut Transaction<'_>, worker: &WorkerRecord) -> Outco
     Ok(())
 }
 
-/// Takes a worker off the list.
+/// Takes a worker off the list. Nothing may be in its hands: nobody would see there that it is gone.
 pub(super) fn unregister(tx: &mut Transaction<'_>, worker: &WorkerId) -> Outcome<()> {
     diesel::delete(workers::table.find(&worker.0)).execute(tx.connection)?;
     Ok(())

@@ -165,6 +165,49 @@ pub async fn a_worker_that_lives_is_charged_no_death(store: Arc<dyn Store>) {
     }
 }
 
+/// Held, given back without a death, and available again with all its attempts.
+async fn met_no_death(store: &dyn Store, id: JobId, why: &str) {
+    let job = get(store, id).await;
+    assert_eq!((job.state, job.attempt, job.crashes), (JobState::Available, 0, 0), "{:?}", job.reason);
+    let attempts = store.attempts(id).await.expect("can be read");
+    let last = attempts.last().expect("is written down");
+    assert_eq!(last.outcome.as_deref(), Some("interrupted"));
+    assert!(last.reason.as_deref().is_some_and(|said| said.contains(why)), "{last:?}");
+}
+
+pub async fn a_worker_that_left_word_is_charged_no_death(store: Arc<dyn Store>) {
+    let id = enqueue_all(&*store, vec![NewJob { max_attempts: 1, ..job("r") }], T0).await[0];
+    for round in 0..10 {
+        let name = format!("w{round}");
+        claim_as(&*store, &name, 1, T0).await;
+        store.leave_word(&w(&name));
+        if round % 2 == 0 {
+            dies(&*store, &name, T0).await;
+        } else {
+            // Seen from where nobody knows whether it runs.
+            let overdue = store.overdue(T0 + LEASE).await.expect("can be read");
+            let forfeits = overdue.into_iter().map(|overdue| Forfeit { overdue, is_alive: false }).collect();
+            assert_eq!(store.take_back(forfeits, T0).await.expect("works").len(), 1);
+        }
+        met_no_death(&*store, id, &format!("worker {name} ended, and could not store")).await;
+    }
+    // A word is good for one end, and of nobody else's.
+    claim_as(&*store, "w0", 1, T0).await;
+    dies(&*store, "w0", T0).await;
+    assert_eq!(get(&*store, id).await.crashes, 1);
+}
+
+pub async fn a_worker_that_leaves_gives_back_what_it_holds(store: Arc<dyn Store>) {
+    let id = enqueue_all(&*store, vec![NewJob { max_attempts: 1, ..job("r") }], T0).await[0];
+    let lease = claim(&*store, "r", 1, T0).await[0].lease;
+    let others = claim_as(&*store, "w2", 1, T0).await;
+    assert!(others.is_empty());
+    store.unregister_worker(w("w1"), T0).await.expect("leaves");
+    met_no_death(&*store, id, "worker w1 ended").await;
+    let late = store.finish(lease, ending(Event::Complete, T0), T0).await;
+    assert!(matches!(late, Err(RepositoryError::LeaseLost(_))), "{late:?}");
+}
+
 pub async fn a_lease_that_was_renewed_is_not_taken(store: Arc<dyn Store>) {
     let lease = running(&*store, "r", T0).await;
     let seen = store.overdue(T0 + LEASE).await.expect("can be read");

@@ -176,7 +176,7 @@ pub async fn workers_are_listed_until_they_leave(store: Arc<dyn Store>) {
     store.heartbeat(WorkerId("w1".into()), vec![], T0 + LEASE, T0 + 5).await.expect("works");
     let listed = store.workers().await.expect("can be read");
     assert_eq!(listed, [WorkerRecord { slots: 9, heartbeat_at: T0 + 5, ..worker("w1") }, worker("w2")]);
-    store.unregister_worker(WorkerId("w1".into())).await.expect("works");
-    store.unregister_worker(WorkerId("w1".into())).await.expect("twice is no harm");
+    store.unregister_worker(WorkerId("w1".into()), T0).await.expect("works");
+    store.unregister_worker(WorkerId("w1".into()), T0).await.expect("twice is no harm");
     assert_eq!(store.workers().await.expect("can be read"), [worker("w2")]);
 }

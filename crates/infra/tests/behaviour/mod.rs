@@ -141,6 +141,8 @@ macro_rules! suite {
                 a_suspect_is_worked_with_nothing_beside_it,
                 a_suspect_is_waited_for_by_one_worker_only,
                 a_worker_that_lives_is_charged_no_death,
+                a_worker_that_left_word_is_charged_no_death,
+                a_worker_that_leaves_gives_back_what_it_holds,
                 a_lease_that_was_renewed_is_not_taken;
             people:
                 cancelling_works_in_every_state,

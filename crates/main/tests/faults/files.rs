@@ -3,6 +3,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
+use rustix::process::Resource;
+
 use crate::support::{ModelServer, Project, Running, Say, until};
 
 const FILES: [&str; 3] = ["posse.db", "posse.db-wal", "posse.db-shm"];
@@ -91,6 +93,74 @@ fn a_database_that_is_gone_is_not_made_anew_while_somebody_works_on_it() {
     assert!(report.contains("there is none at") && report.contains("posse db restore FILE"), "{report}");
     worker.go_on();
     worker.wait().expect(5);
+}
+
+/// A service manager starts a worker again that ended: it makes no new database where the log of the old one lies, which
+/// would go with that, and nobody's job met a death.
+#[test]
+fn a_database_that_is_put_back_is_as_it_was_whoever_was_started_meanwhile() {
+    let server = ModelServer::start(vec![Say::Silence]);
+    let (project, worker) = at_work(&server);
+    let (from, aside) = (file(&project, "posse.db"), project.path().join("aside.db"));
+    std::fs::rename(&from, &aside).expect("is moved");
+    worker.wait().expect(5);
+    let log = std::fs::read(file(&project, "posse.db-wal")).expect("its log is there");
+    assert!(!log.is_empty());
+    for args in
+        [&["work", "--role", "writer"][..], &["enqueue", "--role", "writer", "x"], &["run", "--role", "writer", "x"]]
+    {
+        let refused = project.start(args).wait().expect(5).err;
+        assert!(refused.contains("its log posse.db-wal lies there without it"), "{refused}");
+        assert!(refused.contains("posse db restore FILE"), "{refused}");
+    }
+    assert!(!from.exists(), "nothing was made");
+    assert!(std::fs::read(file(&project, "posse.db-wal")).is_ok_and(|now| now == log), "nothing was taken away");
+    std::fs::rename(&aside, &from).expect("is put back");
+    let worker = project.start(&["work", "--quiet", "--role", "writer"]);
+    until("it is worked again", || server.requests().len() > 1);
+    let shown = project.posse(&["show", "1", "--json"]).ok().json();
+    let first = &shown["attempts"][0];
+    assert_eq!((&shown["job"]["crashes"], &shown["job"]["attempt"]), (&0.into(), &1.into()), "{shown}");
+    assert_eq!(first["outcome"], "interrupted", "{shown}");
+    assert!(first["reason"].as_str().is_some_and(|why| why.contains("ended, and could not store")), "{first}");
+    drop(worker);
+    project.posse(&["db", "check", "--full"]).ok();
+    // Whoever wants nothing of it any more begins anew.
+    for name in ["posse.db", "posse.db-wal", "posse.db-shm"] {
+        let _ = std::fs::remove_file(file(&project, name));
+    }
+    project.posse(&["enqueue", "--role", "writer", "x"]).ok();
+}
+
+/// As where a file system has become read-only under its hands.
+#[test]
+fn a_worker_that_may_write_nothing_any_more_waits_and_goes_on() {
+    let mut script = vec![Say::Call("append_file", serde_json::json!({"path": "out.txt", "text": "x\n"})); 15];
+    script.push(Say::Call("finish", serde_json::json!({"final_summary": "written"})));
+    let server = ModelServer::start(script);
+    let project = crate::project(&server, "lease_seconds = 1");
+    project.posse(&["enqueue", "--role", "writer", "x"]).ok();
+    let mut worker = project.start(&["work", "--role", "writer"]);
+    until("it works", || server.requests().len() > 2);
+    worker.limit(Resource::Fsize, Some(0));
+    let said = worker.hear("cannot be written");
+    // For longer than leases stand.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    worker.limit(Resource::Fsize, None);
+    project.wait_for_state(1, "completed");
+    let shown = project.posse(&["show", "1", "--json"]).ok().json();
+    assert_eq!((&shown["job"]["crashes"], &shown["job"]["attempt"]), (&0.into(), &1.into()), "{shown}\n{said}");
+    assert_eq!(shown["attempts"].as_array().map(Vec::len), Some(1), "{}", shown["attempts"]);
+    // A call that was on its way then could not write either, and said so.
+    let calls = shown["ledger"].as_array().expect("calls");
+    let are = |state: &str| calls.iter().filter(|call| call["state"] == state).count();
+    assert!(are("done") + are("failed") == 15 && are("failed") <= 1, "{calls:?}");
+    let lines = std::fs::read_to_string(project.path().join("out.txt")).expect("is there");
+    assert_eq!(lines.lines().count(), are("done"));
+    worker.terminate();
+    let said = worker.wait().ok().err;
+    assert!(said.contains("may not grow any more"), "{said}");
+    project.posse(&["db", "check", "--full"]).ok();
 }
 
 #[test]

@@ -7,8 +7,8 @@ use posse_core::job::{JobId, JobState, NewJob};
 use posse_core::port::{JobQueries as _, JobRepository as _};
 use posse_core::rules::{Limits, Rules as _, Scope};
 
+use crate::host::Host;
 use crate::worker::{AT_ONCE, SLEEPER, host_now};
-use crate::{Host, until_all_ended};
 
 const DUE_AT_ONCE: usize = 5000;
 const URGENT: usize = 500;
@@ -21,8 +21,8 @@ fn quantile(values: &mut [Millis], part: f64) -> Millis {
 
 /// When the attempt that completed the job began.
 async fn began(host: &Host, id: JobId) -> Millis {
-    let job = host.store.job(id).await.expect("readable").expect("is there");
-    let attempts = host.store.attempts(id).await.expect("readable");
+    let job = host.store().job(id).await.expect("readable").expect("is there");
+    let attempts = host.store().attempts(id).await.expect("readable");
     assert_eq!((job.state, attempts.len()), (JobState::Completed, 1), "job {id} ran once: {attempts:?}");
     attempts[0].started_at
 }
@@ -34,7 +34,7 @@ async fn five_thousand_that_are_due_at_once_keep_no_urgent_one_waiting() {
     let job = NewJob { role: SLEEPER.into(), ..NewJob::default() };
     let due_at = host_now(host.root()) + 2500;
     let many = NewJob { run_at: Some(due_at), ..job.clone() };
-    let enqueued = host.store.enqueue(vec![many; DUE_AT_ONCE], host_now(host.root())).await.expect("is stored");
+    let enqueued = host.store().enqueue(vec![many; DUE_AT_ONCE], host_now(host.root())).await.expect("is stored");
     let many: Vec<_> = enqueued.into_iter().map(|one| one.id).collect();
     assert!(host_now(host.root()) < due_at, "they were all there before they were due");
     tokio::time::sleep(Duration::from_millis((due_at - host_now(host.root())).max(0) as u64)).await;
@@ -44,11 +44,11 @@ async fn five_thousand_that_are_due_at_once_keep_no_urgent_one_waiting() {
         let now = host_now(host.root());
         let begun = Instant::now();
         let new = NewJob { priority: 1, ..job.clone() };
-        urgent.push((host.store.enqueue(vec![new], now).await.expect("is stored")[0].id, now));
+        urgent.push((host.store().enqueue(vec![new], now).await.expect("is stored")[0].id, now));
         took.push(begun.elapsed().as_millis() as Millis);
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    until_all_ended(&host, "a burst", Duration::from_secs(60)).await;
+    host.until_all_ended("a burst", Duration::from_secs(60)).await;
 
     let mut late = Vec::new();
     for id in many {
@@ -80,16 +80,16 @@ async fn five_thousand_that_are_due_at_once_keep_no_urgent_one_waiting() {
 async fn no_more_are_at_work_than_may_be_whoever_works_them() {
     let mut host = Host::new();
     let limits = Limits { running: Some(AT_ONCE as u32), ..Limits::default() };
-    host.store.set_limits(Scope::Role(SLEEPER.into()), limits).await.expect("is set");
+    host.store().set_limits(Scope::Role(SLEEPER.into()), limits).await.expect("is set");
     let job = NewJob { role: SLEEPER.into(), ..NewJob::default() };
-    host.store.enqueue(vec![job.clone(); 400], host_now(host.root())).await.expect("are stored");
+    host.store().enqueue(vec![job.clone(); 400], host_now(host.root())).await.expect("are stored");
     (0..3).for_each(|_| host.start_worker());
-    until_all_ended(&host, "with a limit", Duration::from_secs(60)).await;
+    host.until_all_ended("with a limit", Duration::from_secs(60)).await;
     let crowded = host.root().join("crowded");
     assert!(!crowded.exists(), "24 slots in three processes, and never more than {AT_ONCE} jobs");
     // Without it there are more.
-    host.store.set_limits(Scope::Role(SLEEPER.into()), Limits::default()).await.expect("is taken off");
-    host.store.enqueue(vec![job; 400], host_now(host.root())).await.expect("are stored");
-    until_all_ended(&host, "without a limit", Duration::from_secs(60)).await;
+    host.store().set_limits(Scope::Role(SLEEPER.into()), Limits::default()).await.expect("is taken off");
+    host.store().enqueue(vec![job; 400], host_now(host.root())).await.expect("are stored");
+    host.until_all_ended("without a limit", Duration::from_secs(60)).await;
     assert!(crowded.exists());
 }

@@ -8,8 +8,8 @@ use posse_core::port::{JobQueries as _, JobRepository as _};
 use posse_infra::process::SystemClock;
 
 use crate::dice::{Dice, number};
+use crate::host::Host;
 use crate::worker::{KILLER, SLEEPER, host_now};
-use crate::{Host, start_worker};
 
 const INNOCENTS: usize = 150;
 
@@ -26,7 +26,7 @@ async fn a_job_that_kills_is_discarded_and_every_other_one_completes() {
     let at = dice.below(INNOCENTS as u64) as usize;
     jobs.insert(at, killer);
     let ids: Vec<_> = host
-        .store
+        .store()
         .enqueue(jobs, host_now(host.root()))
         .await
         .expect("is stored")
@@ -42,12 +42,12 @@ async fn a_job_that_kills_is_discarded_and_every_other_one_completes() {
                 host.replace(worker);
                 by_chance -= 1;
             } else if host.workers[worker].try_wait().expect("can be asked").is_some() {
-                host.workers[worker] = start_worker(host.root());
+                host.restart(worker);
             }
         }
         let mut left = 0;
         for id in &ids {
-            let job = host.store.job(*id).await.expect("readable").expect("is there");
+            let job = host.store().job(*id).await.expect("readable").expect("is there");
             left += usize::from(!job.state.is_final());
         }
         if left == 0 {
@@ -57,7 +57,7 @@ async fn a_job_that_kills_is_discarded_and_every_other_one_completes() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     for (place, id) in ids.iter().enumerate() {
-        let job = host.store.job(*id).await.expect("readable").expect("is there");
+        let job = host.store().job(*id).await.expect("readable").expect("is there");
         let want = if place == at { JobState::Discarded } else { JobState::Completed };
         assert_eq!(job.state, want, "seed {seed}: job {id}: {:?}", job.reason);
         if place == at {

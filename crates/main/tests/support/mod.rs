@@ -5,11 +5,13 @@
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -30,6 +32,16 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < late, "never: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// A pipe that nobody reads, with as much in it as fits.
+pub fn full_pipe() -> (OwnedFd, OwnedFd) {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
+    let flags = rustix::fs::fcntl_getfl(&write).expect("flags");
+    rustix::fs::fcntl_setfl(&write, flags | rustix::fs::OFlags::NONBLOCK).expect("set");
+    while rustix::io::write(&write, b"x").is_ok() {}
+    rustix::fs::fcntl_setfl(&write, flags).expect("set");
+    (read, write)
 }
 
 /// How a command ended.
@@ -198,6 +210,13 @@ impl Running {
     /// Has it go on after [`Running::stop`].
     pub fn go_on(&self) {
         self.signal("-CONT");
+    }
+
+    /// Sets a limit of it, while it runs; none is whatever it may have.
+    pub fn limit(&self, resource: Resource, current: Option<u64>) {
+        let maximum = getrlimit(resource).maximum;
+        let limit = Rlimit { current: current.or(maximum), maximum };
+        prlimit(Pid::from_raw(self.child.id().cast_signed()), resource, limit).expect("a process of ours");
     }
 
     /// Reads its standard error until it has said this, and gives what it said.
