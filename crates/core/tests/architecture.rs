@@ -1,4 +1,4 @@
-//! The core decides and performs no I/O: what it may not name, it does not name (row M28).
+//! The core decides and performs no I/O: what it may not name, it does not name.
 
 use std::path::{Path, PathBuf};
 
@@ -48,6 +48,66 @@ fn the_core_depends_on_no_adapter_library() {
     for library in ["diesel", "rusqlite", "reqwest", "async-openai", "axum", "posse-infra", "rustix", "anyhow"] {
         assert!(!manifest.contains(library), "crates/core/Cargo.toml names {library}");
     }
+}
+
+/// ARCHITECTURE.md, as what stands between backticks and looks like a file or a folder of ours.
+fn named_in_the_code_map() -> Vec<String> {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let quoted = text.split('`').skip(1).step_by(2).map(|quoted| quoted.split("::").next().unwrap_or_default());
+    let is_path = |name: &&str| name.ends_with(".rs") || (name.ends_with('/') && name.len() > 1);
+    quoted.filter(is_path).map(str::to_owned).collect()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
+}
+
+#[test]
+fn what_the_code_map_names_is_there() {
+    let files = rust_files(&root().join("crates"));
+    let is_there = |name: &str| {
+        let end = format!("/{}", name.trim_start_matches("crates/"));
+        files.iter().any(|file| {
+            let file = file.to_string_lossy();
+            if end.ends_with('/') { file.contains(&end) } else { file.ends_with(&end) }
+        })
+    };
+    let missing: Vec<_> = named_in_the_code_map().into_iter().filter(|name| !is_there(name)).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names {missing:?}, and nothing is called that");
+}
+
+#[test]
+fn every_module_of_the_core_is_in_the_code_map() {
+    let named = named_in_the_code_map();
+    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).expect("a folder") {
+        let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
+        if name.ends_with(".rs") && name != "lib.rs" {
+            let module = name.trim_end_matches("rs").trim_end_matches('.');
+            let is_named = named.iter().any(|named| *named == name || named.starts_with(&format!("{module}/")));
+            assert!(is_named, "ARCHITECTURE.md does not say what crates/core/src/{name} is");
+        }
+    }
+}
+
+#[test]
+fn decisions_are_short_and_have_one_form() {
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir(root().join("docs/decisions")).expect("docs/decisions") {
+        let path = entry.expect("an entry").path();
+        let text = std::fs::read_to_string(&path).expect("a text");
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        assert!(text.lines().count() <= 30, "{name} has {} lines; at most 30", text.lines().count());
+        let number = name.get(..4).unwrap_or_default();
+        assert!(text.starts_with(&format!("# {number}. ")), "{name} begins with its number and its title");
+        for heading in ["## Context", "## Decision", "## Consequences"] {
+            assert!(text.lines().any(|line| line == heading), "{name} has no {heading}");
+        }
+        numbers.push(number.to_owned());
+    }
+    let all = numbers.len();
+    numbers.sort();
+    numbers.dedup();
+    assert!(all > 30 && numbers.len() == all, "{all} decisions with {} numbers", numbers.len());
 }
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
