@@ -139,7 +139,6 @@ async fn mute(host: &mut Host, worker: usize, whom: Mute, time: Duration) {
         host.kill(worker);
         host.restart_limited(worker, "-f 0");
         assert_eq!(host.ended(worker).await, LOST, "{}", host.log());
-        assert!(host.log().contains("cannot be written"), "{}", host.log());
         host.restart(worker);
         muted.retain(|other| *other != worker);
     }
