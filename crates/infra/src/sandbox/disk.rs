@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,8 @@ struct Held {
     since: i64,
     bytes: u64,
     linked: BTreeMap<(u64, u64), u64>,
+    /// Whether files are on their way through a socket: those are in nobody's hands, and cannot be added up.
+    on_their_way: bool,
 }
 
 impl Disk {
@@ -56,7 +58,8 @@ impl Disk {
         Ok(Disk { workspace, device, free, since: now.as_secs() as i64 - 1, next: Instant::now() })
     }
 
-    /// Whether the file system has lost more than this, and what was changed in the workspace since is as much too.
+    /// Whether the file system has lost more than this, and what was changed in the workspace since is as much too, or
+    /// cannot be added up.
     pub fn holds_more_than(&mut self, most: u64, pids: &[String]) -> Looked<bool> {
         let now = Free::of(&self.workspace)?;
         let lost = self.free.bytes.saturating_sub(now.bytes) + self.free.files.saturating_sub(now.files) * FILE;
@@ -64,13 +67,13 @@ impl Disk {
             return Ok(false);
         }
         let began = Instant::now();
-        let mut held = Held { since: self.since, bytes: 0, linked: BTreeMap::new() };
+        let mut held = Held { since: self.since, bytes: 0, linked: BTreeMap::new(), on_their_way: false };
         held.folder(&self.workspace, self.device, 0)?;
         for pid in pids {
             held.open_files(pid, self.device)?;
         }
         self.next = Instant::now() + (began.elapsed() * SELDOM).min(Duration::from_secs(5));
-        Ok(held.bytes + held.linked.into_values().sum::<u64>() > most)
+        Ok(held.on_their_way || held.bytes + held.linked.into_values().sum::<u64>() > most)
     }
 }
 
@@ -127,10 +130,15 @@ impl Held {
 
     /// Files without a name that a process has open, or in its memory.
     fn open_files(&mut self, pid: &str, device: u64) -> Looked<()> {
-        let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        for meta in open.filter_map(|entry| fs::metadata(entry.path()).ok()) {
+        for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+            let Ok(meta) = fs::metadata(entry.path()) else { continue };
             if meta.is_file() && meta.nlink() == 0 && meta.dev() == device {
                 self.linked.insert((meta.dev(), meta.ino()), meta.blocks() * 512 + FILE);
+            } else if meta.file_type().is_socket() {
+                let number = entry.file_name().to_string_lossy().into_owned();
+                let about = of_any(pid, &format!("fdinfo/{number}"))?.unwrap_or_default();
+                let passed = about.lines().find_map(|line| line.strip_prefix("scm_fds:"));
+                self.on_their_way |= passed.is_some_and(|passed| passed.trim() != "0");
             }
         }
         for mapping in of_any(pid, "maps")?.unwrap_or_default().lines().filter_map(Mapping::of) {
@@ -148,7 +156,7 @@ mod tests {
     use super::*;
 
     fn held(folder: &Path, since: i64) -> u64 {
-        let mut held = Held { since, bytes: 0, linked: BTreeMap::new() };
+        let mut held = Held { since, bytes: 0, linked: BTreeMap::new(), on_their_way: false };
         let open = File::open(folder).unwrap();
         let device = open.metadata().unwrap().dev();
         assert!(held.folder(&open, device, 0).is_ok());
@@ -177,7 +185,7 @@ mod tests {
     fn what_is_too_deep_to_look_at_is_not_overlooked() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("d/".repeat(DEEP + 2))).unwrap();
-        let mut held = Held { since: 0, bytes: 0, linked: BTreeMap::new() };
+        let mut held = Held { since: 0, bytes: 0, linked: BTreeMap::new(), on_their_way: false };
         let open = File::open(folder.path()).unwrap();
         assert!(held.folder(&open, open.metadata().unwrap().dev(), 0).is_err());
     }

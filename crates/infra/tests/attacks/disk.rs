@@ -82,6 +82,22 @@ pub fn files_without_names() {
     );
 }
 
+/// Held by nobody: they are on their way through a socket.
+pub fn files_on_their_way() {
+    hold(
+        "import socket\n\
+         signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n\
+         a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)\n\
+         for n in range(80):\n\
+         \x20   f = open('f', 'wb', 0); os.unlink('f')\n\
+         \x20   if os.fork() == 0: f.write(b'x' * MB); os._exit(0)\n\
+         \x20   try: os.wait()\n\
+         \x20   except ChildProcessError: pass\n\
+         \x20   socket.send_fds(a, [b'x'], [f.fileno()]); f.close()\n\
+         held()\n",
+    );
+}
+
 pub fn mapped_files() {
     hold(
         "kept = []\n\

@@ -52,7 +52,7 @@ fn main() {
             shared_mappings_of_children, system_v_segments, system_v_messages, system_v_semaphores,
             message_queues, files_without_names, files_of_tmp, empty_files_of_tmp, page_tables, kernel_stacks,
             watches, keys_programs_and_rings, requests_ahead, large_pages, many_open_files;
-        disk: room_that_is_not_written, room_that_is_reserved, writers_nobody_waits_for, files_without_names,
+        disk: room_that_is_not_written, room_that_is_reserved, writers_nobody_waits_for, files_without_names, files_on_their_way,
             mapped_files, many_small_files, sparse_files, attributes, folders_too_deep_to_look_at;
         rights: set_id_by_every_call, set_id_by_programs, capabilities_of_files, new_namespaces, new_mounts,
             handles_of_files, processes_as_paths, settings_of_processes, the_machine_itself,
