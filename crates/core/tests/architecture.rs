@@ -1,6 +1,11 @@
 //! The core decides and performs no I/O: what it may not name, it does not name.
 
+#[path = "support/sources.rs"]
+mod sources;
+
 use std::path::{Path, PathBuf};
+
+use sources::rust_files;
 
 /// Names that would mean I/O, a wall clock, or an adapter, with the reason each is kept out.
 const FORBIDDEN: &[(&str, &str)] = &[
@@ -77,6 +82,16 @@ fn what_the_code_map_names_is_there() {
 }
 
 #[test]
+fn no_entry_of_the_code_map_stands_twice() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let mut entries: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("- `")?.split('`').next()).collect();
+    let all = entries.len();
+    entries.sort_unstable();
+    entries.dedup();
+    assert_eq!(entries.len(), all, "two entries of ARCHITECTURE.md have one name");
+}
+
+#[test]
 fn every_module_of_the_core_is_in_the_code_map() {
     let named = named_in_the_code_map();
     for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).expect("a folder") {
@@ -108,17 +123,4 @@ fn decisions_are_short_and_have_one_form() {
     numbers.sort();
     numbers.dedup();
     assert!(all > 30 && numbers.len() == all, "{all} decisions with {} numbers", numbers.len());
-}
-
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            files.push(path);
-        }
-    }
-    files
 }

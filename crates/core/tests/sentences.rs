@@ -1,8 +1,13 @@
 //! What people and models read is written the same way everywhere: a count of something goes through
 //! `text::plural`, or one day a sentence says "1 attempts".
 
+#[path = "support/sources.rs"]
+mod sources;
+
+use std::path::Path;
+
 use regex::Regex;
-use std::path::{Path, PathBuf};
+use sources::rust_files;
 
 /// Plurals that are counted in sentences. (Words that are verbs as well, such as "runs" and "answers", would also be
 /// found behind names.)
@@ -27,7 +32,8 @@ fn every_count_of_something_goes_through_one_function() {
     let broken = Regex::new(r"\\\n\s*").expect("a pattern");
     let (mut found, mut files) = (Vec::new(), 0);
     for room in ["core", "infra", "main"] {
-        for file in rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(room).join("src")) {
+        let sources = rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(room).join("src"));
+        for file in sources.into_iter().filter(|file| !file.ends_with("tests.rs")) {
             files += 1;
             let text = std::fs::read_to_string(&file).expect("a source file");
             // What tests say of a failure is for whoever wrote them.
@@ -42,17 +48,4 @@ fn every_count_of_something_goes_through_one_function() {
     }
     assert!(files > 200, "only {files} source files were looked at");
     assert!(found.is_empty(), "write these with text::plural:\n{}", found.join("\n"));
-}
-
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|e| e == "rs") && path.file_stem().is_none_or(|name| name != "tests") {
-            files.push(path);
-        }
-    }
-    files
 }
