@@ -25,6 +25,10 @@ mod relations;
 
 pub use relations::{BatchMark, BatchStanding, Chunk, JobRelations, JobSearch, Reach, StateRow};
 
+mod store;
+
+pub use store::Store;
+
 /// A repository call that did not do what was asked, by what the caller should do about it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RepositoryError {

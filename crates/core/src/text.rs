@@ -77,6 +77,11 @@ pub fn harmless_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// The beginning of `text`: at most `most` bytes, whole characters.
+pub fn head(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
 /// `head: reason`, or the reason alone where it begins with those words itself.
 pub fn because(head: &str, reason: &str) -> String {
     let reason = reason.trim();
@@ -163,6 +168,15 @@ pub fn rough_duration(ms: Millis) -> String {
     }
 }
 
+/// How long ago `at` was, or in how long it will be.
+pub fn ago(at: Millis, now: Millis) -> String {
+    match now - at {
+        ..=-1000 => format!("in {}", duration((at - now) / 1000 * 1000)),
+        -999..1000 => "just now".into(),
+        past => format!("{} ago", rough_duration(past)),
+    }
+}
+
 /// A point in time by RFC 3339, in UTC with milliseconds; none if no calendar has it.
 pub fn rfc3339(at: Millis) -> Option<String> {
     jiff::Timestamp::from_millisecond(at).ok().map(|at| format!("{at:.3}"))
@@ -225,5 +239,11 @@ mod tests {
         assert_eq!(because("limit reached", "20 turns"), "limit reached: 20 turns");
         assert_eq!(because("ä", "€"), "ä: €");
         assert_eq!(because("failed", " "), "failed");
+    }
+
+    #[test]
+    fn times_are_told_by_how_long_ago_they_were() {
+        assert_eq!([ago(0, 90_000), ago(5_000, 0), ago(0, 10)], ["1 min ago", "in 5.0 s", "just now"]);
+        assert_eq!(head("aäb", 2), "a");
     }
 }

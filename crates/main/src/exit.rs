@@ -1,8 +1,6 @@
-//! How a command ends: its exit code, and the sentence that goes with it.
+//! How a command ends: the exit codes that errors of the application become.
 
-use std::fmt;
-
-use posse_core::model::ModelError;
+use posse_app::{Code, Error, Kind};
 use posse_core::port::RepositoryError;
 use posse_core::usecase::enqueue::Refused;
 
@@ -41,58 +39,37 @@ Exit codes:
   6    done, but standard output could not take the answer; standard error has it
   130  interrupted";
 
-/// A command that did not do what was asked, in one or two sentences for a person.
-#[derive(Debug)]
-pub struct Failure {
-    /// The exit code.
-    pub exit: Exit,
-    /// What, why, and the way out.
-    pub message: String,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Failure {}
-
 /// The error for something wrong with what was asked.
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
-    fail(Exit::Usage, message)
+    Error::invalid(message).into()
 }
 
 /// The error for something that is not there.
 pub fn not_found(message: impl Into<String>) -> anyhow::Error {
-    fail(Exit::NotFound, message)
+    Error::new(Code::NotFound, message).into()
 }
 
-/// An error with its exit code.
-pub fn fail(exit: Exit, message: impl Into<String>) -> anyhow::Error {
-    Failure { exit, message: message.into() }.into()
+/// An error with its code.
+pub fn fail(code: Code, message: impl Into<String>) -> anyhow::Error {
+    Error::new(code, message).into()
 }
 
 /// The exit code an error asks for.
 pub fn code_of(error: &anyhow::Error) -> Exit {
-    if let Some(failure) = error.downcast_ref::<Failure>() {
-        return failure.exit;
+    let kind = if let Some(error) = error.downcast_ref::<Error>() {
+        error.kind()
+    } else if let Some(error) = error.downcast_ref::<RepositoryError>() {
+        Code::from(error).kind()
+    } else if error.is::<Refused>() || error.is::<Untrusted>() {
+        Kind::Invalid
+    } else {
+        Kind::Failed
+    };
+    match kind {
+        Kind::Invalid => Exit::Usage,
+        Kind::NotFound => Exit::NotFound,
+        Kind::Conflict => Exit::Conflict,
+        Kind::Database => Exit::Database,
+        Kind::Failed => Exit::Failed,
     }
-    if let Some(error) = error.downcast_ref::<RepositoryError>() {
-        return match error {
-            RepositoryError::NoSuchJob(_) => Exit::NotFound,
-            RepositoryError::Illegal(_)
-            | RepositoryError::KeyHeld { .. }
-            | RepositoryError::EmptyGroup(_)
-            | RepositoryError::Refused(_) => Exit::Conflict,
-            RepositoryError::Unavailable(_) | RepositoryError::Unusable(_) | RepositoryError::Gone(_) => Exit::Database,
-            RepositoryError::LeaseLost(_) | RepositoryError::Misused(_) => Exit::Failed,
-        };
-    }
-    if error.downcast_ref::<Refused>().is_some() || error.downcast_ref::<Untrusted>().is_some() {
-        return Exit::Usage;
-    }
-    // A model that cannot be asked is a failed operation, whatever its kind.
-    debug_assert!(error.downcast_ref::<ModelError>().is_none_or(|e| !e.message.is_empty()));
-    Exit::Failed
 }

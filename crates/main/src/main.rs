@@ -16,7 +16,6 @@ mod records;
 mod retention;
 mod settings;
 mod staff;
-mod times;
 mod trust;
 mod wire;
 mod workspace;

@@ -13,11 +13,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use posse_app::Code;
 use posse_core::metrics::{Metrics, MetricsSource};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use crate::exit::{Exit, fail, usage};
+use crate::exit::{fail, usage};
 
 /// Connections at once; further ones wait to be accepted.
 const CONNECTIONS: usize = 16;
@@ -36,7 +37,7 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
         )));
     }
     let failed =
-        |error| fail(Exit::Failed, format!("the metrics cannot be served at {address}: {error}; use another port"));
+        |error| fail(Code::Failed, format!("the metrics cannot be served at {address}: {error}; use another port"));
     TcpListener::bind(address).await.map_err(failed)
 }
 

@@ -1,17 +1,17 @@
 //! Where words go: data to standard output, everything else to standard error. Everything that leaves the
 //! program as text goes through here: for people as text that steers no terminal ([`text`]), for programs as
-//! JSON that does not either ([`json`]), and to standard error without waiting for whoever reads it ([`stream`]).
+//! JSON that does not either ([`posse_app::json`]), and to standard error without waiting for whoever reads it ([`stream`]).
 
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
+use posse_app::json;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde_json::Value;
 
-pub mod json;
 pub mod log;
 pub mod stream;
 pub mod table;

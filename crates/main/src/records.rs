@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use posse_app::json;
 use posse_core::event::Follower;
 use posse_core::job::JobId;
 use posse_core::port::JobQueries;
@@ -18,7 +19,6 @@ use tokio::sync::{broadcast, oneshot};
 use tokio::task::JoinHandle;
 use tracing::warn;
 
-use crate::output::json;
 use crate::settings::Settings;
 
 /// Runs whose files are kept, unless configured.

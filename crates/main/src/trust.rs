@@ -11,11 +11,12 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use posse_app::Code;
 use posse_core::folder::FolderId;
 use posse_infra::folder::identify;
 use serde::{Deserialize, Serialize};
 
-use crate::exit::{Exit, fail, usage};
+use crate::exit::{fail, usage};
 use crate::settings::{Env, file};
 
 /// What in a folder decides about agents, or is run.
@@ -193,7 +194,7 @@ impl Trust {
         let real = folder.canonicalize().map_err(|e| usage(format!("{shown} cannot be trusted: {e}")))?;
         if let Some(why) = self.why_never(&real) {
             return Err(fail(
-                Exit::Conflict,
+                Code::Conflict,
                 format!("{} cannot be trusted: {why}. Move it to where no agent works", real.display()),
             ));
         }

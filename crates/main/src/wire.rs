@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use posse_app::Code;
 use posse_core::clock::Clock;
 use posse_core::metrics::MetricsQueries;
 use posse_core::model::Models;
 use posse_core::persona::PersonaTemplate;
-use posse_core::port::{CareRepository, JobQueries, JobRelations, JobRepository, JobSearch, RepositoryError};
-use posse_core::rate::RateLimiter;
+use posse_core::port::{CareRepository, JobQueries, JobRelations, JobRepository, RepositoryError, Store};
 use posse_core::retention::Retention;
 use posse_core::rules::Rules;
 use posse_core::skill::SkillScope;
@@ -26,7 +26,7 @@ use posse_infra::skill::{self, LoadedSkills, SkillFileProblem, SkillRoot};
 use posse_infra::sqlite::{Options, SqliteStore, Synchronous, extension};
 use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 
-use crate::exit::{Exit, fail, not_found, usage};
+use crate::exit::{fail, not_found, usage};
 use crate::models::{self, Catalog};
 use crate::output::text::{count, plural, visible};
 use crate::settings::{self, DEFAULT_DATABASE, ModelKind, Settings, Tokenizer};
@@ -79,7 +79,12 @@ fn trust_own_database(settings: &Settings) -> Result<()> {
 }
 
 /// Opens the database to be changed by a command that tells of it then; makes it, and its folder, if it is not there.
-pub fn open_store(settings: &Settings) -> Result<Arc<SqliteStore>> {
+pub fn open_store(settings: &Settings) -> Result<Arc<dyn Store>> {
+    Ok(open_file(settings)?)
+}
+
+/// The same, for what only this database can do.
+pub fn open_file(settings: &Settings) -> Result<Arc<SqliteStore>> {
     crate::output::before_change()?;
     open_to_work(settings)
 }
@@ -118,7 +123,7 @@ pub fn make_database_folder(settings: &Settings) -> Result<()> {
                 "the folder {} for the database cannot be made: {error}. Name another with --db or POSSE_DB",
                 folder.display()
             );
-            fail(Exit::Database, what)
+            fail(Code::DatabaseUnusable, what)
         })?;
     }
     Ok(())
@@ -133,13 +138,9 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What can be asked of a database.
-pub trait Reader: JobQueries + JobSearch + Rules + RateLimiter {}
-impl<T: JobQueries + JobSearch + Rules + RateLimiter> Reader for T {}
-
 /// Opens the database to be looked at, without writing anything. None where there is none yet.
-pub fn open_reader(settings: &Settings) -> Result<Option<Arc<dyn Reader>>> {
-    Ok(open_to_look(settings)?.map(|store| store as Arc<dyn Reader>))
+pub fn open_reader(settings: &Settings) -> Result<Option<Arc<dyn Store>>> {
+    Ok(open_to_look(settings)?.map(|store| store as Arc<dyn Store>))
 }
 
 /// The same, for what only this database can tell.
@@ -149,7 +150,10 @@ pub fn open_to_look(settings: &Settings) -> Result<Option<Arc<SqliteStore>>> {
         Ok(true) => {}
         Ok(false) => return Ok(None),
         Err(error) => {
-            return Err(fail(Exit::Database, format!("the database {} cannot be reached: {error}", path.display())));
+            return Err(fail(
+                Code::DatabaseUnusable,
+                format!("the database {} cannot be reached: {error}", path.display()),
+            ));
         }
     }
     register_extension(settings)?;

@@ -12,11 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use posse_app::json;
 use posse_core::event::{Follower, Happened};
 use posse_core::port::JobQueries;
 use posse_core::session::{Session, SessionId};
-
-use crate::output::json;
 
 const EVENTS: &str = "events.jsonl";
 

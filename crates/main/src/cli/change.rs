@@ -5,16 +5,14 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use clap::Args;
+use posse_app::times;
+use posse_app::{Code, json};
 use posse_core::clock::Millis;
 use posse_core::job::change::{Change, Edit};
 use posse_core::job::{JobId, JobState};
-use posse_core::port::{
-    Cancelled, CareRepository as _, Forfeit, HeldJob, JobFilter, JobQueries as _, JobRelations as _,
-    JobRepository as _, ProcessProbe as _, Reach, RepositoryError,
-};
+use posse_core::port::{Cancelled, Forfeit, HeldJob, JobFilter, ProcessProbe as _, Reach, RepositoryError, Store};
 use posse_core::usecase::enqueue::accept_edit;
 use posse_infra::process::LinuxProcessProbe;
-use posse_infra::sqlite::SqliteStore;
 use serde::Serialize;
 use serde_json::json;
 
@@ -23,10 +21,9 @@ use super::enqueue::{read_goal, read_words};
 use super::filter::{FilterArgs, WhereArgs};
 use super::job::{reader_for, table};
 use crate::exit::{Exit, fail, not_found, usage};
-use crate::output::json;
 use crate::output::text::{count, plural, visible};
 use crate::settings::Settings;
-use crate::{times, wire};
+use crate::wire;
 
 /// Jobs changed in one transaction; others write between two of them.
 const AT_ONCE: usize = 200;
@@ -198,9 +195,9 @@ pub async fn cancel(cx: &Context, args: CancelArgs) -> Result<Exit> {
     let mut told = store.cancel_within(JobId(id), reach, reason, wire::now()).await?;
     let mut gone = None;
     if told.iter().any(|(_, became)| *became == Cancelled::Requested) {
-        gone = end_for_the_dead(&store, told.iter().map(|(id, _)| *id).collect()).await?;
+        gone = end_for_the_dead(&*store, told.iter().map(|(id, _)| *id).collect()).await?;
         for (id, became) in &mut told {
-            if *became == Cancelled::Requested && is_cancelled(&store, *id).await? {
+            if *became == Cancelled::Requested && is_cancelled(&*store, *id).await? {
                 *became = Cancelled::Now;
             }
         }
@@ -233,7 +230,7 @@ pub async fn cancel(cx: &Context, args: CancelArgs) -> Result<Exit> {
         n => format!(", and {} of its tree with it", plural(n, "job")),
     };
     match exit {
-        Exit::Conflict if told.is_empty() => return Err(fail(Exit::Conflict, what)),
+        Exit::Conflict if told.is_empty() => return Err(fail(Code::Conflict, what)),
         _ => cx.out.line(format!("{what}{with}"))?,
     }
     Ok(exit)
@@ -261,7 +258,7 @@ pub async fn retry(cx: &Context, args: RetryArgs) -> Result<Exit> {
         Err(RepositoryError::Illegal(illegal)) => {
             let way_out = "only a job that ended can be re-run";
             return Err(fail(
-                Exit::Conflict,
+                Code::Conflict,
                 format!("job {id} is {}; {way_out} (posse job cancel {id} ends it)", illegal.state),
             ));
         }
@@ -321,7 +318,7 @@ async fn one(cx: &Context, id: i64, change: Change) -> Result<Exit> {
     let told = store.change(vec![JobId(id)], change, wire::now()).await?;
     let told = told.first().ok_or(RepositoryError::NoSuchJob(JobId(id)))?;
     if let Some(why) = &told.refused {
-        return Err(fail(Exit::Conflict, format!("job {id} was not {done}: {why}")));
+        return Err(fail(Code::Conflict, format!("job {id} was not {done}: {why}")));
     }
     if cx.out.json {
         let state = queries.job(JobId(id)).await?.map(|job| job.state);
@@ -454,7 +451,7 @@ async fn change_all(settings: &Settings, ids: &[JobId], change: &Change, told: &
         }
     }
     if matches!(change, Change::Cancel { .. }) {
-        end_for_the_dead(&store, ids.to_vec()).await?;
+        end_for_the_dead(&*store, ids.to_vec()).await?;
     }
     Ok(())
 }
@@ -462,7 +459,7 @@ async fn change_all(settings: &Settings, ids: &[JobId], change: &Change, told: &
 /// Takes back what workers hold that are known to be gone, or whose lease has run out, where that is one of `jobs`:
 /// those that are to be cancelled then are. Else they would stay running until some worker starts. Gives the worker
 /// of the first of them.
-async fn end_for_the_dead(store: &SqliteStore, jobs: Vec<JobId>) -> Result<Option<String>> {
+async fn end_for_the_dead(store: &dyn Store, jobs: Vec<JobId>) -> Result<Option<String>> {
     let now = wire::now();
     let held = store.held_jobs().await?;
     let held: Vec<_> = held.into_iter().filter(|held| jobs.contains(&held.job)).collect();
@@ -485,6 +482,6 @@ async fn end_for_the_dead(store: &SqliteStore, jobs: Vec<JobId>) -> Result<Optio
     Ok(Some(format!("worker {}", first.worker)))
 }
 
-async fn is_cancelled(store: &SqliteStore, job: JobId) -> Result<bool> {
+async fn is_cancelled(store: &dyn Store, job: JobId) -> Result<bool> {
     Ok(store.job(job).await?.is_some_and(|job| job.state == JobState::Cancelled))
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
+use posse_app::Code;
 use posse_core::session::{NewSession, Session, SessionId, check_name};
 use posse_core::usecase::enqueue::{Ask, accept};
 
@@ -88,7 +89,7 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     ended.map_err(|error| match error.downcast::<Unwritten>() {
         Ok(unwritten) => {
             let way_on = format!("what was said last is kept: posse chat {role} goes on with it");
-            fail(Exit::Failed, format!("{unwritten}; {way_on}"))
+            fail(Code::Failed, format!("{unwritten}; {way_on}"))
         }
         Err(error) => error,
     })
@@ -130,7 +131,7 @@ async fn find_or_begin(shop: &Workshop, role: &str, wanted: Option<Which>, new: 
         Some(Which::Name(name)) => match begin(Some(name)).await? {
             (session, false) if new => {
                 let way_out = "leave out --new to go on with it, or give another name";
-                return Err(fail(Exit::Conflict, format!("there is a session {} already; {way_out}", session.label())));
+                return Err(fail(Code::Conflict, format!("there is a session {} already; {way_out}", session.label())));
             }
             found => found,
         },
@@ -143,7 +144,7 @@ async fn find_or_begin(shop: &Workshop, role: &str, wanted: Option<Which>, new: 
     if session.role != role {
         let (label, has) = (session.label(), &session.role);
         return Err(fail(
-            Exit::Conflict,
+            Code::Conflict,
             format!("session {label} is with {has}: posse chat {has} --session {label} goes on with it"),
         ));
     }

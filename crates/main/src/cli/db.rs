@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use posse_app::Code;
 use posse_core::doctor::RESTORE;
 use posse_core::job::JobState;
 use posse_core::lease::WorkerId;
@@ -200,7 +201,7 @@ async fn reseal(cx: &Context, clear: bool) -> Result<Exit> {
         ));
     };
     nobody_at_work(&settings).await?;
-    let store = wire::open_store(&settings)?;
+    let store = wire::open_file(&settings)?;
     let (out, mut told) = (cx.out, 0);
     let done = store.reseal(clear, |column, values| {
         if values >= told + TOLD_EVERY {
@@ -234,7 +235,7 @@ async fn reseal(cx: &Context, clear: bool) -> Result<Exit> {
     match done.first_closed {
         None => Ok(Exit::Ok),
         Some(first) => Err(fail(
-            Exit::Failed,
+            Code::Failed,
             format!("{} could not be opened and stayed as they are: {first}", plural(done.closed, "value")),
         )),
     }
@@ -296,7 +297,7 @@ async fn check(cx: &Context, full: bool) -> Result<Exit> {
         cx.out.line(visible(problem))?;
     }
     if !problems.is_empty() {
-        return Err(fail(Exit::Database, format!("the database {path} is damaged; {RESTORE}")));
+        return Err(fail(Code::DatabaseUnusable, format!("the database {path} is damaged; {RESTORE}")));
     }
     let free = match storage.free_bytes {
         0 => String::new(),

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use posse_app::times;
 use posse_core::port::CareRepository as _;
 use posse_core::retention::{Keep, Kept, Retention};
 use serde_json::json;
@@ -10,7 +11,7 @@ use super::Context;
 use crate::exit::{Exit, usage};
 use crate::output::text::visible;
 use crate::settings::Settings;
-use crate::{retention, times, wire};
+use crate::{retention, wire};
 
 /// What to keep, and for how long: a time like 12h or 30d, or forever. Without any, it is shown
 #[derive(Args)]

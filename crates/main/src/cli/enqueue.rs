@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use posse_app::times;
 use posse_core::clock::Millis;
 use posse_core::job::dependency::{After, OnFailed};
 use posse_core::job::retry::{RetryPolicy, Strategy};
 use posse_core::job::unique::Became;
 use posse_core::job::{DEFAULT_PRIORITY, DEFAULT_QUEUE, IfHeld, JobId, Meta, NewJob, Unique};
-use posse_core::port::{Enqueued, JobRepository as _};
+use posse_core::port::Enqueued;
 use posse_core::usecase::enqueue::{Ask, MAX_GOAL_BYTES, accept};
 use posse_infra::persona::Loaded;
 use serde::{Deserialize, Serialize};
@@ -19,7 +20,7 @@ use super::Context;
 use crate::exit::{Exit, usage};
 use crate::output::text::{moment, plural, visible};
 use crate::settings::Settings;
-use crate::{times, wire, workspace};
+use crate::{wire, workspace};
 
 /// How it is to be worked.
 #[derive(Args)]

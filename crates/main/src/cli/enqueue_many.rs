@@ -7,11 +7,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
+use posse_app::times;
 use posse_core::job::dependency::{After, OnFailed, empty_group};
 use posse_core::job::unique::Became;
 use posse_core::job::{JobId, Meta, NewJob, Unique};
 use posse_core::persona::role_name;
-use posse_core::port::{BatchMark, Chunk, JobRelations as _, JobSearch as _, RepositoryError};
+use posse_core::port::{BatchMark, Chunk, RepositoryError};
 use posse_core::usecase::enqueue::{Ask, accept_label};
 use posse_infra::persona::Loaded;
 use serde::Deserialize;
@@ -24,7 +25,6 @@ use crate::exit::{Exit, usage};
 use crate::output::Out;
 use crate::output::text::{count, plural};
 use crate::settings::Settings;
-use crate::times;
 use crate::{wire, workspace};
 
 /// Jobs of one transaction.

@@ -3,12 +3,12 @@
 use std::str::FromStr as _;
 
 use clap::Args;
+use posse_app::times;
 use posse_core::clock::Millis;
 use posse_core::job::JobState;
 use posse_core::persona::role_name;
 use posse_core::port::JobFilter;
 
-use crate::times;
 use crate::wire;
 
 /// Terms that jobs are chosen by

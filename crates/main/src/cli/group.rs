@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 use clap::Subcommand;
+use posse_app::json::listed;
 use posse_core::job::{GroupStanding, GroupUse};
 use serde::Serialize;
 
 use super::Context;
 use crate::exit::{Exit, not_found};
-use crate::output::json::listed;
 use crate::output::table::{plain, render};
 use crate::output::text::{count, one_line, plural, visible};
 use crate::wire;

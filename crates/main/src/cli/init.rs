@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use posse_app::Code;
 use serde_json::json;
 
 use super::Context;
@@ -46,7 +47,7 @@ pub fn init(cx: &Context, args: InitArgs) -> Result<Exit> {
     if !there.is_empty() {
         let more = if there.len() > 3 { format!(" and {} more", there.len() - 3) } else { String::new() };
         return Err(fail(
-            Exit::Conflict,
+            Code::Conflict,
             format!(
                 "the folder {} has a project in it already ({}{more}); nothing was changed. Choose another folder, or move those away",
                 folder.display(),

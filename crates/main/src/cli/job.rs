@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use posse_app::json::item_of;
 use posse_core::annotation::NewAnnotation;
 use posse_core::clock::Millis;
 use posse_core::job::{Job, JobId, JobState};
-use posse_core::port::{JobFilter, JobRepository as _, SEARCHED_AT_MOST};
+use posse_core::port::{JobFilter, SEARCHED_AT_MOST, Store};
 use serde_json::json;
 
 use super::filter::FilterArgs;
@@ -17,11 +18,10 @@ use super::{Context, change, enqueue, job_events, job_fork, job_show};
 use crate::exit::{Exit, not_found, usage};
 use crate::fleet::Signals;
 use crate::live::{Follower, Renderer, follow};
-use crate::output::json::item_of;
 use crate::output::table::{Cell, painted, plain, render};
 use crate::output::text::{ago, count, one_line};
 use crate::settings::Settings;
-use crate::wire::{self, Reader};
+use crate::wire;
 
 /// Jobs
 #[derive(Subcommand)]
@@ -182,7 +182,7 @@ pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
 }
 
 /// Jobs, one in each line.
-pub async fn table(cx: &Context, reader: &dyn Reader, jobs: &[Job]) -> Result<()> {
+pub async fn table(cx: &Context, reader: &dyn Store, jobs: &[Job]) -> Result<()> {
     let now = wire::now();
     let waits = why(reader, jobs, now).await?;
     print(cx, jobs.iter().map(|job| Row::new(cx, job, waits.get(&job.id), now)).collect())
@@ -232,7 +232,7 @@ fn cells(cx: &Context, job: &Job, waits: Option<&Waits>, now: Millis) -> Vec<Cel
 }
 
 /// The queries, or that there is no such job because there is no database.
-pub fn reader_for(settings: &Settings, id: i64) -> Result<Arc<dyn Reader>> {
+pub fn reader_for(settings: &Settings, id: i64) -> Result<Arc<dyn Store>> {
     let path = settings.database.display();
     wire::open_reader(settings)?.ok_or_else(|| {
         not_found(format!("there is no job {id}, and no database at {path} yet (--db, POSSE_DB name another)"))

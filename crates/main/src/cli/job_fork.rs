@@ -3,7 +3,6 @@
 use anyhow::Result;
 use clap::Args;
 use posse_core::job::JobId;
-use posse_core::port::{ForkRepository as _, JobQueries as _};
 use posse_core::usecase::fork::{Cut, MAX_EDIT_BYTES, fork as make};
 use serde_json::json;
 

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use posse_app::Code;
 use posse_core::annotation::Annotation;
 use posse_core::job::dependency::{Dependency, GroupWait};
 use posse_core::job::{Attempt, Job, JobId, JobState, Output};
@@ -49,14 +50,14 @@ pub fn answer(cx: &Context, job: &Job) -> Result<Exit> {
             Ok(Exit::Ok)
         }
         (state, Some(_)) if state.is_final() => Err(fail(
-            Exit::Failed,
+            Code::Failed,
             format!("job {id} has no answer, it was {state}{why}; posse show {id} tells what it had by then"),
         )),
         (state, _) if state.is_final() => {
-            Err(fail(Exit::Failed, format!("job {id} has no answer, it was {state}{why}")))
+            Err(fail(Code::Failed, format!("job {id} has no answer, it was {state}{why}")))
         }
         (state, _) => Err(fail(
-            Exit::Conflict,
+            Code::Conflict,
             format!("job {id} has no answer yet, it is {state}{why}; posse job watch {id} waits for it"),
         )),
     }

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use posse_app::Code;
 use posse_core::metrics::{Metrics, standing};
 
 use super::Context;
@@ -20,9 +21,12 @@ pub struct MetricsArgs {}
 /// Prints them in Prometheus' text format, or as JSON.
 pub async fn metrics(cx: &Context, MetricsArgs {}: MetricsArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let Some(store) = wire::open_to_look(&settings)? else {
+    let Some(store) = wire::open_reader(&settings)? else {
         let path = settings.database.display();
-        return Err(fail(Exit::Database, format!("there is no database at {path} yet; the first job makes it")));
+        return Err(fail(
+            Code::DatabaseUnusable,
+            format!("there is no database at {path} yet; the first job makes it"),
+        ));
     };
     let metrics = Metrics { standing: Some(standing(&*store, wire::now()).await?), process: None };
     match cx.out.json {

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Subcommand;
+use posse_app::{Code, json};
 use posse_core::clock::Millis;
 use posse_core::model::{Message, ModelRequest, Models as _, ToolCalling, Usage};
 use posse_core::rate::EndpointState;
@@ -20,7 +21,6 @@ use super::Context;
 use super::endpoint::EndpointArgs;
 use crate::exit::{Exit, fail, usage};
 use crate::models::{Catalog, Counting, Known, Origin};
-use crate::output::json;
 use crate::output::stream::stderr;
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{ago, bytes, cost, duration, one_line, plural, tokens, visible};
@@ -220,7 +220,7 @@ fn pull(cx: &Context, name: Option<&str>) -> Result<Exit> {
             cx.out.note(lasting.to_string());
         }
     })
-    .map_err(|error| fail(Exit::Failed, error.to_string()))?;
+    .map_err(|error| fail(Code::Failed, error.to_string()))?;
     status.clear();
     if cx.out.json {
         cx.out.document(&json!({"name": model.name, "path": path, "bytes": model.bytes, "sha256": model.sha256}))?;

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
+use posse_app::Code;
+use posse_app::json::listed;
 use posse_core::job::retry::{RetryPolicy, Strategy};
 use posse_core::persona::{ContextRules, Limits, PersonaTemplate, is_placeholder, placeholder_goal};
 use posse_core::run::compaction;
@@ -16,7 +18,6 @@ use super::Context;
 use super::enqueue::read_goal;
 use super::lists::FullArgs;
 use crate::exit::{Exit, fail, usage};
-use crate::output::json::listed;
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{count, one_line, plural, visible, wrap};
 use crate::settings::Settings;
@@ -207,7 +208,7 @@ fn check(cx: &Context, settings: &Settings, loaded: &Loaded) -> Result<Exit> {
     }
     if errors > 0 {
         let what = plural(loaded.personas.len() as u64, "persona");
-        return Err(fail(exit, format!("{}; {what} can be used", plural(errors as u64, "error"))));
+        return Err(usage(format!("{}; {what} can be used", plural(errors as u64, "error"))));
     }
     Ok(exit)
 }
@@ -241,7 +242,7 @@ fn new(cx: &Context, settings: &Settings, loaded: &Loaded, registry: &ToolRegist
         loaded.get(&persona.role).map(|found| &found.file).filter(|found| found.starts_with(&settings.personas));
     if let Some(there) = taken.or(file.exists().then_some(&file)) {
         return Err(fail(
-            Exit::Conflict,
+            Code::Conflict,
             format!("{} plays '{}' already; nothing was changed", there.display(), persona.role),
         ));
     }

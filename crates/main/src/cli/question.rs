@@ -2,16 +2,17 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use posse_app::Code;
+use posse_app::json::listed;
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
-use posse_core::port::{QuestionFilter, QuestionRepository as _};
+use posse_core::port::QuestionFilter;
 use posse_core::question::{Answered, MAX_ANSWER_BYTES, Question, QuestionId, QuestionState, check_answer};
 
 use super::Context;
 use super::enqueue::read_words;
 use super::lists::{FullArgs, page};
 use crate::exit::{Exit, fail, not_found, usage};
-use crate::output::json::listed;
 use crate::output::table::{Cell, painted, plain, render};
 use crate::output::text::{ago, moment, one_line, visible, wrap};
 use crate::settings::Settings;
@@ -181,7 +182,7 @@ async fn answer(cx: &Context, args: AnswerArgs) -> Result<Exit> {
                 cx.out.document(&answered)?;
                 return Ok(Exit::Conflict);
             }
-            Err(fail(Exit::Conflict, why))
+            Err(fail(Code::Conflict, why))
         }
     }
 }

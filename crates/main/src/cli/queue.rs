@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 use clap::Subcommand;
+use posse_app::json;
 use posse_core::rules::{QueueState, Rule, Scope};
 use serde::Serialize;
 
 use super::Context;
 use super::rules::{in_words, paused};
 use crate::exit::Exit;
-use crate::output::json;
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{count, visible};
 use crate::wire;

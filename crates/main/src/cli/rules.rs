@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use posse_core::rules::{Limits, LimitsChange, Rule, Rules as _, Scope, problem};
+use posse_app::json::listed;
+use posse_core::rules::{Limits, LimitsChange, Rule, Scope, problem};
 use serde_json::json;
 
 use super::Context;
 use crate::exit::{Exit, not_found, usage};
-use crate::output::json::listed;
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{ago, visible};
 use crate::settings::Settings;

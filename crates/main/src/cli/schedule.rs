@@ -6,9 +6,11 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use posse_app::Code;
+use posse_app::json::listed;
+use posse_app::times;
 use posse_core::clock::Millis;
 use posse_core::job::{DEFAULT_QUEUE, NewJob};
-use posse_core::port::{CareRepository as _, JobQueries as _};
 use posse_core::schedule::{Missed, Overlap, Schedule, Timetable};
 use posse_core::usecase::enqueue::Ask;
 use posse_infra::persona::Loaded;
@@ -19,11 +21,10 @@ use super::Context;
 use super::enqueue::{TermsArgs, accepted, read_goal};
 use super::lists::FullArgs;
 use crate::exit::{Exit, fail, not_found, usage};
-use crate::output::json::listed;
 use crate::output::table::{plain, render};
 use crate::output::text::{ago, moment, one_line, visible};
 use crate::settings::Settings;
-use crate::{times, wire, workspace};
+use crate::{wire, workspace};
 
 const RULE: &str = "\
 A rule is five fields: minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly,
@@ -240,7 +241,7 @@ async fn add(cx: &Context, args: AddArgs, replaces: bool) -> Result<Exit> {
     let now = wire::now();
     let schedule = Schedule::new(&name, (&rule.cron, &rule.tz), job, (missed, overlap), now)?;
     if replaces {
-        wire::open_to_look(&settings)?.ok_or_else(|| no_such(&name))?;
+        wire::open_reader(&settings)?.ok_or_else(|| no_such(&name))?;
     }
     let store = wire::open_store(&settings)?;
     let is_done = match replaces {
@@ -252,7 +253,7 @@ async fn add(cx: &Context, args: AddArgs, replaces: bool) -> Result<Exit> {
     }
     if !is_done {
         let way_out = format!("posse schedule replace {name} puts this in its place, edit changes a part of it");
-        return Err(fail(Exit::Conflict, format!("there is a schedule '{name}' already; {way_out}")));
+        return Err(fail(Code::Conflict, format!("there is a schedule '{name}' already; {way_out}")));
     }
     told(cx, &schedule, now)
 }
@@ -285,11 +286,11 @@ async fn edit(cx: &Context, args: EditArgs) -> Result<Exit> {
     let EditArgs { name, cron, tz, missed, overlap, .. } = &args;
     let settings = cx.plain_settings()?;
     let personas = wire::personas(&settings, &wire::Offer::gather(&settings))?;
-    let store = wire::open_to_look(&settings)?.ok_or_else(|| no_such(name))?;
+    let store = wire::open_reader(&settings)?.ok_or_else(|| no_such(name))?;
     let found = store.schedules().await?.into_iter().find(|schedule| schedule.name == *name);
     let old = found.ok_or_else(|| no_such(name))?;
     if let Some(why) = &old.damage {
-        return Err(fail(Exit::Conflict, format!("{name} cannot be edited: {why}; posse schedule replace {name} can")));
+        return Err(fail(Code::Conflict, format!("{name} cannot be edited: {why}; posse schedule replace {name} can")));
     }
     let job = edited(&args, &settings, &personas, old.job.clone())?;
     let now = wire::now();
@@ -349,11 +350,11 @@ fn edited(args: &EditArgs, settings: &Settings, personas: &Loaded, old: NewJob) 
 
 async fn run_now(cx: &Context, name: String) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let look = wire::open_to_look(&settings)?.ok_or_else(|| no_such(&name))?;
+    let look = wire::open_reader(&settings)?.ok_or_else(|| no_such(&name))?;
     let found = look.schedules().await?.into_iter().find(|schedule| schedule.name == name);
     let schedule = found.ok_or_else(|| no_such(&name))?;
     if let Some(why) = &schedule.damage {
-        return Err(fail(Exit::Conflict, format!("{name} makes no jobs: {why}")));
+        return Err(fail(Code::Conflict, format!("{name} makes no jobs: {why}")));
     }
     let made = wire::open_store(&settings)?.run_schedule(name.clone(), schedule.job, wire::now()).await?;
     let made = made.ok_or_else(|| no_such(&name))?;
@@ -372,7 +373,7 @@ async fn run_now(cx: &Context, name: String) -> Result<Exit> {
 
 async fn list(cx: &Context, args: FullArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let schedules = match wire::open_to_look(&settings)? {
+    let schedules = match wire::open_reader(&settings)? {
         Some(store) => store.schedules().await?,
         None => Vec::new(),
     };
@@ -406,7 +407,7 @@ async fn list(cx: &Context, args: FullArgs) -> Result<Exit> {
 }
 
 async fn show(cx: &Context, name: &str) -> Result<Exit> {
-    let store = wire::open_to_look(&cx.plain_settings()?)?.ok_or_else(|| no_such(name))?;
+    let store = wire::open_reader(&cx.plain_settings()?)?.ok_or_else(|| no_such(name))?;
     let schedule = store.schedules().await?.into_iter().find(|schedule| schedule.name == name);
     let schedule = schedule.ok_or_else(|| no_such(name))?;
     let made = store.schedule_jobs(name.into(), 10).await?;
@@ -465,7 +466,7 @@ async fn changed(
     what: &str,
 ) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    wire::open_to_look(&settings)?.ok_or_else(|| no_such(&name))?;
+    wire::open_reader(&settings)?.ok_or_else(|| no_such(&name))?;
     let store = wire::open_store(&settings)?;
     let schedule = store.schedules().await?.into_iter().find(|schedule| schedule.name == name);
     let next_at = resume_at(&schedule.ok_or_else(|| no_such(&name))?)?;
@@ -483,7 +484,7 @@ async fn changed(
 
 async fn remove(cx: &Context, name: String) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    wire::open_to_look(&settings)?.ok_or_else(|| no_such(&name))?;
+    wire::open_reader(&settings)?.ok_or_else(|| no_such(&name))?;
     if !wire::open_store(&settings)?.remove_schedule(name.clone()).await? {
         return Err(no_such(&name));
     }

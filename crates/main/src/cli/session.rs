@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
-use posse_core::port::{JobQueries, RepositoryError, SessionQueries as _, SessionRepository as _};
+use posse_app::Code;
+use posse_app::json::listed;
+use posse_core::port::{JobQueries, RepositoryError};
 use posse_core::session::{Session, SessionTurn};
 use serde_json::json;
 
@@ -14,7 +16,6 @@ use super::lists::page;
 use crate::chat::{remove_files, write_whole};
 use crate::exit::{Exit, fail, not_found};
 use crate::output::before_change;
-use crate::output::json::listed;
 use crate::output::table::{plain, render};
 use crate::output::text::{ago, excerpt, moment, plural, visible, wrap};
 use crate::settings::Settings;
@@ -240,7 +241,7 @@ async fn delete(cx: &Context, args: DeleteArgs) -> Result<Exit> {
         let jobs = store.session_turns(session.id, None).await?;
         let turns = store.delete_session(session.id, wire::now()).await;
         let turns = turns.map_err(|error| match error {
-            RepositoryError::Refused(why) => fail(Exit::Conflict, format!("session {label} is not deleted: {why}")),
+            RepositoryError::Refused(why) => fail(Code::Conflict, format!("session {label} is not deleted: {why}")),
             error => error.into(),
         })?;
         // Somebody else was first: then it is gone all the same.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Subcommand;
+use posse_app::json;
 use posse_core::skill::{Severity, Skill, SkillScope, sanitise};
 use posse_infra::skill::{LoadedSkills, SkillFileProblem, load_path};
 use serde::Serialize;
@@ -11,8 +12,7 @@ use serde_json::json;
 
 use super::Context;
 use super::lists::FullArgs;
-use crate::exit::{Exit, fail, not_found};
-use crate::output::json;
+use crate::exit::{Exit, not_found, usage};
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{one_line, plural, visible, wrap};
 use crate::wire::{self, Offer};
@@ -189,7 +189,7 @@ fn check(cx: &Context, loaded: &LoadedSkills, root: &Path) -> Result<Exit> {
     }
     if wrong > 0 {
         let what = plural(loaded.skills.len() as u64, "skill");
-        return Err(fail(exit, format!("{} found; {what} can be used", plural(wrong as u64, "problem"))));
+        return Err(usage(format!("{} found; {what} can be used", plural(wrong as u64, "problem"))));
     }
     Ok(exit)
 }

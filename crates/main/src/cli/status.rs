@@ -4,17 +4,15 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 use clap::Args;
+use posse_app::json::{item_of, listed};
 use posse_core::clock::Millis;
 use posse_core::job::{Job, JobId, JobState};
 use posse_core::lease::WorkerId;
-use posse_core::port::{
-    CareRepository as _, DueJobs, HeldJob, JobFilter, JobQueries as _, ProcessProbe as _, QuestionFilter, WorkerRecord,
-};
+use posse_core::port::{DueJobs, HeldJob, JobFilter, ProcessProbe as _, QuestionFilter, Store, WorkerRecord};
 use posse_core::question::Question;
-use posse_core::rate::{EndpointState, RateLimiter as _};
-use posse_core::rules::{Rule, Rules as _};
+use posse_core::rate::EndpointState;
+use posse_core::rules::Rule;
 use posse_infra::process::LinuxProcessProbe;
-use posse_infra::sqlite::SqliteStore;
 use serde_json::{Value, json};
 
 use super::Context;
@@ -23,9 +21,8 @@ use super::waits::{Waits, why};
 use super::worker::status_of;
 use crate::exit::Exit;
 use crate::output::Out;
-use crate::output::json::{item_of, listed};
 use crate::output::text::{ago, count, one_line, plural, visible};
-use crate::wire::{self, Reader};
+use crate::wire;
 
 /// How much of it
 #[derive(Args)]
@@ -60,8 +57,8 @@ struct Standing {
 pub async fn status(cx: &Context, args: StatusArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let now = wire::now();
-    let standing = match wire::open_to_look(&settings)? {
-        Some(store) => look(&store, args.limit, now).await?,
+    let standing = match wire::open_reader(&settings)? {
+        Some(store) => look(&*store, args.limit, now).await?,
         None => Standing::default(),
     };
     if cx.out.json {
@@ -72,7 +69,7 @@ pub async fn status(cx: &Context, args: StatusArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-async fn look(store: &SqliteStore, limit: u32, now: Millis) -> Result<Standing> {
+async fn look(store: &dyn Store, limit: u32, now: Millis) -> Result<Standing> {
     let counts = store.counts().await?;
     let of_state = |state| counts.iter().filter(|(_, s, _)| *s == state).map(|(_, _, n)| n).sum::<u64>();
     let workers = store.workers().await?;
@@ -97,7 +94,7 @@ async fn look(store: &SqliteStore, limit: u32, now: Millis) -> Result<Standing> 
     Ok(Standing {
         counts: JobState::ALL.into_iter().map(|state| (state, of_state(state))).collect(),
         running: store.held_jobs().await?,
-        waits: why(store as &dyn Reader, &waiting, now).await?,
+        waits: why(store, &waiting, now).await?,
         waiting,
         unserved: store.due_jobs(now).await?.into_iter().filter(|due| !serves(&due.role)).collect(),
         questions: store.questions(QuestionFilter { limit, ..QuestionFilter::default() }).await?,

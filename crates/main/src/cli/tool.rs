@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Subcommand;
+use posse_app::json::listed;
 use posse_core::tool::{EffectClass, ToolSpec};
 use posse_infra::persona::nearest;
 use serde::Serialize;
@@ -9,7 +10,6 @@ use serde::Serialize;
 use super::Context;
 use super::lists::FullArgs;
 use crate::exit::{Exit, not_found};
-use crate::output::json::listed;
 use crate::output::table::{painted, plain, render};
 use crate::output::text::wrap;
 use crate::wire;

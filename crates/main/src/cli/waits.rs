@@ -5,12 +5,11 @@ use std::collections::HashMap;
 use anyhow::Result;
 use posse_core::clock::Millis;
 use posse_core::job::{Job, JobId, JobState};
-use posse_core::port::QuestionFilter;
+use posse_core::port::{QuestionFilter, Store};
 use posse_core::rules::Held;
 use serde::Serialize;
 
 use crate::output::text::{ago, count, plural, visible};
-use crate::wire::Reader;
 
 /// What a job waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -54,7 +53,7 @@ const CLOSELY: usize = 500;
 const NAMED: usize = 5;
 
 /// Why each of `jobs` waits, of those that do.
-pub async fn why(reader: &dyn Reader, jobs: &[Job], now: Millis) -> Result<HashMap<JobId, Waits>> {
+pub async fn why(reader: &dyn Store, jobs: &[Job], now: Millis) -> Result<HashMap<JobId, Waits>> {
     let mut all = HashMap::new();
     let is_ruled = jobs.iter().any(|job| job.state == JobState::Available) && !reader.rules().await?.is_empty();
     // What holds a job holds every one of its role, queue and key.
@@ -110,7 +109,7 @@ fn by_rule(held: &Held) -> Waits {
     Waits::new(kind, visible(&held.to_string()), brief.into())
 }
 
-async fn suspended(reader: &dyn Reader, job: &Job, closely: bool) -> Result<Waits> {
+async fn suspended(reader: &dyn Store, job: &Job, closely: bool) -> Result<Waits> {
     let reason = visible(job.reason.as_deref().unwrap_or("waits for an event"));
     if !closely {
         return Ok(Waits::new("event", reason, String::new()));

@@ -2,16 +2,16 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use posse_app::json;
 use posse_core::clock::Millis;
 use posse_core::lease::WorkerId;
-use posse_core::port::{CareRepository as _, HeldJob, JobQueries as _, ProcessProbe as _, WorkerRecord};
+use posse_core::port::{HeldJob, ProcessProbe as _, WorkerRecord};
 use posse_infra::process::LinuxProcessProbe;
 use serde::Serialize;
 use serde_json::json;
 
 use super::Context;
 use crate::exit::{Exit, not_found, usage};
-use crate::output::json;
 use crate::output::table::{plain, render};
 use crate::output::text::{ago, one_line};
 use crate::wire;
@@ -58,7 +58,7 @@ pub async fn dispatch(cx: &Context, command: WorkerCommand) -> Result<Exit> {
 
 async fn list(cx: &Context) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let (workers, held) = match wire::open_to_look(&settings)? {
+    let (workers, held) = match wire::open_reader(&settings)? {
         Some(store) => (store.workers().await?, store.held_jobs().await?),
         None => Default::default(),
     };
@@ -130,7 +130,7 @@ pub fn status_of(worker: &WorkerRecord, is_gone: bool, now: Millis) -> &'static 
 async fn drain(cx: &Context, args: DrainArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let none = || not_found("no worker is on the list");
-    let workers = wire::open_to_look(&settings)?.ok_or_else(none)?.workers().await?;
+    let workers = wire::open_reader(&settings)?.ok_or_else(none)?.workers().await?;
     let worker = match (args.id, &workers[..]) {
         (_, []) => return Err(none()),
         (Some(id), _) => Some(id),

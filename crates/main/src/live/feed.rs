@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Result;
+use posse_app::json;
 use posse_core::job::{JobId, JobState};
 use posse_core::journal::{Call, CallOutcome, Entry, Turn};
 use posse_core::run::phase::AGENT_STEP;
@@ -15,7 +16,7 @@ use tokio::sync::broadcast;
 use super::render::is_bookkeeping;
 use crate::output::stream::stdout;
 use crate::output::text::{because, columns, duration, one_line, plural, tokens};
-use crate::output::{Out, Paint, json};
+use crate::output::{Out, Paint};
 
 /// Shows what happens in this process until nobody speaks any more. Of jobs that merely wait because an
 /// endpoint is out nothing is said: that it is out, and for how long it was, is told once for all of them.

@@ -1,10 +1,10 @@
 //! Words and numbers as people read them, fitted to lines.
 
 use posse_core::clock::Millis;
-use posse_core::text::{push_visible, rough_duration};
+use posse_core::text::push_visible;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-pub use posse_core::text::{because, bytes, count, duration, plural, visible};
+pub use posse_core::text::{ago, because, bytes, count, duration, head, plural, visible};
 
 /// What goes to people: [`visible`], but tabs and line ends stay, and so do the colours of [`super::Paint`]
 /// where `colours` are on. What is shown was made visible where it was put together; nothing that was
@@ -33,11 +33,6 @@ pub fn harmless(text: &str, colours: bool) -> String {
 
 /// What [`super::Paint`] writes.
 const PAINTS: [&str; 7] = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m"];
-
-/// The beginning of `text`: at most `most` bytes, whole characters.
-pub fn head(text: &str, most: usize) -> &str {
-    &text[..text.floor_char_boundary(most)]
-}
 
 /// `text` on one line of at most `width` columns, its end cut by an ellipsis.
 pub fn one_line(text: &str, width: usize) -> String {
@@ -174,15 +169,6 @@ pub fn excerpt(text: &str, width: usize, most: usize, full: bool) -> String {
     lines.join("\n")
 }
 
-/// How long ago `at` was, or in how long it will be.
-pub fn ago(at: Millis, now: Millis) -> String {
-    match now - at {
-        ..=-1000 => format!("in {}", duration((at - now) / 1000 * 1000)),
-        -999..1000 => "just now".into(),
-        past => format!("{} ago", rough_duration(past)),
-    }
-}
-
 /// A point in time in the reader's zone.
 pub fn moment(at: Millis) -> String {
     match jiff::Timestamp::from_millisecond(at) {
@@ -224,7 +210,6 @@ mod tests {
         assert_eq!(harmless("\x1b[2mdim\x1b[0m", false), "␛[2mdim␛[0m");
         assert_eq!(harmless("a\x1b\x1b[1mb\x1b", true), "a␛\x1b[1mb␛");
         assert_eq!(one_line("a\n b\t\x1b c", 40), "a b ␛ c");
-        assert_eq!(head("aäb", 2), "a");
     }
 
     #[test]
@@ -251,7 +236,6 @@ mod tests {
 
     #[test]
     fn numbers_are_human() {
-        assert_eq!([ago(0, 90_000), ago(5_000, 0), ago(0, 10)], ["1 min ago", "in 5.0 s", "just now"]);
         assert_eq!(
             [cost(Some(1200), false), cost(Some(3), false), cost(Some(2_500_000), false)],
             ["$0.0012", "$0.000003", "$2.50"]

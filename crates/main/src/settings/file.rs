@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use posse_app::{Code, times};
 use posse_core::conversation::ReasoningBack;
 use posse_core::retention::{Keep, Kept};
 use posse_infra::persona::nearest;
 use posse_infra::sandbox::Limits;
 use serde::Deserialize;
 
-use crate::exit::{Exit, fail, usage};
-use crate::{local, times};
+use crate::exit::{fail, usage};
+use crate::local;
 
 /// Everything the file may say. Paths are relative to the project's folder.
 #[derive(Debug, Default, Clone, Deserialize)]
@@ -256,7 +257,7 @@ const MAX_BYTES: u64 = 1024 * 1024;
 pub fn read(path: &Path) -> Result<FileSettings> {
     let shown = path.display();
     let meta = std::fs::metadata(path)
-        .map_err(|e| fail(Exit::NotFound, format!("settings file {shown} cannot be read: {e}")))?;
+        .map_err(|e| fail(Code::NotFound, format!("settings file {shown} cannot be read: {e}")))?;
     if !meta.is_file() || meta.len() > MAX_BYTES {
         return Err(usage(format!("{shown} is no settings file: it must be a TOML file of at most {MAX_BYTES} bytes")));
     }

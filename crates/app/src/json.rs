@@ -1,11 +1,9 @@
 //! JSON as it is printed: characters that steer terminals are escaped, points in time can be read by people
 //! too, and texts in lists are cut unless they are asked for whole.
 
-use posse_core::text::{harmless_json, rfc3339};
+use posse_core::text::{harmless_json, head, rfc3339};
 use serde::Serialize;
 use serde_json::Value;
-
-use super::text::head;
 
 /// Texts of more bytes are cut in lists.
 pub const LISTED_TEXT: usize = 2000;

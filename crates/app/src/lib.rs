@@ -1,0 +1,11 @@
+//! Posse's application: what a person or a program can ask for, whatever door it comes through.
+//!
+//! A door (the command line, later HTTP and MCP) reads what is asked, calls this crate and shows what comes back.
+//! Everything between is here, once: checks, previews, views, codes of errors. Nothing here reads flags, prints, or
+//! knows an adapter; the database, files and time come in through the core's ports.
+
+pub mod error;
+pub mod json;
+pub mod times;
+
+pub use error::{Code, Error, Kind, Result};

@@ -1,0 +1,18 @@
+//! Everything that is kept, behind one name.
+
+use super::{CareRepository, JobQueries, JobRelations, JobRepository, JobSearch};
+use crate::metrics::MetricsQueries;
+use crate::rate::RateLimiter;
+use crate::rules::Rules;
+
+/// A store: all that an application asks of one database. Nothing is to be implemented for it; whatever implements the
+/// ports is one.
+pub trait Store:
+    JobRepository + JobQueries + JobRelations + JobSearch + CareRepository + Rules + RateLimiter + MetricsQueries
+{
+}
+
+impl<T> Store for T where
+    T: JobRepository + JobQueries + JobRelations + JobSearch + CareRepository + Rules + RateLimiter + MetricsQueries
+{
+}
