@@ -41,6 +41,7 @@ pub mod schedule;
 pub mod session;
 pub mod skill;
 pub mod stop;
+pub mod store;
 pub mod text;
 pub mod tokens;
 pub mod tool;

@@ -19,8 +19,6 @@ use diesel::prelude::*;
 use posse_core::port::RepositoryError;
 use posse_core::retention::Retention;
 
-mod annotations;
-mod attempts;
 mod backup;
 mod batches;
 mod blobs;
@@ -72,10 +70,11 @@ mod reseal;
 mod restore;
 mod results;
 mod retention;
+mod rows;
 mod rules;
 mod schedules;
 mod schema;
-mod seal;
+mod sealed_text;
 mod search;
 mod sessions;
 mod turns;
@@ -86,11 +85,11 @@ mod writer;
 
 pub use backup::{Backup, SchemaSteps, schema_of};
 pub use compact::{Compacted, compact};
-pub use guest::{complete_in, enqueue_in, ring};
+pub use guest::{CallersTransaction, complete_in, enqueue_in, ring};
 pub use looking::{left_behind, try_write};
+pub use posse_core::store::seal::{KEY_BYTES, KEYS_VARIABLE, Keys};
 pub use reseal::Resealed;
 pub use restore::{Restored, restore};
-pub use seal::{KEY_BYTES, KEYS_VARIABLE, Keys};
 
 use connection::{Access, beside, traceless};
 use fault::describe;
@@ -246,7 +245,7 @@ impl SqliteStore {
     /// The id of the key that texts are sealed with in this database, by whoever wrote to it last; none where
     /// they are in the clear. It may be one that this store has not got.
     pub async fn sealed_with(&self) -> Result<Option<String>, RepositoryError> {
-        self.readers.run(seal::marked).await
+        self.readers.run(sealed_text::marked).await
     }
 
     /// Where the database is.
@@ -260,10 +259,11 @@ impl SqliteStore {
     }
 
     /// Runs `read` on a connection of the readers, with the keys that open what it finds.
-    async fn read<T, F>(&self, read: F) -> Result<T, RepositoryError>
+    async fn read<T, E, F>(&self, read: F) -> Result<T, RepositoryError>
     where
         T: Send + 'static,
-        F: FnOnce(&mut SqliteConnection, &Keys) -> fault::Outcome<T> + Send + 'static,
+        E: Into<fault::Fault>,
+        F: FnOnce(&mut SqliteConnection, &Keys) -> Result<T, E> + Send + 'static,
     {
         let keys = self.keys.clone();
         self.readers.run(move |connection| read(connection, &keys)).await
@@ -318,7 +318,7 @@ fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Bell>,
     restore::finished(path)?;
     let mut connection = connection::open(path, Access::Write(options.synchronous))?;
     prepare(&mut connection, options, path)?;
-    let begun = seal::begin(&mut connection, &options.keys).and_then(|()| match &options.retention {
+    let begun = sealed_text::begin(&mut connection, &options.keys).and_then(|()| match &options.retention {
         Some(first) => retention::adopt(&mut connection, first),
         None => Ok(()),
     });

@@ -15,7 +15,7 @@ use posse_core::port::{
 use posse_core::rate::{ModelRates, ModelUse, Outcome, RateLimiter};
 use posse_core::schedule::{Missed, Overlap, Schedule};
 use posse_core::session::{NewSession, Stretch};
-use posse_infra::sqlite::{Keys, Options, SqliteStore, Synchronous, compact, enqueue_in};
+use posse_infra::sqlite::{CallersTransaction as _, Keys, Options, SqliteStore, Synchronous, compact, enqueue_in};
 
 mod behaviour;
 

@@ -13,7 +13,7 @@ use super::writer::Transaction;
 /// Stores a chunk whose jobs are in `jobs`, and how far its batch is then.
 pub(super) fn enqueue(tx: &mut Transaction<'_>, chunk: &Chunk, new: &Batch, now: Millis) -> Outcome<Vec<Enqueued>> {
     if let Some(name) = &chunk.batch {
-        let there = mark(tx.connection, name)?;
+        let there = mark(&mut tx.db.0, name)?;
         if there != chunk.from {
             return Err(Fault::Refused(RepositoryError::Refused(format!(
                 "batch '{name}' is at line {} and not at line {}: another process is enqueueing it; nothing was done \
@@ -43,7 +43,7 @@ pub(super) fn enqueue(tx: &mut Transaction<'_>, chunk: &Chunk, new: &Batch, now:
             batches::jobs.eq(batches::jobs + jobs),
             batches::changed_at.eq(now),
         ))
-        .execute(tx.connection)?;
+        .execute(&mut tx.db.0)?;
     for (word, place) in &chunk.names {
         diesel::insert_into(batch_names::table)
             .values((
@@ -51,7 +51,7 @@ pub(super) fn enqueue(tx: &mut Transaction<'_>, chunk: &Chunk, new: &Batch, now:
                 batch_names::name.eq(word),
                 batch_names::job_id.eq(enqueued.get(*place).map_or(0, |enqueued| enqueued.id.0)),
             ))
-            .execute(tx.connection)?;
+            .execute(&mut tx.db.0)?;
     }
     Ok(enqueued)
 }

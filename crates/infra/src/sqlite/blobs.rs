@@ -4,8 +4,8 @@ use diesel::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::schema::blobs;
-use super::seal::Place;
 use super::writer::Transaction;
+use posse_core::store::seal::Place;
 
 /// Content and its hash.
 #[derive(Debug)]
@@ -31,6 +31,6 @@ pub(super) fn keep(tx: &mut Transaction<'_>, blob: &Blob) -> QueryResult<()> {
             blobs::bytes.eq(&*tx.keys.seal_bytes(Place::blob(&blob.hash), &blob.bytes)),
         ))
         .on_conflict_do_nothing()
-        .execute(tx.connection)
+        .execute(&mut tx.db.0)
         .map(drop)
 }

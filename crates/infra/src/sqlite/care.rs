@@ -25,13 +25,13 @@ pub(super) fn take_duty(
     now: Millis,
 ) -> Outcome<bool> {
     let held: Option<(String, i64)> =
-        duties::table.find(duty).select((duties::worker, duties::held_until)).first(tx.connection).optional()?;
+        duties::table.find(duty).select((duties::worker, duties::held_until)).first(&mut tx.db.0).optional()?;
     if held.is_some_and(|(holder, held_until)| holder != worker.0 && held_until > now && held_until <= until) {
         return Ok(false);
     }
     diesel::replace_into(duties::table)
         .values((duties::name.eq(duty), duties::worker.eq(&worker.0), duties::held_until.eq(until)))
-        .execute(tx.connection)?;
+        .execute(&mut tx.db.0)?;
     Ok(true)
 }
 
@@ -43,19 +43,19 @@ pub(super) fn clock_jumped(tx: &mut Transaction<'_>, jump: &ClockJump) -> Outcom
             clock_jumps::noticed_at.eq(jump.noticed_at),
             clock_jumps::by_ms.eq(jump.by_ms),
         ))
-        .execute(tx.connection)?;
-    let last: Option<i64> = clock_jumps::table.select(max(clock_jumps::id)).first(tx.connection)?;
+        .execute(&mut tx.db.0)?;
+    let last: Option<i64> = clock_jumps::table.select(max(clock_jumps::id)).first(&mut tx.db.0)?;
     let too_old = clock_jumps::id.le(last.unwrap_or(0) - JUMPS_KEPT);
-    diesel::delete(clock_jumps::table.filter(too_old)).execute(tx.connection)?;
-    let lease_ms: Vec<(String, i64)> = workers::table.select((workers::id, workers::lease_ms)).load(tx.connection)?;
+    diesel::delete(clock_jumps::table.filter(too_old)).execute(&mut tx.db.0)?;
+    let lease_ms: Vec<(String, i64)> = workers::table.select((workers::id, workers::lease_ms)).load(&mut tx.db.0)?;
     let of_workers: std::collections::HashMap<_, _> = lease_ms.into_iter().collect();
     let held: Vec<(i64, Option<i64>, Option<String>)> =
-        jobs::table.filter(IsRunning).select((jobs::id, jobs::lease_until, jobs::leased_by)).load(tx.connection)?;
+        jobs::table.filter(IsRunning).select((jobs::id, jobs::lease_until, jobs::leased_by)).load(&mut tx.db.0)?;
     for (id, until, worker) in held {
         // A worker that is not on the list renews nothing any more.
         let most = jump.noticed_at + worker.and_then(|worker| of_workers.get(&worker).copied()).unwrap_or(0);
         if until.is_some_and(|until| until > most) {
-            update(jobs::table, jobs::id.eq(id).and(IsRunning), jobs::lease_until.eq(most)).execute(tx.connection)?;
+            update(jobs::table, jobs::id.eq(id).and(IsRunning), jobs::lease_until.eq(most)).execute(&mut tx.db.0)?;
         }
     }
     tx.ring();
@@ -64,11 +64,11 @@ pub(super) fn clock_jumped(tx: &mut Transaction<'_>, jump: &ClockJump) -> Outcom
 
 /// Asks a worker, or all on the list, to finish what is in hand and end.
 pub(super) fn request_drain(tx: &mut Transaction<'_>, worker: Option<&WorkerId>, now: Millis) -> Outcome<Vec<String>> {
-    let on_list: Vec<String> = workers::table.order(workers::id).select(workers::id).load(tx.connection)?;
+    let on_list: Vec<String> = workers::table.order(workers::id).select(workers::id).load(&mut tx.db.0)?;
     let asked: Vec<_> = on_list.into_iter().filter(|id| worker.is_none_or(|worker| worker.0 == *id)).collect();
     for id in &asked {
         let first = workers::id.eq(id).and(workers::drain_requested_at.is_null());
-        update(workers::table, first, workers::drain_requested_at.eq(now)).execute(tx.connection)?;
+        update(workers::table, first, workers::drain_requested_at.eq(now)).execute(&mut tx.db.0)?;
     }
     tx.ring();
     Ok(asked)

@@ -10,6 +10,7 @@ use posse_core::port::{
 use posse_core::retention::{Keep, Retention};
 use posse_core::schedule::Schedule;
 
+use super::fault::Fault;
 use super::log::Log;
 use super::repository::{MANY_ROWS, ROW, unwritable};
 use super::{SqliteStore, care, holders, jobs, prune, retention, schedules};
@@ -121,7 +122,7 @@ impl CareRepository for SqliteStore {
     }
 
     async fn storage(&self) -> Result<Storage, RepositoryError> {
-        let (pages, gives_back) = self.readers.run(|c| Ok((care::pages(c)?, care::gives_back(c)?))).await?;
+        let (pages, gives_back) = self.readers.run(|c| Ok::<_, Fault>((care::pages(c)?, care::gives_back(c)?))).await?;
         let (pages, free, size) = pages;
         let log_bytes = Log::of(&self.path).bytes();
         Ok(Storage { bytes: pages * size, free_bytes: free * size, log_bytes, gives_back })

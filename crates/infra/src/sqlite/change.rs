@@ -8,12 +8,15 @@ use posse_core::job::{JobId, Payload};
 use posse_core::port::{Reach, RepositoryError};
 
 use super::fault::{Fault, Outcome};
-use super::jobs::{JobRow, find, no_such, store, stored};
 use super::literal::IsOpen;
+use super::rows::stored;
 use super::schema::{dependencies, job_data, jobs};
-use super::seal::{Place, Sealed};
+use super::sealed_text::Text;
 use super::writer::Transaction;
 use super::{journal, people, questions, relations, sessions};
+use posse_core::store::driver::{JobRow, JobRows as _};
+use posse_core::store::jobs::{existing, store};
+use posse_core::store::seal::{Place, Sealed};
 
 /// Changes each job whose state allows it, and tells of each that is there.
 pub(super) fn change(
@@ -25,8 +28,8 @@ pub(super) fn change(
 ) -> Outcome<Vec<Changed>> {
     let mut told = Vec::with_capacity(ids.len());
     for &job in ids {
-        let Some(row) = find(tx.connection, job)? else { continue };
-        let refused = match change.refusal(&row.standing()?) {
+        let Some(row) = tx.db.job(job)? else { continue };
+        let refused = match change.refusal(&row.standing) {
             Some(why) => Some(why),
             None => apply(tx, installation, job, &row, change, now)?,
         };
@@ -54,11 +57,11 @@ fn apply(
             outcome => outcome?,
         },
         Change::Delete => {
-            if let Some(waiting) = somebody_waiting(tx.connection, row)? {
+            if let Some(waiting) = somebody_waiting(&mut tx.db.0, row)? {
                 return Ok(Some(format!("job {waiting} waits for it; cancel that first")));
             }
-            sessions::forget_summaries_of(tx.connection, job)?;
-            diesel::delete(jobs::table.find(job.0)).execute(tx.connection)?;
+            sessions::forget_summaries_of(&mut tx.db.0, job)?;
+            diesel::delete(jobs::table.find(job.0)).execute(&mut tx.db.0)?;
         }
         Change::Edit(edit) => return edit_one(tx, installation, job, row, edit, now),
     }
@@ -70,7 +73,7 @@ fn somebody_waiting(connection: &mut SqliteConnection, row: &JobRow) -> Outcome<
     if !row.awaited {
         return Ok(None);
     }
-    let open = dependencies::table.filter(dependencies::on_job_id.eq(row.id)).filter(IsOpen);
+    let open = dependencies::table.filter(dependencies::on_job_id.eq(row.id.0)).filter(IsOpen);
     Ok(open.select(dependencies::job_id).first(connection).optional()?)
 }
 
@@ -84,7 +87,7 @@ fn edit_one(
 ) -> Outcome<Option<String>> {
     let payload = match &edit.goal {
         Some(goal) => {
-            let payload: Sealed = job_data::table.find(job.0).select(job_data::payload).first(tx.connection)?;
+            let payload: Sealed = job_data::table.find(job.0).select(job_data::payload).first(&mut tx.db.0)?;
             match serde_json::from_str(&tx.keys.open(Place::payload(job.0), &payload)?) {
                 Ok(payload) => Some(Payload { goal: goal.clone(), ..payload }),
                 Err(error) => return Ok(Some(format!("its payload cannot be read ({error}); enqueue another job"))),
@@ -93,25 +96,25 @@ fn edit_one(
         None => None,
     };
     if edit.restarts() && journal::restart(tx, installation, job, &row.role, now)? {
-        questions::drop_all(tx.connection, job, now)?;
+        questions::drop_all(&mut tx.db.0, job, now)?;
         relations::decide_unless_waiting(tx, job, now)?;
     }
     if let Some(payload) = payload {
         diesel::update(job_data::table.find(job.0))
-            .set(job_data::payload.eq(tx.keys.seal(Place::payload(job.0), serde_json::to_string(&payload)?)))
-            .execute(tx.connection)?;
+            .set(job_data::payload.eq(Text(tx.keys.seal(Place::payload(job.0), serde_json::to_string(&payload)?))))
+            .execute(&mut tx.db.0)?;
     }
     if let Some(at) = edit.run_at {
-        let standing = find(tx.connection, job)?.ok_or_else(|| no_such(job))?.standing()?;
-        store(tx.connection, job, &transition(standing, Event::Postpone, at)?, now)?;
+        let standing = existing(tx.db, job)?.standing;
+        store(tx.db, job, &transition(standing, Event::Postpone, at)?, now)?;
     }
     let whole = (
         jobs::role.eq(edit.role.as_deref().unwrap_or(&row.role)),
         jobs::queue.eq(edit.queue.as_deref().unwrap_or(&row.queue)),
-        jobs::priority.eq(edit.priority.map_or(row.priority, i32::from)),
-        jobs::max_attempts.eq(edit.max_attempts.map_or(row.max_attempts, stored)),
+        jobs::priority.eq(i32::from(edit.priority.unwrap_or(row.priority))),
+        jobs::max_attempts.eq(stored(edit.max_attempts.unwrap_or(row.standing.max_attempts))),
     );
-    diesel::update(jobs::table.find(job.0)).set(whole).execute(tx.connection)?;
+    diesel::update(jobs::table.find(job.0)).set(whole).execute(&mut tx.db.0)?;
     // Another role's or queue's workers may take it now.
     tx.ring();
     Ok(None)

@@ -12,13 +12,16 @@ use posse_core::port::{ClaimRequest, Claimed, RepositoryError};
 
 use super::deaths;
 use super::fault::{Fault, Outcome};
-use super::jobs::{Content, DataRow, content, count, stored};
 use super::lines::{self, Choice};
 use super::literal::{IsAvailable, IsWaiting, among, update};
 use super::quarantine::Unreadable;
+use super::rows::DataColumns;
+use super::rows::{count, stored};
 use super::schema::{job_data, jobs};
-use super::seal::{Keys, Place, Sealed};
 use super::writer::Transaction;
+use posse_core::store::driver::DataRow;
+use posse_core::store::seal::{Keys, Place, Sealed};
+use posse_core::store::views::{Content, content};
 
 /// Most jobs whose time has come that one claim makes available, so that a great many due at one
 /// instant do not hold the write lock for seconds. The next claim goes on.
@@ -45,15 +48,15 @@ struct Row {
 }
 
 /// Jobs that were taken, still as they are stored, so that reading them keeps nobody from writing.
-pub(super) struct Taken(Vec<(Row, DataRow, Standing)>);
+pub(super) struct Taken(Vec<(Row, DataColumns, Standing)>);
 
 /// Takes due jobs in the order of their rank, as far as the rules let them start.
 pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome<Taken> {
     promote(tx, request.now)?;
-    let suspects = deaths::suspects(tx.connection)?;
+    let suspects = deaths::suspects(&mut tx.db.0)?;
     let rows = match suspects.is_empty() {
-        true => select(tx.connection, request)?,
-        false => select_beside(tx.connection, request, &suspects)?,
+        true => select(&mut tx.db.0, request)?,
+        false => select_beside(&mut tx.db.0, request, &suspects)?,
     };
     // Jobs that come to stand alike are taken by one statement; nearly always that is all of them.
     let mut alike: Vec<(Standing, Vec<i64>)> = Vec::new();
@@ -96,7 +99,7 @@ pub(super) fn claim(tx: &mut Transaction<'_>, request: &ClaimRequest) -> Outcome
             jobs::leased_by.eq(&request.worker.0),
             jobs::claimed_at.eq(request.now),
         );
-        update(jobs::table, among(&ids), taken).execute(tx.connection)?;
+        update(jobs::table, among(&ids), taken).execute(&mut tx.db.0)?;
     }
     Ok(Taken(taken))
 }
@@ -108,6 +111,7 @@ impl Taken {
         let (mut claimed, mut unreadable) = (Vec::with_capacity(self.0.len()), Vec::new());
         for (row, data, to) in self.0 {
             let lease = Lease { job: JobId(row.id), token: row.lease_token + 1 };
+            let data = DataRow::from(data);
             let Content { payload, output, retry, tags, meta } = match content(keys, row.id, &data, row.output.as_ref())
             {
                 Ok(content) => content,
@@ -137,9 +141,9 @@ impl Taken {
                 reason: row.reason.map(|reason| keys.show(Place::reason(lease.job.0), &reason)),
                 created_at: row.created_at,
                 finalized_at: None,
-                parent: data.parent_id.map(JobId),
-                root: data.root_id.map(JobId),
-                group: data.group_name,
+                parent: data.parent,
+                root: data.root,
+                group: data.group,
                 tags,
                 meta,
                 progress: None,
@@ -160,11 +164,11 @@ fn promote(tx: &mut Transaction<'_>, now: Millis) -> Outcome<()> {
         .order(jobs::run_at)
         .limit(PROMOTED_AT_ONCE)
         .select(jobs::id)
-        .load(tx.connection)?;
+        .load(&mut tx.db.0)?;
     if !due.is_empty() {
         // `Event::Due` changes nothing but the state, and is legal for exactly the rows of this index.
         let available = jobs::state.eq(JobState::Available.as_str());
-        update(jobs::table, among(&due), available).execute(tx.connection)?;
+        update(jobs::table, among(&due), available).execute(&mut tx.db.0)?;
         // Whoever serves their roles is waiting for a time that nobody will tell them of again.
         tx.ring();
     }
@@ -176,7 +180,7 @@ fn select_beside(
     connection: &mut SqliteConnection,
     request: &ClaimRequest,
     suspects: &[Suspect],
-) -> Outcome<Vec<(Row, DataRow)>> {
+) -> Outcome<Vec<(Row, DataColumns)>> {
     let worker = &request.worker.0;
     let has_jobs = deaths::has_jobs(connection, worker)?;
     match claimable(suspects, worker, has_jobs, &request.role, &request.queues) {
@@ -199,8 +203,8 @@ fn select_beside(
     Ok(rows)
 }
 
-fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> Outcome<Vec<(Row, DataRow)>> {
-    let rows = jobs::table.inner_join(job_data::table).select((Row::as_select(), DataRow::as_select()));
+fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> Outcome<Vec<(Row, DataColumns)>> {
+    let rows = jobs::table.inner_join(job_data::table).select((Row::as_select(), DataColumns::as_select()));
     match lines::choose(connection, request)? {
         Choice::Line(queue, key) => Ok(rows
             .filter(IsAvailable)
@@ -211,7 +215,7 @@ fn select(connection: &mut SqliteConnection, request: &ClaimRequest) -> Outcome<
             .limit(i64::from(request.limit))
             .load(connection)?),
         Choice::Jobs(ids) => {
-            let mut found: Vec<(Row, DataRow)> = rows.filter(among(&ids)).load(connection)?;
+            let mut found: Vec<(Row, DataColumns)> = rows.filter(among(&ids)).load(connection)?;
             let places: HashMap<i64, usize> = ids.into_iter().zip(0..).collect();
             found.sort_by_key(|(row, ..)| places.get(&row.id).copied());
             Ok(found)

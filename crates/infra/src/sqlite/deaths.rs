@@ -9,8 +9,8 @@ use posse_core::job::{JobId, JobState};
 use posse_core::journal::CallState;
 
 use super::fault::Outcome;
-use super::jobs::{count, state, stored};
 use super::literal::{IsRunning, IsSuspect, among, update};
+use super::rows::{count, state, stored};
 use super::schema::{deaths, job_data, jobs, steps, tool_calls, workers};
 
 /// A job's limit as it is stored.

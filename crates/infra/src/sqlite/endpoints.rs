@@ -10,8 +10,9 @@ use posse_core::rate::{Bucket, EndpointState, ModelRates, ModelUse, Outcome as W
 use super::SqliteStore;
 use super::fault::Outcome;
 use super::schema::{breakers, rates};
-use super::seal::{Keys, Place, Sealed};
+use super::sealed_text::Text;
 use super::writer::Transaction;
+use posse_core::store::seal::{Keys, Place, Sealed};
 
 /// Roughly what a change takes, in bytes.
 const ROW: usize = 300;
@@ -62,7 +63,7 @@ fn to_state(keys: &Keys, row: BreakerRow) -> EndpointState {
 
 fn store_breaker(tx: &mut Transaction<'_>, endpoint: &str, breaker: &Breaker, reason: Option<&str>) -> QueryResult<()> {
     if *breaker == Breaker::default() {
-        return diesel::delete(breakers::table.find(endpoint)).execute(tx.connection).map(drop);
+        return diesel::delete(breakers::table.find(endpoint)).execute(&mut tx.db.0).map(drop);
     }
     let state = (
         breakers::failures.eq(i64::from(breaker.failures)),
@@ -72,14 +73,14 @@ fn store_breaker(tx: &mut Transaction<'_>, endpoint: &str, breaker: &Breaker, re
         breakers::probe_until.eq(breaker.probe_until),
     );
     // What was said stays until something else is said.
-    let reason = reason.map(|reason| tx.keys.seal(Place::endpoint(endpoint), reason));
+    let reason = reason.map(|reason| Text(tx.keys.seal(Place::endpoint(endpoint), reason)));
     let said = reason.as_ref().map(|reason| breakers::reason.eq(reason));
     diesel::insert_into(breakers::table)
         .values((breakers::endpoint.eq(endpoint), state, breakers::reason.eq(&reason)))
         .on_conflict(breakers::endpoint)
         .do_update()
         .set((state, said))
-        .execute(tx.connection)
+        .execute(&mut tx.db.0)
         .map(drop)
 }
 
@@ -114,14 +115,14 @@ fn store_buckets(
 
 /// Asks leave for a request; see [`RateLimiter::reserve`].
 fn reserve(tx: &mut Transaction<'_>, about: &ModelUse, patience_ms: Millis, now: Millis) -> Outcome<Pass> {
-    let before = breakers_of(tx.connection, tx.keys, about)?;
+    let before = breakers_of(&mut tx.db.0, tx.keys, about)?;
     let mut states = before.clone();
     let is_probe = match ask(&mut states, about, now) {
         Leaves::Out(pass) => return Ok(pass),
         Leaves::Probe => true,
         Leaves::Go => false,
     };
-    let [mut requests, mut tokens] = buckets(tx.connection, about)?;
+    let [mut requests, mut tokens] = buckets(&mut tx.db.0, about)?;
     let wait = |bucket: &Option<Bucket>, count| bucket.map_or(0, |bucket| bucket.wait_ms(count, now));
     let (for_requests, for_tokens) = (wait(&requests, about.requests), wait(&tokens, about.tokens));
     let after_ms = for_requests.max(for_tokens);
@@ -142,7 +143,7 @@ fn reserve(tx: &mut Transaction<'_>, about: &ModelUse, patience_ms: Millis, now:
         bucket.take(about.tokens, now);
     }
     if requests.is_some() || tokens.is_some() {
-        store_buckets(tx.connection, about, [requests, tokens])?;
+        store_buckets(&mut tx.db.0, about, [requests, tokens])?;
     }
     if !is_probe {
         return Ok(Pass::Go { after_ms });
@@ -171,7 +172,7 @@ fn settle(
     went: &Went,
     now: Millis,
 ) -> Outcome<Option<Millis>> {
-    let [mut requests, mut tokens] = buckets(tx.connection, reserved)?;
+    let [mut requests, mut tokens] = buckets(&mut tx.db.0, reserved)?;
     let correct = |bucket: &mut Option<Bucket>, before: u64, after: u64| {
         if let Some(bucket) = bucket.as_mut().filter(|_| before != after) {
             bucket.give_back(before);
@@ -181,9 +182,9 @@ fn settle(
     correct(&mut requests, reserved.requests, used.requests);
     correct(&mut tokens, reserved.tokens, used.tokens);
     if requests.is_some() || tokens.is_some() {
-        store_buckets(tx.connection, reserved, [requests, tokens])?;
+        store_buckets(&mut tx.db.0, reserved, [requests, tokens])?;
     }
-    let [endpoint, model] = breakers_of(tx.connection, &Keys::default(), reserved)?;
+    let [endpoint, model] = breakers_of(&mut tx.db.0, &Keys::default(), reserved)?;
     let mut rest = None;
     let put =
         |tx: &mut Transaction<'_>, state: EndpointState, said: Option<&str>, change: &mut dyn FnMut(&mut Breaker)| {
@@ -242,7 +243,7 @@ impl RateLimiter for SqliteStore {
         if about.rates == ModelRates::default() {
             // Nothing is counted, so there is nothing to write while the endpoint is well or resting.
             let (asked, keys) = (about.clone(), self.keys.clone());
-            let find = move |connection: &mut SqliteConnection| Ok(breakers_of(connection, &keys, &asked)?);
+            let find = move |connection: &mut SqliteConnection| breakers_of(connection, &keys, &asked);
             match ask(&mut self.readers.run(find).await?, &about, now) {
                 Leaves::Go => return Ok(Pass::Go { after_ms: 0 }),
                 Leaves::Out(pass) => return Ok(pass),
@@ -261,7 +262,7 @@ impl RateLimiter for SqliteStore {
     ) -> Result<Option<Millis>, RepositoryError> {
         if reserved.rates == ModelRates::default() && matches!(went, Went::Answered | Went::Unknown) {
             let asked = reserved.clone();
-            let find = move |connection: &mut SqliteConnection| Ok(breakers_of(connection, &Keys::default(), &asked)?);
+            let find = move |connection: &mut SqliteConnection| breakers_of(connection, &Keys::default(), &asked);
             let known = self.readers.run(find).await?;
             if known.iter().all(|state| state.breaker == Breaker::default()) {
                 return Ok(None);

@@ -6,6 +6,8 @@ use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use posse_core::doctor::RESTORE;
 use posse_core::job::transition::IllegalTransition;
 use posse_core::port::RepositoryError;
+use posse_core::store::seal::Closed;
+use posse_core::store::{self, DbError};
 
 use super::{cause, in_use};
 
@@ -41,13 +43,37 @@ impl From<IllegalTransition> for Fault {
 
 impl From<serde_json::Error> for Fault {
     fn from(error: serde_json::Error) -> Self {
-        unusable(not_ours(&error))
+        store::Fault::from(error).into()
     }
 }
 
-/// What it means that a stored value cannot be read, in words.
-pub(super) fn not_ours(error: &serde_json::Error) -> String {
-    format!("a value in the database is not what this version of posse writes: {error}")
+impl From<Closed> for Fault {
+    fn from(closed: Closed) -> Self {
+        store::Fault::from(closed).into()
+    }
+}
+
+impl From<DbError> for Fault {
+    fn from(error: DbError) -> Self {
+        store::Fault::from(error).into()
+    }
+}
+
+impl From<store::Fault> for Fault {
+    fn from(fault: store::Fault) -> Self {
+        match fault {
+            store::Fault::Refused(error) => Fault::Refused(error),
+            store::Fault::Db(error) => Fault::Db(met(error)),
+        }
+    }
+}
+
+/// The error that our driver met.
+fn met(error: DbError) -> DieselError {
+    match error.into_inner().downcast() {
+        Ok(met) => *met,
+        Err(other) => DieselError::QueryBuilderError(other),
+    }
 }
 
 /// A fault for the caller, in words.

@@ -5,23 +5,28 @@ use std::collections::hash_map::Entry;
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
-use posse_core::job::JobState;
 use posse_core::job::transition::{Event, Standing, transition};
+use posse_core::job::{JobId, JobState};
 use posse_core::lease::Lease;
 use posse_core::port::{Appended, AttemptEnd, RepositoryError};
+use posse_core::store::attempts;
 
 use super::fault::{Fault, Outcome};
-use super::jobs::{Batch, JobRow, count, find, stored};
+use super::jobs::Batch;
 use super::journal::{self, Sheet};
 use super::literal::{IsRunning, among, update};
+use super::rows::{Rows, count, stored};
 use super::schema::jobs;
-use super::seal::{Keys, Place, Sealed};
+use super::sealed_text::Text;
 use super::writer::{Answer, Transaction, Verb};
-use super::{attempts, deaths, questions, relations, rules};
+use super::{deaths, questions, relations, rules};
+use posse_core::store::driver::{JobRow, JobRows as _};
+use posse_core::store::seal::{Keys, Place, Sealed};
 
 /// The job's row, if the lease still stands.
 pub(super) fn guarded(connection: &mut SqliteConnection, lease: Lease) -> Outcome<JobRow> {
-    find(connection, lease.job)?
+    Rows::of(connection)
+        .job(lease.job)?
         .filter(|row| row.is_leased_as(lease.token))
         .ok_or(Fault::Refused(RepositoryError::LeaseLost(lease.job)))
 }
@@ -34,9 +39,9 @@ pub(super) fn append(
     sheets: &[Sheet],
     now: Millis,
 ) -> Outcome<Appended> {
-    let row = guarded(tx.connection, lease)?;
+    let row = guarded(&mut tx.db.0, lease)?;
     let (begun, appended) = match sheets.iter().position(Sheet::starts_call) {
-        Some(start) if row.cancel_requested => (&sheets[..start], Appended::UpToCancellation),
+        Some(start) if row.standing.cancel_requested => (&sheets[..start], Appended::UpToCancellation),
         _ => (sheets, Appended::Whole),
     };
     journal::append(tx, lease.job, &row.role, seq, begun, now)?;
@@ -95,11 +100,11 @@ impl Verb for Finish {
             .filter(IsRunning)
             .filter(among(&ids))
             .select((jobs::id, Running::as_select()))
-            .load(tx.connection)?
+            .load(&mut tx.db.0)?
             .into_iter()
             .collect();
         // Jobs that come to stand alike are stored by one statement.
-        let mut alike: Vec<(Left, Vec<i64>)> = Vec::new();
+        let mut alike: Vec<(Left, Vec<JobId>)> = Vec::new();
         // What others have to do with the ends follows when those are stored.
         let (mut awaited, mut parents, mut asking) = (Vec::new(), Vec::new(), Vec::new());
         let mut answers = Vec::with_capacity(ends.len());
@@ -126,7 +131,7 @@ impl Verb for Finish {
                 }
             };
             if left.to.state == JobState::Suspended {
-                questions::reopen(tx.connection, job)?;
+                questions::reopen(&mut tx.db.0, job)?;
                 match end.children.is_empty() {
                     true => asking.push((job, end.now)),
                     false => parents.push((answers.len(), end)),
@@ -137,15 +142,15 @@ impl Verb for Finish {
             }
             if end.event == Event::Suspend && left.to.state != JobState::Suspended {
                 // Its end was asked for while it was asking.
-                questions::close(tx.connection, job, end.now)?;
+                questions::close(&mut tx.db.0, job, end.now)?;
             }
             answers.push(Ok(left.to.state));
             match alike.iter_mut().rev().find(|(other, _)| *other == left) {
-                Some((_, ids)) => ids.push(job.0),
-                None => alike.push((left, vec![job.0])),
+                Some((_, ids)) => ids.push(job),
+                None => alike.push((left, vec![job])),
             }
         }
-        if !alike.is_empty() && rules::any_counts_running(tx.connection)? {
+        if !alike.is_empty() && rules::any_counts_running(&mut tx.db.0)? {
             tx.ring();
         }
         if !alike.is_empty() {
@@ -170,8 +175,8 @@ impl Verb for Finish {
 
 /// Whoever waits for empty hands, or for a suspect to end, is told; and of those that ended with their worker alive
 /// nothing is suspected any more.
-fn clear_suspects(tx: &mut Transaction<'_>, ended: &[(Left<'_>, Vec<i64>)]) -> Outcome<()> {
-    let suspects = deaths::suspects(tx.connection)?;
+fn clear_suspects(tx: &mut Transaction<'_>, ended: &[(Left<'_>, Vec<JobId>)]) -> Outcome<()> {
+    let suspects = deaths::suspects(&mut tx.db.0)?;
     if suspects.is_empty() {
         return Ok(());
     }
@@ -179,8 +184,8 @@ fn clear_suspects(tx: &mut Transaction<'_>, ended: &[(Left<'_>, Vec<i64>)]) -> O
     for (left, ids) in ended {
         // These say nothing: the work had perhaps not begun.
         let is_proof = left.to.state.is_final() || !matches!(left.event, Event::Interrupt | Event::Snooze);
-        for suspect in suspects.iter().filter(|suspect| is_proof && ids.contains(&suspect.job.0)) {
-            deaths::clear(tx.connection, suspect.job)?;
+        for suspect in suspects.iter().filter(|suspect| is_proof && ids.contains(&suspect.job)) {
+            deaths::clear(&mut tx.db.0, suspect.job)?;
         }
     }
     Ok(())
@@ -253,7 +258,7 @@ fn left<'a>(keys: &Keys, row: Running, to: Standing, end: &'a End) -> Left<'a> {
 
 impl Left<'_> {
     /// Stores it for running jobs that all leave it.
-    fn store(&self, tx: &mut Transaction<'_>, ids: &[i64]) -> QueryResult<()> {
+    fn store(&self, tx: &mut Transaction<'_>, ids: &[JobId]) -> Outcome<()> {
         let to = &self.to;
         let left = (
             jobs::state.eq(to.state.as_str()),
@@ -263,15 +268,15 @@ impl Left<'_> {
             jobs::run_at.eq(to.run_at),
             jobs::finalized_at.eq(to.state.is_final().then_some(self.now)),
             jobs::lease_until.eq(None::<i64>),
-            jobs::output.eq(self.output.as_ref()),
-            jobs::reason.eq(self.reason.as_ref()),
+            jobs::output.eq(self.output.as_ref().map(Text)),
+            jobs::reason.eq(self.reason.as_ref().map(Text)),
         );
         if to.state == JobState::Completed && self.why.is_none() {
             // The job's row goes on to tell of the attempt.
-            update(jobs::table, among(ids), left).execute(tx.connection)?;
+            update(jobs::table, among(ids), left).execute(&mut tx.db.0)?;
         } else {
             attempts::end(tx, ids, self.event, self.why, self.now)?;
-            update(jobs::table, among(ids), (left, jobs::leased_by.eq(None::<String>))).execute(tx.connection)?;
+            update(jobs::table, among(ids), (left, jobs::leased_by.eq(None::<String>))).execute(&mut tx.db.0)?;
         }
         if matches!(to.state, JobState::Available | JobState::Retryable | JobState::Scheduled) {
             tx.ring();

@@ -10,9 +10,10 @@ use posse_core::usecase::fork::Fork;
 use super::fault::{Outcome, unusable};
 use super::journal::Sheet;
 use super::schema::{asks, steps};
-use super::seal::{Keys, Place};
+use super::sealed_text::Text;
 use super::writer::Transaction;
 use super::{jobs, journal, ledger};
+use posse_core::store::seal::{Keys, Place};
 
 /// A fork with what has to be written out anew.
 pub(super) struct Prepared {
@@ -46,9 +47,9 @@ pub(super) fn fork(tx: &mut Transaction<'_>, prepared: &Prepared, now: Millis) -
     let Prepared { fork, batch, anew } = prepared;
     let id = jobs::enqueue(tx, batch, None)?.pop().ok_or_else(|| unusable("a fork is one job"))?.id;
     if anew.len() < fork.journal.len() {
-        copy_steps(tx.connection, prepared, id)?;
+        copy_steps(&mut tx.db.0, prepared, id)?;
     }
-    if entries_of_source(tx.connection, fork)? != fork.journal.len() {
+    if entries_of_source(&mut tx.db.0, fork)? != fork.journal.len() {
         return Err(unusable(format!("the journal of job {} is not what it was; nothing was saved", fork.source)));
     }
     for (seq, at, sheet) in anew {
@@ -114,14 +115,14 @@ fn copy_questions(tx: &mut Transaction<'_>, fork: &Fork, id: JobId, now: Millis)
                 asks::seq.eq(seq),
                 asks::position.eq(position),
                 asks::kind.eq("question"),
-                asks::text.eq(tx.keys.seal(Place::question(id.0, seq, position), question.text.as_str())),
+                asks::text.eq(Text(tx.keys.seal(Place::question(id.0, seq, position), question.text.as_str()))),
                 asks::state.eq(state.as_str()),
-                asks::answer.eq(answer),
+                asks::answer.eq(answer.map(Text)),
                 asks::created_at.eq(now),
                 asks::expires_at.eq(expires_at),
                 asks::settled_at.eq(now),
             ))
-            .execute(tx.connection)?;
+            .execute(&mut tx.db.0)?;
     }
     Ok(())
 }

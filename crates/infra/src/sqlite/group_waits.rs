@@ -13,9 +13,9 @@ use posse_core::job::{JobId, JobState, NewJob};
 use posse_core::port::RepositoryError;
 
 use super::fault::{Fault, Outcome};
-use super::jobs::state;
 use super::literal::{IsGroupOpen, update};
 use super::relations::{self, on_failed};
+use super::rows::state;
 use super::schema::{group_waits, job_data, jobs};
 use super::writer::Transaction;
 
@@ -87,16 +87,16 @@ pub(super) fn join(tx: &mut Transaction<'_>, group: &str, job: JobId, is: JobSta
         .filter(group_waits::group_name.eq(group))
         .order(group_waits::job_id)
         .select((group_waits::job_id, group_waits::on_failed))
-        .load(tx.connection)?;
+        .load(&mut tx.db.0)?;
     if waiting.is_empty() {
         return Ok(());
     }
     for (waiting, rule) in waiting {
         let waiting = JobId(waiting);
-        if relations::depends_on(tx.connection, &[job], waiting)?.is_some() {
+        if relations::depends_on(&mut tx.db.0, &[job], waiting)?.is_some() {
             return Err(refused(would_wait_in_group(group, waiting)));
         }
-        relations::tie(tx.connection, waiting, job, on_failed(&rule)?)?;
+        relations::tie(&mut tx.db.0, waiting, job, on_failed(&rule)?)?;
     }
     if is.is_final() {
         // It ends as it begins, which may decide those who wait.
@@ -107,7 +107,7 @@ pub(super) fn join(tx: &mut Transaction<'_>, group: &str, job: JobId, is: JobSta
 
 /// The same for a job that is there.
 pub(super) fn join_again(tx: &mut Transaction<'_>, job: JobId, is: JobState, now: Millis) -> Outcome<()> {
-    let group: Option<String> = job_data::table.find(job.0).select(job_data::group_name).first(tx.connection)?;
+    let group: Option<String> = job_data::table.find(job.0).select(job_data::group_name).first(&mut tx.db.0)?;
     group.map_or(Ok(()), |group| join(tx, &group, job, is, now))
 }
 

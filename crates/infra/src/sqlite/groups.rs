@@ -8,9 +8,9 @@ use diesel::sql_types::{BigInt, Text};
 use posse_core::job::{GroupStanding, GroupUse, JobState, Output};
 
 use super::fault::Outcome;
-use super::jobs::state;
+use super::rows::state;
 use super::schema::{job_data, jobs};
-use super::seal::{Keys, Place, Sealed};
+use posse_core::store::seal::{Keys, Place, Sealed};
 
 #[derive(QueryableByName)]
 struct Count {

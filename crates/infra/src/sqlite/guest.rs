@@ -14,9 +14,11 @@ use super::connection::beside;
 use super::fault::{Fault, Outcome, describe};
 use super::finish::{End, Finish};
 use super::jobs::{self, Batch};
-use super::seal::{self, Keys};
+use super::rows::Rows;
+use super::sealed_text;
 use super::wake::Bell;
 use super::writer::{Transaction, Verb as _};
+use posse_core::store::seal::Keys;
 
 /// Stores jobs, all or none, in the transaction that `connection` is in (in one of its own if it is
 /// in none), and says what became of each, in the same order. The rules are those of
@@ -61,9 +63,27 @@ pub fn complete_in(
 
 /// The same where texts are sealed, with the keys of the store ([`super::SqliteStore::keys`]). Other keys are
 /// refused there, and so are the functions without any.
-impl Keys {
+pub trait CallersTransaction {
     /// See [`enqueue_in`].
-    pub fn enqueue_in(
+    fn enqueue_in(
+        &self,
+        connection: &mut SqliteConnection,
+        new: Vec<NewJob>,
+        now: Millis,
+    ) -> Result<Vec<Enqueued>, RepositoryError>;
+
+    /// See [`complete_in`].
+    fn complete_in(
+        &self,
+        connection: &mut SqliteConnection,
+        lease: Lease,
+        output: Output,
+        now: Millis,
+    ) -> Result<(), RepositoryError>;
+}
+
+impl CallersTransaction for Keys {
+    fn enqueue_in(
         &self,
         connection: &mut SqliteConnection,
         new: Vec<NewJob>,
@@ -73,8 +93,7 @@ impl Keys {
         within(connection, self, |tx| jobs::enqueue(tx, &batch, None))
     }
 
-    /// See [`complete_in`].
-    pub fn complete_in(
+    fn complete_in(
         &self,
         connection: &mut SqliteConnection,
         lease: Lease,
@@ -107,10 +126,10 @@ fn within<T>(
     work: impl FnOnce(&mut Transaction<'_>) -> Outcome<T>,
 ) -> Result<T, RepositoryError> {
     let done: Outcome<T> = connection.transaction(|connection| {
-        seal::admit(connection, keys)?;
+        sealed_text::admit(connection, keys)?;
         // The bell is for after the COMMIT, which is the caller's.
         let mut rings = false;
-        work(&mut Transaction::new(connection, keys, &mut rings))
+        work(&mut Transaction::new(Rows::of(connection), keys, &mut rings))
     });
     done.map_err(|fault| match fault {
         Fault::Refused(error) => error,

@@ -10,9 +10,9 @@ use posse_core::job::{JobId, JobState};
 use posse_core::port::{Awaited, Waiting};
 
 use super::fault::Outcome;
-use super::jobs::state;
 use super::literal::{IsOpen, IsOpenAsk, MayHoldKey, among};
 use super::relations;
+use super::rows::state;
 use super::schema::{asks, dependencies, jobs};
 
 type Row = (i64, Option<String>, String, String, String, String, i64);

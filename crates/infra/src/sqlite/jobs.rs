@@ -1,231 +1,20 @@
-//! Job rows: making them, reading them, and storing what a transition makes of one.
-
-use std::borrow::Cow;
-use std::str::FromStr;
+//! Enqueueing: job rows are made.
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::dependency::{Beginning, beginning};
-use posse_core::job::retry::RetryPolicy;
-use posse_core::job::transition::{Standing, Transition};
 use posse_core::job::unique::{Became, first_due};
-use posse_core::job::{IfHeld, Job, JobId, JobState, Meta, NewJob, Output, Payload};
+use posse_core::job::{IfHeld, JobId, JobState, NewJob};
 use posse_core::port::Enqueued;
-use serde::de::DeserializeOwned;
 
-use super::fault::{Fault, Outcome, not_ours, unusable};
-use super::literal::update;
+use super::fault::Outcome;
 use super::repository::MANY_ROWS;
+use super::rows::stored;
 use super::schema::{job_data, job_tags, jobs, sqlite_sequence};
-use super::seal::{Keys, Place, Sealed};
+use super::sealed_text::Text;
 use super::writer::{Answer, Transaction, Verb};
 use super::{deaths, group_waits, relations, replace, sessions, unique};
-
-/// A row of `jobs`, with what a transition needs of it.
-#[derive(Debug, Queryable, Selectable)]
-#[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
-pub(super) struct JobRow {
-    pub id: i64,
-    pub queue: String,
-    pub role: String,
-    pub state: String,
-    pub priority: i32,
-    pub run_at: i64,
-    pub attempt: i32,
-    pub max_attempts: i32,
-    pub crashes: i32,
-    pub lease_token: i64,
-    pub lease_until: Option<i64>,
-    pub leased_by: Option<String>,
-    pub cancel_requested: bool,
-    pub created_at: i64,
-    pub finalized_at: Option<i64>,
-    pub awaited: bool,
-    pub concurrency_key: String,
-    pub unique_key: Option<String>,
-    pub output: Option<Sealed>,
-    pub reason: Option<Sealed>,
-}
-
-impl JobRow {
-    /// The part that transitions are about.
-    pub fn standing(&self) -> Outcome<Standing> {
-        Ok(Standing {
-            state: state(&self.state)?,
-            attempt: count(self.attempt),
-            max_attempts: count(self.max_attempts),
-            crashes: count(self.crashes),
-            cancel_requested: self.cancel_requested,
-            run_at: self.run_at,
-        })
-    }
-
-    /// Whether `token` is the one of the lease that stands.
-    pub fn is_leased_as(&self, token: i64) -> bool {
-        self.lease_token == token && self.state == JobState::Running.as_str()
-    }
-}
-
-/// A row of `job_data`.
-#[derive(Debug, Queryable, Selectable)]
-#[diesel(table_name = job_data, check_for_backend(diesel::sqlite::Sqlite))]
-pub(super) struct DataRow {
-    pub payload: Sealed,
-    pub retry: Option<String>,
-    pub parent_id: Option<i64>,
-    pub root_id: Option<i64>,
-    pub group_name: Option<String>,
-    pub tags: Option<String>,
-    pub meta: Option<String>,
-}
-
-/// Both rows of a job.
-pub(super) type StoredJob = (JobRow, DataRow);
-
-/// A stored job as the core sees it.
-pub(super) fn to_job(keys: &Keys, (row, data): StoredJob) -> Outcome<Job> {
-    let (Content { payload, output, retry, tags, meta }, damage) = readable(keys, row.id, &data, row.output.as_ref());
-    let standing = row.standing()?;
-    let is_running = standing.state == JobState::Running;
-    Ok(Job {
-        id: JobId(row.id),
-        queue: row.queue,
-        role: row.role,
-        state: standing.state,
-        priority: u8::try_from(row.priority).unwrap_or(u8::MAX),
-        run_at: row.run_at,
-        attempt: standing.attempt,
-        max_attempts: standing.max_attempts,
-        crashes: standing.crashes,
-        retry,
-        unique_key: row.unique_key,
-        concurrency_key: Some(row.concurrency_key).filter(|key| !key.is_empty()),
-        leased_by: row.leased_by.filter(|_| is_running),
-        lease_until: row.lease_until,
-        cancel_requested: row.cancel_requested,
-        payload,
-        output,
-        reason: row.reason.map(|reason| keys.show(Place::reason(row.id), &reason)),
-        created_at: row.created_at,
-        finalized_at: row.finalized_at,
-        parent: data.parent_id.map(JobId),
-        root: data.root_id.map(JobId),
-        group: data.group_name,
-        tags,
-        meta,
-        progress: None,
-        damage,
-    })
-}
-
-/// What of a job is stored as JSON.
-pub(super) struct Content {
-    pub payload: Payload,
-    pub output: Option<Output>,
-    pub retry: Option<RetryPolicy>,
-    pub tags: Vec<String>,
-    pub meta: Meta,
-}
-
-/// Reads it; the error is in words.
-pub(super) fn content(keys: &Keys, job: i64, data: &DataRow, output: Option<&Sealed>) -> Result<Content, String> {
-    fn part<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-        serde_json::from_str(text).map_err(|error| not_ours(&error))
-    }
-    fn opened<T: DeserializeOwned>(keys: &Keys, place: Place<'_>, stored: &Sealed) -> Result<T, String> {
-        part(&keys.open(place, stored).map_err(|closed| closed.to_string())?)
-    }
-    Ok(Content {
-        payload: opened(keys, Place::payload(job), &data.payload)?,
-        output: output.map(|output| opened(keys, Place::output(job), output)).transpose()?,
-        retry: data.retry.as_deref().map(part).transpose()?,
-        tags: data.tags.as_deref().map(part).transpose()?.unwrap_or_default(),
-        meta: data.meta.as_deref().map(part).transpose()?.unwrap_or_default(),
-    })
-}
-
-/// Reads what of it can be read, and tells what cannot. One damaged row must not hide the others of a list.
-fn readable(keys: &Keys, job: i64, data: &DataRow, output: Option<&Sealed>) -> (Content, Option<String>) {
-    fn part<T: Default + DeserializeOwned>(name: &str, text: Option<&str>, damage: &mut Vec<String>) -> T {
-        let read = text.map(serde_json::from_str).transpose();
-        read.inspect_err(|error| damage.push(format!("its {name} cannot be read: {error}")))
-            .ok()
-            .flatten()
-            .unwrap_or_default()
-    }
-    let damage = &mut Vec::new();
-    let mut opened = |name: &str, place, stored: &'_ Sealed| {
-        let text = keys.open(place, stored).map(Cow::into_owned);
-        text.inspect_err(|closed| damage.push(format!("its {name} is {closed}")))
-    };
-    let payload = opened("payload", Place::payload(job), &data.payload);
-    let output = output.and_then(|output| opened("output", Place::output(job), output).ok());
-    let payload = match &payload {
-        Ok(text) => part("payload", Some(text), damage),
-        Err(closed) => Payload { goal: format!("({closed})"), ..Payload::default() },
-    };
-    let content = Content {
-        payload,
-        output: part("output", output.as_deref(), damage),
-        retry: part("retry policy", data.retry.as_deref(), damage),
-        tags: part("tags", data.tags.as_deref(), damage),
-        meta: part("metadata", data.meta.as_deref(), damage),
-    };
-    (content, (!damage.is_empty()).then(|| damage.join("; ")))
-}
-
-/// A state's name as stored.
-pub(super) fn state(name: &str) -> Outcome<JobState> {
-    JobState::from_str(name).map_err(|error| unusable(error.to_string()))
-}
-
-/// A count as stored; the table keeps them from being negative.
-pub(super) fn count(stored: i32) -> u32 {
-    u32::try_from(stored).unwrap_or(0)
-}
-
-/// A count as it is to be stored; the table refuses what comes of one that is too large.
-pub(super) fn stored(count: u32) -> i32 {
-    i32::try_from(count).unwrap_or(-1)
-}
-
-/// The job's row, if there is such a job.
-pub(super) fn find(connection: &mut SqliteConnection, job: JobId) -> Outcome<Option<JobRow>> {
-    Ok(jobs::table.find(job.0).select(JobRow::as_select()).first(connection).optional()?)
-}
-
-/// Stores what a transition made of a job, and when it became final, if it is. A lease that ends
-/// is taken off; a new one is a claim's business.
-pub(super) fn store(
-    connection: &mut SqliteConnection,
-    job: JobId,
-    transition: &Transition,
-    now: Millis,
-) -> QueryResult<()> {
-    let to = &transition.to;
-    let standing = (
-        jobs::state.eq(to.state.as_str()),
-        jobs::attempt.eq(stored(to.attempt)),
-        jobs::crashes.eq(stored(to.crashes)),
-        jobs::cancel_requested.eq(to.cancel_requested),
-        jobs::run_at.eq(to.run_at),
-        jobs::finalized_at.eq(to.state.is_final().then_some(now)),
-    );
-    let row = jobs::id.eq(job.0);
-    if transition.frees_lease {
-        let no_lease = (jobs::lease_until.eq(None::<i64>), jobs::leased_by.eq(None::<String>));
-        update(jobs::table, row, (standing, no_lease)).execute(connection)?;
-    } else {
-        update(jobs::table, row, standing).execute(connection)?;
-    }
-    Ok(())
-}
-
-/// Says why a job is where it is; nothing clears what was said before.
-pub(super) fn set_reason(tx: &mut Transaction<'_>, job: JobId, reason: Option<&str>) -> QueryResult<()> {
-    let reason = reason.map(|reason| tx.keys.seal(Place::reason(job.0), reason));
-    update(jobs::table, jobs::id.eq(job.0), jobs::reason.eq(reason)).execute(tx.connection).map(drop)
-}
+use posse_core::store::seal::Place;
 
 /// Jobs about to be stored, with what is JSON of them already written out.
 #[derive(Debug)]
@@ -306,7 +95,7 @@ fn enqueue_all(tx: &mut Transaction<'_>, batches: &[&Batch], above: Option<Ances
     let last: Option<i64> = sqlite_sequence::table
         .filter(sqlite_sequence::name.eq("jobs"))
         .select(sqlite_sequence::seq)
-        .first(tx.connection)
+        .first(&mut tx.db.0)
         .optional()?;
     let mut next = last.unwrap_or(0) + 1;
     let mut taken = unique::Taken::default();
@@ -322,7 +111,7 @@ fn enqueue_all(tx: &mut Transaction<'_>, batches: &[&Batch], above: Option<Ances
                 insert_all(tx, &rows)?;
                 rows.clear();
             }
-            if let Some((holder, meeting)) = taken.take(tx.connection, job, id, now)? {
+            if let Some((holder, meeting)) = taken.take(&mut tx.db.0, job, id, now)? {
                 if let Some(due_at) = meeting.due_at {
                     let begins = replace::replace(tx, holder, sheet, due_at, &enqueued, now)?;
                     if begins.is_final() {
@@ -333,7 +122,7 @@ fn enqueue_all(tx: &mut Transaction<'_>, batches: &[&Batch], above: Option<Ances
                 continue;
             }
             let run_at = first_due(job, now, now);
-            let others = relations::others(tx.connection, job, &enqueued)?;
+            let others = relations::others(&mut tx.db.0, job, &enqueued)?;
             let begins = beginning(run_at, now, &others, job.on_failed);
             if begins.state.is_final() {
                 taken.give_back(job);
@@ -379,12 +168,12 @@ fn insert_all(tx: &mut Transaction<'_>, rows: &[NewRow<'_>]) -> Outcome<()> {
         if let Some(session) = job.payload.session {
             sessions::join(tx, session, *id, &job.role, *now)?;
         }
-        relations::wait_for(tx.connection, JobId(*id), others, begins.state, job.on_failed)?;
-        group_waits::wait_for(tx.connection, JobId(*id), job, begins.state)?;
+        relations::wait_for(&mut tx.db.0, JobId(*id), others, begins.state, job.on_failed)?;
+        group_waits::wait_for(&mut tx.db.0, JobId(*id), job, begins.state)?;
         if let Some(group) = &job.group {
             group_waits::join(tx, group, JobId(*id), begins.state, *now)?;
         }
-        insert_tags(tx.connection, *id, &job.tags)?;
+        insert_tags(&mut tx.db.0, *id, &job.tags)?;
     }
     Ok(())
 }
@@ -417,18 +206,18 @@ fn insert<const N: usize>(tx: &mut Transaction<'_>, rows: &[NewRow<'_>; N]) -> Q
             jobs::cancel_requested.eq(false),
             jobs::created_at.eq(*now),
             jobs::finalized_at.eq(begins.state.is_final().then_some(*now)),
-            jobs::reason.eq(begins.reason.clone().map(|reason| keys.seal(Place::reason(*id), reason))),
+            jobs::reason.eq(begins.reason.clone().map(|reason| Text(keys.seal(Place::reason(*id), reason)))),
             jobs::priority_step_ms.eq(job.priority_step_ms),
             jobs::concurrency_key.eq(job.concurrency_key.clone().unwrap_or_default()),
             jobs::unique_key.eq(job.unique.as_ref().map(|unique| unique.key.clone())),
             jobs::unique_ms.eq(job.unique.as_ref().and_then(|unique| unique.for_ms)),
         )
     });
-    diesel::insert_into(jobs::table).values(new).execute(tx.connection)?;
+    diesel::insert_into(jobs::table).values(new).execute(&mut tx.db.0)?;
     let data = rows.each_ref().map(|NewRow { id, sheet, above, .. }| {
         (
             job_data::job_id.eq(*id),
-            job_data::payload.eq(keys.seal(Place::payload(*id), sheet.payload.clone())),
+            job_data::payload.eq(Text(keys.seal(Place::payload(*id), sheet.payload.clone()))),
             job_data::retry.eq(sheet.retry.clone()),
             job_data::parent_id.eq(above.map(|above| above.parent)),
             job_data::root_id.eq(above.map(|above| above.root)),
@@ -438,11 +227,6 @@ fn insert<const N: usize>(tx: &mut Transaction<'_>, rows: &[NewRow<'_>; N]) -> Q
             job_data::max_crashes.eq(deaths::limit_stored(sheet.job.max_crashes)),
         )
     });
-    diesel::insert_into(job_data::table).values(data).execute(tx.connection)?;
+    diesel::insert_into(job_data::table).values(data).execute(&mut tx.db.0)?;
     Ok(())
-}
-
-/// The error for a job that is not there.
-pub(super) fn no_such(job: JobId) -> Fault {
-    Fault::Refused(posse_core::port::RepositoryError::NoSuchJob(job))
 }

@@ -11,14 +11,16 @@ use posse_core::annotation::NewAnnotation;
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
 use posse_core::journal::{CallState, Entry, LedgerChange, Recorded, ledger_changes};
+use posse_core::store::annotations;
 use serde_json::Value;
 
 use super::blobs::{self, Blob};
 use super::fault::{Outcome, misused, unusable};
 use super::schema::steps;
-use super::seal::{Keys, Place, Sealed};
+use super::sealed_text::Text;
 use super::writer::Transaction;
-use super::{annotations, ledger, questions};
+use super::{ledger, questions};
+use posse_core::store::seal::{Keys, Place, Sealed};
 
 /// Texts of tools longer than this many bytes are kept as blobs.
 const LONG_TEXT: usize = 2048;
@@ -145,7 +147,7 @@ pub(super) fn append(
     sheets: &[Sheet],
     now: Millis,
 ) -> Outcome<()> {
-    let next = last_seq(tx.connection, job)?.map_or(0, |last| last + 1);
+    let next = last_seq(&mut tx.db.0, job)?.map_or(0, |last| last + 1);
     if i64::try_from(seq) != Ok(next) {
         return Err(misused(format!(
             "the journal of job {job} goes on at place {next}, and an entry for place {seq} was offered; nothing was \
@@ -177,7 +179,7 @@ pub(super) fn reopen(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outco
         .filter(steps::job_id.eq(job.0))
         .order(steps::seq.desc())
         .select((steps::seq, steps::kind))
-        .first(tx.connection)
+        .first(&mut tx.db.0)
         .optional()?;
     let Some((seq, kind)) = last else { return Ok(()) };
     if kind != "ended" {
@@ -189,7 +191,7 @@ pub(super) fn reopen(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outco
 
 /// Appends an entry that is not a worker's: the job is in nobody's hands.
 pub(super) fn append_unleased(tx: &mut Transaction<'_>, job: JobId, entry: &Entry, now: Millis) -> Outcome<()> {
-    let seq = last_seq(tx.connection, job)?.map_or(0, |last| last + 1);
+    let seq = last_seq(&mut tx.db.0, job)?.map_or(0, |last| last + 1);
     insert(tx, job, seq, &Sheet::new(entry)?, now)?;
     Ok(())
 }
@@ -208,11 +210,11 @@ fn insert(tx: &mut Transaction<'_>, job: JobId, seq: i64, sheet: &Sheet, now: Mi
             steps::job_id.eq(job.0),
             steps::seq.eq(seq),
             steps::kind.eq(sheet.kind),
-            steps::data.eq(tx.keys.seal(Place::entry(job.0, seq), sheet.data.as_str())),
+            steps::data.eq(Text(tx.keys.seal(Place::entry(job.0, seq), sheet.data.as_str()))),
             steps::blob_hash.eq(sheet.blob.as_ref().map(|blob| &blob.hash)),
             steps::created_at.eq(now),
         ))
-        .execute(tx.connection)
+        .execute(&mut tx.db.0)
         .map(drop)
 }
 
@@ -224,8 +226,8 @@ pub(super) fn restart(
     author: &str,
     now: Millis,
 ) -> Outcome<bool> {
-    let Some(last) = last_seq(tx.connection, job)? else { return Ok(false) };
-    let sheets = Sheet::all(&posse_core::journal::restart(&ledger::read(tx.connection, installation, job)?))?;
+    let Some(last) = last_seq(&mut tx.db.0, job)? else { return Ok(false) };
+    let sheets = Sheet::all(&posse_core::journal::restart(&ledger::read(&mut tx.db.0, installation, job)?))?;
     append(tx, job, author, last.unsigned_abs() + 1, &sheets, now)?;
     Ok(true)
 }

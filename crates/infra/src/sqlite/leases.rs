@@ -10,13 +10,17 @@ use posse_core::job::transition::{Event, transition};
 use posse_core::job::{JobId, JobState};
 use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{Heartbeat, Overdue, Rescued};
+use posse_core::store::attempts;
 
 use super::fault::Outcome;
-use super::jobs::{JobRow, find, set_reason, store};
 use super::literal::{IsRunning, among, update};
+use super::rows::JobColumns;
 use super::schema::{jobs, workers};
 use super::writer::Transaction;
-use super::{attempts, deaths, queries, relations, workers as list};
+use super::{deaths, queries, relations, workers as list};
+use posse_core::store::Done;
+use posse_core::store::driver::{JobRow, JobRows as _};
+use posse_core::store::jobs::{set_reason, store};
 
 /// What of a wait is made up for, so that a lease does not begin with what others held the lock for.
 const NOTABLE_WAIT: Duration = Duration::from_secs(1);
@@ -35,14 +39,14 @@ pub(super) fn heartbeat(
     lease_until: Millis,
     now: Millis,
 ) -> Outcome<Heartbeat> {
-    update(workers::table, workers::id.eq(&worker.0), workers::heartbeat_at.eq(now)).execute(tx.connection)?;
+    update(workers::table, workers::id.eq(&worker.0), workers::heartbeat_at.eq(now)).execute(&mut tx.db.0)?;
     let mut heard = Heartbeat::default();
     let asked: Vec<_> = leases.iter().map(|lease| lease.job.0).collect();
     let tokens: HashMap<i64, i64> = jobs::table
         .filter(among(&asked))
         .filter(IsRunning)
         .select((jobs::id, jobs::lease_token))
-        .load_iter(tx.connection)?
+        .load_iter(&mut tx.db.0)?
         .collect::<QueryResult<_>>()?;
     let mut held = HashSet::with_capacity(leases.len());
     for lease in leases {
@@ -53,8 +57,8 @@ pub(super) fn heartbeat(
         }
     }
     let kept: Vec<_> = held.iter().map(|job| job.0).collect();
-    update(jobs::table, among(&kept), jobs::lease_until.eq(lease_until)).execute(tx.connection)?;
-    heard.cancelled = queries::cancel_requested(tx.connection)?.into_iter().filter(|job| held.contains(job)).collect();
+    update(jobs::table, among(&kept), jobs::lease_until.eq(lease_until)).execute(&mut tx.db.0)?;
+    heard.cancelled = queries::cancel_requested(&mut tx.db.0)?.into_iter().filter(|job| held.contains(job)).collect();
     Ok(heard)
 }
 
@@ -120,14 +124,16 @@ pub(super) fn leave(tx: &mut Transaction<'_>, worker: &WorkerId, now: Millis) ->
 fn held(tx: &mut Transaction<'_>, worker: &WorkerId) -> Outcome<Vec<JobRow>> {
     // By the index of leases, whatever they say.
     let held = jobs::table.filter(IsRunning).filter(jobs::lease_until.gt(Millis::MIN));
-    Ok(held.filter(jobs::leased_by.eq(&worker.0)).select(JobRow::as_select()).load(tx.connection)?)
+    let held = held.filter(jobs::leased_by.eq(&worker.0)).select(JobColumns::as_select());
+    let rows: Vec<JobColumns> = held.load(&mut tx.db.0)?;
+    Ok(rows.into_iter().map(JobColumns::read).collect::<Done<_>>()?)
 }
 
 /// Takes back jobs whose leases ended, and are still what they were then.
 pub(super) fn take_back(tx: &mut Transaction<'_>, forfeits: &[(Fate, Overdue)], now: Millis) -> Outcome<Vec<Rescued>> {
     let mut rescued = Vec::with_capacity(forfeits.len());
     for (fate, Overdue { lease, until, .. }) in forfeits {
-        let row = find(tx.connection, lease.job)?;
+        let row = tx.db.job(lease.job)?;
         let Some(row) = row.filter(|row| row.is_leased_as(lease.token) && row.lease_until == Some(*until)) else {
             continue;
         };
@@ -158,13 +164,13 @@ fn lost(tx: &mut Transaction<'_>, fate: Fate, row: JobRow, now: Millis) -> Outco
 
 /// The worker of a job died.
 fn died(tx: &mut Transaction<'_>, row: JobRow, now: Millis) -> Outcome<Rescued> {
-    let (job, worker) = (JobId(row.id), row.leased_by.clone().unwrap_or_default());
-    let from = row.standing()?;
-    let (event, in_a_row) = deaths::meet(tx.connection, job, now)?;
+    let (job, worker) = (row.id, row.leased_by.clone().unwrap_or_default());
+    let from = row.standing;
+    let (event, in_a_row) = deaths::meet(&mut tx.db.0, job, now)?;
     let change = transition(from, event, now)?;
     let lost = format!("worker {worker} was lost while working on it");
     attempts::end(tx, &[row.id], event, Some(&lost), now)?;
-    store(tx.connection, job, &change, now)?;
+    store(tx.db, job, &change, now)?;
     match change.to.state {
         // It keeps what was said when its end was asked for.
         JobState::Cancelled => {}
@@ -178,10 +184,10 @@ fn died(tx: &mut Transaction<'_>, row: JobRow, now: Millis) -> Outcome<Rescued> 
 
 /// A job goes back to the queue, and nothing happened to it.
 pub(super) fn given_back(tx: &mut Transaction<'_>, row: JobRow, why: &str, now: Millis) -> Outcome<Rescued> {
-    let (job, worker) = (JobId(row.id), row.leased_by.clone().unwrap_or_default());
-    let change = transition(row.standing()?, Event::Interrupt, now)?;
+    let (job, worker) = (row.id, row.leased_by.clone().unwrap_or_default());
+    let change = transition(row.standing, Event::Interrupt, now)?;
     attempts::end(tx, &[row.id], Event::Interrupt, Some(why), now)?;
-    store(tx.connection, job, &change, now)?;
+    store(tx.db, job, &change, now)?;
     if change.to.state != JobState::Cancelled {
         set_reason(tx, job, Some(why))?;
     }

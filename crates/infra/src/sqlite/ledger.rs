@@ -11,8 +11,8 @@ use serde::de::IntoDeserializer;
 use super::fault::{Outcome, misused, unusable};
 use super::literal::update;
 use super::schema::{steps, tool_calls};
-use super::seal::{Place, Sealed};
 use super::writer::Transaction;
+use posse_core::store::seal::{Place, Sealed};
 
 /// Whether a call may go from one state to another.
 fn is_legal(from: CallState, to: CallState, effect: EffectClass) -> bool {
@@ -41,7 +41,7 @@ fn has_lost_its_end(
     let ends: Vec<(i64, Sealed)> = steps::table
         .filter(steps::job_id.eq(job.0).and(steps::seq.lt(seq)).and(steps::kind.eq("call_ended")))
         .select((steps::seq, steps::data))
-        .load(tx.connection)?;
+        .load(&mut tx.db.0)?;
     for (seq, data) in ends {
         let data = tx.keys.open(Place::entry(job.0, seq), &data)?;
         let entry: serde_json::Result<serde_json::Value> = serde_json::from_str(&data);
@@ -75,7 +75,7 @@ pub(super) fn apply(
                     tool_calls::position.eq(position),
                 ))
                 .on_conflict_do_nothing()
-                .execute(tx.connection)?;
+                .execute(&mut tx.db.0)?;
             match added {
                 0 => Err(misused(format!("job {job} has a call {call_id} already; nothing was saved"))),
                 _ => Ok(()),
@@ -86,7 +86,7 @@ pub(super) fn apply(
             let now_is: Option<(String, String)> = tool_calls::table
                 .filter(this)
                 .select((tool_calls::state, tool_calls::effect_class))
-                .first(tx.connection)
+                .first(&mut tx.db.0)
                 .optional()?;
             let Some((from, effect)) = now_is else { return Ok(()) };
             let (from, effect) = (named(&from)?, named(&effect)?);
@@ -98,7 +98,7 @@ pub(super) fn apply(
                 )));
             }
             let moved = (tool_calls::state.eq(to.as_str()), tool_calls::changed_at.eq(now));
-            update(tool_calls::table, this, moved).execute(tx.connection)?;
+            update(tool_calls::table, this, moved).execute(&mut tx.db.0)?;
             Ok(())
         }
     }

@@ -11,6 +11,7 @@ use diesel::prelude::*;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Bool, Text};
 use diesel::sqlite::Sqlite;
+use serde::Serialize;
 
 macro_rules! condition {
     ($(#[$doc:meta])* $name:ident = $sql:literal) => {
@@ -158,7 +159,7 @@ impl QueryFragment<Sqlite> for AfterRank {
 pub(super) struct Among(String);
 
 /// The condition that a job is one of `jobs`. The statement stays the same text.
-pub(super) fn among(jobs: &[i64]) -> Among {
+pub(super) fn among(jobs: &[impl Serialize]) -> Among {
     Among(serde_json::json!(jobs).to_string())
 }
 

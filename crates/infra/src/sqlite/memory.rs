@@ -8,23 +8,24 @@ use posse_core::lease::Lease;
 use super::fault::Outcome;
 use super::finish::guarded;
 use super::schema::memory_items;
-use super::seal::{Keys, Place, Sealed};
+use super::sealed_text::Text;
 use super::writer::Transaction;
+use posse_core::store::seal::{Keys, Place, Sealed};
 
 /// Keeps what leaves a run's conversation with its entry `seq`.
 pub(super) fn archive(tx: &mut Transaction<'_>, lease: Lease, seq: u64, content: &str, now: Millis) -> Outcome<()> {
-    let row = guarded(tx.connection, lease)?;
+    let row = guarded(&mut tx.db.0, lease)?;
     let seq = i64::try_from(seq).unwrap_or(i64::MAX);
     diesel::insert_or_ignore_into(memory_items::table)
         .values((
             memory_items::scope.eq(&row.role),
             memory_items::tier.eq("archival"),
-            memory_items::content.eq(tx.keys.seal(Place::archived(now, seq), content)),
+            memory_items::content.eq(Text(tx.keys.seal(Place::archived(now, seq), content))),
             memory_items::job_id.eq(lease.job.0),
             memory_items::seq.eq(seq),
             memory_items::created_at.eq(now),
         ))
-        .execute(tx.connection)?;
+        .execute(&mut tx.db.0)?;
     Ok(())
 }
 

@@ -9,12 +9,12 @@ use posse_core::metrics::{JobsIn, MetricsQueries, Standing, Written};
 use posse_core::port::RepositoryError;
 
 use super::fault::Outcome;
-use super::jobs::state;
 use super::literal::IsOpenAsk;
 use super::log::Log;
+use super::rows::state;
 use super::schema::{asks, workers};
-use super::seal::Keys;
 use super::{SqliteStore, care, endpoints};
+use posse_core::store::seal::Keys;
 
 /// Jobs that have not ended. Each part reads one partial index; none looks at a final job.
 pub(super) const JOBS: &str = "

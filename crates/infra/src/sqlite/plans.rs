@@ -14,6 +14,7 @@ use posse_core::port::{AttemptEnd, ClaimRequest, Ending, JobFilter};
 
 use super::connection::{Access, open};
 use super::journal::Sheet;
+use super::rows::Rows;
 use super::writer::{Transaction, Verb};
 use super::*;
 
@@ -78,7 +79,7 @@ fn run() -> Vec<Entry> {
 /// Everything a worker does, and what people do to single jobs.
 fn work(connection: &mut SqliteConnection) {
     let (mut rings, keys) = (false, Keys::default());
-    let tx = &mut Transaction::new(connection, &keys, &mut rings);
+    let tx = &mut Transaction::new(Rows::of(connection), &keys, &mut rings);
     let new = NewJob { queue: "q".into(), role: "r".into(), ..NewJob::default() };
     let later = NewJob { run_at: Some(99), ..new.clone() };
     let beneath = new.clone();
@@ -105,7 +106,7 @@ fn work(connection: &mut SqliteConnection) {
     people::cancel(tx, leases[2].job, "enough", 10).expect("cancels");
     grouped(tx, leases[2].job);
     people::retry(tx, leases[0].job, 10).expect("runs again");
-    leases::overdue(tx.connection, 1000).expect("looks");
+    leases::overdue(&mut tx.db.0, 1000).expect("looks");
     leases::rescue(tx, &[(false, WorkerId("w".into()))], 1000).expect("rescues");
     ruled(tx);
 }
@@ -217,15 +218,15 @@ fn a_turn_costs_the_same_however_many_keys_and_jobs_there_are() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut connection = new_database(&folder);
     let (mut rings, keys) = (false, Keys::default());
-    let tx = &mut Transaction::new(&mut connection, &keys, &mut rings);
+    let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut rings);
     rules::change(tx, &Scope::All, |rule| rule.limits.fair = true).expect("is set");
     let mut statements = |with_key: &dyn Fn(usize) -> String, jobs: usize| {
         let new = |n| NewJob { role: "r".into(), concurrency_key: Some(with_key(n)), ..NewJob::default() };
         let batch = jobs::Batch::new((0..jobs).map(new).collect(), 1).expect("is JSON");
-        let tx = &mut Transaction::new(&mut connection, &keys, &mut rings);
+        let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut rings);
         jobs::enqueue(tx, &batch, None).expect("enqueues");
         let asked = listen(&mut connection);
-        let tx = &mut Transaction::new(&mut connection, &keys, &mut rings);
+        let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut rings);
         let request = ClaimRequest { limit: 20, ..request(vec![]) };
         let (claimed, _) = claim::claim(tx, &request).expect("claims").read(&keys, &request);
         assert_eq!(claimed.len(), 20);
@@ -276,10 +277,10 @@ fn turns_of_a_session_are_found_by_their_index() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut connection = new_database(&folder);
     let (mut rings, keys) = (false, Keys::default());
-    let tx = &mut Transaction::new(&mut connection, &keys, &mut rings);
+    let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut rings);
     let (session, _) = sessions::begin(tx, &NewSession { name: None, role: "r".into() }, 1).expect("begins");
     let asked = listen(&mut connection);
-    let tx = &mut Transaction::new(&mut connection, &keys, &mut rings);
+    let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut rings);
     let mut said = NewJob { role: "r".into(), ..NewJob::default() };
     said.payload.session = Some(session.id);
     let batch = jobs::Batch::new(vec![said], 1).expect("is JSON");

@@ -8,20 +8,21 @@ use super::fault::Outcome;
 use super::finish::guarded;
 use super::literal::among;
 use super::schema::{jobs, progress};
-use super::seal::{Keys, Place, Sealed};
+use super::sealed_text::Text;
 use super::writer::Transaction;
+use posse_core::store::seal::{Keys, Place, Sealed};
 
 /// Keeps what the holder of a lease tells.
 pub(super) fn report(tx: &mut Transaction<'_>, lease: Lease, told: &JobProgress) -> Outcome<()> {
-    guarded(tx.connection, lease)?;
+    guarded(&mut tx.db.0, lease)?;
     diesel::replace_into(progress::table)
         .values((
             progress::job_id.eq(lease.job.0),
             progress::share.eq(told.share),
-            progress::text.eq(tx.keys.seal(Place::progress(lease.job.0), told.text.as_str())),
+            progress::text.eq(Text(tx.keys.seal(Place::progress(lease.job.0), told.text.as_str()))),
             progress::at.eq(told.at),
         ))
-        .execute(tx.connection)?;
+        .execute(&mut tx.db.0)?;
     Ok(())
 }
 

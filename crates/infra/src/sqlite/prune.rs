@@ -45,16 +45,16 @@ pub(super) fn has_any(connection: &mut SqliteConnection, now: Millis) -> Outcome
 /// same transaction, so that nothing goes that somebody has just had kept.
 pub(super) fn prune(tx: &mut Transaction<'_>, now: Millis) -> Outcome<Pruned> {
     let begun = Instant::now();
-    let kept = retention::stored(tx.connection)?.unwrap_or_default();
-    let unused = unused(tx.connection, kept.session_cutoff(now), AT_ONCE)?;
+    let kept = retention::stored(&mut tx.db.0)?.unwrap_or_default();
+    let unused = unused(&mut tx.db.0, kept.session_cutoff(now), AT_ONCE)?;
     let mut pruned = Pruned { sessions: unused.len() as u64, ..Pruned::default() };
     for id in unused {
-        sessions::delete(tx.connection, id, now)?;
+        sessions::delete(&mut tx.db.0, id, now)?;
     }
-    let mut found = find_left(tx.connection, now, AT_ONCE)?;
+    let mut found = find_left(&mut tx.db.0, now, AT_ONCE)?;
     let rest = AT_ONCE - found.len() as i64;
     if rest > 0 {
-        found.extend(find(tx.connection, &kept.cutoffs(now), now, rest)?);
+        found.extend(find(&mut tx.db.0, &kept.cutoffs(now), now, rest)?);
     }
     pruned.more = found.len() as i64 == AT_ONCE || pruned.sessions == AT_ONCE as u64;
     for id in found {
@@ -62,26 +62,26 @@ pub(super) fn prune(tx: &mut Transaction<'_>, now: Millis) -> Outcome<Pruned> {
             pruned.more = true;
             break;
         }
-        pruned.contents += delete(tx.connection, id)?;
+        pruned.contents += delete(&mut tx.db.0, id)?;
         pruned.jobs += 1;
     }
-    sessions::drop_empty(tx.connection)?;
+    sessions::drop_empty(&mut tx.db.0)?;
     Ok(pruned)
 }
 
 /// Deletes some of the jobs that were turns of sessions which are nobody's any more; true if there may be more.
 pub(super) fn finish_sessions(tx: &mut Transaction<'_>, now: Millis) -> Outcome<bool> {
     let begun = Instant::now();
-    let found = find_left(tx.connection, now, AT_ONCE)?;
+    let found = find_left(&mut tx.db.0, now, AT_ONCE)?;
     let mut more = found.len() as i64 == AT_ONCE;
     for (n, id) in found.into_iter().enumerate() {
         if n > 0 && begun.elapsed() >= A_MOMENT {
             more = true;
             break;
         }
-        delete(tx.connection, id)?;
+        delete(&mut tx.db.0, id)?;
     }
-    sessions::drop_empty(tx.connection)?;
+    sessions::drop_empty(&mut tx.db.0)?;
     Ok(more)
 }
 
@@ -234,11 +234,11 @@ fn first_younger(connection: &mut SqliteConnection, cutoff: Millis) -> QueryResu
 /// version that could not do so keeps its size, and uses the space itself.
 pub(super) fn shrink(tx: &mut Transaction<'_>) -> Outcome<bool> {
     let too_many = |(pages, free, _): (u64, u64, u64)| free > FREE_PAGES && free > pages / FREE_SHARE;
-    let before = care::pages(tx.connection)?;
+    let before = care::pages(&mut tx.db.0)?;
     if !too_many(before) {
         return Ok(false);
     }
-    tx.connection.batch_execute(&format!("PRAGMA incremental_vacuum({SHRINK_PAGES})"))?;
-    let after = care::pages(tx.connection)?;
+    tx.db.0.batch_execute(&format!("PRAGMA incremental_vacuum({SHRINK_PAGES})"))?;
+    let after = care::pages(&mut tx.db.0)?;
     Ok(after.0 < before.0 && too_many(after))
 }

@@ -7,11 +7,13 @@
 use posse_core::clock::Millis;
 use posse_core::job::transition::{Event, transition};
 use posse_core::lease::Lease;
+use posse_core::store::attempts;
 
 use super::fault::Outcome;
-use super::jobs::{find, set_reason, store};
+use super::relations;
 use super::writer::Transaction;
-use super::{attempts, relations};
+use posse_core::store::driver::JobRows as _;
+use posse_core::store::jobs::{set_reason, store};
 
 /// A job that was claimed and cannot be worked.
 pub(super) struct Unreadable {
@@ -25,11 +27,11 @@ pub(super) struct Unreadable {
 pub(super) fn give_up(tx: &mut Transaction<'_>, unreadable: &[Unreadable], now: Millis) -> Outcome<()> {
     for Unreadable { lease, why } in unreadable {
         let job = lease.job;
-        let Some(row) = find(tx.connection, job)?.filter(|row| row.is_leased_as(lease.token)) else { continue };
+        let Some(row) = tx.db.job(job)?.filter(|row| row.is_leased_as(lease.token)) else { continue };
         let reason = format!("it cannot be worked: {why}");
-        let change = transition(row.standing()?, Event::GiveUp, now)?;
-        attempts::end(tx, &[job.0], Event::GiveUp, Some(&reason), now)?;
-        store(tx.connection, job, &change, now)?;
+        let change = transition(row.standing, Event::GiveUp, now)?;
+        attempts::end(tx, &[job], Event::GiveUp, Some(&reason), now)?;
+        store(tx.db, job, &change, now)?;
         set_reason(tx, job, Some(&reason))?;
         relations::ended(tx, &row, change.to.state, now)?;
         tracing::warn!(job.id = job.0, "job {job} is discarded: {reason}");

@@ -7,21 +7,22 @@ use posse_core::clock::Millis;
 use posse_core::job::{Job, JobId, JobState};
 
 use super::fault::Outcome;
-use super::jobs::{DataRow, JobRow, StoredJob, state, to_job};
 use super::literal::{IsRunning, IsToBeCancelled, IsWaiting};
+use super::rows::{DataColumns, JobColumns, both, state};
 use super::schema::{job_data, jobs};
-use super::seal::Keys;
 use super::{progress, rules};
+use posse_core::store::seal::Keys;
+use posse_core::store::views::to_job;
 
 /// One job.
 pub(super) fn job(connection: &mut SqliteConnection, keys: &Keys, id: JobId) -> Outcome<Option<Job>> {
-    let row: Option<StoredJob> = jobs::table
+    let row: Option<(JobColumns, DataColumns)> = jobs::table
         .inner_join(job_data::table)
         .filter(jobs::id.eq(id.0))
-        .select((JobRow::as_select(), DataRow::as_select()))
+        .select((JobColumns::as_select(), DataColumns::as_select()))
         .first(connection)
         .optional()?;
-    let mut job = row.map(|row| to_job(keys, row)).transpose()?;
+    let mut job = row.map(both).transpose()?.map(|row| to_job(keys, row));
     progress::fill_in(connection, keys, job.as_mut_slice())?;
     Ok(job)
 }

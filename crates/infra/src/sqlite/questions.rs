@@ -12,12 +12,14 @@ use posse_core::port::QuestionFilter;
 use posse_core::question::{Answered, Question, QuestionId, QuestionState};
 
 use super::fault::{Outcome, unusable};
-use super::jobs::{JobRow, find, set_reason, store};
 use super::journal;
 use super::literal::{IsOpenAsk, update};
 use super::schema::{asks, jobs, steps};
-use super::seal::{Keys, Place, Sealed};
+use super::sealed_text::Text;
 use super::writer::Transaction;
+use posse_core::store::driver::{JobRow, JobRows as _};
+use posse_core::store::jobs::{set_reason, store};
+use posse_core::store::seal::{Keys, Place, Sealed};
 
 /// Questions settled in one transaction.
 const EXPIRED_AT_ONCE: i64 = 500;
@@ -102,12 +104,12 @@ pub(super) fn ask(
                 asks::seq.eq(seq),
                 asks::position.eq(position),
                 asks::kind.eq("question"),
-                asks::text.eq(tx.keys.seal(Place::question(job.0, seq, position), text.as_str())),
+                asks::text.eq(Text(tx.keys.seal(Place::question(job.0, seq, position), text.as_str()))),
                 asks::state.eq(QuestionState::Open.as_str()),
                 asks::created_at.eq(now),
                 asks::expires_at.eq(expires_at),
             ))
-            .execute(tx.connection)?;
+            .execute(&mut tx.db.0)?;
     }
     Ok(())
 }
@@ -120,7 +122,7 @@ pub(super) fn answer(
     by: &str,
     now: Millis,
 ) -> Outcome<Option<Answered>> {
-    let Some(found) = one(tx.connection, tx.keys, id)? else { return Ok(None) };
+    let Some(found) = one(&mut tx.db.0, tx.keys, id)? else { return Ok(None) };
     if found.state != QuestionState::Open {
         return Ok(Some(Answered::Settled { question: found }));
     }
@@ -136,7 +138,7 @@ pub(super) fn expire(tx: &mut Transaction<'_>, now: Millis) -> Outcome<u32> {
         .order(asks::id)
         .limit(EXPIRED_AT_ONCE)
         .select((asks::id, asks::job_id))
-        .load(tx.connection)?;
+        .load(&mut tx.db.0)?;
     for (id, job) in &over {
         settle(tx, QuestionId(*id), JobId(*job), None, now)?;
     }
@@ -154,21 +156,20 @@ fn settle(
 ) -> Outcome<u32> {
     let state = if answer.is_some() { QuestionState::Answered } else { QuestionState::Expired };
     let (text, by) = answer.unzip();
-    let (seq, position): (i64, i32) =
-        asks::table.find(id.0).select((asks::seq, asks::position)).first(tx.connection)?;
+    let (seq, position): (i64, i32) = asks::table.find(id.0).select((asks::seq, asks::position)).first(&mut tx.db.0)?;
     let sealed = text.map(|text| tx.keys.seal(Place::answer(job.0, seq, position), text));
     diesel::update(asks::table.find(id.0))
         .set((
             asks::state.eq(state.as_str()),
-            asks::answer.eq(sealed),
+            asks::answer.eq(sealed.map(Text)),
             asks::settled_by.eq(by),
             asks::settled_at.eq(now),
         ))
-        .execute(tx.connection)?;
+        .execute(&mut tx.db.0)?;
     let question = position.unsigned_abs();
     journal::append_unleased(tx, job, &Entry::Answered { question, answer: text.map(str::to_owned) }, now)?;
     let open: i64 =
-        asks::table.filter(asks::job_id.eq(job.0)).filter(IsOpenAsk).select(count_star()).first(tx.connection)?;
+        asks::table.filter(asks::job_id.eq(job.0)).filter(IsOpenAsk).select(count_star()).first(&mut tx.db.0)?;
     if open == 0 {
         go_on(tx, job, now)?;
     }
@@ -177,10 +178,10 @@ fn settle(
 
 /// Lets a job go on whose questions are all settled. One that ended without its answers is left as it is.
 fn go_on(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcome<()> {
-    let waits = |row: &JobRow| row.state == JobState::Suspended.as_str();
-    let Some(row) = find(tx.connection, job)?.filter(waits) else { return Ok(()) };
-    let change = transition(row.standing()?, Event::Decide, now)?;
-    store(tx.connection, job, &change, now)?;
+    let waits = |row: &JobRow| row.standing.state == JobState::Suspended;
+    let Some(row) = tx.db.job(job)?.filter(waits) else { return Ok(()) };
+    let change = transition(row.standing, Event::Decide, now)?;
+    store(tx.db, job, &change, now)?;
     set_reason(tx, job, None)?;
     tx.ring();
     Ok(())
@@ -194,7 +195,7 @@ pub(super) fn tell_again(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> O
         .filter(asks::job_id.eq(job.0))
         .order((asks::seq.desc(), asks::position))
         .select((asks::seq, asks::position, asks::state, asks::answer))
-        .load(tx.connection)?;
+        .load(&mut tx.db.0)?;
     let Some(asked_at) = all.first().map(|(seq, ..)| *seq) else { return Ok(()) };
     let last: Vec<_> = all.into_iter().take_while(|(seq, ..)| *seq == asked_at).collect();
     if last.iter().any(|(.., state, _)| state == QuestionState::Open.as_str()) {
@@ -203,7 +204,7 @@ pub(super) fn tell_again(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> O
     let told: i64 = steps::table
         .filter(steps::job_id.eq(job.0).and(steps::seq.gt(asked_at)).and(steps::kind.eq("answered")))
         .select(count_star())
-        .first(tx.connection)?;
+        .first(&mut tx.db.0)?;
     // What it was told in full and waits all the same, telling it once more would not change.
     if told >= i64::try_from(last.len()).unwrap_or(i64::MAX) {
         return Ok(());

@@ -12,7 +12,7 @@ use posse_core::port::RepositoryError;
 use tokio::sync::oneshot;
 
 use super::connection::{Access, open};
-use super::fault::{Fault, Outcome, describe};
+use super::fault::{Fault, describe};
 use super::identity::Identity;
 
 /// Reads at once; more of them would only compete for processors.
@@ -60,17 +60,18 @@ impl Readers {
     }
 
     /// Runs `read` on one of the threads.
-    pub async fn run<T, F>(&self, read: F) -> Result<T, RepositoryError>
+    pub async fn run<T, E, F>(&self, read: F) -> Result<T, RepositoryError>
     where
         T: Send + 'static,
-        F: FnOnce(&mut SqliteConnection) -> Outcome<T> + Send + 'static,
+        E: Into<Fault>,
+        F: FnOnce(&mut SqliteConnection) -> Result<T, E> + Send + 'static,
     {
         let stopped = || RepositoryError::Unavailable("the database was closed".into());
         let (answer, answered) = oneshot::channel();
         let path = self.path.clone();
         let read: Read = Box::new(move |connection| {
             let result = connection.and_then(|connection| {
-                read(connection).map_err(|fault| match fault {
+                read(connection).map_err(|fault| match fault.into() {
                     Fault::Refused(error) => error,
                     Fault::Db(error) => describe(&error, &path),
                 })
@@ -171,12 +172,12 @@ mod tests {
         drop(store);
         let identity = Arc::new(Identity::of_file(&path));
         let readers = Readers::start(path.clone(), Access::Read, Arc::clone(&identity)).expect("start");
-        readers.run(|_| Ok(())).await.expect("one has a connection");
+        readers.run(|_| Ok::<_, Fault>(())).await.expect("one has a connection");
         std::fs::rename(&path, folder.path().join("away")).expect("is moved");
         for _ in 0..200 {
-            readers.run(|_| Ok(())).await.expect("is read by that one");
+            readers.run(|_| Ok::<_, Fault>(())).await.expect("is read by that one");
         }
         let none = Readers::start(path, Access::Read, identity).expect("start");
-        assert!(none.run(|_| Ok(())).await.is_err(), "where nobody has one it is told why");
+        assert!(none.run(|_| Ok::<_, Fault>(())).await.is_err(), "where nobody has one it is told why");
     }
 }

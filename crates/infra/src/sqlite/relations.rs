@@ -17,12 +17,17 @@ use posse_core::job::{Job, JobId, JobState, NewJob};
 use posse_core::port::{Cancelled, Enqueued, Reach};
 
 use super::fault::{Outcome, unusable};
-use super::jobs::{self, Ancestors, Batch, DataRow, JobRow, find, no_such, set_reason, state, store, to_job};
+use super::jobs::{self, Ancestors, Batch};
 use super::literal::{IsOpen, among, update};
+use super::rows::{DataColumns, JobColumns, Rows, both, state};
 use super::schema::{dependencies, job_data, jobs as jobs_table};
-use super::seal::Keys;
 use super::writer::Transaction;
 use super::{group_waits, people};
+use posse_core::store::driver::{JobRow, JobRows as _};
+use posse_core::store::fault::no_such;
+use posse_core::store::jobs::{existing, set_reason, store};
+use posse_core::store::seal::Keys;
+use posse_core::store::views::to_job;
 
 /// The jobs that `job` names to wait for, by their group too, each once, and where they are. `earlier` are those before
 /// it in its batch.
@@ -45,8 +50,8 @@ pub(super) fn others(
     ids.sort();
     ids.dedup();
     let known = |id: JobId| {
-        let row = find(connection, id)?.ok_or_else(|| no_such(id))?;
-        Ok((id, state(&row.state)?))
+        let row = existing(Rows::of(connection), id)?;
+        Ok((id, row.standing.state))
     };
     let mut others = ids.into_iter().map(known).collect::<Outcome<Vec<_>>>()?;
     group_waits::add_members(connection, job, &mut others)?;
@@ -104,24 +109,24 @@ pub(super) fn wait_for_children(
     children: &Batch,
     now: Millis,
 ) -> Outcome<JobState> {
-    let root: Option<i64> = job_data::table.find(parent.0).select(job_data::root_id).first(tx.connection)?;
+    let root: Option<i64> = job_data::table.find(parent.0).select(job_data::root_id).first(&mut tx.db.0)?;
     let above = Ancestors { parent: parent.0, root: root.unwrap_or(parent.0) };
     let made = jobs::enqueue(tx, children, Some(above))?;
     let mut ids: Vec<_> = made.into_iter().map(|made| made.id).collect();
     // Two with one unique key are one.
     ids.sort();
     ids.dedup();
-    if let Some(child) = depends_on(tx.connection, &ids, parent)? {
+    if let Some(child) = depends_on(&mut tx.db.0, &ids, parent)? {
         cancel_within(tx, parent, Reach::Beneath, &would_wait_for_itself(child, parent), now)?;
         return Ok(JobState::Cancelled);
     }
     let mut states = Vec::with_capacity(ids.len());
     for id in ids {
-        let row = find(tx.connection, id)?.ok_or_else(|| no_such(id))?;
-        states.push((id, state(&row.state)?));
+        let row = existing(tx.db, id)?;
+        states.push((id, row.standing.state));
     }
     // However they end, the parent wants to know.
-    wait_for(tx.connection, parent, &states, JobState::Suspended, OnFailed::Run)?;
+    wait_for(&mut tx.db.0, parent, &states, JobState::Suspended, OnFailed::Run)?;
     let open: Vec<_> = states.iter().filter(|(_, state)| !state.is_final()).map(|(id, _)| *id).collect();
     if open.is_empty() {
         return decide(tx, parent, now);
@@ -133,7 +138,7 @@ pub(super) fn wait_for_children(
 /// Tells those who wait for a job where its last transition put it, if that is its end.
 pub(super) fn ended(tx: &mut Transaction<'_>, row: &JobRow, to: JobState, now: Millis) -> Outcome<()> {
     if row.awaited && to.is_final() {
-        tell(tx, JobId(row.id), to, now)?;
+        tell(tx, row.id, to, now)?;
     }
     Ok(())
 }
@@ -144,12 +149,12 @@ pub(super) fn tell(tx: &mut Transaction<'_>, job: JobId, to: JobState, now: Mill
     let mut ended = vec![(job, to)];
     while let Some((on, to)) = ended.pop() {
         let mut is_awaited = false;
-        for (waiting, rule) in waiting_for(tx.connection, on)? {
+        for (waiting, rule) in waiting_for(&mut tx.db.0, on)? {
             let rule = on_failed(&rule)?;
             match meaning(to, rule) {
                 Meaning::Met => {
-                    close(tx.connection, waiting, on)?;
-                    if !waits(tx.connection, waiting)? {
+                    close(&mut tx.db.0, waiting, on)?;
+                    if !waits(&mut tx.db.0, waiting)? {
                         decide(tx, waiting, now)?;
                     }
                 }
@@ -158,10 +163,10 @@ pub(super) fn tell(tx: &mut Transaction<'_>, job: JobId, to: JobState, now: Mill
                     set_reason(tx, waiting, Some(&still_waits_for(on, to)))?;
                 }
                 Meaning::Cancels => {
-                    let row = find(tx.connection, waiting)?.ok_or_else(|| no_such(waiting))?;
-                    wait_no_more(tx.connection, waiting)?;
-                    let change = transition(row.standing()?, Event::Cancel, now)?;
-                    store(tx.connection, waiting, &change, now)?;
+                    let row = existing(tx.db, waiting)?;
+                    wait_no_more(&mut tx.db.0, waiting)?;
+                    let change = transition(row.standing, Event::Cancel, now)?;
+                    store(tx.db, waiting, &change, now)?;
                     set_reason(tx, waiting, Some(&cancelled_with(on, to)))?;
                     if row.awaited {
                         ended.push((waiting, change.to.state));
@@ -169,7 +174,7 @@ pub(super) fn tell(tx: &mut Transaction<'_>, job: JobId, to: JobState, now: Mill
                 }
             }
         }
-        set_awaited(tx.connection, on, is_awaited)?;
+        set_awaited(&mut tx.db.0, on, is_awaited)?;
     }
     Ok(())
 }
@@ -255,10 +260,10 @@ fn waits(connection: &mut SqliteConnection, job: JobId) -> QueryResult<bool> {
 
 /// What a suspended job waited for is there.
 fn decide(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcome<JobState> {
-    group_waits::close(tx.connection, job)?;
-    let row = find(tx.connection, job)?.ok_or_else(|| no_such(job))?;
-    let change = transition(row.standing()?, Event::Decide, now)?;
-    store(tx.connection, job, &change, now)?;
+    group_waits::close(&mut tx.db.0, job)?;
+    let row = existing(tx.db, job)?;
+    let change = transition(row.standing, Event::Decide, now)?;
+    store(tx.db, job, &change, now)?;
     set_reason(tx, job, None)?;
     // A timer must be set anew where it is due later.
     tx.ring();
@@ -268,8 +273,8 @@ fn decide(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcome<JobState
 /// Has a suspended job go on that waits for no other: what else it waited for is of no interest any
 /// more.
 pub(super) fn decide_unless_waiting(tx: &mut Transaction<'_>, job: JobId, now: Millis) -> Outcome<()> {
-    let row = find(tx.connection, job)?.ok_or_else(|| no_such(job))?;
-    if state(&row.state)? == JobState::Suspended && !waits(tx.connection, job)? {
+    let row = existing(tx.db, job)?;
+    if row.standing.state == JobState::Suspended && !waits(&mut tx.db.0, job)? {
         decide(tx, job, now)?;
     }
     Ok(())
@@ -294,7 +299,7 @@ pub(super) fn cancel_within(
 ) -> Outcome<Vec<(JobId, Cancelled)>> {
     let top = match reach {
         Reach::Alone | Reach::Beneath => job,
-        Reach::Tree => root(tx.connection, job)?,
+        Reach::Tree => root(&mut tx.db.0, job)?,
     };
     let mut told = vec![(job, people::cancel(tx, job, reason, now)?)];
     if reach == Reach::Alone {
@@ -304,11 +309,11 @@ pub(super) fn cancel_within(
     // was deleted has nothing to be asked, but those beneath it may be there.
     let mut level = vec![top];
     while let Some(at) = level.pop() {
-        if at != job && find(tx.connection, at)?.is_some() {
+        if at != job && tx.db.job(at)?.is_some() {
             let reason = format!("cancelled with job {job}: {reason}");
             told.push((at, people::cancel(tx, at, &reason, now)?));
         }
-        level.extend(children_ids(tx.connection, at)?);
+        level.extend(children_ids(&mut tx.db.0, at)?);
     }
     Ok(told)
 }
@@ -335,10 +340,10 @@ pub(super) fn children(connection: &mut SqliteConnection, keys: &Keys, parent: J
         .inner_join(job_data::table)
         .filter(job_data::parent_id.eq(parent.0))
         .order(job_data::job_id)
-        .select((JobRow::as_select(), DataRow::as_select()))
+        .select((JobColumns::as_select(), DataColumns::as_select()))
         .load(connection)?
         .into_iter()
-        .map(|row| to_job(keys, row))
+        .map(|row| Ok(to_job(keys, both(row)?)))
         .collect()
 }
 

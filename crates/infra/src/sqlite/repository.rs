@@ -20,16 +20,17 @@ use posse_core::port::{
 use posse_core::question::{Answered, Question, QuestionId};
 use posse_core::run::results::ResultCounts;
 use posse_core::session::{NewSession, Session, SessionId, SessionTurn, Stretch};
+use posse_core::store::{annotations, attempts};
 use posse_core::usecase::fork::Fork;
 use tokio::sync::watch;
 
 use super::journal::Sheet;
 use super::leases::Fate;
+use super::rows::Rows;
 use super::writer::Transaction;
 use super::{
-    SqliteStore, annotations, attempts, batches, change, claim, finish, forks, group_waits, groups, jobs, journal,
-    leases, ledger, memory, people, progress, prune, quarantine, queries, questions, relations, results, search,
-    sessions, workers,
+    SqliteStore, batches, change, claim, finish, forks, group_waits, groups, jobs, journal, leases, ledger, memory,
+    people, progress, prune, quarantine, queries, questions, relations, results, search, sessions, workers,
 };
 
 /// Roughly what a change of a row takes, in bytes.
@@ -280,11 +281,11 @@ impl JobQueries for SqliteStore {
     }
 
     async fn attempts(&self, job: JobId) -> Result<Vec<Attempt>, RepositoryError> {
-        self.read(move |connection, keys| attempts::of(connection, keys, job)).await
+        self.read(move |connection, keys| attempts::of(Rows::of(connection), keys, job)).await
     }
 
     async fn annotations(&self, job: JobId) -> Result<Vec<Annotation>, RepositoryError> {
-        self.read(move |connection, keys| annotations::of(connection, keys, job)).await
+        self.read(move |connection, keys| annotations::of(Rows::of(connection), keys, job)).await
     }
 
     async fn next_expiry(&self) -> Result<Option<Millis>, RepositoryError> {

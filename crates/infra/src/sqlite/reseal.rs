@@ -9,8 +9,9 @@ use posse_core::port::RepositoryError;
 
 use super::SqliteStore;
 use super::fault::Outcome;
-use super::seal::{self, Keys, Place, Row as PlaceRow};
+use super::sealed_text;
 use super::writer::Transaction;
+use posse_core::store::seal::{Keys, Place, Row as PlaceRow};
 
 /// Values in one transaction.
 const AT_ONCE: i64 = 200;
@@ -119,7 +120,7 @@ impl SqliteStore {
             }
         }
         let sealing = target.sealing().map(str::to_owned);
-        self.writer()?.run(1, move |tx| seal::mark(tx.connection, sealing.as_deref())).await?;
+        self.writer()?.run(1, move |tx| sealed_text::mark(&mut tx.db.0, sealing.as_deref())).await?;
         Ok(total)
     }
 }
@@ -152,7 +153,7 @@ impl Column {
         .bind::<Integer, _>(i32::try_from(prefix.len()).unwrap_or(i32::MAX))
         .bind::<Binary, _>(&prefix)
         .bind::<BigInt, _>(if matches!(self.kind, Kind::Named(_)) { -1 } else { AT_ONCE })
-        .load(tx.connection)?;
+        .load(&mut tx.db.0)?;
         let more = rows.len() as i64 == AT_ONCE && !matches!(self.kind, Kind::Named(_));
         let next = rows.last().map(|row| Cursor([row.a, row.b])).filter(|_| more);
         let mut done = Resealed::default();
@@ -193,16 +194,16 @@ impl Column {
             Kind::Numbered { key: [first, second], .. } => {
                 let sql = format!("UPDATE {table} SET {column} = CAST(? AS TEXT) WHERE {first} = ? AND {second} = ?");
                 let bound = diesel::sql_query(sql).bind::<Binary, _>(value).bind::<BigInt, _>(a).bind::<BigInt, _>(b);
-                bound.execute(tx.connection)?;
+                bound.execute(&mut tx.db.0)?;
             }
             Kind::Named(key) => {
                 let sql = format!("UPDATE {table} SET {column} = CAST(? AS TEXT) WHERE {key} = ?");
                 let name = String::from_utf8_lossy(name).into_owned();
-                diesel::sql_query(sql).bind::<Binary, _>(value).bind::<Text, _>(name).execute(tx.connection)?;
+                diesel::sql_query(sql).bind::<Binary, _>(value).bind::<Text, _>(name).execute(&mut tx.db.0)?;
             }
             Kind::Contents => {
                 let sql = format!("UPDATE {table} SET {column} = ? WHERE rowid = ?");
-                diesel::sql_query(sql).bind::<Binary, _>(value).bind::<BigInt, _>(a).execute(tx.connection)?;
+                diesel::sql_query(sql).bind::<Binary, _>(value).bind::<BigInt, _>(a).execute(&mut tx.db.0)?;
             }
         }
         Ok(())

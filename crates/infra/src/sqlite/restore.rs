@@ -20,15 +20,17 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use super::backup::{check, copy_into};
 use super::connection::{Access, beside, open};
 use super::fault::{Fault, Kind, Outcome, describe, kind};
-use super::jobs::JobRow;
 use super::literal::IsRunning;
 use super::migrate::{self, Schema};
+use super::rows::JobColumns;
+use super::rows::Rows;
 use super::schema::{duties, jobs, workers};
-use super::seal::{self, Keys};
+use super::sealed_text;
 use super::wake::Bell;
 use super::writer::Transaction;
 use super::{Synchronous, in_use, installation, last_words, leases};
 use crate::process::SystemClock;
+use posse_core::store::seal::Keys;
 
 /// A database that was put in the place of another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,7 +131,7 @@ fn look_at(backup: &Path, keys: &Keys) -> Outcome<()> {
             backup.display()
         ))));
     }
-    if let Some(key) = seal::marked(&mut connection)?.filter(|key| !keys.has(key)) {
+    if let Some(key) = sealed_text::marked(&mut connection)?.filter(|key| !keys.has(key)) {
         return Err(refused(format!(
             "the backup {} is sealed with key {key}, which is not configured here: add it to POSSE_SEAL_KEYS or [sealing] \
              key_file, then run this again",
@@ -195,11 +197,12 @@ fn tidy(connection: &mut SqliteConnection, keys: &Keys, sequences: &[Sequence]) 
     // Whoever worked when the backup was made does not work on this.
     diesel::delete(workers::table).execute(connection)?;
     diesel::delete(duties::table).execute(connection)?;
-    let rows: Vec<JobRow> = jobs::table.filter(IsRunning).select(JobRow::as_select()).load(connection)?;
+    let rows: Vec<JobColumns> = jobs::table.filter(IsRunning).select(JobColumns::as_select()).load(connection)?;
     let held = rows.len();
     let mut rings = false;
-    let tx = &mut Transaction::new(connection, keys, &mut rings);
-    for row in rows {
+    let tx = &mut Transaction::new(Rows::of(connection), keys, &mut rings);
+    for row in rows.into_iter().map(JobColumns::read) {
+        let row = row?;
         let why = format!(
             "worker {} held it when the backup was made that this database was restored from; the attempt was given back",
             row.leased_by.clone().unwrap_or_default()
@@ -209,12 +212,12 @@ fn tidy(connection: &mut SqliteConnection, keys: &Keys, sequences: &[Sequence]) 
     // A number that was given to a job since the backup is never given again: its calls may have had effects.
     for Sequence { name, seq } in sequences {
         let raised = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?";
-        let raised = diesel::sql_query(raised).bind::<BigInt, _>(seq).bind::<Text, _>(name).execute(tx.connection)?;
+        let raised = diesel::sql_query(raised).bind::<BigInt, _>(seq).bind::<Text, _>(name).execute(&mut tx.db.0)?;
         if raised == 0 {
             diesel::sql_query("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)")
                 .bind::<Text, _>(name)
                 .bind::<BigInt, _>(seq)
-                .execute(tx.connection)?;
+                .execute(&mut tx.db.0)?;
         }
     }
     Ok(held)

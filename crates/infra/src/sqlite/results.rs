@@ -6,9 +6,10 @@ use posse_core::job::{Job, JobId, JobState};
 use posse_core::run::results::ResultCounts;
 
 use super::fault::Outcome;
-use super::jobs::{DataRow, JobRow, StoredJob, state, to_job};
+use super::rows::{DataColumns, JobColumns, both, state};
 use super::schema::{job_data, jobs};
-use super::seal::Keys;
+use posse_core::store::seal::Keys;
+use posse_core::store::views::to_job;
 
 /// Their numbers. Members of a group that had completed before it was waited for have no row among the dependencies;
 /// one that came to be in it later, when it was no longer waited for, counts once it has ended.
@@ -68,11 +69,11 @@ pub(super) fn page(
     .bind::<BigInt, _>(after.0)
     .bind::<BigInt, _>(i64::from(limit))
     .load(connection)?;
-    let rows: Vec<StoredJob> = jobs::table
+    let rows: Vec<(JobColumns, DataColumns)> = jobs::table
         .inner_join(job_data::table)
         .filter(jobs::id.eq_any(ids.into_iter().map(|row| row.id)))
         .order(jobs::id)
-        .select((JobRow::as_select(), DataRow::as_select()))
+        .select((JobColumns::as_select(), DataColumns::as_select()))
         .load(connection)?;
-    rows.into_iter().map(|row| to_job(keys, row)).collect()
+    rows.into_iter().map(|row| Ok(to_job(keys, both(row)?))).collect()
 }

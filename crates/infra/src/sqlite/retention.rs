@@ -36,11 +36,11 @@ pub(super) fn adopt(connection: &mut SqliteConnection, first: &Retention) -> Out
 
 /// Stores some times over what is stored; gives how it is then.
 pub(super) fn set(tx: &mut Transaction<'_>, said: &[Keep]) -> Outcome<Retention> {
-    let all = stored(tx.connection)?.unwrap_or_default().with(said);
+    let all = stored(&mut tx.db.0)?.unwrap_or_default().with(said);
     for kind in Kept::ALL {
         diesel::replace_into(retention::table)
             .values((retention::kind.eq(kind.as_str()), retention::keep_ms.eq(all.of(kind))))
-            .execute(tx.connection)?;
+            .execute(&mut tx.db.0)?;
     }
     Ok(all)
 }

@@ -12,11 +12,12 @@ use posse_core::rules::{Gate, Held, Limits, LimitsChange, QueueState, Rule, Rule
 
 use super::SqliteStore;
 use super::fault::{Outcome, unusable};
-use super::jobs::{find, no_such};
 use super::literal::{IsRunning, update};
 use super::metrics;
+use super::rows::Rows;
 use super::schema::{jobs, rules, turns};
 use super::writer::Transaction;
+use posse_core::store::jobs::existing;
 
 /// Roughly what a rule takes, in bytes.
 const ROW: usize = 200;
@@ -75,12 +76,12 @@ pub(super) fn store_spent(connection: &mut SqliteConnection, gate: Gate) -> Quer
 /// Changes the rule of `scope`, whether there is one or not, and takes it off when nothing is left
 /// of it. Gives what `change` gave.
 pub(super) fn change<T>(tx: &mut Transaction<'_>, scope: &Scope, change: impl FnOnce(&mut Rule) -> T) -> Outcome<T> {
-    let found = all(tx.connection)?.into_iter().find(|rule| rule.scope == *scope);
+    let found = all(&mut tx.db.0)?.into_iter().find(|rule| rule.scope == *scope);
     let none = Rule { scope: scope.clone(), paused_at: None, limits: Limits::default(), full_at_us: 0 };
     let mut rule = found.unwrap_or(none);
     let was_fair = rule.limits.fair;
     let given = change(&mut rule);
-    diesel::delete(rules::table.find((scope.kind(), scope.name()))).execute(tx.connection)?;
+    diesel::delete(rules::table.find((scope.kind(), scope.name()))).execute(&mut tx.db.0)?;
     let Limits { running, running_per_key, per_minute, fair } = rule.limits;
     if rule.paused_at.is_some() || rule.limits != Limits::default() {
         diesel::insert_into(rules::table)
@@ -94,11 +95,11 @@ pub(super) fn change<T>(tx: &mut Transaction<'_>, scope: &Scope, change: impl Fn
                 rules::full_at_us.eq(rule.full_at_us),
                 rules::fair.eq(fair),
             ))
-            .execute(tx.connection)?;
+            .execute(&mut tx.db.0)?;
     }
     if was_fair && !fair {
         // Those of other scopes too: nobody loses more than a place in the round that is under way.
-        diesel::delete(turns::table).execute(tx.connection)?;
+        diesel::delete(turns::table).execute(&mut tx.db.0)?;
     }
     // Jobs may start that might not before.
     tx.ring();
@@ -125,8 +126,8 @@ fn queues(connection: &mut SqliteConnection) -> Outcome<Vec<QueueState>> {
 
 /// Why an available job may not start by the rules.
 fn held(connection: &mut SqliteConnection, job: JobId, now: Millis) -> Outcome<Option<Held>> {
-    let row = find(connection, job)?.ok_or_else(|| no_such(job))?;
-    if row.state != JobState::Available.as_str() {
+    let row = existing(Rows::of(connection), job)?;
+    if row.standing.state != JobState::Available {
         return Ok(None);
     }
     let gate = gate(connection, &row.role, now)?;

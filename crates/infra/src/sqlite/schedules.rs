@@ -9,11 +9,13 @@ use posse_core::port::{Enqueued, Firing};
 use posse_core::schedule::{LastJob, Schedule};
 
 use super::fault::{Outcome, unusable};
-use super::jobs::{self, Batch, state};
+use super::jobs::{self, Batch};
 use super::literal::{IsNotPaused, update};
+use super::rows::state;
 use super::schema::{jobs as job_rows, schedule_jobs, schedules};
-use super::seal::{Keys, Place, Sealed};
+use super::sealed_text::Text;
 use super::writer::Transaction;
+use posse_core::store::seal::{Keys, Place, Sealed};
 
 /// Adds a schedule, unless there is one of its name.
 pub(super) fn add(tx: &mut Transaction<'_>, schedule: &Schedule) -> Outcome<bool> {
@@ -22,7 +24,8 @@ pub(super) fn add(tx: &mut Transaction<'_>, schedule: &Schedule) -> Outcome<bool
             schedules::name.eq(&schedule.name),
             schedules::cron.eq(&schedule.cron),
             schedules::zone.eq(&schedule.zone),
-            schedules::job.eq(tx.keys.seal(Place::schedule(&schedule.name), serde_json::to_string(&schedule.job)?)),
+            schedules::job
+                .eq(Text(tx.keys.seal(Place::schedule(&schedule.name), serde_json::to_string(&schedule.job)?))),
             schedules::missed.eq(schedule.missed.as_str()),
             schedules::overlap.eq(schedule.overlap.as_str()),
             schedules::next_at.eq(schedule.next_at),
@@ -30,7 +33,7 @@ pub(super) fn add(tx: &mut Transaction<'_>, schedule: &Schedule) -> Outcome<bool
             schedules::created_at.eq(schedule.created_at),
         ))
         .on_conflict_do_nothing()
-        .execute(tx.connection)?;
+        .execute(&mut tx.db.0)?;
     Ok(added == 1)
 }
 
@@ -40,14 +43,14 @@ pub(super) fn replace(tx: &mut Transaction<'_>, schedule: &Schedule, keeps_next:
     let row = (
         schedules::cron.eq(&schedule.cron),
         schedules::zone.eq(&schedule.zone),
-        schedules::job.eq(tx.keys.seal(Place::schedule(&schedule.name), serde_json::to_string(&schedule.job)?)),
+        schedules::job.eq(Text(tx.keys.seal(Place::schedule(&schedule.name), serde_json::to_string(&schedule.job)?))),
         schedules::missed.eq(schedule.missed.as_str()),
         schedules::overlap.eq(schedule.overlap.as_str()),
     );
     let changed = match keeps_next {
-        true => update(schedules::table, this, row).execute(tx.connection)?,
+        true => update(schedules::table, this, row).execute(&mut tx.db.0)?,
         false => {
-            update(schedules::table, this, (row, schedules::next_at.eq(schedule.next_at))).execute(tx.connection)?
+            update(schedules::table, this, (row, schedules::next_at.eq(schedule.next_at))).execute(&mut tx.db.0)?
         }
     };
     // Its next run may be sooner than anybody waits for.
@@ -57,7 +60,7 @@ pub(super) fn replace(tx: &mut Transaction<'_>, schedule: &Schedule, keeps_next:
 
 /// Makes the job of `batch` for a schedule, at no time of its rule.
 pub(super) fn run_now(tx: &mut Transaction<'_>, name: &str, batch: &Batch, now: Millis) -> Outcome<Option<Enqueued>> {
-    let there: i64 = schedules::table.filter(schedules::name.eq(name)).count().get_result(tx.connection)?;
+    let there: i64 = schedules::table.filter(schedules::name.eq(name)).count().get_result(&mut tx.db.0)?;
     if there == 0 {
         return Ok(None);
     }
@@ -69,14 +72,14 @@ pub(super) fn run_now(tx: &mut Transaction<'_>, name: &str, batch: &Batch, now: 
                 schedule_jobs::due_at.eq(now),
                 schedule_jobs::job_id.eq(made.id.0),
             ))
-            .execute(tx.connection)?;
+            .execute(&mut tx.db.0)?;
     }
     Ok(made)
 }
 
 /// Takes a schedule away. What it made stays.
 pub(super) fn remove(tx: &mut Transaction<'_>, name: &str) -> Outcome<bool> {
-    Ok(diesel::delete(schedules::table.find(name)).execute(tx.connection)? == 1)
+    Ok(diesel::delete(schedules::table.find(name)).execute(&mut tx.db.0)? == 1)
 }
 
 /// Pauses a schedule, or has it go on with its next run at `resume_at`. Pausing twice keeps the first time.
@@ -85,15 +88,15 @@ pub(super) fn pause(tx: &mut Transaction<'_>, name: &str, resume_at: Option<Mill
     let changed = match resume_at {
         Some(next_at) => {
             let goes_on = (schedules::paused_at.eq(None::<i64>), schedules::next_at.eq(next_at));
-            update(schedules::table, this, goes_on).execute(tx.connection)?
+            update(schedules::table, this, goes_on).execute(&mut tx.db.0)?
         }
         None => {
             let first = this.and(schedules::paused_at.is_null());
-            let paused = update(schedules::table, first, schedules::paused_at.eq(now)).execute(tx.connection)?;
+            let paused = update(schedules::table, first, schedules::paused_at.eq(now)).execute(&mut tx.db.0)?;
             if paused == 1 {
                 1
             } else {
-                schedules::table.filter(this).count().get_result::<i64>(tx.connection)? as usize
+                schedules::table.filter(this).count().get_result::<i64>(&mut tx.db.0)? as usize
             }
         }
     };
@@ -106,7 +109,7 @@ pub(super) fn fire(tx: &mut Transaction<'_>, firing: &Firing, batch: &Batch) -> 
         .eq(&firing.schedule)
         .and(schedules::next_at.eq(firing.expected))
         .and(schedules::paused_at.is_null());
-    if update(schedules::table, as_read, schedules::next_at.eq(firing.next_at)).execute(tx.connection)? == 0 {
+    if update(schedules::table, as_read, schedules::next_at.eq(firing.next_at)).execute(&mut tx.db.0)? == 0 {
         return Ok(None);
     }
     if firing.jobs.is_empty() {
@@ -122,7 +125,7 @@ pub(super) fn fire(tx: &mut Transaction<'_>, firing: &Firing, batch: &Batch) -> 
                 schedule_jobs::due_at.eq(due_at),
                 schedule_jobs::job_id.eq(made.id.0),
             ))
-            .execute(tx.connection)?;
+            .execute(&mut tx.db.0)?;
         ids.push(made.id);
     }
     Ok(Some(ids))

@@ -9,7 +9,7 @@ diesel::table! {
 
 diesel::table! {
     use diesel::sql_types::*;
-    use crate::sqlite::seal::SealedText;
+    use crate::sqlite::sealed_text::SealedText;
 
     jobs (id) {
         id -> BigInt,
@@ -42,7 +42,7 @@ diesel::table! {
 
 diesel::table! {
     use diesel::sql_types::*;
-    use crate::sqlite::seal::SealedText;
+    use crate::sqlite::sealed_text::SealedText;
 
     job_data (job_id) {
         job_id -> BigInt,
@@ -96,7 +96,7 @@ diesel::table! {
 
 diesel::table! {
     use diesel::sql_types::*;
-    use crate::sqlite::seal::SealedText;
+    use crate::sqlite::sealed_text::SealedText;
 
     progress (job_id) {
         job_id -> BigInt,
@@ -127,7 +127,7 @@ diesel::table! {
 
 diesel::table! {
     use diesel::sql_types::*;
-    use crate::sqlite::seal::SealedText;
+    use crate::sqlite::sealed_text::SealedText;
 
     attempts (job_id, token) {
         job_id -> BigInt,
@@ -150,7 +150,7 @@ diesel::table! {
 
 diesel::table! {
     use diesel::sql_types::*;
-    use crate::sqlite::seal::SealedText;
+    use crate::sqlite::sealed_text::SealedText;
 
     steps (job_id, seq) {
         job_id -> BigInt,
@@ -177,7 +177,7 @@ diesel::table! {
 
 diesel::table! {
     use diesel::sql_types::*;
-    use crate::sqlite::seal::SealedText;
+    use crate::sqlite::sealed_text::SealedText;
 
     asks (id) {
         id -> BigInt,
@@ -197,7 +197,7 @@ diesel::table! {
 
 diesel::table! {
     use diesel::sql_types::*;
-    use crate::sqlite::seal::SealedText;
+    use crate::sqlite::sealed_text::SealedText;
 
     memory_items (id) {
         id -> BigInt,
@@ -212,7 +212,7 @@ diesel::table! {
 
 diesel::table! {
     use diesel::sql_types::*;
-    use crate::sqlite::seal::SealedText;
+    use crate::sqlite::sealed_text::SealedText;
 
     annotations (id) {
         id -> BigInt,
@@ -241,7 +241,7 @@ diesel::table! {
 
 diesel::table! {
     use diesel::sql_types::*;
-    use crate::sqlite::seal::SealedText;
+    use crate::sqlite::sealed_text::SealedText;
 
     schedules (name) {
         name -> Text,
@@ -314,7 +314,7 @@ diesel::table! {
 
 diesel::table! {
     use diesel::sql_types::*;
-    use crate::sqlite::seal::SealedText;
+    use crate::sqlite::sealed_text::SealedText;
 
     breakers (endpoint) {
         endpoint -> Text,
@@ -349,7 +349,7 @@ diesel::table! {
 
 diesel::table! {
     use diesel::sql_types::*;
-    use crate::sqlite::seal::SealedText;
+    use crate::sqlite::sealed_text::SealedText;
 
     session_summaries (session_id, through_job) {
         session_id -> BigInt,

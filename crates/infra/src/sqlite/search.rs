@@ -9,11 +9,12 @@ use posse_core::job::{Job, JobId, JobState, Output, Payload};
 use posse_core::port::{JobFilter, SEARCHED_AT_MOST, StateRow};
 
 use super::fault::Outcome;
-use super::jobs::{DataRow, JobRow, state, to_job};
 use super::literal::{IsAvailable, IsRunning, IsSuspended, IsWaiting, among};
 use super::progress;
+use super::rows::{DataColumns, JobColumns, both, state};
 use super::schema::{job_data, job_tags, jobs};
-use super::seal::{Keys, Place, Sealed};
+use posse_core::store::seal::{Keys, Place, Sealed};
+use posse_core::store::views::to_job;
 
 /// Texts looked at in one query.
 const TEXTS_AT_ONCE: usize = 500;
@@ -24,13 +25,13 @@ const NEAR: i64 = 10_000;
 /// Jobs by filter, newest first.
 pub(super) fn list(connection: &mut SqliteConnection, keys: &Keys, filter: &JobFilter) -> Outcome<Vec<Job>> {
     let ids = numbers(connection, keys, filter)?;
-    let rows: Vec<(JobRow, DataRow)> = jobs::table
+    let rows: Vec<(JobColumns, DataColumns)> = jobs::table
         .inner_join(job_data::table)
         .filter(among(&ids))
         .order(jobs::id.desc())
-        .select((JobRow::as_select(), DataRow::as_select()))
+        .select((JobColumns::as_select(), DataColumns::as_select()))
         .load(connection)?;
-    let mut found = rows.into_iter().map(|row| to_job(keys, row)).collect::<Outcome<Vec<_>>>()?;
+    let mut found = rows.into_iter().map(|row| Ok(to_job(keys, both(row)?))).collect::<Outcome<Vec<_>>>()?;
     progress::fill_in(connection, keys, &mut found)?;
     Ok(found)
 }

@@ -13,12 +13,13 @@ use posse_core::question::QuestionState;
 use posse_core::session::{Asked, NewSession, Session, SessionId, SessionTurn, Stretch, superseded_by};
 
 use super::fault::{Fault, Outcome};
-use super::jobs::state;
 use super::literal::update;
 use super::relations;
+use super::rows::state;
 use super::schema::{asks, job_data, jobs, memory_items, session_jobs, session_summaries, sessions};
-use super::seal::{Keys, Place, Sealed};
+use super::sealed_text;
 use super::writer::Transaction;
+use posse_core::store::seal::{Keys, Place, Sealed};
 
 type Row = (i64, Option<String>, String, Option<i64>, Option<i64>, i64, i64);
 
@@ -86,16 +87,16 @@ pub(super) fn list(connection: &mut SqliteConnection, role: Option<&str>, limit:
 /// Begins a session, or finds the one that has its name.
 pub(super) fn begin(tx: &mut Transaction<'_>, new: &NewSession, now: Millis) -> Outcome<(Session, bool)> {
     if let Some(name) = &new.name
-        && let Some(found) = named(tx.connection, name)?
+        && let Some(found) = named(&mut tx.db.0, name)?
     {
         return Ok((found, false));
     }
-    let previous = list(tx.connection, Some(&new.role), 1)?.pop();
+    let previous = list(&mut tx.db.0, Some(&new.role), 1)?.pop();
     let through: Option<i64> = match &previous {
         Some(previous) => session_jobs::table
             .filter(session_jobs::session_id.eq(previous.id.0))
             .select(max(session_jobs::job_id))
-            .first(tx.connection)?,
+            .first(&mut tx.db.0)?,
         None => None,
     };
     // One in which nothing was said hands on what it remembers itself.
@@ -114,8 +115,8 @@ pub(super) fn begin(tx: &mut Transaction<'_>, new: &NewSession, now: Millis) -> 
             sessions::used_at.eq(now),
         ))
         .returning(sessions::id)
-        .get_result(tx.connection)?;
-    let begun = one(tx.connection, SessionId(id))?;
+        .get_result(&mut tx.db.0)?;
+    let begun = one(&mut tx.db.0, SessionId(id))?;
     Ok((begun.ok_or_else(|| no_such(SessionId(id)))?, true))
 }
 
@@ -140,24 +141,24 @@ pub(super) fn delete(connection: &mut SqliteConnection, id: i64, now: Millis) ->
 /// The same because a person said so: then nothing of it is kept, not even what outlives jobs. Refused while a turn
 /// is open. Gives how many turns it had; none if there is no such session.
 pub(super) fn delete_by_hand(tx: &mut Transaction<'_>, id: SessionId, now: Millis) -> Outcome<Option<u64>> {
-    let Some(session) = one(tx.connection, id)? else { return Ok(None) };
+    let Some(session) = one(&mut tx.db.0, id)? else { return Ok(None) };
     let of_session = session_jobs::table.filter(session_jobs::session_id.eq(id.0));
     let turns = of_session.inner_join(jobs::table);
     let open: Option<i64> =
-        turns.filter(jobs::finalized_at.is_null()).select(jobs::id).first(tx.connection).optional()?;
+        turns.filter(jobs::finalized_at.is_null()).select(jobs::id).first(&mut tx.db.0).optional()?;
     if let Some(job) = open {
         return Err(refused(format!("job {job} of it has not ended; posse job cancel {job} ends it")));
     }
-    let awaited: Option<i64> = turns.filter(jobs::awaited.eq(true)).select(jobs::id).first(tx.connection).optional()?;
+    let awaited: Option<i64> = turns.filter(jobs::awaited.eq(true)).select(jobs::id).first(&mut tx.db.0).optional()?;
     if let Some(job) = awaited {
         return Err(refused(format!(
             "others wait for job {job} of it; posse show {job} tells who. Cancel those first"
         )));
     }
     let of_jobs = memory_items::job_id.eq_any(of_session.select(session_jobs::job_id.nullable()));
-    diesel::delete(memory_items::table.filter(of_jobs)).execute(tx.connection)?;
-    delete(tx.connection, id.0, now)?;
-    drop_empty(tx.connection)?;
+    diesel::delete(memory_items::table.filter(of_jobs)).execute(&mut tx.db.0)?;
+    delete(&mut tx.db.0, id.0, now)?;
+    drop_empty(&mut tx.db.0)?;
     Ok(Some(session.turns))
 }
 
@@ -186,7 +187,7 @@ pub(super) fn forget_summaries_of(connection: &mut SqliteConnection, job: JobId)
 /// Makes a job that was just stored a turn of its session. It supersedes what was said before and has no answer yet:
 /// whoever says something else waits for that. A turn that is only planned for later is left alone.
 pub(super) fn join(tx: &mut Transaction<'_>, id: SessionId, job: i64, role: &str, now: Millis) -> Outcome<()> {
-    let session = one(tx.connection, id)?.ok_or_else(|| no_such(id))?;
+    let session = one(&mut tx.db.0, id)?.ok_or_else(|| no_such(id))?;
     if session.role != role {
         let has = &session.role;
         return Err(refused(format!(
@@ -195,10 +196,10 @@ pub(super) fn join(tx: &mut Transaction<'_>, id: SessionId, job: i64, role: &str
     }
     diesel::insert_into(session_jobs::table)
         .values((session_jobs::session_id.eq(id.0), session_jobs::job_id.eq(job)))
-        .execute(tx.connection)?;
-    update(sessions::table, sessions::id.eq(id.0), sessions::used_at.eq(now)).execute(tx.connection)?;
+        .execute(&mut tx.db.0)?;
+    update(sessions::table, sessions::id.eq(id.0), sessions::used_at.eq(now)).execute(&mut tx.db.0)?;
     let planned = || jobs::state.eq(JobState::Scheduled.as_str()).and(jobs::lease_token.eq(0));
-    if diesel::select(exists(jobs::table.filter(jobs::id.eq(job)).filter(planned()))).get_result(tx.connection)? {
+    if diesel::select(exists(jobs::table.filter(jobs::id.eq(job)).filter(planned()))).get_result(&mut tx.db.0)? {
         return Ok(());
     }
     let open: Vec<i64> = session_jobs::table
@@ -210,7 +211,7 @@ pub(super) fn join(tx: &mut Transaction<'_>, id: SessionId, job: i64, role: &str
         .filter(not(planned()))
         .order(session_jobs::job_id)
         .select(jobs::id)
-        .load(tx.connection)?;
+        .load(&mut tx.db.0)?;
     for open in open {
         relations::cancel_within(tx, JobId(open), Reach::Beneath, &superseded_by(JobId(job)), now)?;
     }
@@ -293,16 +294,16 @@ fn place(of: Stretch) -> Place<'static> {
 
 /// Keeps a summary unless there is one, and gives the one that is kept.
 pub(super) fn keep_summary(tx: &mut Transaction<'_>, of: Stretch, text: &str, now: Millis) -> Outcome<String> {
-    one(tx.connection, of.session)?.ok_or_else(|| no_such(of.session))?;
+    one(&mut tx.db.0, of.session)?.ok_or_else(|| no_such(of.session))?;
     diesel::insert_or_ignore_into(session_summaries::table)
         .values((
             session_summaries::session_id.eq(of.session.0),
             session_summaries::through_job.eq(of.through.0),
-            session_summaries::text.eq(tx.keys.seal(place(of), text)),
+            session_summaries::text.eq(sealed_text::Text(tx.keys.seal(place(of), text))),
             session_summaries::created_at.eq(now),
         ))
-        .execute(tx.connection)?;
-    Ok(summary(tx.connection, tx.keys, of)?.unwrap_or_default())
+        .execute(&mut tx.db.0)?;
+    Ok(summary(&mut tx.db.0, tx.keys, of)?.unwrap_or_default())
 }
 
 fn no_such(id: SessionId) -> Fault {

@@ -13,9 +13,10 @@ use posse_core::job::{IfHeld, JobId, NewJob, Unique, holds_key};
 use posse_core::port::RepositoryError;
 
 use super::fault::{Fault, Outcome};
-use super::jobs::{JobRow, state};
 use super::literal::{MayHoldKey, update};
+use super::rows::state;
 use super::schema::jobs;
+use posse_core::store::driver::JobRow;
 
 /// The keys that jobs take which are about to be stored in this transaction.
 #[derive(Default)]
@@ -86,7 +87,7 @@ fn holder(connection: &mut SqliteConnection, key: &str, now: Millis) -> Outcome<
 /// Whether a final job may come back: nobody else holds its key.
 pub(super) fn check(connection: &mut SqliteConnection, row: &JobRow, now: Millis) -> Outcome<()> {
     let Some(key) = &row.unique_key else { return Ok(()) };
-    let job = JobId(row.id);
+    let job = row.id;
     match holder(connection, key, now)?.filter(|(holder, _)| *holder != job) {
         Some((holder, _)) => Err(Fault::Refused(RepositoryError::KeyHeld { job, key: key.clone(), holder })),
         None => Ok(()),

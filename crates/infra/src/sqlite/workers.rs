@@ -23,13 +23,13 @@ pub(super) fn register(tx: &mut Transaction<'_>, worker: &WorkerRecord) -> Outco
             workers::lease_ms.eq(worker.lease_ms),
             workers::drain_requested_at.eq(worker.drain_requested_at),
         ))
-        .execute(tx.connection)?;
+        .execute(&mut tx.db.0)?;
     Ok(())
 }
 
 /// Takes a worker off the list. Nothing may be in its hands: nobody would see there that it is gone.
 pub(super) fn unregister(tx: &mut Transaction<'_>, worker: &WorkerId) -> Outcome<()> {
-    diesel::delete(workers::table.find(&worker.0)).execute(tx.connection)?;
+    diesel::delete(workers::table.find(&worker.0)).execute(&mut tx.db.0)?;
     Ok(())
 }
 

@@ -21,11 +21,11 @@ use posse_core::metrics::Written;
 use posse_core::port::RepositoryError;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::fault::Outcome;
+use super::fault::{Fault, Outcome};
 use super::identity::Identity;
-use super::seal::Keys;
 use super::wake::Bell;
 use super::{Synchronous, finish, jobs};
+use posse_core::store::seal::Keys;
 
 mod batch;
 mod checkpoint;
@@ -102,10 +102,11 @@ impl Writer {
     /// Runs `work` in a transaction and returns after it is durable. `bytes` is roughly what it
     /// writes. `work` may run more than once, from the same state, and is skipped if the caller
     /// stops waiting before its turn comes.
-    pub async fn run<T, F>(&self, bytes: usize, work: F) -> Result<T, RepositoryError>
+    pub async fn run<T, E, F>(&self, bytes: usize, work: F) -> Result<T, RepositoryError>
     where
         T: Send + 'static,
-        F: FnMut(&mut Transaction<'_>) -> Outcome<T> + Send + 'static,
+        E: Into<Fault>,
+        F: FnMut(&mut Transaction<'_>) -> Result<T, E> + Send + 'static,
     {
         self.ask(bytes, false, |place, answer| What::Alone(Box::new(Alone::new(work, place, answer)))).await?
     }

@@ -5,12 +5,14 @@ use std::path::Path;
 
 use diesel::prelude::*;
 use posse_core::port::RepositoryError;
+use posse_core::store::Tx;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::sqlite::fault::{Fault, Kind, Outcome, describe, kind};
 use crate::sqlite::literal::{Release, RollbackTo, Savepoint};
-use crate::sqlite::seal::Keys;
+use crate::sqlite::rows::Rows;
 use crate::sqlite::{finish, jobs};
+use posse_core::store::seal::Keys;
 
 /// Most commands in one transaction.
 const BATCH_COMMANDS: usize = 512;
@@ -18,27 +20,8 @@ const BATCH_COMMANDS: usize = 512;
 /// many small ones by much. A single command may be larger.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// What a command sees: the connection, inside the batch's transaction.
-pub(in crate::sqlite) struct Transaction<'a> {
-    /// The write connection.
-    pub connection: &'a mut SqliteConnection,
-    /// What texts are sealed with.
-    pub keys: &'a Keys,
-    rings: &'a mut bool,
-}
-
-impl<'a> Transaction<'a> {
-    /// Commands run on `connection` set `rings` if they want the bell rung.
-    pub fn new(connection: &'a mut SqliteConnection, keys: &'a Keys, rings: &'a mut bool) -> Self {
-        Transaction { connection, keys, rings }
-    }
-
-    /// Has the bell rung once this is committed: a job may have become claimable or due, or the
-    /// end of a running one was asked for.
-    pub fn ring(&mut self) {
-        *self.rings = true;
-    }
-}
+/// What a command sees: the rows, inside the batch's transaction.
+pub(in crate::sqlite) type Transaction<'a> = Tx<'a, Rows>;
 
 /// Work that many callers ask for, and that costs less when it is done for all of them at once.
 pub(in crate::sqlite) trait Verb {
@@ -106,6 +89,7 @@ pub(super) trait Piece: Send {
     fn answer(self: Box<Self>);
 }
 
+/// Work that nobody else asks for alike.
 pub(super) struct Alone<T, F> {
     work: F,
     result: Option<Result<T, RepositoryError>>,
@@ -119,17 +103,18 @@ impl<T, F> Alone<T, F> {
     }
 }
 
-impl<T, F> Piece for Alone<T, F>
+impl<T, E, F> Piece for Alone<T, F>
 where
     T: Send,
-    F: FnMut(&mut Transaction<'_>) -> Outcome<T> + Send,
+    E: Into<Fault>,
+    F: FnMut(&mut Transaction<'_>) -> Result<T, E> + Send,
 {
     fn abandoned(&self) -> bool {
         self.answer.is_closed()
     }
 
     fn run(&mut self, tx: &mut Transaction<'_>) -> Outcome<()> {
-        self.result = Some(Ok((self.work)(tx)?));
+        self.result = Some(Ok((self.work)(tx).map_err(Into::into)?));
         Ok(())
     }
 
@@ -281,7 +266,7 @@ impl Try<'_> {
             Savepoint.execute(self.connection)?;
         }
         let mut rings = false;
-        let result = match work(&mut Transaction::new(self.connection, self.keys, &mut rings)) {
+        let result = match work(&mut Transaction::new(Rows::of(self.connection), self.keys, &mut rings)) {
             Ok(value) => Ok(value),
             Err(Fault::Db(error)) if kind(&error) != Kind::Statement => return Err(error),
             Err(_) if !self.apart => return Ok(None),

@@ -17,8 +17,8 @@ use crate::sqlite::fault::{Kind, describe, kind};
 use crate::sqlite::identity::Identity;
 use crate::sqlite::literal::{Begin, Commit, Rollback};
 use crate::sqlite::log::Log;
-use crate::sqlite::seal::Keys;
 use crate::sqlite::wake::Bell;
+use posse_core::store::seal::Keys;
 
 /// How long the write lock of another process is waited for.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
@@ -280,7 +280,7 @@ mod tests {
         let (answer, answered) = oneshot::channel();
         let place = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("is free");
         let work = move |tx: &mut Transaction<'_>| {
-            diesel::sql_query("INSERT INTO t VALUES (1)").execute(tx.connection)?;
+            diesel::sql_query("INSERT INTO t VALUES (1)").execute(&mut tx.db.0)?;
             work(tx)
         };
         let what = What::Alone(Box::new(Alone::new(work, place, answer)));

@@ -1,7 +1,7 @@
 //! Texts at rest: sealed with a key where one is configured, else as they are.
 //!
-//! A column of the type [`SealedText`] takes and gives [`Sealed`] alone, which is made by [`Keys::seal`] and
-//! read by [`Keys::open`]; so the compiler finds every place that would write or read such a text as it is.
+//! A driver takes and gives such texts as [`Sealed`] alone, which is made by [`Keys::seal`] and read by
+//! [`Keys::open`]; so the compiler finds every place that would write or read one as it is.
 //!
 //! What is stored is one of these:
 //!
@@ -23,20 +23,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305, XNonce};
-use diesel::backend::Backend;
-use diesel::deserialize::{self, FromSql, FromSqlRow};
-use diesel::expression::AsExpression;
-use diesel::prelude::*;
-use diesel::query_builder::QueryId;
-use diesel::serialize::{self, Output, ToSql};
-use diesel::sql_types::{SqlType, Text};
-use diesel::sqlite::Sqlite;
-use posse_core::port::RepositoryError;
-use posse_core::text::plural;
 use sha2::{Digest as _, Sha256};
 
-use super::fault::{Fault, Outcome, unusable};
-use super::schema::meta;
+use super::fault::{Fault, unusable};
+use crate::port::RepositoryError;
+use crate::text::plural;
 
 /// The environment variable that keys come from. No child process is given it.
 pub const KEYS_VARIABLE: &str = "POSSE_SEAL_KEYS";
@@ -112,12 +103,12 @@ impl Keys {
     }
 
     /// `text` as it is stored at `place`.
-    pub(super) fn seal(&self, place: Place<'_>, text: impl Into<String>) -> Sealed {
+    pub fn seal(&self, place: Place<'_>, text: impl Into<String>) -> Sealed {
         Sealed(self.seal_text(place, text.into()))
     }
 
     /// The same, for whoever writes it as it is.
-    pub(super) fn seal_text(&self, place: Place<'_>, text: String) -> String {
+    pub fn seal_text(&self, place: Place<'_>, text: String) -> String {
         match self.0.first() {
             Some(key) => format!("{SEALED}{}:{}", key.id, BASE64.encode(key.seal(&place, text.as_bytes()))),
             None if text.starts_with(MARK) => format!("{CLEAR}{text}"),
@@ -126,12 +117,12 @@ impl Keys {
     }
 
     /// The text that is stored at `place`.
-    pub(super) fn open<'a>(&self, place: Place<'_>, stored: &'a Sealed) -> Result<Cow<'a, str>, Closed> {
+    pub fn open<'a>(&self, place: Place<'_>, stored: &'a Sealed) -> Result<Cow<'a, str>, Closed> {
         self.open_text(place, &stored.0)
     }
 
     /// The same, for whoever read it as it is.
-    pub(super) fn open_text<'a>(&self, place: Place<'_>, text: &'a str) -> Result<Cow<'a, str>, Closed> {
+    pub fn open_text<'a>(&self, place: Place<'_>, text: &'a str) -> Result<Cow<'a, str>, Closed> {
         if !text.starts_with(MARK) {
             return Ok(text.into());
         }
@@ -148,12 +139,12 @@ impl Keys {
     }
 
     /// The same for people: what cannot be opened is a remark that says so.
-    pub(super) fn show(&self, place: Place<'_>, stored: &Sealed) -> String {
+    pub fn show(&self, place: Place<'_>, stored: &Sealed) -> String {
         self.open(place, stored).map_or_else(|closed| format!("({closed})"), Cow::into_owned)
     }
 
     /// `bytes` as they are stored at `place`.
-    pub(super) fn seal_bytes<'a>(&self, place: Place<'_>, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+    pub fn seal_bytes<'a>(&self, place: Place<'_>, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let marked = |mark: &str, rest: &[u8]| Cow::Owned([mark.as_bytes(), rest].concat());
         match self.0.first() {
             Some(key) => marked(&format!("{SEALED}{}:", key.id), &key.seal(&place, bytes)),
@@ -163,7 +154,7 @@ impl Keys {
     }
 
     /// The bytes that are stored at `place`.
-    pub(super) fn open_bytes(&self, place: Place<'_>, stored: Vec<u8>) -> Result<Vec<u8>, Closed> {
+    pub fn open_bytes(&self, place: Place<'_>, stored: Vec<u8>) -> Result<Vec<u8>, Closed> {
         if let Some(clear) = stored.strip_prefix(CLEAR.as_bytes()) {
             return Ok(clear.to_vec());
         }
@@ -173,50 +164,9 @@ impl Keys {
     }
 
     /// What values that are sealed with the sealing key begin with; with none, what only sealed ones do.
-    pub(super) fn prefix(&self) -> String {
+    pub fn prefix(&self) -> String {
         self.sealing().map_or_else(|| SEALED.to_owned(), |id| format!("{SEALED}{id}:"))
     }
-}
-
-/// The row of `meta` that names the key which seals in this database, if one does.
-const MARKER: &str = "sealing_key";
-
-/// The id of the key that seals in this database, if one does.
-pub(super) fn marked(connection: &mut SqliteConnection) -> Outcome<Option<String>> {
-    Ok(meta::table.filter(meta::key.eq(MARKER)).select(meta::value).first(connection).optional()?)
-}
-
-/// Refuses those who would write in the clear what others seal, or cannot open what the others write. Gives
-/// the id of the key that seals so far.
-pub(super) fn admit(connection: &mut SqliteConnection, keys: &Keys) -> Outcome<Option<String>> {
-    match marked(connection)? {
-        None => Ok(None),
-        Some(id) if keys.has(&id) => Ok(Some(id)),
-        Some(id) => Err(Fault::Refused(RepositoryError::Unavailable(format!(
-            "this database is sealed with key {id}, which is not configured here: add it to POSSE_SEAL_KEYS or \
-             [sealing] key_file"
-        )))),
-    }
-}
-
-/// The same, and has it known with which key texts are sealed from now on.
-pub(super) fn begin(connection: &mut SqliteConnection, keys: &Keys) -> Outcome<()> {
-    let before = admit(connection, keys)?;
-    match keys.sealing() {
-        Some(id) if before.as_deref() != Some(id) => mark(connection, Some(id)),
-        _ => Ok(()),
-    }
-}
-
-/// Has it known with which key texts are sealed, or that none are.
-pub(super) fn mark(connection: &mut SqliteConnection, id: Option<&str>) -> Outcome<()> {
-    match id {
-        Some(id) => {
-            diesel::replace_into(meta::table).values((meta::key.eq(MARKER), meta::value.eq(id))).execute(connection)?
-        }
-        None => diesel::delete(meta::table.filter(meta::key.eq(MARKER))).execute(connection)?,
-    };
-    Ok(())
 }
 
 /// The id of the key and what it sealed, of bytes that are sealed.
@@ -255,15 +205,19 @@ fn from_hex(text: &str) -> Option<[u8; KEY_BYTES]> {
 
 /// Where a value is stored: its column, and what its row is known by when it is written.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub struct Place<'a> {
+    /// `table.column`.
     pub column: &'static str,
+    /// What tells the row from others of the table.
     pub row: Row<'a>,
 }
 
 /// What a row is known by.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Row<'a> {
+pub enum Row<'a> {
+    /// Its numbers, 0 where it has fewer.
     Numbers([i64; 3]),
+    /// Its name.
     Name(&'a [u8]),
 }
 
@@ -358,7 +312,7 @@ impl<'a> Place<'a> {
 
 /// Why a value cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Closed {
+pub enum Closed {
     /// Its key is not here.
     #[error("sealed with key {0}, which is not configured here: add it to POSSE_SEAL_KEYS or [sealing] key_file")]
     NoKey(String),
@@ -376,32 +330,24 @@ impl From<Closed> for Fault {
     }
 }
 
-/// The SQL type of a column whose texts are sealed.
-#[derive(Debug, Clone, Copy, SqlType, QueryId)]
-#[diesel(sqlite_type(name = "Text"))]
-pub struct SealedText;
-
-/// A text as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq, AsExpression, FromSqlRow)]
-#[diesel(sql_type = SealedText)]
-pub(super) struct Sealed(String);
+/// A text as it is stored. Made by [`Keys::seal`] or by a driver that read it, and understood by [`Keys::open`] alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed(String);
 
 impl Sealed {
+    /// What a driver found in a column of such texts.
+    pub fn stored(text: String) -> Sealed {
+        Sealed(text)
+    }
+
+    /// What a driver writes into one.
+    pub fn as_stored(&self) -> &str {
+        &self.0
+    }
+
     /// The key it is sealed with, if it is.
     pub fn key(&self) -> Option<&str> {
         Some(self.0.strip_prefix(SEALED)?.split_once(':')?.0)
-    }
-}
-
-impl ToSql<SealedText, Sqlite> for Sealed {
-    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Sqlite>) -> serialize::Result {
-        <str as ToSql<Text, Sqlite>>::to_sql(&self.0, out)
-    }
-}
-
-impl FromSql<SealedText, Sqlite> for Sealed {
-    fn from_sql(bytes: <Sqlite as Backend>::RawValue<'_>) -> deserialize::Result<Self> {
-        <String as FromSql<Text, Sqlite>>::from_sql(bytes).map(Sealed)
     }
 }
 

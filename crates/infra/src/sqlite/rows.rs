@@ -1,0 +1,23 @@
+//! The driver of SQLite: rows in sets, by diesel's queries. What becomes of them is decided in
+//! [`posse_core::store`].
+
+use diesel::SqliteConnection;
+
+mod jobs;
+mod people;
+
+pub(super) use jobs::{DataColumns, JobColumns, both, count, state, stored};
+
+/// The rows of a database, on a connection.
+///
+/// Nobody else writes while a transaction of ours does, so reading locks nothing.
+#[repr(transparent)]
+pub struct Rows(pub(super) SqliteConnection);
+
+impl Rows {
+    /// The rows on a connection that is somebody else's.
+    pub fn of(connection: &mut SqliteConnection) -> &mut Rows {
+        // SAFETY: `Rows` is transparent, so a reference to one is a reference to the other, for as long.
+        unsafe { &mut *std::ptr::from_mut(connection).cast::<Rows>() }
+    }
+}
