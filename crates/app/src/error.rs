@@ -1,9 +1,9 @@
 //! What went wrong: a code that programs can rely on, and a sentence for people. A door makes of it what its callers
 //! know: an exit code, a problem document.
 
+use posse_core::job::enqueue::Refused;
 use posse_core::model::ModelError;
 use posse_core::port::RepositoryError;
-use posse_core::usecase::enqueue::Refused;
 
 /// What came of it, or why nothing did.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,7 +1,7 @@
 //! Remarks that agents and people attach to jobs.
 
 use crate::clock::Millis;
-use crate::job::JobId;
+use crate::id::JobId;
 use serde::{Deserialize, Serialize};
 
 /// A remark about to be saved.

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use crate::breaker;
 use crate::clock::Millis;
-use crate::lease::WorkerId;
+use crate::job::lease::WorkerId;
+use crate::model::breaker;
 use crate::port::{ClockJump, DueJobs, HeldJob, Storage, Waiting, WorkerRecord};
-use crate::rate::EndpointState;
-use crate::rules::{Rule, Scope};
+use crate::queue::rate::EndpointState;
+use crate::queue::rules::{Rule, Scope};
 use crate::schedule::{MISSED_AFTER_MS, Schedule};
 use crate::text::{bytes, count, plural, rough_duration};
 

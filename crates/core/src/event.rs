@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::clock::Millis;
 use crate::job::{Job, JobId, JobState};
-use crate::journal::{CallOutcome, Entry, Recorded};
 use crate::model::{CallRequest, Usage};
+use crate::run::journal::{CallOutcome, Entry, Recorded};
 use crate::run::phase::AGENT_STEP;
 use crate::run::{Run, finish};
 use crate::skill::SkillCallArgs;

@@ -5,30 +5,24 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::clock::Millis;
-use crate::folder::FolderId;
-use crate::session::SessionId;
+use crate::id::SessionId;
+use crate::workspace::folder::FolderId;
 use retry::RetryPolicy;
 
 pub mod change;
 pub mod deaths;
 pub mod dependency;
+pub mod enqueue;
+pub mod lease;
+pub mod name;
+pub mod question;
 pub mod retry;
 pub mod transition;
 pub mod unique;
 
+pub use crate::id::JobId;
 use dependency::{After, OnFailed};
 pub use unique::{IfHeld, Unique, holds_key};
-
-/// A job's number in its database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct JobId(pub i64);
-
-impl fmt::Display for JobId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// Where a job is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -132,7 +126,7 @@ pub fn rank(run_at: Millis, priority: u8, step_ms: Millis) -> Millis {
 /// The queue used where none is named.
 pub const DEFAULT_QUEUE: &str = "default";
 
-/// A job about to be enqueued. [`crate::usecase::enqueue`] checks it; repositories store it as is.
+/// A job about to be enqueued. [`crate::job::enqueue`] checks it; repositories store it as is.
 /// Schedules keep it as JSON: a field that an earlier version did not write has its default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -174,7 +168,7 @@ pub struct NewJob {
     pub meta: Meta,
 }
 
-/// What an owner keeps with a job; see [`crate::usecase::enqueue`] for its limits.
+/// What an owner keeps with a job; see [`crate::job::enqueue`] for its limits.
 pub type Meta = serde_json::Map<String, serde_json::Value>;
 
 impl Default for NewJob {

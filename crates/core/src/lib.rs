@@ -10,32 +10,24 @@
 //!   [`run::Run::apply`]ing a journal entry, so a replay gives the same state.
 //! - **Every write about a job carries its lease token.** See [`lease`].
 //!
-//! Modules in reading order: what a job is, what a run is, what the world must offer, and the
-//! loop that joins them.
+//! From the ground up, and none sees what comes after it: what everything is made of ([`id`], [`clock`], [`text`],
+//! [`stop`], [`annotation`], [`workspace`]), [`tool`]s and [`model`]s, a [`job`] and its [`queue`], [`persona`]s,
+//! [`schedule`]s and [`skill`]s, a [`session`], an agent's [`run`], what the world must offer ([`port`]), what onlookers see
+//! ([`event`], [`events`], [`metrics`], [`doctor`]), and the [`worker`] that joins them.
 
 pub mod annotation;
-pub mod breaker;
 pub mod clock;
-pub mod conversation;
 pub mod doctor;
 pub mod event;
 pub mod events;
-pub mod executor;
-pub mod folder;
-pub mod hook;
+pub mod id;
 pub mod job;
-pub mod journal;
-pub mod lease;
 pub mod metrics;
 pub mod model;
 pub mod panic;
 pub mod persona;
 pub mod port;
-pub mod protected;
-pub mod question;
-pub mod rate;
-pub mod retention;
-pub mod rules;
+pub mod queue;
 pub mod run;
 pub mod schedule;
 pub mod session;
@@ -43,7 +35,6 @@ pub mod skill;
 pub mod stop;
 pub mod store;
 pub mod text;
-pub mod tokens;
 pub mod tool;
-pub mod usecase;
 pub mod worker;
+pub mod workspace;

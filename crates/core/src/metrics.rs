@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use crate::clock::{Clock, Millis};
 use crate::job::JobState;
 use crate::port::{DueJobs, RepositoryError, Storage};
-use crate::rate::EndpointState;
+use crate::queue::rate::EndpointState;
 
 mod histogram;
 mod tally;

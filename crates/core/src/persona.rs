@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use crate::job::deaths::MOST_CRASHES;
+use crate::job::name::check_role;
 use crate::job::retry::RetryPolicy;
 use crate::text::has_too_many;
 
@@ -259,37 +260,3 @@ pub const ALL_SKILLS: &str = "*";
 
 /// Most bytes of a persona's goal or backstory.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
-
-/// The name of a role that somebody wrote with capitals or spaces (`Code Reviewer`, `RESEARCHER`): in small letters,
-/// with a hyphen for each gap. Whatever else is wrong with it stays, and is told by [`check_role`].
-pub fn role_name(written: &str) -> String {
-    written.split_whitespace().collect::<Vec<_>>().join("-").to_lowercase()
-}
-
-/// Whether `role` may name a role, and if not, why.
-pub fn check_role(role: &str) -> Result<(), String> {
-    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
-    if role.is_empty() {
-        return Err("is empty; name the role, for instance \"researcher\"".into());
-    }
-    if role.len() > 64 {
-        return Err(has_too_many(role.len(), "character", 64));
-    }
-    match role.chars().find(|c| !legal(*c)) {
-        Some(c) => Err(format!(
-            "'{role}' contains {c:?}; use lower-case letters, digits, '-' and '_', for instance \"{}\"",
-            suggestion(role)
-        )),
-        None => Ok(()),
-    }
-}
-
-fn suggestion(role: &str) -> String {
-    let mut out: String =
-        role.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
-    while out.contains("--") {
-        out = out.replace("--", "-");
-    }
-    let out = out.trim_matches('-').to_owned();
-    if out.is_empty() { "researcher".into() } else { out }
-}

@@ -7,22 +7,24 @@ use tokio::sync::watch;
 use crate::annotation::{Annotation, NewAnnotation};
 use crate::clock::Millis;
 use crate::job::dependency::empty_group;
+use crate::job::lease::{Lease, WorkerId};
+use crate::job::question::{Answered, Question, QuestionId};
 use crate::job::transition::{Event, IllegalTransition};
 use crate::job::unique::Became;
 use crate::job::{Attempt, Job, JobId, JobProgress, JobState, NewJob, Output};
-use crate::journal::{Entry, LedgerRow, Recorded};
-use crate::lease::{Lease, WorkerId};
-use crate::question::{Answered, Question, QuestionId};
+use crate::run::fork::Fork;
+use crate::run::journal::{Entry, LedgerRow, Recorded};
 use crate::run::results::ResultCounts;
 use crate::session::{NewSession, Session, SessionId, SessionTurn, Stretch};
-use crate::usecase::fork::Fork;
 
 mod care;
 
 pub use care::{Awaited, CareRepository, ClockJump, DueJobs, Firing, HeldJob, Pruned, Storage, Waiting};
 
+mod limits;
 mod relations;
 
+pub use limits::{RateLimiter, Rules};
 pub use relations::{BatchMark, BatchStanding, Chunk, JobRelations, JobSearch, Reach, StateRow};
 
 mod store;
@@ -371,7 +373,7 @@ pub trait JobRepository:
     async fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Result<Vec<Enqueued>, RepositoryError>;
 
     /// Takes due jobs in the order of [`rank`](crate::job::rank), or of turns where a rule says so, as far
-    /// as the rules let them start (see [`rules`](crate::rules)): each becomes `running` with a new lease, and its attempt
+    /// as the rules let them start (see [`rules`](crate::queue::rules)): each becomes `running` with a new lease, and its attempt
     /// is written down before anything is done.
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>, RepositoryError>;
 

@@ -8,21 +8,25 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::clock::Millis;
-use crate::conversation::NO_RESULT;
 use crate::job::Output;
-use crate::journal::{
-    Call, CallOutcome, Count, EndStatus, Entry, OfferedSkill, OfferedTool, Opening, Overflow, Recorded, Turn,
-};
+use crate::model::conversation::NO_RESULT;
+use crate::model::tokens::{self, Gauge, Tally};
 use crate::model::{CallRequest, Message, ToolCalling, Usage};
 use crate::persona::Style;
+use crate::run::journal::{
+    Call, CallOutcome, Count, EndStatus, Entry, OfferedSkill, OfferedTool, Opening, Overflow, Recorded, Turn,
+};
 use crate::skill::{READ_SKILL_FILE, SkillCallArgs};
 use crate::text::{count, plural};
-use crate::tokens::{self, Gauge, Tally};
 
+pub mod checkpoint;
 pub mod compaction;
 mod cycle;
 pub mod finish;
 mod fit;
+pub mod fork;
+pub mod hook;
+pub mod journal;
 mod leak;
 pub mod machine;
 pub mod memory;
@@ -33,6 +37,7 @@ mod repeats;
 mod request;
 pub mod results;
 mod said;
+pub mod sent;
 pub mod signals;
 pub mod spoken;
 pub mod structured;

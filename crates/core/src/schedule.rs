@@ -11,10 +11,10 @@ mod cron;
 pub use cron::Timetable;
 
 use crate::clock::Millis;
+use crate::job::enqueue::Refused;
+use crate::job::name::check_role;
 use crate::job::{JobId, JobState, NewJob};
-use crate::persona::check_role;
 use crate::text::plural;
-use crate::usecase::enqueue::Refused;
 
 /// A run that is later than this was missed. A look at the schedules comes every second.
 pub const MISSED_AFTER_MS: Millis = 60_000;
@@ -122,7 +122,7 @@ pub struct Due {
 }
 
 impl Schedule {
-    /// A schedule that begins now, checked. `job` has passed [`crate::usecase::enqueue::accept`].
+    /// A schedule that begins now, checked. `job` has passed [`crate::job::enqueue::accept`].
     pub fn new(
         name: &str,
         (cron, zone): (&str, &str),

@@ -4,26 +4,15 @@
 //! and their answers: nothing is stored twice, and what tools did stays in the jobs' journals.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 use crate::clock::Millis;
+pub use crate::id::SessionId;
 use crate::job::{JobId, JobState};
 use crate::model::Message;
 use crate::text::plural;
 
 /// Most bytes of a session's name.
 pub const MAX_NAME_BYTES: usize = 64;
-
-/// A session's number; never used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct SessionId(pub i64);
-
-impl fmt::Display for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// A session as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

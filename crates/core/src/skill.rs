@@ -13,17 +13,18 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use unicode_normalization::UnicodeNormalization;
 
-use crate::journal::OfferedTool;
 use crate::model::Message;
-use crate::tool::{ToolSpec, schema_of};
+use crate::tool::{OfferedTool, ToolSpec, schema_of};
 
 mod call;
 mod front;
+mod offered;
 mod sanitise;
 pub mod shelf;
 
 pub use call::{HistoryMessage, HistoryRole, MAX_HISTORY, MAX_HISTORY_BYTES, MAX_TASK_BYTES, SkillCallArgs};
 pub use front::{Field, FieldValue, FrontMatter, Place, Severity, SkillProblem, examine};
+pub use offered::OfferedSkill;
 pub use sanitise::{SanitiseError, sanitise};
 
 /// Most characters of a skill's name.

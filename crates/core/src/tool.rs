@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::annotation::NewAnnotation;
-use crate::folder::FolderId;
-use crate::job::JobId;
-use crate::protected::Protected;
+use crate::id::JobId;
 use crate::stop::Stop;
+use crate::workspace::folder::FolderId;
+use crate::workspace::protected::Protected;
 
 /// What the model is told of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,6 +51,15 @@ impl EffectClass {
             EffectClass::Once => "once",
         }
     }
+}
+
+/// A tool as it was offered to the model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OfferedTool {
+    /// What the model is told.
+    pub spec: ToolSpec,
+    /// What happens if it runs twice.
+    pub effect: EffectClass,
 }
 
 /// What a call is told about its circumstances.

@@ -8,25 +8,27 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, info, warn};
 
-use crate::executor::{AgentExecutor, JobContext, StepOutcome};
 use crate::job::retry::RetryPolicy;
 use crate::job::transition::Event;
 use crate::job::{JobId, JobState};
 use crate::metrics::RoleTally;
 use crate::port::{AttemptEnd, ClaimRequest, Claimed, Ending, RepositoryError};
 use crate::stop::{StopReason, stop_pair};
+use crate::worker::executor::{AgentExecutor, JobContext, StepOutcome};
 
-mod ahead;
+pub mod executor;
 mod fleet;
-mod hand;
-mod keeper;
+mod heartbeat;
+mod in_flight;
 mod maintenance;
+mod outage_log;
 mod overdue;
-mod trouble;
+mod prefetch;
 
 pub use fleet::{Fleet, FleetOptions, Phase, Progress};
-use hand::{Hand, InHand, Worked};
+use in_flight::{InFlight, Worked};
 pub use maintenance::maintain;
+use prefetch::LeasedJob;
 
 /// A look at the queue at least so often, as a net under lost wake-ups.
 const IDLE_AT_MOST: Duration = Duration::from_secs(30);
@@ -66,7 +68,7 @@ impl WorkerService {
         let mut why = SHUT_DOWN;
         let mut wakes = self.fleet.queries.wakes();
         let mut phase = self.fleet.phase();
-        let mut hand = Hand::new(Arc::clone(&self));
+        let mut in_flight = InFlight::new(Arc::clone(&self));
         // One that is under way is waited for, whatever happens: what it takes is ours.
         let mut claim = pin!(Fuse::terminated());
         let mut asked = 0;
@@ -75,12 +77,12 @@ impl WorkerService {
         let mut trouble = Duration::ZERO;
         loop {
             // Ends are on their way before the next claim, and can share its commit.
-            hand.settle().await;
+            in_flight.settle().await;
             if *phase.borrow_and_update() != Phase::Working {
                 break;
             }
             if look && claim.is_terminated() {
-                asked = hand.room().min(CLAIM_AT_MOST);
+                asked = in_flight.room().min(CLAIM_AT_MOST);
                 if asked > 0 {
                     look = false;
                     wakes.borrow_and_update();
@@ -90,7 +92,7 @@ impl WorkerService {
             let idle = match trouble.is_zero() {
                 false => trouble,
                 // Only the claim's answer or a slot that comes free changes anything.
-                true if look || !claim.is_terminated() || hand.is_full() => IDLE_AT_MOST,
+                true if look || !claim.is_terminated() || in_flight.is_full() => IDLE_AT_MOST,
                 true => self.until_next_deadline().await,
             };
             tokio::select! {
@@ -98,7 +100,7 @@ impl WorkerService {
                     Ok(claimed) => {
                         trouble = Duration::ZERO;
                         look |= claimed.len() == asked;
-                        hand.take(claimed);
+                        in_flight.take(claimed);
                     }
                     Err(error) => {
                         self.fleet.warn_unavailable(&error.to_string());
@@ -111,19 +113,19 @@ impl WorkerService {
                     why = RETIRED;
                     break;
                 }
-                is_freed = hand.moved() => look |= is_freed,
+                is_freed = in_flight.moved() => look |= is_freed,
                 () = tokio::time::sleep(idle) => look = true,
             }
         }
         if !claim.is_terminated()
             && let Ok(claimed) = claim.await
         {
-            hand.take(claimed);
+            in_flight.take(claimed);
         }
-        hand.empty(why).await;
+        in_flight.empty(why).await;
     }
 
-    async fn claim(&self, limit: usize) -> Result<Vec<InHand>, RepositoryError> {
+    async fn claim(&self, limit: usize) -> Result<Vec<LeasedJob>, RepositoryError> {
         // Before the claim is sent: nobody else's idea of when the leases end is later than ours.
         let until = self.fleet.clock.elapsed() + self.fleet.lease_ms;
         let now = self.fleet.clock.now();
@@ -139,7 +141,7 @@ impl WorkerService {
         let take = |claimed: Claimed| {
             let (stopper, stop) = stop_pair();
             self.fleet.keep(claimed.lease, until, stopper);
-            InHand { claimed, stop }
+            LeasedJob { claimed, stop }
         };
         Ok(claimed.into_iter().map(take).collect())
     }
@@ -154,8 +156,8 @@ impl WorkerService {
     }
 
     /// Works one claimed job until its attempt is over.
-    async fn work(&self, job: InHand) -> Worked {
-        let InHand { claimed: Claimed { job, lease }, stop } = job;
+    async fn work(&self, job: LeasedJob) -> Worked {
+        let LeasedJob { claimed: Claimed { job, lease }, stop } = job;
         let (id, attempt) = (job.id, job.attempt);
         let (tally, began) = (self.tally(), self.fleet.clock.elapsed());
         tally.claimed(self.fleet.clock.now() - job.run_at);
@@ -178,8 +180,8 @@ impl WorkerService {
     }
 
     /// The end of an attempt whose work never began.
-    fn given_back(&self, job: InHand, why: &str) -> AttemptEnd {
-        let InHand { claimed: Claimed { job, lease }, stop } = job;
+    fn given_back(&self, job: LeasedJob, why: &str) -> AttemptEnd {
+        let LeasedJob { claimed: Claimed { job, lease }, stop } = job;
         let reason = stop.reason();
         let cx = JobContext::new(job, lease, stop, Arc::clone(&self.fleet));
         let mut ending = self.ending(&cx, StepOutcome::Stopped(reason.unwrap_or(StopReason::Shutdown)));
@@ -360,7 +362,7 @@ impl WorkerService {
         }
         let now = self.fleet.clock.now();
         for (i, entry) in ending.entries.into_iter().enumerate() {
-            let recorded = crate::journal::Recorded { seq: ending.seq + i as u64, at: now, entry };
+            let recorded = crate::run::journal::Recorded { seq: ending.seq + i as u64, at: now, entry };
             self.fleet.report(Progress::Recorded { job, recorded: Box::new(recorded) });
         }
         self.fleet.report(Progress::Ended { job, state, reason: ending.reason });

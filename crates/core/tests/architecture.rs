@@ -55,6 +55,58 @@ fn the_core_depends_on_no_adapter_library() {
     }
 }
 
+/// The core's modules, each below all that it sees.
+const FROM_THE_GROUND_UP: &[&str] = &[
+    "id",
+    "clock",
+    "text",
+    "stop",
+    "panic",
+    "annotation",
+    "workspace",
+    "tool",
+    "model",
+    "job",
+    "queue",
+    "persona",
+    "schedule",
+    "skill",
+    "session",
+    "run",
+    "port",
+    "event",
+    "events",
+    "metrics",
+    "doctor",
+    "worker",
+];
+
+#[test]
+fn no_module_of_the_core_sees_one_above_it() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let place = |name: &str| FROM_THE_GROUND_UP.iter().position(|module| *module == name);
+    let mut found = Vec::new();
+    for file in rust_files(&src) {
+        let inside = file.strip_prefix(&src).expect("beneath it").to_string_lossy().into_owned();
+        let module = inside.split(['/', '.']).next().unwrap_or_default();
+        if module == "lib" {
+            continue;
+        }
+        let own = place(module).unwrap_or_else(|| panic!("where is {module} among the core's modules?"));
+        let text = std::fs::read_to_string(&file).expect("a source file");
+        for (i, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            for seen in code.split("crate::").skip(1) {
+                let seen = seen.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+                if place(seen).is_none_or(|place| place > own) {
+                    found.push(format!("{inside}:{}: {module} sees {seen}", i + 1));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
 /// ARCHITECTURE.md, as what stands between backticks and looks like a file or a folder of ours.
 fn named_in_the_code_map() -> Vec<String> {
     let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");

@@ -1,7 +1,7 @@
 //! What becomes of a conversation that a provider would refuse, by example. Letters are those of the
 //! oddities of providers, whose list is in the tests of `posse-infra`, `model_quirks.rs`.
 
-use posse_core::conversation::{Conversation, Normaliser, ReasoningBack, Rules, is_call_id, normalise};
+use posse_core::model::conversation::{Conversation, Normaliser, ReasoningBack, Rules, is_call_id, normalise};
 use posse_core::model::{Author, CallRequest, Extra, Message, Reasoning};
 use serde_json::json;
 
@@ -244,7 +244,7 @@ fn reasoning_may_be_a_bare_text_and_goes_to_nobody_then() {
     assert_eq!(turn(json!(null)).expect("none"), thinks(None));
     turn(json!(7)).expect_err("neither");
     let entry = json!({"text": "", "reasoning": "because", "usage": {"input": 1, "output": 1}, "model": "m", "ms": 1});
-    let entry = serde_json::from_value::<posse_core::journal::Turn>(entry);
+    let entry = serde_json::from_value::<posse_core::run::journal::Turn>(entry);
     assert_eq!(entry.expect("an older journal's").reasoning.map(|it| it.text).as_deref(), Some("because"));
 }
 

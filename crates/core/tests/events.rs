@@ -2,11 +2,11 @@
 
 use posse_core::event::{Event, Events, Outcome, Speaker};
 use posse_core::job::{Job, JobId, JobState};
-use posse_core::journal::{Entry, OfferedSkill, Opening};
 use posse_core::model::{CallRequest, ModelReply};
 use posse_core::persona::{ContextRules, Limits, PersonaTemplate};
 use posse_core::run::Run;
 use posse_core::run::compaction::Cut;
+use posse_core::run::journal::{Entry, OfferedSkill, Opening};
 use posse_core::run::machine::{Effect, Input, Step, Verdict, step};
 use posse_core::tool::{EffectClass, ToolError, ToolErrorCategory, ToolSpec};
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! Skills: what is read of a file, what a model is told, what a call may hold.
 
-use posse_core::journal::OfferedTool;
 use posse_core::model::Message;
+use posse_core::run::journal::OfferedTool;
 use posse_core::skill::*;
 use posse_core::tool::{EffectClass, ToolSpec};
 use serde_json::json;

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use posse_core::job::lease::WorkerId;
 use posse_core::job::transition::Event;
 use posse_core::job::{NewJob, Payload};
-use posse_core::journal::Entry;
-use posse_core::lease::WorkerId;
 use posse_core::port::{ClaimRequest, Ending, JobRepository, RepositoryError};
+use posse_core::run::journal::Entry;
 use posse_infra::sqlite::{Options, SqliteStore, Synchronous};
 
 /// How long each measurement runs.

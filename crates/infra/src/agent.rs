@@ -8,25 +8,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use posse_core::executor::{AgentExecutor, Halt, JobContext, StepOutcome};
-use posse_core::folder::FolderId;
-use posse_core::hook::{RunHook, compose};
 use posse_core::job::{Job, Output};
-use posse_core::journal::{Entry, OfferedTool, Opening, effect_key};
+use posse_core::model::tokens;
 use posse_core::model::{
     CallRequest, Delta, DeltaSink, FailedTry, Model, ModelError, ModelErrorKind, ModelReply, ModelRequest, Models,
     Usage,
 };
 use posse_core::persona::PersonaTemplate;
+use posse_core::run::hook::{RunHook, compose};
+use posse_core::run::journal::{Entry, OfferedTool, Opening, effect_key};
 use posse_core::run::machine::{Again, Effect, Input, Step, ToCount, Verdict, step};
 use posse_core::run::spoken::Spoken;
 use posse_core::run::{OpenCall, Run, finish};
 use posse_core::skill::{Skill, shelf};
 use posse_core::stop::{Stop, StopReason};
 use posse_core::text::plural;
-use posse_core::tokens;
 use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory, ToolOutput};
 use posse_core::worker::Progress;
+use posse_core::worker::executor::{AgentExecutor, Halt, JobContext, StepOutcome};
+use posse_core::workspace::folder::FolderId;
 
 use crate::model::outage::asking_for;
 use crate::tool::workspace::pinned;
@@ -246,7 +246,8 @@ impl GenericAgentExecutor {
     fn check(&self, opening: Option<&Opening>, call: &CallRequest) -> Verdict {
         let offered = opening.map_or(&[][..], |o| &o.tools);
         let tool = offered.iter().find(|tool| tool.spec.name == call.name);
-        let is_ours = results::reads(opening, &call.name).is_some() || shelf::finds(opening, &call.name);
+        let is_ours = results::reads(opening, &call.name).is_some()
+            || opening.is_some_and(|opening| shelf::finds(&opening.tools, &call.name));
         let Some(tool) = tool.filter(|_| is_ours || self.registry.get(&call.name).is_some()) else {
             return Verdict::Refuse(format!("The tool '{}' is no longer available. Go on without it.", call.name));
         };
@@ -325,7 +326,7 @@ impl GenericAgentExecutor {
             };
             return (id.clone(), result, began.elapsed().as_millis() as u64);
         }
-        if let Some(opening) = opening.as_deref().filter(|opening| shelf::finds(Some(opening), name)) {
+        if let Some(opening) = opening.as_deref().filter(|opening| shelf::finds(&opening.tools, name)) {
             let result = match self.registry.validate_args(&shelf::finder().spec, arguments) {
                 Ok(args) => shelf::answer(&opening.skills, &args).map(ToolOutput::from),
                 Err(error) => Err(error),
@@ -378,7 +379,7 @@ fn waits_for(run: &Run) -> String {
 
 /// The end of the job that the end of its run means.
 fn end(run: &Run, entries: Vec<Entry>) -> StepOutcome {
-    use posse_core::journal::EndStatus;
+    use posse_core::run::journal::EndStatus;
     let output = run.output();
     match run.ended() {
         Some(ended) if !matches!(ended.status, EndStatus::Completed | EndStatus::Partial) => {

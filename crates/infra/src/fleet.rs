@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use posse_core::clock::Clock;
-use posse_core::lease::DEFAULT_LEASE_MS;
+use posse_core::job::lease::DEFAULT_LEASE_MS;
 use posse_core::port::WorkerRecord;
 use posse_core::worker::FleetOptions;
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use posse_core::folder::FolderId;
+use posse_core::workspace::folder::FolderId;
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, fchmod, fstat, fstatfs, openat2, readlink, statx,
 };

@@ -6,7 +6,7 @@
 //! use std::sync::Arc;
 //!
 //! use async_trait::async_trait;
-//! use posse_core::hook::{HookError, RunHook, RunSetup};
+//! use posse_core::run::hook::{HookError, RunHook, RunSetup};
 //! use posse_infra::hook::HookRegistry;
 //!
 //! /// Takes the cheap model for short goals.
@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use posse_core::hook::{RunHook, compose};
+use posse_core::run::hook::{RunHook, compose};
 
 use crate::tool::is_legal_name;
 
@@ -107,8 +107,8 @@ impl HookRegistry {
 mod tests {
     use super::*;
     use async_trait::async_trait;
-    use posse_core::hook::{HookError, RunSetup};
     use posse_core::persona::PersonaTemplate;
+    use posse_core::run::hook::{HookError, RunSetup};
 
     struct Says(&'static str);
 

@@ -8,7 +8,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use posse_core::persona::{PersonaProblem, PersonaTemplate, role_name};
+use posse_core::job::name::role_name;
+use posse_core::persona::{PersonaProblem, PersonaTemplate};
 use serde::Serialize;
 
 mod misfits;

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use posse_core::clock::{Clock, Millis};
-use posse_core::lease::WorkerId;
+use posse_core::job::lease::WorkerId;
 use posse_core::port::{ProcessProbe, WorkerRecord};
 
 /// The host's clocks.

@@ -31,9 +31,9 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use posse_core::folder::FolderId;
-use posse_core::protected::Protected;
 use posse_core::stop::{Stop, StopReason};
+use posse_core::workspace::folder::FolderId;
+use posse_core::workspace::protected::Protected;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};

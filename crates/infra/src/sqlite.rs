@@ -5,7 +5,7 @@
 //! - **One connection writes** ([`writer`]), and answers after COMMIT. Many callers share one commit.
 //! - **Reads have their own connections** ([`readers`]) and never wait for a write.
 //! - **The core decides.** Whatever moves a job asks [`posse_core::job::transition`] and stores the
-//!   answer; whatever changes the ledger comes from [`posse_core::journal::ledger_changes`].
+//!   answer; whatever changes the ledger comes from [`posse_core::run::journal::ledger_changes`].
 //! - **Every write about a job carries its lease token**, or is a person's.
 //! - **The journal is only appended to**, and its large parts are stored once by content.
 //! - **Every query is diesel's**; what diesel cannot say is in [`literal`].
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use posse_core::port::RepositoryError;
-use posse_core::retention::Retention;
+use posse_core::queue::retention::Retention;
 
 mod backup;
 mod batches;

@@ -6,11 +6,11 @@ mod entries;
 mod rules;
 
 use entries::{call, entry, id, reader, reasoning, text};
-use posse_core::conversation::{Normaliser, Rules, normalise};
-use posse_core::journal::{Entry, OfferedTool, Opening, Recorded};
+use posse_core::model::conversation::{Normaliser, Rules, normalise};
 use posse_core::model::{CallRequest, Finish, Message, ModelReply, ToolCalling, Usage};
 use posse_core::persona::{Limits, PersonaTemplate};
 use posse_core::run::Run;
+use posse_core::run::journal::{Entry, OfferedTool, Opening, Recorded};
 use posse_core::run::machine::{Effect, Input, Verdict, step};
 use posse_core::tool::{EffectClass, ToolSpec};
 use posse_infra::model::judge::judge_strictly;

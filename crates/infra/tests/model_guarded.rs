@@ -1,9 +1,10 @@
 //! A model that is asked only as often as it may be, and not while its endpoint is out.
 
-use posse_core::breaker::{FAILURES, FIRST_CLOSED_MS, FIRST_REST_MS, MAX_CLOSED_MS};
 use posse_core::clock::{Clock as _, ManualClock};
+use posse_core::model::breaker::{FAILURES, FIRST_CLOSED_MS, FIRST_REST_MS, MAX_CLOSED_MS};
 use posse_core::model::*;
-use posse_core::rate::{ModelRates, RateLimiter};
+use posse_core::port::RateLimiter;
+use posse_core::queue::rate::ModelRates;
 use posse_core::run::machine::Again;
 use posse_core::stop::{Stop, StopReason, stop_pair};
 use posse_infra::model::guarded::{GuardedModel, LimiterSlot};

@@ -5,7 +5,7 @@
 mod model_server;
 
 use model_server::{Answer, ModelServer};
-use posse_core::conversation::ReasoningBack;
+use posse_core::model::conversation::ReasoningBack;
 use posse_core::model::*;
 use posse_core::stop::{Stop, StopReason, stop_pair};
 use posse_core::tool::ToolSpec;

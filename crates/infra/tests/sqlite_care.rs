@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use expire::Expire as _;
 use posse_core::job::change::{Change, Edit};
 use posse_core::job::dependency::After;
+use posse_core::job::lease::WorkerId;
 use posse_core::job::{JobState, NewJob, Payload};
-use posse_core::lease::WorkerId;
 use posse_core::port::{
     CareRepository, ClaimRequest, Firing, JobFilter, JobQueries, JobRelations, JobRepository, JobSearch,
     RepositoryError,
 };
-use posse_core::retention::Kept;
+use posse_core::queue::retention::Kept;
 use posse_core::schedule::Schedule;
 use posse_infra::sqlite::{Options, SqliteStore, Synchronous, schema_of};
 
@@ -305,7 +305,7 @@ async fn deleting_keeps_nobody_waiting() {
     let folder = folder();
     let store = open(&folder.path().join("jobs.db"));
     let long = serde_json::json!({"kind": "note", "text": "x".repeat(1000)});
-    let note: posse_core::journal::Entry = serde_json::from_value(long).expect("an entry");
+    let note: posse_core::run::journal::Entry = serde_json::from_value(long).expect("an entry");
     store.enqueue(vec![job("old"); 3000], 1).await.expect("is stored");
     while let claimed @ [_, ..] = &store.claim(request(200, 2)).await.expect("works")[..] {
         for one in claimed {

@@ -10,8 +10,8 @@ use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use expire::Expire as _;
 use posse_core::job::dependency::After;
+use posse_core::job::lease::Lease;
 use posse_core::job::{JobId, JobState, NewJob, Output, Unique};
-use posse_core::lease::Lease;
 use posse_core::port::{ClaimRequest, JobQueries, JobRepository, RepositoryError};
 use posse_infra::sqlite::{Options, SqliteStore, complete_in, enqueue_in, ring};
 
@@ -120,7 +120,7 @@ async fn workers_are_told_after_the_commit() {
 
 async fn claim(store: &SqliteStore, now: i64) -> Lease {
     let request = ClaimRequest {
-        worker: posse_core::lease::WorkerId("w".into()),
+        worker: posse_core::job::lease::WorkerId("w".into()),
         role: "r".into(),
         queues: Vec::new(),
         limit: 1,

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use expire::Expire as _;
+use posse_core::job::lease::Lease;
 use posse_core::job::transition::Event;
 use posse_core::job::{JobId, NewJob};
-use posse_core::lease::Lease;
 use posse_core::port::{Ending, JobFilter, JobQueries, JobRepository, RepositoryError};
 use posse_infra::sqlite::{Options, SqliteStore};
 use sha2::{Digest, Sha256};

@@ -7,12 +7,13 @@ use async_trait::async_trait;
 use posse_core::annotation::NewAnnotation;
 use posse_core::job::transition::Event;
 use posse_core::job::{JobProgress, JobState, NewJob, Payload};
-use posse_core::journal::Entry;
+use posse_core::port::RateLimiter;
 use posse_core::port::{
     CareRepository, Ending, JobFilter, JobQueries, JobRepository, JobSearch, MemoryRepository, QuestionFilter,
     QuestionRepository, RepositoryError, SessionQueries, SessionRepository,
 };
-use posse_core::rate::{ModelRates, ModelUse, Outcome, RateLimiter};
+use posse_core::queue::rate::{ModelRates, ModelUse, Outcome};
+use posse_core::run::journal::Entry;
 use posse_core::schedule::{Missed, Overlap, Schedule};
 use posse_core::session::{NewSession, Stretch};
 use posse_infra::sqlite::{CallersTransaction as _, Keys, Options, SqliteStore, Synchronous, compact, enqueue_in};
@@ -66,7 +67,7 @@ async fn say_it_everywhere(store: &SqliteStore) {
     let [first, second] = [claimed[0].lease, claimed[1].lease];
     let long = Entry::CallEnded {
         call_id: "none".into(),
-        outcome: posse_core::journal::CallOutcome::Done,
+        outcome: posse_core::run::journal::CallOutcome::Done,
         text: format!("{CANARY} ").repeat(500),
         annotations: vec![NewAnnotation { text: CANARY.into(), tags: vec![] }],
         ms: 1,

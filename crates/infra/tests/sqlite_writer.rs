@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use posse_core::events::{Followed, JobEvents};
+use posse_core::job::lease::WorkerId;
 use posse_core::job::transition::Event;
 use posse_core::job::{JobId, JobState, NewJob, Payload};
-use posse_core::journal::Entry;
-use posse_core::lease::WorkerId;
 use posse_core::port::{ClaimRequest, Ending, JobFilter, JobQueries, JobRepository, RepositoryError};
+use posse_core::run::journal::Entry;
 use posse_infra::sqlite::{Options, SqliteStore, Synchronous};
 
 fn job(goal: &str) -> NewJob {

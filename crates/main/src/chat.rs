@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use posse_core::event::{Event, Follower, Happened, Outcome, Speaker};
 use posse_core::job::change::{Change, Edit};
+use posse_core::job::enqueue::{Ask, accept};
+use posse_core::job::question::{Answered, Question, check_answer};
 use posse_core::job::{Job, JobId, JobState};
 use posse_core::model::Delta;
 use posse_core::port::{JobQueries, JobRelations, JobRepository, QuestionFilter};
-use posse_core::question::{Answered, Question, check_answer};
 use posse_core::session::Session;
-use posse_core::usecase::enqueue::{Ask, accept};
 use posse_core::worker::Progress;
 use tokio::sync::broadcast;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
-use posse_core::persona::role_name;
+use posse_core::job::name::role_name;
 
 use crate::exit::EXIT_CODES;
 use crate::output::{ColorChoice, Out};

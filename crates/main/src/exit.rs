@@ -1,8 +1,8 @@
 //! How a command ends: the exit codes that errors of the application become.
 
 use posse_app::{Code, Error, Kind};
+use posse_core::job::enqueue::Refused;
 use posse_core::port::RepositoryError;
-use posse_core::usecase::enqueue::Refused;
 
 use crate::trust::Untrusted;
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use futures::FutureExt as _;
-use posse_core::executor::AgentExecutor;
 use posse_core::job::JobState;
 use posse_core::metrics::{MetricsSource, ModelTallies};
 use posse_core::port::{CareRepository, JobFilter, JobQueries, WorkerRecord};
-use posse_core::retention::Keep;
+use posse_core::queue::retention::Keep;
+use posse_core::worker::executor::AgentExecutor;
 use posse_core::worker::{Fleet, FleetOptions, Phase, Progress, WorkerService, maintain};
 use posse_infra::process::{LinuxProcessProbe, SystemClock};
 use tokio::signal::unix::{Signal, SignalKind, signal};

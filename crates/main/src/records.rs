@@ -13,7 +13,7 @@ use posse_app::json;
 use posse_core::event::Follower;
 use posse_core::job::JobId;
 use posse_core::port::JobQueries;
-use posse_core::usecase::checkpoint::checkpoint;
+use posse_core::run::checkpoint::checkpoint;
 use posse_core::worker::Progress;
 use tokio::sync::{broadcast, oneshot};
 use tokio::task::JoinHandle;

@@ -1,7 +1,7 @@
 //! How long what has ended is kept, in words; and what follows where settings and database differ.
 
 use posse_core::clock::Millis;
-use posse_core::retention::{Keep, Retention};
+use posse_core::queue::retention::{Keep, Retention};
 
 /// A length of time as one would write it; `forever` for none.
 pub fn words(keep: Option<Millis>) -> String {
@@ -31,7 +31,7 @@ pub fn disagreement(stored: &Retention, said: &[Keep]) -> Option<(String, String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use posse_core::retention::Kept;
+    use posse_core::queue::retention::Kept;
 
     #[test]
     fn lengths_read_as_they_are_written() {

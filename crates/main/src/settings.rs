@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use posse_core::job::DEFAULT_PRIORITY_STEP_MS;
 use posse_core::job::deaths::MOST_CRASHES;
-use posse_core::retention::Keep;
-use posse_core::usecase::enqueue::MAX_PRIORITY_STEP_MS;
+use posse_core::job::enqueue::MAX_PRIORITY_STEP_MS;
+use posse_core::queue::retention::Keep;
 use posse_infra::sandbox::Limits;
 use posse_infra::sqlite::Keys;
 

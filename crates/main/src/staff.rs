@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use async_trait::async_trait;
-use posse_core::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_core::skill::Skill;
+use posse_core::worker::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_infra::persona::{Loaded, PersonaFile, Severity};
 
 use crate::fleet::{Crew, Post};

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use posse_app::Code;
-use posse_core::folder::FolderId;
+use posse_core::workspace::folder::FolderId;
 use posse_infra::folder::identify;
 use serde::{Deserialize, Serialize};
 

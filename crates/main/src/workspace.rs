@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use posse_core::folder::FolderId;
+use posse_core::workspace::folder::FolderId;
 use posse_infra::folder::{identify, places};
 
 use crate::exit::usage;

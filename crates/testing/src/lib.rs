@@ -31,13 +31,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use posse_core::clock::{Clock, ManualClock, Millis};
-use posse_core::executor::AgentExecutor;
 use posse_core::job::Payload;
 use posse_core::model::{Model, ModelError, Models};
 use posse_core::persona::PersonaTemplate;
+use posse_core::port::Rules as _;
 use posse_core::port::{JobFilter, JobQueries, JobRepository, JobSearch};
-use posse_core::rules::Rules as _;
 use posse_core::tool::Tool;
+use posse_core::worker::executor::AgentExecutor;
 use posse_core::worker::{Fleet, WorkerService, maintain};
 use posse_infra::agent::GenericAgentExecutor;
 use posse_infra::sqlite::{Options, SqliteStore, ring};
@@ -45,7 +45,7 @@ use posse_infra::tool::ToolRegistry;
 use tokio::task::JoinHandle;
 
 pub use posse_core::job::{Job, JobId, JobState, NewJob};
-pub use posse_core::rules::Held;
+pub use posse_core::queue::rules::Held;
 pub use posse_infra::model::scripted::ScriptedModel;
 
 /// The role of jobs for which none is named.

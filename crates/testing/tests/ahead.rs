@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use posse_core::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_core::job::{JobId, Output, Payload};
 use posse_core::port::{JobQueries, JobRepository};
+use posse_core::worker::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_testing::{JobState, NewJob, ScriptedModel, TestFleet};
 use tokio::sync::watch;
 

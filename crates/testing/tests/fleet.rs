@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posse_core::events::{Followed, JobEvents};
-use posse_core::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_core::job::dependency::After;
 use posse_core::job::{JobId, Output, Payload};
 use posse_core::model::ModelErrorKind;
+use posse_core::port::Rules;
 use posse_core::port::{JobQueries, JobRepository};
-use posse_core::rules::{Limits, Rules, Scope};
+use posse_core::queue::rules::{Limits, Scope};
+use posse_core::worker::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_testing::{JobState, NewJob, ROLE, ScriptedModel, TestFleet};
 use serde_json::json;
 

@@ -7,13 +7,13 @@
 use anyhow::{Context, bail};
 use posse_bench::{fleet, open, resources};
 use posse_core::clock::Clock;
+use posse_core::job::lease::WorkerId;
 use posse_core::job::{JobId, JobState, NewJob, Payload};
-use posse_core::journal::{Entry, Recorded};
-use posse_core::lease::WorkerId;
 use posse_core::model::{Model, ModelError, Models};
 use posse_core::persona::{ContextRules, Limits, PersonaTemplate, Style};
 use posse_core::port::{ClaimRequest, JobQueries, JobRepository};
 use posse_core::run::Run;
+use posse_core::run::journal::{Entry, Recorded};
 use posse_core::tool::{EffectClass, ToolError};
 use posse_core::worker::{Fleet, Progress, WorkerService, maintain};
 use posse_infra::agent::GenericAgentExecutor;

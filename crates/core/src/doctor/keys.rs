@@ -11,7 +11,7 @@ use crate::clock::Millis;
 use crate::job::dependency::OnFailed;
 use crate::job::{JobId, JobState};
 use crate::port::{Awaited, Waiting};
-use crate::rules::{Gate, Held, Scope};
+use crate::queue::rules::{Gate, Held, Scope};
 use crate::text::rough_duration;
 
 /// A key is stuck when that has been so for longer.
@@ -164,7 +164,7 @@ fn flag(scope: &Scope) -> String {
 mod tests {
     use super::super::Verdict;
     use super::*;
-    use crate::rules::{Limits, Rule};
+    use crate::queue::rules::{Limits, Rule};
 
     const NOW: Millis = 1_800_000_000_000;
     const LONG_AGO: Millis = NOW - 2 * STUCK_MS;

@@ -9,9 +9,9 @@ use tokio::sync::watch;
 
 use super::{Events, Happened};
 use crate::job::{Job, JobId, JobState};
-use crate::journal::Recorded;
 use crate::model::ToolCalling;
 use crate::port::{JobQueries, RepositoryError};
+use crate::run::journal::Recorded;
 
 /// How often a running job's journal is looked at: nothing rings for its entries, because nobody but
 /// an onlooker would want to be woken by them.

@@ -6,9 +6,9 @@ use serde::Serialize;
 use super::{Enqueued, RepositoryError};
 use crate::clock::Millis;
 use crate::job::dependency::OnFailed;
+use crate::job::lease::WorkerId;
 use crate::job::{JobId, JobState, NewJob};
-use crate::lease::WorkerId;
-use crate::retention::{Keep, Retention};
+use crate::queue::retention::{Keep, Retention};
 use crate::schedule::Schedule;
 
 /// The jobs of a schedule that fell due.

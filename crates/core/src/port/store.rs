@@ -2,8 +2,8 @@
 
 use super::{CareRepository, JobQueries, JobRelations, JobRepository, JobSearch};
 use crate::metrics::MetricsQueries;
-use crate::rate::RateLimiter;
-use crate::rules::Rules;
+use crate::port::RateLimiter;
+use crate::port::Rules;
 
 /// A store: all that an application asks of one database. Nothing is to be implemented for it; whatever implements the
 /// ports is one.

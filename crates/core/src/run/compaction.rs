@@ -20,8 +20,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::Message;
+use crate::model::tokens::{self, Gauge, Tally};
 use crate::text::{count, plural};
-use crate::tokens::{self, Gauge, Tally};
 
 mod history;
 mod plan;

@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::compaction::{Cut, History, Part, Shortening};
 use super::phase::AGENT_STEP;
+use super::phased;
 use super::repeats::Repeats;
 use super::said::Said;
-use super::{phased, structured};
-use crate::conversation;
-use crate::journal::{Call, CallOutcome, Count, Turn};
+use crate::model::conversation;
+use crate::model::tokens::{self, Tally};
 use crate::model::{CallRequest, Finish, Message, ToolCalling};
-use crate::tokens::{self, Tally};
+use crate::run::journal::{Call, CallOutcome, Count, Turn};
 use crate::tool::EffectClass;
 
 /// A call that has been asked for and has not ended.
@@ -322,7 +322,7 @@ impl Cycle {
             // As the worked examples show it: an act is answered by its tool.
             ToolCalling::Structured => {
                 let action = phased::action(call);
-                Message::User { text: structured::result(&action.as_ref().unwrap_or(call).name, text) }
+                Message::User { text: conversation::told_result(&action.as_ref().unwrap_or(call).name, text) }
             }
         };
         self.push(message, part);

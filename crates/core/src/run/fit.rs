@@ -4,10 +4,10 @@ use super::Run;
 use super::compaction::{self, Cut, Decision, Measure, Room, Settings, Shortening};
 use super::machine::ToCount;
 use super::request::told_of_tools;
-use crate::conversation;
-use crate::journal::Overflow;
 use crate::model::Message;
-use crate::tokens::{self, Tally};
+use crate::model::conversation;
+use crate::model::tokens::{self, Tally};
+use crate::run::journal::Overflow;
 
 /// What must happen before the model can be asked.
 #[derive(Debug, Clone, PartialEq)]

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use super::compaction::{self, Cut, Purpose};
 use super::fit::Fit;
 use super::{OpenCall, Run, finish, phased, repeats};
-use crate::journal::{Call, CallOutcome, Count, EndStatus, Entry, Opening, Overflow};
+use crate::model::tokens;
 use crate::model::{CallRequest, Message, ModelError, ModelErrorKind, ModelReply};
+use crate::run::journal::{Call, CallOutcome, Count, EndStatus, Entry, Opening, Overflow};
 use crate::text::plural;
-use crate::tokens;
 use crate::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
 
 mod again;

@@ -28,6 +28,15 @@ pub enum SubTaskStatus {
     Failed,
 }
 
+impl From<SubTaskOutcome> for SubTaskStatus {
+    fn from(outcome: SubTaskOutcome) -> Self {
+        match outcome {
+            SubTaskOutcome::Done => SubTaskStatus::Done,
+            SubTaskOutcome::Failed => SubTaskStatus::Failed,
+        }
+    }
+}
+
 /// One part of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SubTask {

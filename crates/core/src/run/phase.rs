@@ -6,7 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::memory::SubTaskStatus;
 use super::structured;
 
 pub mod guide;
@@ -101,15 +100,6 @@ pub enum SubTaskOutcome {
     Done,
     /// It has failed.
     Failed,
-}
-
-impl From<SubTaskOutcome> for SubTaskStatus {
-    fn from(outcome: SubTaskOutcome) -> Self {
-        match outcome {
-            SubTaskOutcome::Done => SubTaskStatus::Done,
-            SubTaskOutcome::Failed => SubTaskStatus::Failed,
-        }
-    }
 }
 
 /// How the agent judges its work at the end.

@@ -7,8 +7,8 @@ use super::machine;
 use super::memory::{CallRecord, StepTokens, WorkingMemory};
 use super::phase::{self, AGENT_STEP, AgentStep, Content, Phase};
 use super::signals::Signals;
-use crate::journal::{CallOutcome, Turn};
 use crate::model::{CallRequest, Finish};
+use crate::run::journal::{CallOutcome, Turn};
 use crate::text::plural;
 
 /// The call inside a step of phase `act`, under the id of the step.
@@ -177,8 +177,8 @@ impl Phased {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::Call;
-    use crate::tokens;
+    use crate::model::tokens;
+    use crate::run::journal::Call;
     use crate::tool::EffectClass;
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::compaction::shorter;
 use super::phase::guide;
 use super::results::{self, ToldResults};
-use super::structured;
+use crate::model::conversation::told_result;
 use crate::model::{Message, ToolCalling};
 use crate::persona::{PersonaTemplate, Style};
 use crate::session::SessionTurn;
@@ -344,7 +344,7 @@ fn task_and_steps(goal: &str, steps: &[(&str, &str, Value, &str)], thought: &str
     let mut out = vec![Message::User { text: task(goal) }];
     for (thinking, tool, arguments, result) in steps {
         out.push(says(thinking, tool, arguments));
-        out.push(Message::User { text: structured::result(tool, result) });
+        out.push(Message::User { text: told_result(tool, result) });
     }
     out.push(says(thought, super::finish::FINISH, &json!({"final_summary": answer})));
     out

@@ -14,8 +14,8 @@ use std::hash::{Hash, Hasher};
 
 use super::cycle::{OpenCall, fingerprint};
 use super::machine::MAX_REPEATS;
-use crate::journal::CallOutcome;
 use crate::model::CallRequest;
+use crate::run::journal::CallOutcome;
 use crate::text::plural;
 use crate::tool::EffectClass;
 

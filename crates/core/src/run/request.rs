@@ -4,11 +4,11 @@ use serde_json::json;
 
 use super::phased::Progress;
 use super::{Run, finish, machine, phase, structured};
-use crate::journal::{OfferedSkill, Opening};
+use crate::model::tokens::{self, Tally};
 use crate::model::{ModelRequest, ToolCalling};
 use crate::persona::Style;
+use crate::run::journal::{OfferedSkill, Opening};
 use crate::skill::shelf;
-use crate::tokens::{self, Tally};
 use crate::tool::ToolSpec;
 
 impl Run {
@@ -102,7 +102,7 @@ impl Run {
     pub(super) fn find_skills(&mut self, call_id: &str) {
         let call = self.top().open.iter().find(|call| call.request.id == call_id);
         let Some(opening) = self.opening.clone().filter(|_| self.depth() == 0) else { return };
-        let Some(call) = call.filter(|call| shelf::finds(Some(&opening), &call.request.name)) else { return };
+        let Some(call) = call.filter(|call| shelf::finds(&opening.tools, &call.request.name)) else { return };
         for skill in shelf::find(&opening.skills, &call.request.arguments) {
             let name = &skill.spec.name;
             let is_new = !self.found.contains(name);

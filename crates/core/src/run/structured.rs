@@ -85,8 +85,3 @@ pub fn calls(step: &StructuredStep) -> Vec<CallRequest> {
     }
     calls
 }
-
-/// How a tool's result is told to a model that does not know tool messages.
-pub fn result(tool: &str, text: &str) -> String {
-    format!("Result of {tool}:\n{text}")
-}

@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::OfferedSkill;
 use super::{CALLING, Skill, listed};
-use crate::journal::{OfferedSkill, OfferedTool, Opening};
 use crate::text::{count, plural};
-use crate::tool::{EffectClass, ToolError, ToolErrorCategory, ToolSpec, schema_of};
+use crate::tool::{EffectClass, OfferedTool, ToolError, ToolErrorCategory, ToolSpec, schema_of};
 
 /// The tool that finds skills which are not told of.
 pub const FIND_SKILLS: &str = "find_skills";
@@ -100,9 +100,9 @@ pub fn finder() -> OfferedTool {
     OfferedTool { spec: ToolSpec { name: FIND_SKILLS.to_owned(), description, parameters }, effect: EffectClass::Pure }
 }
 
-/// Whether a call of `name` is one of ours in this run, and not of a tool of that name of somebody else's.
-pub fn finds(opening: Option<&Opening>, name: &str) -> bool {
-    name == FIND_SKILLS && opening.is_some_and(|opening| opening.tools.contains(&finder()))
+/// Whether a call of `name` is one of ours in a run that has these tools, and not of a tool of that name of somebody else's.
+pub fn finds(tools: &[OfferedTool], name: &str) -> bool {
+    name == FIND_SKILLS && tools.contains(&finder())
 }
 
 /// The skills that a call with these arguments finds, of those that are not told of: the best first.

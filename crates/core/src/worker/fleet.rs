@@ -5,19 +5,19 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::{broadcast, watch};
 use tracing::{info, warn};
 
-use super::keeper::Keeper;
+use super::heartbeat::HeartbeatThread;
+use super::outage_log::OutageLog;
 use super::overdue::{Look, Watched};
-use super::trouble::Trouble;
 use crate::clock::{Clock, JumpWatch, Millis, Reading};
+use crate::job::lease::{Lease, WorkerId};
 use crate::job::{Job, JobId, JobState};
-use crate::journal::Recorded;
-use crate::lease::{Lease, WorkerId};
 use crate::metrics::WorkTally;
 use crate::model::Delta;
 use crate::port::{
     CareRepository, ClockJump, Forfeit, JobQueries, JobRepository, Overdue, ProcessProbe, RepositoryError, Rescued,
     WorkerRecord,
 };
+use crate::run::journal::Recorded;
 use crate::stop::{StopReason, Stopper};
 
 /// What happens in this process, as it happens. Never durable: the journal is.
@@ -104,11 +104,11 @@ pub struct Fleet {
     pub(crate) lease_ms: Millis,
     processes: Arc<dyn ProcessProbe>,
     record: WorkerRecord,
-    keeper: Keeper,
+    heartbeat: HeartbeatThread,
     progress: broadcast::Sender<Progress>,
     phase: watch::Sender<Phase>,
     pub(crate) tally: Arc<WorkTally>,
-    trouble: Arc<Trouble>,
+    outage_log: Arc<OutageLog>,
     jumps: Mutex<JumpWatch>,
     /// Until when, by [`Clock::elapsed`], no lease counts as expired: the time was set, and whoever is
     /// alive renews by the new one.
@@ -129,8 +129,14 @@ impl Fleet {
         jobs.register_worker(worker.clone()).await?;
         let (id, lease_ms) = (WorkerId(worker.id.clone()), worker.lease_ms);
         let jumps = JumpWatch::new(Reading::of(&*clock));
-        let trouble = Arc::new(Trouble::new(Arc::clone(&clock)));
-        let keeper = Keeper::start(Arc::clone(&jobs), Arc::clone(&clock), id.clone(), lease_ms, Arc::clone(&trouble));
+        let outage_log = Arc::new(OutageLog::new(Arc::clone(&clock)));
+        let heartbeat = HeartbeatThread::start(
+            Arc::clone(&jobs),
+            Arc::clone(&clock),
+            id.clone(),
+            lease_ms,
+            Arc::clone(&outage_log),
+        );
         Ok(Arc::new(Fleet {
             jobs,
             queries,
@@ -140,11 +146,11 @@ impl Fleet {
             lease_ms,
             processes,
             record: worker,
-            keeper,
+            heartbeat,
             progress: broadcast::channel(4096).0,
             phase: watch::channel(Phase::Working).0,
             tally: Arc::default(),
-            trouble,
+            outage_log,
             jumps: Mutex::new(jumps),
             rescue_held_until: AtomicI64::new(Millis::MIN),
             overdue: Mutex::default(),
@@ -187,7 +193,7 @@ impl Fleet {
     /// Stops steps in progress too. Their jobs are handed back at the last saved entry.
     pub fn stop(&self) {
         self.enter(Phase::Stopping);
-        self.keeper.stop_all(StopReason::Shutdown);
+        self.heartbeat.stop_all(StopReason::Shutdown);
     }
 
     /// Why this process stopped by itself, if it did: its database is not the one that others find.
@@ -200,7 +206,7 @@ impl Fleet {
         let Err(lost) = self.queries.still_there() else { return };
         if self.lost.set(lost).is_ok() {
             self.enter(Phase::Stopping);
-            self.keeper.stop_all(StopReason::LeaseLost);
+            self.heartbeat.stop_all(StopReason::LeaseLost);
         }
     }
 
@@ -209,8 +215,8 @@ impl Fleet {
     /// this was no death.
     pub async fn leave(&self) {
         self.enter(Phase::Gone);
-        self.keeper.end();
-        if self.keeper.is_idle() && self.lost.get().is_none() {
+        self.heartbeat.end();
+        if self.heartbeat.is_idle() && self.lost.get().is_none() {
             match self.jobs.unregister_worker(self.worker.clone(), self.clock.now()).await {
                 Ok(()) => return,
                 Err(error) => warn!("this worker could not be taken off the list: {error}"),
@@ -236,12 +242,12 @@ impl Fleet {
 
     /// Renews all leases now instead of at the next beat, and tells whether it could. Blocks; not for async code.
     pub fn beat(&self) -> bool {
-        self.keeper.beat()
+        self.heartbeat.beat()
     }
 
     /// Has the leases renewed now, and waits until that was tried.
     pub(crate) async fn beaten(&self) {
-        self.keeper.beaten().await;
+        self.heartbeat.beaten().await;
     }
 
     pub(crate) fn is_watched(&self) -> bool {
@@ -254,7 +260,7 @@ impl Fleet {
     }
 
     pub(crate) fn keep(&self, lease: Lease, until: Millis, stopper: Stopper) {
-        self.keeper.keep(lease, until, stopper.clone());
+        self.heartbeat.keep(lease, until, stopper.clone());
         // After it is kept, so that a stop in between is not missed.
         if *self.phase.borrow() >= Phase::Stopping {
             stopper.stop(StopReason::Shutdown);
@@ -262,16 +268,16 @@ impl Fleet {
     }
 
     pub(crate) fn release(&self, lease: Lease) {
-        self.keeper.release(lease);
+        self.heartbeat.release(lease);
     }
 
     pub(crate) fn holds(&self, lease: Lease) -> bool {
-        self.keeper.holds(lease)
+        self.heartbeat.holds(lease)
     }
 
     /// Says once a minute that the database cannot be used now, however often that is found.
     pub(crate) fn warn_unavailable(&self, why: &str) {
-        self.trouble.say(why);
+        self.outage_log.say(why);
     }
 
     /// [`Fleet::beat`], for async code.
@@ -295,11 +301,11 @@ impl Fleet {
     }
 
     pub(crate) async fn hear_cancellations(&self) {
-        if self.keeper.is_idle() {
+        if self.heartbeat.is_idle() {
             return;
         }
         match self.queries.cancel_requested().await {
-            Ok(jobs) => jobs.into_iter().for_each(|job| self.keeper.stop(job, StopReason::Cancelled)),
+            Ok(jobs) => jobs.into_iter().for_each(|job| self.heartbeat.stop(job, StopReason::Cancelled)),
             Err(error) => self.warn_unavailable(&error.to_string()),
         }
     }
@@ -321,7 +327,7 @@ impl Fleet {
     /// worker would have renewed them.
     pub async fn rescue(self: &Arc<Self>) {
         // After the machine slept, our own leases look expired to us first: renew before rescuing.
-        if self.keeper.has_overdue() {
+        if self.heartbeat.has_overdue() {
             self.beat_now().await;
         }
         // The very reading by which leases will be judged: a clock that is set a moment later does no harm.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use crate::clock::Millis;
 use crate::job::JobId;
-use crate::lease::WorkerId;
+use crate::job::lease::WorkerId;
 use crate::port::Overdue;
 
 /// A lease is watched for at least so long, in milliseconds: processes look about once a second.
@@ -82,7 +82,7 @@ impl Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::Lease;
+    use crate::job::lease::Lease;
 
     const LEASE: Millis = 30_000;
 

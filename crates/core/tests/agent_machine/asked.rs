@@ -1,7 +1,7 @@
 //! What a run asked of its model, made again from its journal.
 
 use posse_core::job::Attempt;
-use posse_core::usecase::requests::{Reason, requests};
+use posse_core::run::sent::{Reason, requests};
 use serde_json::json;
 
 use super::kit::{Harness, call, finish, opening};

@@ -1,11 +1,11 @@
 //! Conversations that outgrow their window, inside a run.
 
-use posse_core::journal::{EndStatus, Entry, Opening};
 use posse_core::model::{Message, ModelErrorKind, ModelRequest};
 use posse_core::persona::Style;
 use posse_core::run::compaction::{Purpose, SUMMARY_TOKENS, Summariser, SummaryRoom};
+use posse_core::run::journal::{EndStatus, Entry, Opening};
 use posse_core::run::machine::{Again, Effect};
-use posse_core::usecase::requests::{Reason, requests};
+use posse_core::run::sent::{Reason, requests};
 use serde_json::json;
 
 use super::kit::{Harness, TASK, act, call, finish, opening, reply, structured, text, unsendable};

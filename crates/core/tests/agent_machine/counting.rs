@@ -1,10 +1,10 @@
 //! Tokens counted by the model's own tokenizer, where a decision hangs on them.
 
-use posse_core::journal::{Entry, Opening};
+use posse_core::model::tokens;
 use posse_core::model::{Message, ModelReply, Usage};
 use posse_core::run::Run;
+use posse_core::run::journal::{Entry, Opening};
 use posse_core::run::machine::{Effect, Input, step};
-use posse_core::tokens;
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! Tools that take the place of others that fail.
 
-use posse_core::journal::{CallState, EndStatus, Entry, Opening};
 use posse_core::model::Message;
+use posse_core::run::journal::{CallState, EndStatus, Entry, Opening};
 use posse_core::run::machine::Effect;
 use posse_core::tool::{ToolError, ToolErrorCategory};
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! Runs at random: whatever personas, models, tools, people and crashes do.
 
-use posse_core::journal::{Entry, Opening};
 use posse_core::model::{CallRequest, Finish, ModelErrorKind, ToolCalling};
 use posse_core::persona::{ContextRules, Limits, Style};
+use posse_core::run::journal::{Entry, Opening};
 use posse_core::run::machine::Effect;
 use posse_core::tool::{ToolError, ToolErrorCategory};
 use proptest::prelude::*;

@@ -1,10 +1,12 @@
 //! A run in the hands of a worker that may die after every step.
 
-use posse_core::journal::{CallState, EndStatus, Entry, LedgerChange, OfferedSkill, Opening, Recorded, ledger_changes};
 use posse_core::model::{
     CallRequest, Message, ModelError, ModelErrorKind, ModelReply, ModelRequest, ToolCalling, Usage,
 };
 use posse_core::persona::{ContextRules, PersonaTemplate, Style};
+use posse_core::run::journal::{
+    CallState, EndStatus, Entry, LedgerChange, OfferedSkill, Opening, Recorded, ledger_changes,
+};
 use posse_core::run::machine::{Effect, Input, Step, ToCount, ToSummarise, Verdict, step};
 use posse_core::run::{Run, phase};
 use posse_core::skill::SkillCallArgs;

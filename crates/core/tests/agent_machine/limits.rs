@@ -1,6 +1,6 @@
 //! What one run may use.
 
-use posse_core::journal::{CallState, EndStatus, Entry};
+use posse_core::run::journal::{CallState, EndStatus, Entry};
 use posse_core::run::machine::Effect;
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! Journals with a row missing: case C03's last wish.
 
-use posse_core::journal::{Entry, Recorded};
 use posse_core::run::Run;
+use posse_core::run::journal::{Entry, Recorded};
 use posse_core::run::machine::{Effect, Input, step};
 use serde_json::json;
 

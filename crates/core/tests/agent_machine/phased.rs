@@ -1,7 +1,7 @@
 //! Runs by phases.
 
-use posse_core::journal::{CallState, EndStatus, Entry};
 use posse_core::model::{CallRequest, Message, ToolCalling};
+use posse_core::run::journal::{CallState, EndStatus, Entry};
 use posse_core::run::machine::{Effect, MAX_CORRECTIONS};
 use posse_core::tool::{ToolError, ToolErrorCategory};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Questions to people.
 
-use posse_core::journal::{EndStatus, Entry};
 use posse_core::model::Message;
+use posse_core::run::journal::{EndStatus, Entry};
 use posse_core::run::machine::Effect;
 use serde_json::{Value, json};
 

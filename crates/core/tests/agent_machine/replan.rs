@@ -1,8 +1,8 @@
 //! New plans.
 
-use posse_core::journal::{EndStatus, Entry};
 use posse_core::model::CallRequest;
 use posse_core::run::compaction::Purpose;
+use posse_core::run::journal::{EndStatus, Entry};
 use posse_core::run::machine::{Effect, MAX_REPLANS};
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! Skills: conversations inside a run.
 
-use posse_core::journal::{CallOutcome, CallState, EndStatus, Entry};
 use posse_core::model::{CallRequest, Finish, Message};
+use posse_core::run::journal::{CallOutcome, CallState, EndStatus, Entry};
 use posse_core::run::machine::{Effect, MAX_CORRECTIONS, MAX_DEPTH};
 use serde_json::json;
 

@@ -1,11 +1,11 @@
 //! Conversations that once went wrong, or show how it goes right.
 
 use posse_core::model::Message;
+use posse_core::model::conversation::told_result;
+use posse_core::model::tokens;
 use posse_core::run::compaction::{
     Cut, Decision, History, Part, Room, Settings, Shortening, accept, decide, summary_message,
 };
-use posse_core::run::structured;
-use posse_core::tokens;
 
 use super::kit::{Change, TurnShape, head, of_part, push_turn, settle, total, user, words};
 
@@ -127,7 +127,7 @@ fn without_a_summary_the_calls_are_listed() {
         } else {
             let step = r#"{"thinking": "t", "tool": "read_file", "arguments": {"path": "7/0.md"}}"#;
             history.push(Message::Assistant { text: step.into(), reasoning: None, calls: Vec::new() }, Part::Plain);
-            history.push(user(&structured::result("read_file", "result 7.0 the ship")), Part::Result);
+            history.push(user(&told_result("read_file", "result 7.0 the ship")), Part::Result);
         }
         let text = accept(" \n", &history.messages()[2..], 500, &tokens::message);
         assert!(text.contains("Clio was looked for."), "{text}");

@@ -1,11 +1,11 @@
 //! Conversations, and what holds of them.
 
+use posse_core::model::conversation::told_result;
+use posse_core::model::tokens;
 use posse_core::model::{CallRequest, Message};
 use posse_core::run::compaction::{
     Cut, Decision, DoesNotFit, History, Part, Room, Settings, Shortening, accept, decide, summary_message,
 };
-use posse_core::run::structured;
-use posse_core::tokens;
 use proptest::prelude::*;
 
 pub fn user(text: &str) -> Message {
@@ -47,7 +47,7 @@ pub fn push_turn(history: &mut History, native: bool, turn: &TurnShape, number: 
         let text = format!("result {number}.{i} {}", words(*bytes));
         let message = match native {
             true => Message::Tool { call_id: id(i), name: "read_file".into(), text },
-            false => user(&structured::result("read_file", &text)),
+            false => user(&told_result("read_file", &text)),
         };
         history.push(message, if *pinned { Part::Pinned } else { Part::Result });
     }

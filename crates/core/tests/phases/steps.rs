@@ -1,12 +1,13 @@
 //! Steps: what each phase requires, the schemas, and the worked example.
 
 use jsonschema::Validator;
+use posse_core::model::conversation::told_result;
 use posse_core::model::{Message, ToolCalling};
 use posse_core::run::memory::WorkingMemory;
 use posse_core::run::phase::{
     Action, Content, MAX_FACTS, MAX_LINE_BYTES, MAX_SUB_TASKS, Phase, acknowledge, guide, parse, spec, step_schema,
 };
-use posse_core::run::{prompt, structured};
+use posse_core::run::prompt;
 use posse_core::tool::ToolSpec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -307,12 +308,12 @@ fn work_through(messages: &[Message]) -> Vec<Phase> {
         assert_eq!(!view.is_empty(), number == last_result, "the view stands under the newest result: {told:?}");
         match (&step.content, told) {
             (Content::Act(action), Some(_)) => {
-                assert!(result.starts_with(&structured::result(&action.tool_name, "")), "{result}");
+                assert!(result.starts_with(&told_result(&action.tool_name, "")), "{result}");
             }
             (Content::End { .. }, None) => {}
             (_, Some(_)) => {
                 let answer = acknowledged.expect("an acknowledgement");
-                assert_eq!(result, structured::result("agent_step", &answer));
+                assert_eq!(result, told_result("agent_step", &answer));
             }
             other => panic!("{other:?}"),
         }

@@ -1,8 +1,8 @@
 //! Whatever models, tools and crashes do.
 
-use posse_core::journal::{Entry, Recorded};
 use posse_core::model::{Finish, ModelError, ModelErrorKind, ToolCalling};
 use posse_core::persona::Limits;
+use posse_core::run::journal::{Entry, Recorded};
 use posse_core::run::machine::{Effect, Input, step};
 use posse_core::tool::{ToolError, ToolErrorCategory};
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! What becomes of the calls of a reply.
 
-use posse_core::journal::{CallOutcome, EndStatus, Entry};
 use posse_core::model::{Finish, Message};
+use posse_core::run::journal::{CallOutcome, EndStatus, Entry};
 use posse_core::run::machine::Effect;
 use posse_core::tool::{ToolError, ToolErrorCategory};
 

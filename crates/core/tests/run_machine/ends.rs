@@ -1,8 +1,8 @@
 //! How runs end, and what providers' failures mean.
 
-use posse_core::journal::{EndStatus, Entry, Recorded};
 use posse_core::model::{CallRequest, Finish, Message, ModelError, ModelErrorKind, ModelReply, ToolCalling};
 use posse_core::persona::Limits;
+use posse_core::run::journal::{EndStatus, Entry, Recorded};
 use posse_core::run::machine::{Again, Effect, HABIT, Input, MAX_CORRECTIONS, MAX_REPEATS, step};
 use std::time::Duration;
 

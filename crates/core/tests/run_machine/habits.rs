@@ -1,10 +1,10 @@
 //! Structured steps, and models that do the same for ever.
 
-use posse_core::journal::EndStatus;
+use posse_core::model::conversation::told_result;
 use posse_core::model::{Message, ModelReply, ToolCalling, Usage};
 use posse_core::persona::Limits;
+use posse_core::run::journal::EndStatus;
 use posse_core::run::machine::{Effect, HABIT, MAX_REPEATS};
-use posse_core::run::structured;
 use posse_core::tool::{ToolError, ToolErrorCategory, ToolOutput};
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ fn structured_steps_become_calls_and_results_become_user_messages() {
     assert_eq!(offered, ["look", "write", "finish"], "exactly the persona's tools and the final answer");
     h.say(reply(r#"{"thinking": "hm", "tool": "look", "arguments": {}}"#, &[])).run_calls();
     let last = h.run.messages().last().expect("a message");
-    assert_eq!(*last, Message::User { text: structured::result("look", "look gave this") });
+    assert_eq!(*last, Message::User { text: told_result("look", "look gave this") });
     h.say(reply("I think it is 42", &[]));
     assert_eq!(h.effect, Effect::AskModel, "text that is no step is corrected");
     h.say(reply(r#"{"thinking": "", "tool": "finish", "arguments": {"final_summary": "42"}}"#, &[]));

@@ -1,9 +1,9 @@
 //! A run and the worker that has it.
 
-use posse_core::journal::{EndStatus, Opening, Recorded};
 use posse_core::model::{CallRequest, ModelReply, ToolCalling};
 use posse_core::persona::{ContextRules, Limits, PersonaTemplate};
 use posse_core::run::Run;
+use posse_core::run::journal::{EndStatus, Opening, Recorded};
 use posse_core::run::machine::{Effect, Input, Step, Verdict, step};
 use posse_core::tool::{EffectClass, ToolError, ToolOutput};
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! What the tests of the run machine make runs of.
 
-use posse_core::journal::OfferedTool;
 use posse_core::model::{CallRequest, Finish, ModelReply, Usage};
+use posse_core::run::journal::OfferedTool;
 use posse_core::tool::{EffectClass, ToolSpec};
 use serde_json::json;
 

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use posse_core::executor::{Halt, JobContext};
-use posse_core::hook::RunSetup;
-use posse_core::journal::{OfferedSkill, OfferedTool, Opening};
 use posse_core::model::{ModelError, ToolCalling};
 use posse_core::persona::{ALL_SKILLS, PersonaTemplate, Style};
 use posse_core::run::Run;
+use posse_core::run::hook::RunSetup;
+use posse_core::run::journal::{OfferedSkill, OfferedTool, Opening};
 use posse_core::run::machine::Again;
 use posse_core::run::prompt::{self, Company};
 use posse_core::run::results::READ_ANSWER;
 use posse_core::skill::shelf::{self, FIND_SKILLS};
 use posse_core::skill::{READ_SKILL_FILE, Skill, child_message, reachable};
 use posse_core::tool::ToolSpec;
+use posse_core::worker::executor::{Halt, JobContext};
 use tracing::warn;
 
 use super::{GenericAgentExecutor, results};

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use posse_core::executor::{Halt, JobContext};
 use posse_core::job::JobState;
+use posse_core::model::tokens;
 use posse_core::model::{Message, Model, ModelProfile};
 use posse_core::persona::PersonaTemplate;
 use posse_core::run::Run;
 use posse_core::run::compaction::Purpose;
 use posse_core::run::prompt;
 use posse_core::session::{self, SessionId, SessionTurn, Stretch};
-use posse_core::tokens;
+use posse_core::worker::executor::{Halt, JobContext};
 
 use super::GenericAgentExecutor;
 use super::summary::Record;

@@ -1,10 +1,10 @@
 //! What a run is told of the jobs before it, and the tool that reads what its first message has no room for.
 
-use posse_core::executor::{Halt, JobContext};
 use posse_core::job::JobId;
-use posse_core::journal::{OfferedTool, Opening};
+use posse_core::run::journal::{OfferedTool, Opening};
 use posse_core::run::results::{self, MAX_SHOWN, PAGE_JOBS, ReadAnswer, ToldResults};
 use posse_core::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
+use posse_core::worker::executor::{Halt, JobContext};
 use serde_json::Value;
 
 /// The part of the window that answers may take: a quarter. They stand in the head of the conversation, which nothing

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use posse_core::executor::{Halt, JobContext};
-use posse_core::journal::Entry;
 use posse_core::model::{Message, Model, ModelError, ModelReply, Usage};
 use posse_core::run::Run;
 use posse_core::run::compaction::{Purpose, SUMMARY_TOKENS, Summariser, SummaryRoom, transcript};
+use posse_core::run::journal::Entry;
 use posse_core::run::machine::{Input, Step, ToSummarise, step};
 use posse_core::stop::StopReason;
 use posse_core::worker::Progress;
+use posse_core::worker::executor::{Halt, JobContext};
 
 use super::{GenericAgentExecutor, ask, has_cost, time_left};
 

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use async_trait::async_trait;
-use posse_core::hook::{HookError, RunHook, RunSetup};
+use posse_core::run::hook::{HookError, RunHook, RunSetup};
 use posse_core::text::{count, plural};
 use posse_core::tool::ToolErrorCategory;
 

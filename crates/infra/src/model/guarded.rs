@@ -7,8 +7,9 @@ use posse_core::model::{
     Delta, DeltaSink, FailedTry, Message, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest,
     TokenCounter, Usage,
 };
+use posse_core::port::RateLimiter;
 use posse_core::port::RepositoryError;
-use posse_core::rate::{ModelRates, ModelUse, Outcome, Pass, RateLimiter, Whom};
+use posse_core::queue::rate::{ModelRates, ModelUse, Outcome, Pass, Whom};
 use posse_core::stop::Stop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

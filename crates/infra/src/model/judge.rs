@@ -1,6 +1,6 @@
 //! Whether a conversation may be sent: the rules that providers enforce with a 400.
 
-use posse_core::conversation::{ReasoningBack, Rules, is_call_id};
+use posse_core::model::conversation::{ReasoningBack, Rules, is_call_id};
 use posse_core::model::{Author, Message, ModelRequest};
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -2,7 +2,8 @@
 //! it is back, and so that the jobs that wait for it do not come back together.
 
 use posse_core::clock::{Clock, Millis};
-use posse_core::rate::{ModelUse, RateLimiter};
+use posse_core::port::RateLimiter;
+use posse_core::queue::rate::ModelUse;
 use posse_core::text::{duration, plural};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;

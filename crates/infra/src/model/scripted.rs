@@ -1,7 +1,7 @@
 //! A model for tests: plays a script, remembers what it was asked, and judges every request.
 
 use async_trait::async_trait;
-use posse_core::conversation::{Rules, normalise};
+use posse_core::model::conversation::{Rules, normalise};
 use posse_core::model::{
     Author, CallRequest, Delta, DeltaSink, Finish, Message, Model, ModelError, ModelErrorKind, ModelProfile,
     ModelReply, ModelRequest, ToolCalling, Usage,

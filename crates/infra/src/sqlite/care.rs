@@ -5,7 +5,7 @@ use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
-use posse_core::lease::WorkerId;
+use posse_core::job::lease::WorkerId;
 use posse_core::port::{ClockJump, DueJobs, HeldJob};
 
 use super::fault::Outcome;

@@ -2,12 +2,12 @@
 
 use async_trait::async_trait;
 use posse_core::clock::Millis;
+use posse_core::job::lease::WorkerId;
 use posse_core::job::{JobId, NewJob};
-use posse_core::lease::WorkerId;
 use posse_core::port::{
     CareRepository, ClockJump, DueJobs, Enqueued, Firing, HeldJob, Pruned, RepositoryError, Storage, Waiting,
 };
-use posse_core::retention::{Keep, Retention};
+use posse_core::queue::retention::{Keep, Retention};
 use posse_core::schedule::Schedule;
 
 use super::fault::Fault;

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::deaths::{Claimable, Suspect, claimable};
+use posse_core::job::lease::Lease;
 use posse_core::job::transition::{Event, Standing, transition};
 use posse_core::job::{Job, JobId, JobState};
-use posse_core::lease::Lease;
 use posse_core::port::{ClaimRequest, Claimed, RepositoryError};
 
 use super::deaths;

@@ -6,7 +6,7 @@ use posse_core::clock::Millis;
 use posse_core::job::deaths::{DEFAULT_MAX_CRASHES, Deaths, Suspect, Trail};
 use posse_core::job::transition::Event;
 use posse_core::job::{JobId, JobState};
-use posse_core::journal::CallState;
+use posse_core::run::journal::CallState;
 
 use super::fault::Outcome;
 use super::literal::{IsRunning, IsSuspect, among, update};

@@ -2,10 +2,11 @@
 
 use async_trait::async_trait;
 use diesel::prelude::*;
-use posse_core::breaker::{Breaker, Leave};
 use posse_core::clock::Millis;
+use posse_core::model::breaker::{Breaker, Leave};
+use posse_core::port::RateLimiter;
 use posse_core::port::RepositoryError;
-use posse_core::rate::{Bucket, EndpointState, ModelRates, ModelUse, Outcome as Went, Pass, RateLimiter, Whom};
+use posse_core::queue::rate::{Bucket, EndpointState, ModelRates, ModelUse, Outcome as Went, Pass, Whom};
 
 use super::SqliteStore;
 use super::fault::Outcome;

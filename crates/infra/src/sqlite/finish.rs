@@ -5,9 +5,9 @@ use std::collections::hash_map::Entry;
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
+use posse_core::job::lease::Lease;
 use posse_core::job::transition::{Event, Standing, transition};
 use posse_core::job::{JobId, JobState};
-use posse_core::lease::Lease;
 use posse_core::port::{Appended, AttemptEnd, RepositoryError};
 use posse_core::store::attempts;
 

@@ -3,9 +3,9 @@
 use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
-use posse_core::journal::ledger_changes;
-use posse_core::question::QuestionState;
-use posse_core::usecase::fork::Fork;
+use posse_core::job::question::QuestionState;
+use posse_core::run::fork::Fork;
+use posse_core::run::journal::ledger_changes;
 
 use super::fault::{Outcome, unusable};
 use super::journal::Sheet;

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
+use posse_core::job::lease::Lease;
 use posse_core::job::transition::Event;
 use posse_core::job::{NewJob, Output};
-use posse_core::lease::Lease;
 use posse_core::port::{AttemptEnd, Ending, Enqueued, RepositoryError};
 
 use super::connection::beside;
@@ -23,7 +23,7 @@ use posse_core::store::seal::Keys;
 /// Stores jobs, all or none, in the transaction that `connection` is in (in one of its own if it is
 /// in none), and says what became of each, in the same order. The rules are those of
 /// [`posse_core::port::JobRepository::enqueue`]; check what people ask for with
-/// [`posse_core::usecase::enqueue::accept`] before.
+/// [`posse_core::job::enqueue::accept`] before.
 ///
 /// - The file must have been opened by [`super::SqliteStore::open`] once, by this version.
 /// - Begin with `immediate_transaction`: one that reads first and writes later fails if another
@@ -41,10 +41,10 @@ pub fn enqueue_in(
     Keys::default().enqueue_in(connection, new, now)
 }
 
-/// Completes the job that `lease` is about ([`JobContext::lease`](posse_core::executor::JobContext::lease)),
+/// Completes the job that `lease` is about ([`JobContext::lease`](posse_core::worker::executor::JobContext::lease)),
 /// in the transaction that `connection` is in. What waits for it goes on, and its unique key is free, as
 /// with every end. After the COMMIT the executor says
-/// [`StepOutcome::AlreadyCompleted`](posse_core::executor::StepOutcome::AlreadyCompleted); if it rolls back,
+/// [`StepOutcome::AlreadyCompleted`](posse_core::worker::executor::StepOutcome::AlreadyCompleted); if it rolls back,
 /// another outcome.
 ///
 /// [`RepositoryError::LeaseLost`] when the job is not this worker's any more: whoever has it works it

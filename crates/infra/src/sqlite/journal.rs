@@ -10,7 +10,7 @@ use diesel::prelude::*;
 use posse_core::annotation::NewAnnotation;
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
-use posse_core::journal::{CallState, Entry, LedgerChange, Recorded, ledger_changes};
+use posse_core::run::journal::{CallState, Entry, LedgerChange, Recorded, ledger_changes};
 use posse_core::store::annotations;
 use serde_json::Value;
 
@@ -227,7 +227,7 @@ pub(super) fn restart(
     now: Millis,
 ) -> Outcome<bool> {
     let Some(last) = last_seq(&mut tx.db.0, job)? else { return Ok(false) };
-    let sheets = Sheet::all(&posse_core::journal::restart(&ledger::read(&mut tx.db.0, installation, job)?))?;
+    let sheets = Sheet::all(&posse_core::run::journal::restart(&ledger::read(&mut tx.db.0, installation, job)?))?;
     append(tx, job, author, last.unsigned_abs() + 1, &sheets, now)?;
     Ok(true)
 }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::deaths::{deadly, died_in_last_attempt};
+use posse_core::job::lease::{Lease, WorkerId};
 use posse_core::job::transition::{Event, transition};
 use posse_core::job::{JobId, JobState};
-use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{Heartbeat, Overdue, Rescued};
 use posse_core::store::attempts;
 

@@ -3,7 +3,7 @@
 use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
-use posse_core::journal::{CallState, LedgerChange, LedgerRow, effect_key};
+use posse_core::run::journal::{CallState, LedgerChange, LedgerRow, effect_key};
 use posse_core::tool::EffectClass;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;

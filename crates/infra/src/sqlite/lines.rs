@@ -13,7 +13,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use diesel::prelude::*;
 use posse_core::port::ClaimRequest;
-use posse_core::rules::Gate;
+use posse_core::queue::rules::Gate;
 
 use super::fault::Outcome;
 use super::literal::{IsAvailable, after_rank};

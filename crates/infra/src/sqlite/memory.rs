@@ -3,7 +3,7 @@
 use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
-use posse_core::lease::Lease;
+use posse_core::job::lease::Lease;
 
 use super::fault::Outcome;
 use super::finish::guarded;

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use diesel::connection::{Instrumentation, InstrumentationEvent, SimpleConnection};
 use diesel::prelude::*;
 use posse_core::job::dependency::After;
+use posse_core::job::lease::WorkerId;
 use posse_core::job::transition::Event;
 use posse_core::job::{JobProgress, NewJob};
-use posse_core::journal::Entry;
-use posse_core::lease::WorkerId;
 use posse_core::port::{AttemptEnd, ClaimRequest, Ending, JobFilter};
+use posse_core::run::journal::Entry;
 
 use super::connection::{Access, open};
 use super::journal::Sheet;
@@ -130,7 +130,7 @@ fn grouped(tx: &mut Transaction<'_>, ended: posse_core::job::JobId) {
 /// The same where there are rules, unique keys and several lines.
 fn ruled(tx: &mut Transaction<'_>) {
     use posse_core::job::Unique;
-    use posse_core::rules::{Limits, Scope};
+    use posse_core::queue::rules::{Limits, Scope};
     let limits = Limits { running: Some(100), running_per_key: Some(50), per_minute: Some(6000), fair: false };
     for scope in [Scope::All, Scope::Queue("q".into())] {
         rules::change(tx, &scope, |rule| rule.limits = limits).expect("is set");
@@ -214,7 +214,7 @@ fn no_statement_of_the_hot_paths_walks_a_table() {
 
 #[test]
 fn a_turn_costs_the_same_however_many_keys_and_jobs_there_are() {
-    use posse_core::rules::Scope;
+    use posse_core::queue::rules::Scope;
     let folder = tempfile::tempdir().expect("a folder");
     let mut connection = new_database(&folder);
     let (mut rings, keys) = (false, Keys::default());

@@ -1,8 +1,8 @@
 //! How far running jobs are.
 
 use diesel::prelude::*;
+use posse_core::job::lease::Lease;
 use posse_core::job::{Job, JobProgress, JobState};
-use posse_core::lease::Lease;
 
 use super::fault::Outcome;
 use super::finish::guarded;

@@ -5,8 +5,8 @@
 //! before they are given up, their leases run out, and the next claim finds them again.
 
 use posse_core::clock::Millis;
+use posse_core::job::lease::Lease;
 use posse_core::job::transition::{Event, transition};
-use posse_core::lease::Lease;
 use posse_core::store::attempts;
 
 use super::fault::Outcome;

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use diesel::dsl::{count_star, min};
 use diesel::prelude::*;
 use posse_core::clock::Millis;
+use posse_core::job::question::{Answered, Question, QuestionId, QuestionState};
 use posse_core::job::transition::{Event, transition};
 use posse_core::job::{JobId, JobState};
-use posse_core::journal::Entry;
 use posse_core::port::QuestionFilter;
-use posse_core::question::{Answered, Question, QuestionId, QuestionState};
+use posse_core::run::journal::Entry;
 
 use super::fault::{Outcome, unusable};
 use super::journal;

@@ -8,20 +8,20 @@ use posse_core::annotation::{Annotation, NewAnnotation};
 use posse_core::clock::Millis;
 use posse_core::job::change::{Change, Changed};
 use posse_core::job::dependency::{Dependency, GroupWait};
+use posse_core::job::lease::{Lease, WorkerId};
+use posse_core::job::question::{Answered, Question, QuestionId};
 use posse_core::job::{Attempt, GroupStanding, GroupUse, Job, JobId, JobProgress, JobState, NewJob};
-use posse_core::journal::{Entry, LedgerRow, Recorded};
-use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{
     Appended, AttemptEnd, BatchStanding, Cancelled, Chunk, ClaimRequest, Claimed, Enqueued, Forfeit, ForkRepository,
     Heartbeat, JobFilter, JobQueries, JobRelations, JobRepository, JobSearch, MemoryRepository, Overdue,
     QuestionFilter, QuestionRepository, Reach, RepositoryError, Rescued, SessionQueries, SessionRepository, StateRow,
     WorkerRecord,
 };
-use posse_core::question::{Answered, Question, QuestionId};
+use posse_core::run::fork::Fork;
+use posse_core::run::journal::{Entry, LedgerRow, Recorded};
 use posse_core::run::results::ResultCounts;
 use posse_core::session::{NewSession, Session, SessionId, SessionTurn, Stretch};
 use posse_core::store::{annotations, attempts};
-use posse_core::usecase::fork::Fork;
 use tokio::sync::watch;
 
 use super::journal::Sheet;

@@ -1,7 +1,7 @@
 //! How long what has ended is kept: stored here, once for all who work on the database.
 
 use diesel::prelude::*;
-use posse_core::retention::{Keep, Kept, Retention};
+use posse_core::queue::retention::{Keep, Kept, Retention};
 
 use super::fault::Outcome;
 use super::schema::retention;

@@ -8,7 +8,8 @@ use posse_core::clock::Millis;
 use posse_core::job::{JobId, JobState};
 use posse_core::metrics::JobsIn;
 use posse_core::port::RepositoryError;
-use posse_core::rules::{Gate, Held, Limits, LimitsChange, QueueState, Rule, Rules, Running, Scope};
+use posse_core::port::Rules;
+use posse_core::queue::rules::{Gate, Held, Limits, LimitsChange, QueueState, Rule, Running, Scope};
 
 use super::SqliteStore;
 use super::fault::{Outcome, unusable};

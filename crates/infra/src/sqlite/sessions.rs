@@ -7,9 +7,9 @@ use diesel::dsl::{count_star, exists, max, not, sql};
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Text};
 use posse_core::clock::Millis;
+use posse_core::job::question::QuestionState;
 use posse_core::job::{JobId, JobState, Output, Payload};
 use posse_core::port::{Reach, RepositoryError};
-use posse_core::question::QuestionState;
 use posse_core::session::{Asked, NewSession, Session, SessionId, SessionTurn, Stretch, superseded_by};
 
 use super::fault::{Fault, Outcome};

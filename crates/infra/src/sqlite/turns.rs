@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use diesel::prelude::*;
 use posse_core::port::ClaimRequest;
-use posse_core::rules::Gate;
+use posse_core::queue::rules::Gate;
 
 use super::lines::{Front, Line, Place, Walk};
 use super::schema::turns;

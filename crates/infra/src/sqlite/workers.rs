@@ -1,7 +1,7 @@
 //! The list of worker processes.
 
 use diesel::prelude::*;
-use posse_core::lease::WorkerId;
+use posse_core::job::lease::WorkerId;
 use posse_core::port::WorkerRecord;
 
 use super::fault::Outcome;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use posse_core::protected::Protected;
 use posse_core::tool::{Tool, ToolError, ToolSpec};
+use posse_core::workspace::protected::Protected;
 use serde_json::Value;
 
 use super::arguments::ArgumentCheck;

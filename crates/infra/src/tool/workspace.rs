@@ -18,9 +18,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use posse_core::folder::FolderId;
-use posse_core::protected::Protected;
 use posse_core::tool::{ToolContext, ToolError};
+use posse_core::workspace::folder::FolderId;
+use posse_core::workspace::protected::Protected;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2, readlinkat};
 use rustix::io::Errno;
 

@@ -1,9 +1,9 @@
 //! Cases from the field, as far as they concern one agent at work.
 
 use posse_core::job::JobState;
-use posse_core::journal::{CallOutcome, CallState, Entry};
 use posse_core::model::{CallRequest, Finish, Message, ModelErrorKind, ModelProfile, ToolCalling};
 use posse_core::persona::Limits;
+use posse_core::run::journal::{CallOutcome, CallState, Entry};
 use posse_core::tool::EffectClass;
 use posse_infra::model::scripted::{ScriptedModel, calls_reply, text_reply};
 use posse_testing::TestFleet;

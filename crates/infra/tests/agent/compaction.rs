@@ -2,9 +2,9 @@
 
 use posse_core::clock::Clock;
 use posse_core::job::{JobId, JobState};
-use posse_core::journal::Entry;
 use posse_core::model::{CallRequest, Message, ModelProfile, ModelReply, ModelRequest, ToolCalling};
 use posse_core::port::{JobQueries, JobRepository};
+use posse_core::run::journal::Entry;
 use posse_infra::model::scripted::{Play, ScriptedModel, calls_reply, text_reply};
 use posse_infra::process::SystemClock;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! Runs whose tokens the server counts that runs their model.
 
 use posse_core::job::JobState;
-use posse_core::journal::Entry;
+use posse_core::run::journal::Entry;
 use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, TokenizerChoice, ToolCallingChoice};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -3,11 +3,11 @@
 use async_trait::async_trait;
 use posse_core::clock::Clock;
 use posse_core::job::JobState;
-use posse_core::journal::Entry;
 use posse_core::model::{Delta, DeltaSink, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest};
 use posse_core::persona::Limits;
 use posse_core::port::{JobQueries, JobRepository};
 use posse_core::run::Run;
+use posse_core::run::journal::Entry;
 use posse_core::stop::Stop;
 use posse_core::worker::Progress;
 use posse_infra::model::scripted::ScriptedModel;

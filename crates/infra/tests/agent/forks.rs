@@ -5,10 +5,10 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use posse_core::event::{Event, stream};
 use posse_core::job::JobState;
-use posse_core::journal::Entry;
 use posse_core::model::{Message, ModelRequest};
 use posse_core::port::{ForkRepository as _, JobQueries as _, QuestionFilter, QuestionRepository as _};
-use posse_core::usecase::fork::{Cut, fork};
+use posse_core::run::fork::{Cut, fork};
+use posse_core::run::journal::Entry;
 use posse_infra::model::scripted::{Play, ScriptedModel, text_reply};
 use serde_json::json;
 
@@ -81,7 +81,7 @@ async fn an_edited_result_is_what_the_model_reads() {
     let turn = journal.iter().find(|recorded| matches!(recorded.entry, Entry::Turn(_))).expect("a turn").seq;
     let cut = Cut { at_step: turn, edit: Some("x".into()), goal: None };
     let refused =
-        posse_core::usecase::fork::fork(&home.job(source).await, journal, cut).expect_err("a turn stays").to_string();
+        posse_core::run::fork::fork(&home.job(source).await, journal, cut).expect_err("a turn stays").to_string();
     assert!(refused.contains("only a tool's result"), "{refused}");
 }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use posse_core::hook::{HookError, RunHook, RunSetup};
 use posse_core::job::JobState;
-use posse_core::journal::Entry;
 use posse_core::model::Message;
+use posse_core::run::hook::{HookError, RunHook, RunSetup};
+use posse_core::run::journal::Entry;
 use posse_infra::model::scripted::ScriptedModel;
 use serde_json::json;
 

@@ -1,12 +1,12 @@
 //! A worker process in miniature.
 
 use posse_core::clock::{Clock, ManualClock};
-use posse_core::hook::{RunHook, compose};
 use posse_core::job::{Job, JobId, NewJob, Payload};
-use posse_core::journal::{CallState, Entry, LedgerChange, ledger_changes};
 use posse_core::model::{Model, ModelError, Models};
 use posse_core::persona::PersonaTemplate;
 use posse_core::port::{JobQueries, JobRepository, WorkerRecord};
+use posse_core::run::hook::{RunHook, compose};
+use posse_core::run::journal::{CallState, Entry, LedgerChange, ledger_changes};
 use posse_core::skill::Skill;
 use posse_core::tool::{EffectClass, Tool, ToolError};
 use posse_core::worker::{Fleet, FleetOptions, Progress, WorkerService, maintain};

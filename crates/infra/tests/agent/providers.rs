@@ -2,11 +2,11 @@
 //! restarts, changes of provider and damage to its journal.
 
 use posse_core::clock::{Clock as _, ManualClock};
-use posse_core::conversation::{ReasoningBack, Rules};
 use posse_core::job::{JobId, JobState};
 use posse_core::model::Message;
+use posse_core::model::conversation::{ReasoningBack, Rules};
 use posse_core::port::JobQueries as _;
-use posse_core::usecase::requests::{Reason, requests};
+use posse_core::run::sent::{Reason, requests};
 use posse_core::worker::Progress;
 use posse_infra::model::fallback::FallbackModel;
 use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, ToolCallingChoice};
@@ -156,7 +156,7 @@ async fn b19_a_change_of_provider_in_the_middle() {
     })
     .await;
     let second = ModelServer::start(None, |body| {
-        let nine = |id: &Value| id.as_str().is_some_and(posse_core::conversation::is_call_id);
+        let nine = |id: &Value| id.as_str().is_some_and(posse_core::model::conversation::is_call_id);
         let messages = body["messages"].as_array().cloned().unwrap_or_default();
         let ids = messages.iter().flat_map(|m| {
             let calls = m["tool_calls"].as_array().into_iter().flatten().map(|call| &call["id"]);
@@ -235,7 +235,7 @@ async fn an_order_of_roles_is_learned_from_one_refusal() {
         .await
         .iter()
         .map(|entry| match entry {
-            posse_core::journal::Entry::Turn(turn) => turn.failed_tries.len(),
+            posse_core::run::journal::Entry::Turn(turn) => turn.failed_tries.len(),
             _ => 0,
         })
         .sum();

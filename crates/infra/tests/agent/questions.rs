@@ -2,9 +2,9 @@
 
 use posse_core::clock::Clock;
 use posse_core::job::JobState;
+use posse_core::job::question::{Answered, QuestionState};
 use posse_core::model::Message;
 use posse_core::port::{JobQueries, JobRepository, QuestionFilter, QuestionRepository};
-use posse_core::question::{Answered, QuestionState};
 use posse_infra::model::scripted::{Play, ScriptedModel, text_reply};
 use posse_infra::process::SystemClock;
 use serde_json::{Value, json};

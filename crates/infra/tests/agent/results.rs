@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use posse_core::job::dependency::{After, OnFailed};
+use posse_core::job::lease::WorkerId;
 use posse_core::job::transition::Event;
 use posse_core::job::{JobId, JobState, NewJob, Output, Payload};
-use posse_core::lease::WorkerId;
 use posse_core::model::{Message, ModelRequest};
 use posse_core::port::{AttemptEnd, ClaimRequest, Ending, JobRepository as _};
 use posse_infra::model::scripted::{Play, ScriptedModel, text_reply};

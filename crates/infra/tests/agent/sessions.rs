@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use posse_core::job::{JobId, JobState, NewJob, Payload};
-use posse_core::journal::Entry;
 use posse_core::model::{Message, ModelErrorKind, ModelProfile, ModelRequest, ToolCalling};
 use posse_core::port::{
     JobQueries as _, JobRepository as _, QuestionFilter, QuestionRepository as _, SessionQueries as _,
     SessionRepository as _,
 };
+use posse_core::run::journal::Entry;
 use posse_core::session::{NewSession, Session};
 use posse_infra::model::scripted::{Play, ScriptedModel, text_reply};
 use serde_json::json;

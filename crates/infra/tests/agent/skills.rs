@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use posse_core::event::{Event, Events};
-use posse_core::journal::Entry;
 use posse_core::model::{Message, ModelProfile, ToolCalling};
 use posse_core::port::JobQueries as _;
 use posse_core::run::Run;
+use posse_core::run::journal::Entry;
 use posse_core::skill::SkillScope;
 use posse_infra::model::scripted::ScriptedModel;
 use posse_infra::skill::{SkillRoot, load_all};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::*;
-use posse_core::breaker::{FAILURES, FIRST_REST_MS, MAX_CLOSED_MS};
-use posse_core::rate::{ModelRates, ModelUse, Outcome, Pass, Whom};
+use posse_core::model::breaker::{FAILURES, FIRST_REST_MS, MAX_CLOSED_MS};
+use posse_core::queue::rate::{ModelRates, ModelUse, Outcome, Pass, Whom};
 
 /// One request of so many tokens to a model with these rates.
 pub fn about(requests_per_minute: Option<u64>, tokens_per_minute: Option<u64>, tokens: u64) -> ModelUse {

@@ -8,7 +8,7 @@ use posse_core::annotation::NewAnnotation;
 use posse_core::job::dependency::{After, OnFailed};
 use posse_core::metrics::JobsIn;
 use posse_core::port::{Awaited, ClockJump, DueJobs, Pruned, Waiting, WorkerRecord};
-use posse_core::retention::{Kept, Retention};
+use posse_core::queue::retention::{Kept, Retention};
 
 const DAY: Millis = 86_400_000;
 

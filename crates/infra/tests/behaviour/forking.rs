@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::*;
-use posse_core::journal::{CallState, LedgerChange, Opening, ledger_changes};
+use posse_core::job::question::QuestionState;
 use posse_core::port::QuestionFilter;
-use posse_core::question::QuestionState;
-use posse_core::usecase::fork::{Cut, fork};
+use posse_core::run::fork::{Cut, fork};
+use posse_core::run::journal::{CallState, LedgerChange, Opening, ledger_changes};
 
 fn entry(json: serde_json::Value) -> Entry {
     serde_json::from_value(json).expect("is an entry")
@@ -136,7 +136,7 @@ pub async fn the_source_may_go_on_meanwhile(store: Arc<dyn Store>) {
     finish(&*store, lease, Event::Complete, T0).await;
     let id = store.fork(fork.clone(), T0).await.expect("is stored");
     assert_eq!(store.journal(id, 0).await.expect("can be read").len(), 5);
-    let gone = posse_core::usecase::fork::Fork { source: JobId(99), ..fork };
+    let gone = posse_core::run::fork::Fork { source: JobId(99), ..fork };
     let error = store.fork(gone, T0).await.expect_err("has no journal");
     assert!(error.to_string().contains("nothing was saved"), "{error}");
     assert!(store.job(JobId(id.0 + 1)).await.expect("can be read").is_none(), "all or nothing");

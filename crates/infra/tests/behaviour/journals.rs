@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::*;
 use posse_core::annotation::NewAnnotation;
-use posse_core::journal::{
-    Call, CallOutcome, CallState, EndStatus, LedgerChange, OfferedTool, Opening, Turn, effect_key, ledger_changes,
-};
 use posse_core::model::{Author, CallRequest, Extra, FailedTry, Finish, Reasoning, ToolCalling, Usage};
 use posse_core::persona::PersonaTemplate;
+use posse_core::run::journal::{
+    Call, CallOutcome, CallState, EndStatus, LedgerChange, OfferedTool, Opening, Turn, effect_key, ledger_changes,
+};
 use posse_core::tool::{EffectClass, ToolErrorCategory, ToolSpec};
 
 /// A run's first entry, with a system message of its own.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use posse_core::port::JobFilter;
-use posse_core::rules::{Limits, Scope};
+use posse_core::queue::rules::{Limits, Scope};
 use proptest::prelude::*;
 
 /// Something that is done. Numbers choose among what there is.
@@ -145,7 +145,7 @@ async fn check(store: &dyn Store, role: &str, limit: u32, got: &[Claimed]) {
     let rules = store.rules().await.expect("can be read");
     let running: Vec<_> = all.iter().filter(|job| job.state == JobState::Running).collect();
     // How far a job is within a rule, with what runs now.
-    let room = |job: &Job, rule: &posse_core::rules::Rule| {
+    let room = |job: &Job, rule: &posse_core::queue::rules::Rule| {
         let beside: Vec<_> = running.iter().filter(|other| is_of(other, &rule.scope)).collect();
         let same_key = beside.iter().filter(|other| other.concurrency_key == job.concurrency_key).count();
         let left = |limit: Option<u32>, count: usize| limit.map_or(i64::MAX, |limit| i64::from(limit) - count as i64);

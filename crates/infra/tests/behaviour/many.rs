@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::*;
 use posse_core::job::JobProgress;
 use posse_core::job::change::{Change, Edit};
-use posse_core::journal::{CallOutcome, EndStatus};
 use posse_core::port::{BatchMark, Chunk, JobFilter, Reach};
+use posse_core::run::journal::{CallOutcome, EndStatus};
 
 fn asked(goal: &str) -> NewJob {
     NewJob { payload: Payload { goal: goal.into(), ..Payload::default() }, ..job("r") }
@@ -298,8 +298,8 @@ pub async fn a_run_begins_again_when_its_goal_is_edited(store: Arc<dyn Store>) {
 }
 
 pub async fn a_job_that_asked_goes_on_when_its_goal_is_edited(store: Arc<dyn Store>) {
+    use posse_core::job::question::QuestionState;
     use posse_core::port::QuestionFilter;
-    use posse_core::question::QuestionState;
     let asked = || Entry::Asked { call_id: "a".into(), questions: vec!["why?".into()], open_ms: None };
     let lease = running(&*store, "r", T0).await;
     let end = Ending { entries: vec![asked()], ..ending(Event::Suspend, T0) };

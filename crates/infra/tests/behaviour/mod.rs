@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use posse_core::clock::Millis;
+use posse_core::job::lease::{Lease, WorkerId};
 use posse_core::job::transition::Event;
 use posse_core::job::{Job, JobId, JobState, Meta, NewJob, Output, Payload};
-use posse_core::journal::Entry;
-use posse_core::lease::{Lease, WorkerId};
 use posse_core::metrics::MetricsQueries;
+use posse_core::port::RateLimiter;
+use posse_core::port::Rules;
 use posse_core::port::{
     CareRepository, ClaimRequest, Claimed, Ending, JobQueries, JobRelations, JobRepository, JobSearch, RepositoryError,
 };
-use posse_core::rate::RateLimiter;
-use posse_core::rules::Rules;
+use posse_core::run::journal::Entry;
 
 pub use expire::Expire;
 

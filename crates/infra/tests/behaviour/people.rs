@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::*;
-use posse_core::journal::EndStatus;
 use posse_core::port::{Appended, Cancelled};
+use posse_core::run::journal::EndStatus;
 
 pub async fn cancelling_works_in_every_state(store: Arc<dyn Store>) {
     for state in JobState::ALL {

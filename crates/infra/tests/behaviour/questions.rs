@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use posse_core::job::lease::{Lease, WorkerId};
+use posse_core::job::question::{Answered, Question, QuestionId, QuestionState};
 use posse_core::job::transition::Event;
 use posse_core::job::{JobId, JobState};
-use posse_core::journal::{EndStatus, Entry};
-use posse_core::lease::{Lease, WorkerId};
 use posse_core::port::{Ending, QuestionFilter, RepositoryError};
-use posse_core::question::{Answered, Question, QuestionId, QuestionState};
+use posse_core::run::journal::{EndStatus, Entry};
 
 use super::{Expire as _, LEASE, Store, T0, claim, ending, get, is_lost, note, running};
 

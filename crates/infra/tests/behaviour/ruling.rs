@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use posse_core::rules::{Held, Limits, QueueState, Rule, Scope};
+use posse_core::queue::rules::{Held, Limits, QueueState, Rule, Scope};
 
 /// A limit on how many run at once.
 pub fn at_once(running: u32) -> Limits {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::care::prune_kept;
 use super::journals::began;
 use super::*;
-use posse_core::retention::Kept;
+use posse_core::queue::retention::Kept;
 use posse_core::session::{NewSession, Session, SessionId, Stretch};
 
 const DAY: Millis = 86_400_000;

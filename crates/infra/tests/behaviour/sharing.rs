@@ -9,9 +9,9 @@ use super::ruling::{at_once, queued};
 use super::turns::fair;
 use super::unique::keyed;
 use super::*;
-use posse_core::breaker::FIRST_REST_MS;
-use posse_core::rate::Pass;
-use posse_core::rules::Scope;
+use posse_core::model::breaker::FIRST_REST_MS;
+use posse_core::queue::rate::Pass;
+use posse_core::queue::rules::Scope;
 
 async fn four(door: &dyn Door) -> Vec<Arc<dyn Store>> {
     let mut stores = vec![door.fresh().await];

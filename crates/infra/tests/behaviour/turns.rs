@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::ruling::{per_key, queued};
 use super::*;
-use posse_core::rules::{Limits, Scope};
+use posse_core::queue::rules::{Limits, Scope};
 
 /// Has the keys of a scope take turns.
 pub async fn fair(store: &dyn Store, scope: Scope) {

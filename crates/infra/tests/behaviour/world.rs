@@ -11,7 +11,7 @@ use posse_core::job::change::{Change, Edit};
 use posse_core::job::dependency::{After, OnFailed};
 use posse_core::job::{IfHeld, Unique};
 use posse_core::port::{JobFilter, Reach};
-use posse_core::rules::{Limits, Scope};
+use posse_core::queue::rules::{Limits, Scope};
 use proptest::prelude::*;
 use simple::Simple;
 

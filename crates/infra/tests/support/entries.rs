@@ -1,7 +1,7 @@
 //! Entries of journals, at random: what models, people and damaged disks leave.
 
-use posse_core::journal::{Call, CallOutcome, EndStatus, Entry, Turn};
 use posse_core::model::{Author, CallRequest, Extra, Finish, Reasoning, Usage};
+use posse_core::run::journal::{Call, CallOutcome, EndStatus, Entry, Turn};
 use posse_core::tool::EffectClass;
 use proptest::prelude::*;
 use serde_json::json;

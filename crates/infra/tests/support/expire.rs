@@ -1,7 +1,7 @@
 //! Leases that are over at once, where nobody watches for how long they are.
 
 use posse_core::clock::Millis;
-use posse_core::lease::WorkerId;
+use posse_core::job::lease::WorkerId;
 use posse_core::port::{Forfeit, JobQueries, JobRepository, RepositoryError, Rescued};
 
 /// For whatever has leases.

@@ -1,6 +1,6 @@
 //! What providers differ in, all of it.
 
-use posse_core::conversation::{ReasoningBack, Rules};
+use posse_core::model::conversation::{ReasoningBack, Rules};
 
 /// Every provider there could be.
 pub fn all_rules() -> Vec<Rules> {

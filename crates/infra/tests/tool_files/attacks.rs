@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::confinement::calls;
 use super::support::{Bench, SECRET};
-use posse_core::protected::Protected;
 use posse_core::stop::{StopReason, stop_pair};
 use posse_core::tool::ToolErrorCategory::{Conflict, NotFound, PermissionDenied, Stopped};
+use posse_core::workspace::protected::Protected;
 use posse_infra::folder::identify;
 use posse_infra::sqlite::{Options, SqliteStore};
 use serde_json::json;

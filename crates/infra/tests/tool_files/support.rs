@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use posse_core::folder::FolderId;
 use posse_core::job::JobId;
-use posse_core::protected::Protected;
 use posse_core::stop::Stop;
 use posse_core::tool::{ToolContext, ToolError, ToolOutput};
+use posse_core::workspace::folder::FolderId;
+use posse_core::workspace::protected::Protected;
 use posse_infra::tool::ToolRegistry;
 use serde_json::Value;
 

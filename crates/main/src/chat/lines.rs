@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 
 use anyhow::{Result, anyhow};
-use posse_core::usecase::enqueue::MAX_GOAL_BYTES;
+use posse_core::job::enqueue::MAX_GOAL_BYTES;
 use tokio::sync::mpsc;
 
 use crate::exit::usage;

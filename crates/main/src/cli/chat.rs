@@ -5,8 +5,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::Args;
 use posse_app::Code;
+use posse_core::job::enqueue::{Ask, accept};
 use posse_core::session::{NewSession, Session, SessionId, check_name};
-use posse_core::usecase::enqueue::{Ask, accept};
 
 use super::Context;
 use super::endpoint::EndpointArgs;

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use posse_app::Code;
 use posse_core::doctor::RESTORE;
 use posse_core::job::JobState;
-use posse_core::lease::WorkerId;
+use posse_core::job::lease::WorkerId;
 use posse_core::port::{CareRepository as _, JobQueries as _, ProcessProbe as _, WorkerRecord};
 use posse_infra::process::LinuxProcessProbe;
 use posse_infra::sqlite::{Compacted, Restored, SchemaSteps, schema_of};

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use posse_app::times;
 use posse_core::port::CareRepository as _;
-use posse_core::retention::{Keep, Kept, Retention};
+use posse_core::queue::retention::{Keep, Kept, Retention};
 use serde_json::json;
 
 use super::Context;

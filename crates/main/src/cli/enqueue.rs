@@ -8,11 +8,11 @@ use clap::{Args, ValueEnum};
 use posse_app::times;
 use posse_core::clock::Millis;
 use posse_core::job::dependency::{After, OnFailed};
+use posse_core::job::enqueue::{Ask, MAX_GOAL_BYTES, accept};
 use posse_core::job::retry::{RetryPolicy, Strategy};
 use posse_core::job::unique::Became;
 use posse_core::job::{DEFAULT_PRIORITY, DEFAULT_QUEUE, IfHeld, JobId, Meta, NewJob, Unique};
 use posse_core::port::Enqueued;
-use posse_core::usecase::enqueue::{Ask, MAX_GOAL_BYTES, accept};
 use posse_infra::persona::Loaded;
 use serde::{Deserialize, Serialize};
 

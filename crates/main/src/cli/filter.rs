@@ -6,7 +6,7 @@ use clap::Args;
 use posse_app::times;
 use posse_core::clock::Millis;
 use posse_core::job::JobState;
-use posse_core::persona::role_name;
+use posse_core::job::name::role_name;
 use posse_core::port::JobFilter;
 
 use crate::wire;

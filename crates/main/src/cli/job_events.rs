@@ -11,7 +11,7 @@ use posse_app::json::item_of;
 use posse_core::event::{Follower, stream};
 use posse_core::job::JobId;
 use posse_core::port::JobQueries;
-use posse_core::usecase::requests::requests;
+use posse_core::run::sent::requests;
 use serde_json::json;
 
 use super::Context;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use posse_core::job::JobId;
-use posse_core::usecase::fork::{Cut, MAX_EDIT_BYTES, fork as make};
+use posse_core::run::fork::{Cut, MAX_EDIT_BYTES, fork as make};
 use serde_json::json;
 
 use super::Context;

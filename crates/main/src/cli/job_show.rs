@@ -5,10 +5,10 @@ use clap::Args;
 use posse_app::Code;
 use posse_core::annotation::Annotation;
 use posse_core::job::dependency::{Dependency, GroupWait};
+use posse_core::job::question::Question;
 use posse_core::job::{Attempt, Job, JobId, JobState, Output};
-use posse_core::journal::{LedgerRow, Recorded};
 use posse_core::port::QuestionFilter;
-use posse_core::question::Question;
+use posse_core::run::journal::{LedgerRow, Recorded};
 use serde::Serialize;
 use serde_json::{Value, json};
 

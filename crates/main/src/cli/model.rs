@@ -8,7 +8,7 @@ use clap::Subcommand;
 use posse_app::{Code, json};
 use posse_core::clock::Millis;
 use posse_core::model::{Message, ModelRequest, Models as _, ToolCalling, Usage};
-use posse_core::rate::EndpointState;
+use posse_core::queue::rate::EndpointState;
 use posse_core::stop::Stop;
 use posse_infra::local_model;
 use posse_infra::local_model::cache::models_dir;

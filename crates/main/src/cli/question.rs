@@ -6,8 +6,8 @@ use posse_app::Code;
 use posse_app::json::listed;
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
+use posse_core::job::question::{Answered, MAX_ANSWER_BYTES, Question, QuestionId, QuestionState, check_answer};
 use posse_core::port::QuestionFilter;
-use posse_core::question::{Answered, MAX_ANSWER_BYTES, Question, QuestionId, QuestionState, check_answer};
 
 use super::Context;
 use super::enqueue::read_words;

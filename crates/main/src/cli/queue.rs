@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Subcommand;
 use posse_app::json;
-use posse_core::rules::{QueueState, Rule, Scope};
+use posse_core::queue::rules::{QueueState, Rule, Scope};
 use serde::Serialize;
 
 use super::Context;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use posse_app::json::listed;
-use posse_core::rules::{Limits, LimitsChange, Rule, Scope, problem};
+use posse_core::queue::rules::{Limits, LimitsChange, Rule, Scope, problem};
 use serde_json::json;
 
 use super::Context;

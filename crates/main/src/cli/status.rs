@@ -6,12 +6,12 @@ use anyhow::Result;
 use clap::Args;
 use posse_app::json::{item_of, listed};
 use posse_core::clock::Millis;
+use posse_core::job::lease::WorkerId;
+use posse_core::job::question::Question;
 use posse_core::job::{Job, JobId, JobState};
-use posse_core::lease::WorkerId;
 use posse_core::port::{DueJobs, HeldJob, JobFilter, ProcessProbe as _, QuestionFilter, Store, WorkerRecord};
-use posse_core::question::Question;
-use posse_core::rate::EndpointState;
-use posse_core::rules::Rule;
+use posse_core::queue::rate::EndpointState;
+use posse_core::queue::rules::Rule;
 use posse_infra::process::LinuxProcessProbe;
 use serde_json::{Value, json};
 

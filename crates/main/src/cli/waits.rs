@@ -6,7 +6,7 @@ use anyhow::Result;
 use posse_core::clock::Millis;
 use posse_core::job::{Job, JobId, JobState};
 use posse_core::port::{QuestionFilter, Store};
-use posse_core::rules::Held;
+use posse_core::queue::rules::Held;
 use serde::Serialize;
 
 use crate::output::text::{ago, count, plural, visible};

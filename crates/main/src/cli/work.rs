@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use posse_core::job::enqueue::Ask;
 use posse_core::job::{Job, JobState};
 use posse_core::metrics::ModelTallies;
 use posse_core::model::Models as _;
-use posse_core::usecase::enqueue::Ask;
 use posse_infra::model::outage::Outages;
 use posse_infra::persona::PersonaFile;
 use tokio::net::TcpListener;

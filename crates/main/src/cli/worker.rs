@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use posse_app::json;
 use posse_core::clock::Millis;
-use posse_core::lease::WorkerId;
+use posse_core::job::lease::WorkerId;
 use posse_core::port::{HeldJob, ProcessProbe as _, WorkerRecord};
 use posse_infra::process::LinuxProcessProbe;
 use serde::Serialize;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use posse_app::json;
 use posse_core::job::{JobId, JobState};
-use posse_core::journal::{Call, CallOutcome, Entry, Turn};
+use posse_core::run::journal::{Call, CallOutcome, Entry, Turn};
 use posse_core::run::phase::AGENT_STEP;
 use posse_core::worker::Progress;
 use posse_infra::model::outage::Outages;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use posse_core::clock::Millis;
 use posse_core::event::JournalReader;
 use posse_core::job::{Attempt, Job, JobId};
-use posse_core::journal::Recorded;
 use posse_core::port::{JobQueries, RepositoryError};
+use posse_core::run::journal::Recorded;
 use serde::Serialize;
 
 /// One thing that happened. Serialises to one line of `--json`.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use posse_core::clock::Millis;
 use posse_core::job::{Job, JobState, Output};
-use posse_core::journal::{CallOutcome, EndStatus, Entry, Opening, Turn};
 use posse_core::model::{CallRequest, Finish, ToolCalling};
+use posse_core::run::journal::{CallOutcome, EndStatus, Entry, Opening, Turn};
 use posse_core::run::{finish, phase};
 use serde_json::Value;
 

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use posse_core::journal::Entry;
 use posse_core::model::Delta;
+use posse_core::run::journal::Entry;
 
 use super::happening::Happening;
 use crate::output::Out;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use posse_app::{Code, times};
-use posse_core::conversation::ReasoningBack;
-use posse_core::retention::{Keep, Kept};
+use posse_core::model::conversation::ReasoningBack;
+use posse_core::queue::retention::{Keep, Kept};
 use posse_infra::persona::nearest;
 use posse_infra::sandbox::Limits;
 use serde::Deserialize;

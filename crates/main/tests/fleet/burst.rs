@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use posse_core::clock::Millis;
 use posse_core::job::{JobId, JobState, NewJob};
+use posse_core::port::Rules as _;
 use posse_core::port::{JobQueries as _, JobRepository as _};
-use posse_core::rules::{Limits, Rules as _, Scope};
+use posse_core::queue::rules::{Limits, Scope};
 
 use crate::host::Host;
 use crate::worker::{AT_ONCE, SLEEPER, host_now};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use posse_core::job::{JobId, JobState};
-use posse_core::journal::CallState;
-use posse_core::journal::audit::disagreement;
 use posse_core::port::JobQueries as _;
+use posse_core::run::journal::CallState;
+use posse_core::run::journal::audit::disagreement;
 
 use crate::host::Host;
 use crate::strike::Tally;

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posse_core::clock::{Clock, Millis};
-use posse_core::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_core::job::Output;
-use posse_core::journal::{Call, CallOutcome, Entry, Turn};
 use posse_core::model::{CallRequest, Finish, Usage};
 use posse_core::port::{RepositoryError, WorkerRecord};
+use posse_core::run::journal::{Call, CallOutcome, Entry, Turn};
 use posse_core::tool::EffectClass;
+use posse_core::worker::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_core::worker::{Fleet, Phase, Progress, WorkerService, maintain};
 use posse_infra::process::SystemClock;
 use posse_infra::sqlite::{Options, SqliteStore, Synchronous};
@@ -113,7 +113,7 @@ impl AgentExecutor for Striker {
 }
 
 impl Striker {
-    async fn work(&self, cx: &mut JobContext) -> Result<(), posse_core::executor::Halt> {
+    async fn work(&self, cx: &mut JobContext) -> Result<(), posse_core::worker::executor::Halt> {
         let journal = cx.journal().await?;
         let ended = |outcome| Entry::CallEnded {
             call_id: "strike".into(),

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 use super::Cut;
-use crate::conversation::{self, Conversation};
 use crate::model::Message;
+use crate::model::conversation::{self, Conversation};
+use crate::model::tokens::{self, Tally};
 use crate::text::{count, plural};
-use crate::tokens::{self, Tally};
 
 /// What may become of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::breaker;
 use crate::model::ModelErrorKind;
+use crate::model::breaker;
 
 /// Whether another attempt at a failed piece of work may succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{MAX_CALLS, MAX_REPLANS, Recorder, Verdict};
-use crate::journal::{Call, EndStatus, Entry, Turn};
 use crate::model::{CallRequest, Finish, ModelReply, ToolCalling};
 use crate::run::finish::{self, Finishing};
+use crate::run::journal::{Call, EndStatus, Entry, Turn};
 use crate::run::leak;
 use crate::run::phase::{self, AGENT_STEP, AgentStep, Content, Phase, WorkStatus};
 use crate::run::phased;

@@ -7,8 +7,8 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use super::{ErrorRecord, Plan, StepRecord, SubTaskStatus, WorkingMemory};
+use crate::model::tokens;
 use crate::text::plural;
-use crate::tokens;
 
 const HEADER: &str = "--- Agent Working Memory ---\n\n";
 const FOOTER: &str = "--- End Agent Working Memory ---";

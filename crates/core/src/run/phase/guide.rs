@@ -4,10 +4,11 @@
 use serde_json::{Value, json};
 
 use super::{AGENT_STEP, Action, Content, parse};
+use crate::model::conversation::told_result;
 use crate::model::{Message, ToolCalling};
 use crate::run::memory::{CallRecord, WorkingMemory};
+use crate::run::prompt;
 use crate::run::signals::Signals;
-use crate::run::{prompt, structured};
 use crate::tool::ToolSpec;
 
 /// How an agent works that goes by phases.
@@ -162,7 +163,7 @@ fn worked(task: &str, steps: &[(Value, &str, &str)], (thinking, answer): (&str, 
     let mut signals = Signals::default();
     for (number, (step, answered_by, answer)) in (1..).zip(steps) {
         remember(&mut memory, &mut signals, number, step, answer);
-        let mut text = structured::result(answered_by, answer);
+        let mut text = told_result(answered_by, answer);
         if number as usize == steps.len() {
             let view = memory.render_view(&signals.render(number, STEPS));
             text = format!("{text}\n\n{view}");

@@ -1,6 +1,6 @@
 //! How one model is reached and asked.
 
-use posse_core::conversation::{ReasoningBack, Rules};
+use posse_core::model::conversation::{ReasoningBack, Rules};
 use posse_core::model::{Author, ModelError, ModelErrorKind, ToolCalling};
 use std::path::PathBuf;
 use std::time::Duration;

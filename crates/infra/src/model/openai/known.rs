@@ -3,7 +3,7 @@
 //! Only what would cost a refused request to find out, or what no refusal tells. A server that is
 //! not here is asked in the usual way and teaches the rest (`lesson.rs`).
 
-use posse_core::conversation::{ReasoningBack, Rules};
+use posse_core::model::conversation::{ReasoningBack, Rules};
 
 /// Makers of models that want an assistant message between a result and a user message, wherever
 /// they are served.

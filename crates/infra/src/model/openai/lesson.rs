@@ -1,7 +1,7 @@
 //! What a refused request teaches about the server: which field it will not take, and which order of
 //! roles.
 
-use posse_core::conversation::ReasoningBack;
+use posse_core::model::conversation::ReasoningBack;
 use posse_core::model::{Message, ModelErrorKind, ModelRequest};
 
 use crate::model::wire::{Dialect, Fault, Format, MaxTokens, Purpose};

@@ -1,6 +1,6 @@
 //! A conversation as the bytes of a request, kept from one request to the next.
 
-use posse_core::conversation::{Normaliser, Rules};
+use posse_core::model::conversation::{Normaliser, Rules};
 use posse_core::model::{Author, Message, ModelRequest};
 use serde_json::value::{RawValue, to_raw_value};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub(super) fn render(request: &ModelRequest, rules: Rules, reader: &Author) -> s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use posse_core::conversation::Conversation;
+    use posse_core::model::conversation::Conversation;
 
     fn reader() -> Author {
         Author { provider: "host".to_owned(), model: "m".to_owned() }

@@ -1,6 +1,6 @@
 //! What is sent: exactly what the chat completions API allows, and nothing that is empty.
 
-use posse_core::conversation::Rules;
+use posse_core::model::conversation::Rules;
 use posse_core::model::{CallRequest, Message, ModelRequest};
 use posse_core::tool::ToolSpec;
 use serde::{Serialize, Serializer};
@@ -232,7 +232,7 @@ fn call(call: &CallRequest) -> WireCall<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use posse_core::conversation::ReasoningBack;
+    use posse_core::model::conversation::ReasoningBack;
     use posse_core::model::{Author, Extra, Reasoning};
 
     const OPENAI: Dialect = Dialect {

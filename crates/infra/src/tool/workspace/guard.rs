@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
-use posse_core::protected::Protected;
+use posse_core::workspace::protected::Protected;
 
 use crate::sqlite::recognise::{database_of, is_database, is_database_at};
 

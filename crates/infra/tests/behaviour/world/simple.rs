@@ -10,7 +10,7 @@ use posse_core::job::transition::{Event, Standing, transition};
 use posse_core::job::unique::Became;
 use posse_core::job::{IfHeld, JobId, JobState, NewJob, Unique};
 use posse_core::port::{Cancelled, Enqueued, Reach};
-use posse_core::rules::{Limits, Scope};
+use posse_core::queue::rules::{Limits, Scope};
 
 mod starting;
 

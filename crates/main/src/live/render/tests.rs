@@ -1,9 +1,9 @@
 use super::*;
 use posse_core::annotation::NewAnnotation;
 use posse_core::job::JobId;
-use posse_core::journal::{Call, OfferedTool, Recorded};
 use posse_core::model::{Finish, Usage};
 use posse_core::persona::PersonaTemplate;
+use posse_core::run::journal::{Call, OfferedTool, Recorded};
 use posse_core::tool::{EffectClass, ToolErrorCategory, ToolSpec};
 use serde_json::json;
 use std::sync::Arc;

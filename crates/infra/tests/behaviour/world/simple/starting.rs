@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use posse_core::clock::Millis;
 use posse_core::job::transition::Event;
 use posse_core::job::{JobId, JobState};
-use posse_core::rate::Bucket;
-use posse_core::rules::{Limits, Scope};
+use posse_core::queue::rate::Bucket;
+use posse_core::queue::rules::{Limits, Scope};
 
 use super::{Job, Rule, Simple};
 

@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::fleet::{Fleet, Progress};
 use crate::clock::Millis;
+use crate::job::lease::Lease;
 use crate::job::{Job, JobId, JobProgress, NewJob, Output};
-use crate::journal::{Entry, Recorded};
-use crate::lease::Lease;
 use crate::port::{Appended, RepositoryError};
 use crate::run::Run;
+use crate::run::journal::{Entry, Recorded};
 use crate::run::results::ResultCounts;
 use crate::session::{Session, SessionId, SessionTurn, Stretch};
 use crate::stop::{Stop, StopReason};
-use crate::worker::{Fleet, Progress};
 
 /// What became of one step.
 #[derive(Debug, Clone)]

@@ -6,10 +6,10 @@ use std::cmp::Reverse;
 use crate::clock::Millis;
 use crate::job::Attempt;
 use crate::job::transition::Event;
-use crate::journal::{Entry, Recorded};
 use crate::model::{Message, ModelRequest};
 use crate::run::Run;
 use crate::run::compaction::{SUMMARY_TOKENS, Summariser, SummaryRoom};
+use crate::run::journal::{Entry, Recorded};
 use crate::run::machine::{Effect, Input, ToSummarise, step};
 
 /// What a request was made for.

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::trouble::Trouble;
+use super::outage_log::OutageLog;
 use crate::clock::{Clock, Millis};
 use crate::job::JobId;
-use crate::lease::{Lease, WorkerId};
+use crate::job::lease::{Lease, WorkerId};
 use crate::port::{JobRepository, RepositoryError};
 use crate::stop::{StopReason, Stopper};
 
@@ -17,7 +17,7 @@ use crate::stop::{StopReason, Stopper};
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// The leases a process holds, and the thread that renews them.
-pub(super) struct Keeper {
+pub(super) struct HeartbeatThread {
     shared: Arc<Shared>,
 }
 
@@ -26,7 +26,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     worker: WorkerId,
     lease_ms: Millis,
-    trouble: Arc<Trouble>,
+    outage_log: Arc<OutageLog>,
     held: Mutex<Held>,
     /// It is to beat now, or to end.
     called: Condvar,
@@ -48,24 +48,24 @@ struct HeldLease {
     stopper: Stopper,
 }
 
-impl Keeper {
+impl HeartbeatThread {
     pub(super) fn start(
         jobs: Arc<dyn JobRepository>,
         clock: Arc<dyn Clock>,
         worker: WorkerId,
         lease_ms: Millis,
-        trouble: Arc<Trouble>,
-    ) -> Keeper {
+        outage_log: Arc<OutageLog>,
+    ) -> HeartbeatThread {
         let held = Mutex::default();
         let (called, beats) = (Condvar::new(), watch::Sender::new(0));
-        let shared = Arc::new(Shared { jobs, clock, worker, lease_ms, trouble, held, called, beats });
+        let shared = Arc::new(Shared { jobs, clock, worker, lease_ms, outage_log, held, called, beats });
         let thread = Arc::clone(&shared);
         let every = Duration::from_millis((lease_ms / 3).max(10) as u64);
         let spawned = std::thread::Builder::new().name("heartbeat".into()).spawn(move || thread.beat_until_end(every));
         if let Err(error) = spawned {
             warn!("no heartbeat thread could be started, leases will run out: {error}");
         }
-        Keeper { shared }
+        HeartbeatThread { shared }
     }
 
     pub(super) fn keep(&self, lease: Lease, until: Millis, stopper: Stopper) {
@@ -129,7 +129,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for HeartbeatThread {
     fn drop(&mut self) {
         self.end();
     }
@@ -188,10 +188,10 @@ impl Shared {
             }
             // Whoever would take our jobs has to write as we do, and waits as we do: what has begun goes on, nothing
             // more begins until we know.
-            Err(RepositoryError::Unavailable(why)) => self.trouble.say(&why),
+            Err(RepositoryError::Unavailable(why)) => self.outage_log.say(&why),
             Err(error) => {
                 let elapsed = self.clock.elapsed();
-                self.trouble.say(&error.to_string());
+                self.outage_log.say(&error.to_string());
                 let expired = held.leases.values().filter(|h| elapsed >= h.until);
                 expired.for_each(|h| h.stopper.stop(StopReason::LeaseLost));
             }

@@ -1,12 +1,10 @@
 //! So many in a minute: a token bucket, and the port through which requests to models are counted
 //! for all processes together.
 
-use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::breaker::Breaker;
 use crate::clock::Millis;
-use crate::port::RepositoryError;
+use crate::model::breaker::Breaker;
 
 /// Microseconds in a minute.
 const MINUTE_US: i64 = 60_000_000;
@@ -189,27 +187,6 @@ pub struct EndpointState {
     pub breaker: Breaker,
     /// What it said last when it failed.
     pub reason: Option<String>,
-}
-
-/// Counts requests to models, and knows which endpoints are out, for all processes together.
-#[async_trait]
-pub trait RateLimiter: Send + Sync {
-    /// Asks leave for a request. A wait of at most `patience_ms` is booked and given as part of the
-    /// leave; a longer one is a no.
-    async fn reserve(&self, about: ModelUse, patience_ms: Millis, now: Millis) -> Result<Pass, RepositoryError>;
-
-    /// Says what the request of `reserved` came to. Tells how long, in milliseconds, the endpoint is
-    /// to be left alone, when this makes it known to be out.
-    async fn settle(
-        &self,
-        reserved: ModelUse,
-        used: ModelUse,
-        outcome: Outcome,
-        now: Millis,
-    ) -> Result<Option<Millis>, RepositoryError>;
-
-    /// The endpoints that have failed since they last answered.
-    async fn failing_endpoints(&self) -> Result<Vec<EndpointState>, RepositoryError>;
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Forking: a new job that goes on from the middle of another one's run.
 
+use crate::job::question::check_answer;
 use crate::job::{ForkedFrom, Job, JobId, NewJob, Payload};
-use crate::journal::{Entry, Recorded};
-use crate::question::check_answer;
+use crate::run::journal::{Entry, Recorded};
 use crate::text::has_too_many;
 
-use super::enqueue::{MAX_GOAL_BYTES, Refused};
+use crate::job::enqueue::{MAX_GOAL_BYTES, Refused};
 
 /// Most bytes of an edited text.
 pub const MAX_EDIT_BYTES: usize = 256 * 1024;

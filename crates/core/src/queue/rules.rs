@@ -12,17 +12,11 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Millis;
-use crate::job::JobId;
-use crate::port::RepositoryError;
-use crate::rate::Bucket;
-use crate::text::has_too_many;
-
-/// Most bytes of a unique key or a concurrency key.
-pub const MAX_KEY_BYTES: usize = 256;
+use crate::job::name::{check_key, check_role};
+use crate::queue::rate::Bucket;
 
 /// Which jobs a rule is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -320,7 +314,7 @@ pub fn problem(scope: &Scope, limits: &Limits) -> Option<String> {
     match scope {
         Scope::All => {}
         Scope::Queue(name) | Scope::Role(name) => {
-            if let Err(message) = crate::persona::check_role(name) {
+            if let Err(message) = check_role(name) {
                 return Some(format!("the {} {message}", scope.kind()));
             }
         }
@@ -342,20 +336,6 @@ pub fn problem(scope: &Scope, limits: &Limits) -> Option<String> {
     None
 }
 
-/// Whether `key` may be a unique key or a concurrency key, and if not, why.
-pub fn check_key(key: &str) -> Result<(), String> {
-    if key.is_empty() {
-        return Err("is empty; leave it out for none".into());
-    }
-    if key.len() > MAX_KEY_BYTES {
-        return Err(has_too_many(key.len(), "byte", MAX_KEY_BYTES));
-    }
-    match key.chars().find(|c| c.is_control()) {
-        Some(c) => Err(format!("contains the control character {c:?}; remove it")),
-        None => Ok(()),
-    }
-}
-
 /// How many jobs of a queue are where.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueState {
@@ -369,33 +349,6 @@ pub struct QueueState {
     pub running: u64,
     /// Jobs that wait for a person, a child job or an event.
     pub suspended: u64,
-}
-
-/// Keeps the rules. Each change is durable when its method returns, and holds for every claim after
-/// it, in every process.
-#[async_trait]
-pub trait Rules: Send + Sync {
-    /// Sets the limits of a scope, all of them: what is absent is no limit. A scope without limits
-    /// that is not paused has no rule.
-    async fn set_limits(&self, scope: Scope, limits: Limits) -> Result<(), RepositoryError>;
-
-    /// Changes the limits of a scope, and gives them as they are then. What others change at the same time stays.
-    async fn change_limits(&self, scope: Scope, change: LimitsChange) -> Result<Limits, RepositoryError>;
-
-    /// Lets no job of the scope start until it is resumed; false when it was paused before.
-    async fn pause(&self, scope: Scope, now: Millis) -> Result<bool, RepositoryError>;
-
-    /// Takes a pause back; false when there was none.
-    async fn resume(&self, scope: Scope) -> Result<bool, RepositoryError>;
-
-    /// All rules, by scope.
-    async fn rules(&self) -> Result<Vec<Rule>, RepositoryError>;
-
-    /// The queues that have jobs that are not final, or a rule, by name.
-    async fn queues(&self) -> Result<Vec<QueueState>, RepositoryError>;
-
-    /// Why an available job may not start, if it may not by the rules.
-    async fn held(&self, job: JobId, now: Millis) -> Result<Option<Held>, RepositoryError>;
 }
 
 #[cfg(test)]

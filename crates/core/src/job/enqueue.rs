@@ -1,18 +1,19 @@
 //! Accepting work: everything is checked here, once, before anything is stored.
 
 use crate::clock::Millis;
-use crate::folder::FolderId;
 use crate::job::change::Edit;
 use crate::job::deaths::{DEFAULT_MAX_CRASHES, MOST_CRASHES};
 use crate::job::dependency::{After, MAX_AFTER, MAX_AFTER_GROUPS, OnFailed};
+use crate::job::name::check_key;
+use crate::job::name::check_role;
+use crate::job::name::role_name;
 use crate::job::retry::{MAX_ATTEMPTS, RetryPolicy, Strategy};
 use crate::job::{
     DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_PRIORITY_STEP_MS, DEFAULT_QUEUE, IfHeld, Meta, NewJob, Payload,
     Unique,
 };
-use crate::persona::{check_role, role_name};
-use crate::rules::check_key;
 use crate::text::{has_too_many, plural};
+use crate::workspace::folder::FolderId;
 
 /// Most bytes of a goal.
 pub const MAX_GOAL_BYTES: usize = 256 * 1024;

@@ -10,14 +10,14 @@ use crate::clock::{Clock, Millis};
 const QUIET_MS: Millis = 60_000;
 
 /// What the parts of a process share to speak with one voice.
-pub(super) struct Trouble {
+pub(super) struct OutageLog {
     clock: Arc<dyn Clock>,
     said_at: AtomicI64,
 }
 
-impl Trouble {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Trouble {
-        Trouble { clock, said_at: AtomicI64::new(Millis::MIN / 2) }
+impl OutageLog {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> OutageLog {
+        OutageLog { clock, said_at: AtomicI64::new(Millis::MIN / 2) }
     }
 
     /// Says it, unless that was done within the last minute.

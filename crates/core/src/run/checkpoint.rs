@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use crate::clock::Millis;
 use crate::job::{JobId, Output};
-use crate::journal::Recorded;
 use crate::model::Message;
 use crate::run::Run;
+use crate::run::journal::Recorded;
 
 /// The state of a run. What it says follows from the journal alone, so it is the same whenever it is made.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -4,20 +4,13 @@ use std::sync::Arc;
 use tokio::task::{JoinError, JoinSet};
 
 use super::WorkerService;
-use super::ahead::Ahead;
+use super::prefetch::{LeasedJob, Prefetch};
 use crate::clock::Millis;
-use crate::port::{AttemptEnd, Claimed};
-use crate::stop::Stop;
+use crate::port::AttemptEnd;
 
 /// Where jobs are short, so many commands that store ends may be under way; meanwhile further ends gather for the
 /// next. The end of a longer job is on its way at once, whatever holds up those before it.
 const STORING_AT_ONCE: usize = 2;
-
-/// A job that this worker has claimed.
-pub(super) struct InHand {
-    pub claimed: Claimed,
-    pub stop: Stop,
-}
 
 /// A job that was worked.
 pub(super) struct Worked {
@@ -28,9 +21,9 @@ pub(super) struct Worked {
 }
 
 /// See the module's documentation.
-pub(super) struct Hand {
+pub(super) struct InFlight {
     service: Arc<WorkerService>,
-    ahead: Ahead,
+    prefetch: Prefetch,
     working: JoinSet<Worked>,
     over: Vec<AttemptEnd>,
     /// Each gives the number of its ends.
@@ -38,23 +31,23 @@ pub(super) struct Hand {
     storing_ends: usize,
 }
 
-impl Hand {
-    pub fn new(service: Arc<WorkerService>) -> Hand {
+impl InFlight {
+    pub fn new(service: Arc<WorkerService>) -> InFlight {
         let (working, storing) = (JoinSet::new(), JoinSet::new());
-        Hand { service, ahead: Ahead::new(), working, over: Vec::new(), storing, storing_ends: 0 }
+        InFlight { service, prefetch: Prefetch::new(), working, over: Vec::new(), storing, storing_ends: 0 }
     }
 
     /// How many jobs to claim now.
     pub fn room(&self) -> usize {
-        let wanted = self.ahead.wanted(self.service.slots);
+        let wanted = self.prefetch.wanted(self.service.slots);
         // A claim for a few costs as much as one for many, so all that wait are begun first.
-        let may_claim = self.ahead.is_empty() && !self.is_behind();
+        let may_claim = self.prefetch.is_empty() && !self.is_behind();
         if may_claim { (self.service.slots + wanted).saturating_sub(self.working.len()) } else { 0 }
     }
 
     /// Whether the database does not take what there is already.
     fn is_behind(&self) -> bool {
-        self.over.len() + self.storing_ends > 2 * (self.service.slots + self.ahead.wanted(self.service.slots))
+        self.over.len() + self.storing_ends > 2 * (self.service.slots + self.prefetch.wanted(self.service.slots))
     }
 
     /// Whether every slot is taken.
@@ -63,15 +56,15 @@ impl Hand {
     }
 
     /// Has jobs worked that were claimed.
-    pub fn take(&mut self, claimed: Vec<InHand>) {
-        self.ahead.add(claimed);
+    pub fn take(&mut self, claimed: Vec<LeasedJob>) {
+        self.prefetch.add(claimed);
         self.begin();
     }
 
     /// Begins jobs that wait, as far as there are slots.
     fn begin(&mut self) {
         while !self.is_full()
-            && let Some(job) = self.ahead.next()
+            && let Some(job) = self.prefetch.next()
         {
             let service = Arc::clone(&self.service);
             self.working.spawn(async move { service.work(job).await });
@@ -87,7 +80,7 @@ impl Hand {
                 self.stored(stored);
                 return is_behind;
             }
-            () = self.ahead.overdue() => self.give_back("its worker has no slot for it after all"),
+            () = self.prefetch.overdue() => self.give_back("its worker has no slot for it after all"),
         }
         true
     }
@@ -95,7 +88,7 @@ impl Hand {
     fn ended(&mut self, worked: Result<Worked, JoinError>) {
         // It fails only with the runtime: panics of steps are outcomes.
         let Ok(Worked { took, end }) = worked else { return };
-        self.ahead.took(took);
+        self.prefetch.took(took);
         self.over.extend(end);
     }
 
@@ -104,7 +97,7 @@ impl Hand {
     }
 
     fn give_back(&mut self, why: &str) {
-        for job in self.ahead.give_back() {
+        for job in self.prefetch.give_back() {
             self.over.push(self.service.given_back(job, why));
         }
     }
@@ -112,7 +105,7 @@ impl Hand {
     /// Has what is over stored, and begins what there is a slot for.
     pub async fn settle(&mut self) {
         self.gather();
-        let are_short = self.ahead.wanted(self.service.slots) > 0;
+        let are_short = self.prefetch.wanted(self.service.slots) > 0;
         if self.over.is_empty() || (are_short && self.storing.len() >= STORING_AT_ONCE) {
             return;
         }
@@ -122,7 +115,7 @@ impl Hand {
             let before = self.over.len();
             tokio::task::yield_now().await;
             self.gather();
-            if self.over.len() == before || self.ahead.is_empty() {
+            if self.over.len() == before || self.prefetch.is_empty() {
                 break;
             }
         }

@@ -22,9 +22,8 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 
+use crate::model::tokens;
 use crate::model::{Author, CallRequest, Extra, Message, Reasoning};
-use crate::run::structured;
-use crate::tokens;
 
 mod messages;
 
@@ -317,9 +316,14 @@ impl Round {
             asked.result = Some(text.to_owned());
         } else if calls.iter().all(|asked| asked.id != id) {
             // Its call is gone, or has been sent with another result. What it says is kept.
-            self.heard.push(structured::result(name, text));
+            self.heard.push(told_result(name, text));
         }
     }
+}
+
+/// How a tool's result is told to a model that does not know tool messages.
+pub fn told_result(tool: &str, text: &str) -> String {
+    format!("Result of {tool}:\n{text}")
 }
 
 /// Whether an id has the shape that every provider takes: nine letters or digits.

@@ -10,8 +10,9 @@ use std::pin::Pin;
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
-use super::hand::InHand;
 use crate::clock::Millis;
+use crate::port::Claimed;
+use crate::stop::Stop;
 
 /// How long a claimed job is to wait for its slot, in microseconds.
 const WAIT_US: i64 = 5_000;
@@ -22,19 +23,25 @@ const GIVEN_BACK_AFTER: Duration = Duration::from_millis(100);
 /// What longer jobs are counted as, in milliseconds: that they are long is all that matters.
 const LONG_MS: Millis = 1_000;
 
+/// A job that this worker has claimed.
+pub(super) struct LeasedJob {
+    pub claimed: Claimed,
+    pub stop: Stop,
+}
+
 /// The jobs that wait for a slot, and how long jobs take.
-pub(super) struct Ahead {
-    waiting: VecDeque<InHand>,
+pub(super) struct Prefetch {
+    waiting: VecDeque<LeasedJob>,
     /// Until those that wait do so for too long.
     patience: Option<Pin<Box<Sleep>>>,
     /// A moving mean over about sixteen jobs.
     job_us: i64,
 }
 
-impl Ahead {
+impl Prefetch {
     /// Nothing waits, and jobs are taken to be long until they have been short for a while.
-    pub fn new() -> Ahead {
-        Ahead { waiting: VecDeque::new(), patience: None, job_us: LONG_MS * 1000 }
+    pub fn new() -> Prefetch {
+        Prefetch { waiting: VecDeque::new(), patience: None, job_us: LONG_MS * 1000 }
     }
 
     /// A job took `ms` milliseconds.
@@ -52,7 +59,7 @@ impl Ahead {
     }
 
     /// Has jobs wait that were just claimed.
-    pub fn add(&mut self, claimed: Vec<InHand>) {
+    pub fn add(&mut self, claimed: Vec<LeasedJob>) {
         self.patience = Some(Box::pin(sleep(GIVEN_BACK_AFTER)));
         self.waiting.extend(claimed);
     }
@@ -63,7 +70,7 @@ impl Ahead {
     }
 
     /// The one that waits longest.
-    pub fn next(&mut self) -> Option<InHand> {
+    pub fn next(&mut self) -> Option<LeasedJob> {
         self.waiting.pop_front()
     }
 
@@ -76,7 +83,7 @@ impl Ahead {
     }
 
     /// All that wait. Jobs are long then, whatever they were before.
-    pub fn give_back(&mut self) -> VecDeque<InHand> {
+    pub fn give_back(&mut self) -> VecDeque<LeasedJob> {
         self.job_us = LONG_MS * 1000;
         self.patience = None;
         std::mem::take(&mut self.waiting)
@@ -89,18 +96,18 @@ mod tests {
 
     #[test]
     fn only_where_jobs_have_been_short_for_a_while_are_more_wanted_and_never_many() {
-        let mut ahead = Ahead::new();
-        assert_eq!(ahead.wanted(10), 0, "nothing is known yet");
-        (0..20).for_each(|_| ahead.took(0));
-        assert_eq!(ahead.wanted(10), 0, "a few short ones prove nothing");
-        (0..100).for_each(|_| ahead.took(0));
-        assert_eq!(ahead.wanted(10), AT_MOST);
-        (0..200).for_each(|_| ahead.took(2));
-        assert_eq!(ahead.wanted(10), 25, "what ten slots get through in 5 ms");
+        let mut prefetch = Prefetch::new();
+        assert_eq!(prefetch.wanted(10), 0, "nothing is known yet");
+        (0..20).for_each(|_| prefetch.took(0));
+        assert_eq!(prefetch.wanted(10), 0, "a few short ones prove nothing");
+        (0..100).for_each(|_| prefetch.took(0));
+        assert_eq!(prefetch.wanted(10), AT_MOST);
+        (0..200).for_each(|_| prefetch.took(2));
+        assert_eq!(prefetch.wanted(10), 25, "what ten slots get through in 5 ms");
         // One long job is seen at once, and a thousand hours are no longer than a second.
-        ahead.took(3_600_000_000);
-        assert_eq!(ahead.wanted(10), 0);
-        (0..60).for_each(|_| ahead.took(0));
-        assert!(ahead.wanted(10) > 0);
+        prefetch.took(3_600_000_000);
+        assert_eq!(prefetch.wanted(10), 0);
+        (0..60).for_each(|_| prefetch.took(0));
+        assert!(prefetch.wanted(10) > 0);
     }
 }

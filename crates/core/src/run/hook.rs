@@ -9,9 +9,9 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::journal::OfferedTool;
 use crate::persona::PersonaTemplate;
 use crate::run::finish;
+use crate::run::journal::OfferedTool;
 
 /// What a run will begin with.
 #[derive(Debug, Clone, PartialEq)]

@@ -48,7 +48,7 @@ pub fn disagreement(installation: &str, job: JobId, journal: &[Recorded], ledger
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::Entry;
+    use crate::run::journal::Entry;
 
     fn journal() -> Vec<Recorded> {
         let entries = serde_json::json!([

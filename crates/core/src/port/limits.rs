@@ -1,0 +1,57 @@
+//! What limits how many jobs start and how often models are asked.
+
+use async_trait::async_trait;
+
+use super::RepositoryError;
+use crate::clock::Millis;
+use crate::job::JobId;
+use crate::queue::rate::{EndpointState, ModelUse, Outcome, Pass};
+use crate::queue::rules::{Held, Limits, LimitsChange, QueueState, Rule, Scope};
+
+/// Keeps the rules. Each change is durable when its method returns, and holds for every claim after
+/// it, in every process.
+#[async_trait]
+pub trait Rules: Send + Sync {
+    /// Sets the limits of a scope, all of them: what is absent is no limit. A scope without limits
+    /// that is not paused has no rule.
+    async fn set_limits(&self, scope: Scope, limits: Limits) -> Result<(), RepositoryError>;
+
+    /// Changes the limits of a scope, and gives them as they are then. What others change at the same time stays.
+    async fn change_limits(&self, scope: Scope, change: LimitsChange) -> Result<Limits, RepositoryError>;
+
+    /// Lets no job of the scope start until it is resumed; false when it was paused before.
+    async fn pause(&self, scope: Scope, now: Millis) -> Result<bool, RepositoryError>;
+
+    /// Takes a pause back; false when there was none.
+    async fn resume(&self, scope: Scope) -> Result<bool, RepositoryError>;
+
+    /// All rules, by scope.
+    async fn rules(&self) -> Result<Vec<Rule>, RepositoryError>;
+
+    /// The queues that have jobs that are not final, or a rule, by name.
+    async fn queues(&self) -> Result<Vec<QueueState>, RepositoryError>;
+
+    /// Why an available job may not start, if it may not by the rules.
+    async fn held(&self, job: JobId, now: Millis) -> Result<Option<Held>, RepositoryError>;
+}
+
+/// Counts requests to models, and knows which endpoints are out, for all processes together.
+#[async_trait]
+pub trait RateLimiter: Send + Sync {
+    /// Asks leave for a request. A wait of at most `patience_ms` is booked and given as part of the
+    /// leave; a longer one is a no.
+    async fn reserve(&self, about: ModelUse, patience_ms: Millis, now: Millis) -> Result<Pass, RepositoryError>;
+
+    /// Says what the request of `reserved` came to. Tells how long, in milliseconds, the endpoint is
+    /// to be left alone, when this makes it known to be out.
+    async fn settle(
+        &self,
+        reserved: ModelUse,
+        used: ModelUse,
+        outcome: Outcome,
+        now: Millis,
+    ) -> Result<Option<Millis>, RepositoryError>;
+
+    /// The endpoints that have failed since they last answered.
+    async fn failing_endpoints(&self) -> Result<Vec<EndpointState>, RepositoryError>;
+}
