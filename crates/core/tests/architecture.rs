@@ -74,6 +74,7 @@ const FROM_THE_GROUND_UP: &[&str] = &[
     "session",
     "run",
     "port",
+    "store",
     "event",
     "events",
     "metrics",
