@@ -8,14 +8,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use serde::Serialize;
 use tokio::sync::Mutex;
 
 use crate::clock::{Clock, Millis};
-use crate::job::JobState;
-use crate::port::{DueJobs, RepositoryError, Storage};
-use crate::queue::rate::EndpointState;
+use crate::port::RepositoryError;
+pub use crate::port::{JobsIn, MetricsQueries, Standing, Written};
 
 mod histogram;
 mod tally;
@@ -34,93 +32,28 @@ pub const OTHER_QUEUES: &str = "(others)";
 /// How long the database is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Jobs of one role and queue in one state.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct JobsIn {
-    /// The role.
-    pub role: String,
-    /// The queue.
-    pub queue: String,
-    /// The state; not a final one.
-    pub state: JobState,
-    /// How many there are.
-    pub jobs: u64,
-}
-
-/// What a database says of its fleet at one moment. Jobs that have ended are not counted: there may be
-/// millions, and looking at each would cost more with every one.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Standing {
-    /// The moment.
-    pub at: Millis,
-    /// Jobs that have not ended.
-    pub jobs: Vec<JobsIn>,
-    /// Jobs that are due, by role.
-    pub due: Vec<DueJobs>,
-    /// Jobs enqueued since the database was made, deleted ones too.
-    pub enqueued: u64,
-    /// Worker processes on the list.
-    pub workers: u64,
-    /// Jobs that all of them can have in their hands at once.
-    pub slots: u64,
-    /// Questions that wait for an answer.
-    pub open_questions: u64,
-    /// Endpoints of models that have failed since they last answered.
-    pub failing_endpoints: Vec<EndpointState>,
-    /// What there is on disk.
-    pub storage: Storage,
-}
-
-impl Standing {
-    /// Leases that are held: one for each job that runs.
-    pub fn leases(&self) -> u64 {
-        self.jobs.iter().filter(|jobs| jobs.state == JobState::Running).map(|jobs| jobs.jobs).sum()
+/// The same with at most [`MOST_QUEUES`] queues.
+fn bounded(mut standing: Standing) -> Standing {
+    let mut queues: std::collections::BTreeMap<&str, u64> = Default::default();
+    for jobs in &standing.jobs {
+        *queues.entry(&jobs.queue).or_default() += jobs.jobs;
     }
-
-    /// The same with at most [`MOST_QUEUES`] queues.
-    fn bounded(mut self) -> Standing {
-        let mut queues: std::collections::BTreeMap<&str, u64> = Default::default();
-        for jobs in &self.jobs {
-            *queues.entry(&jobs.queue).or_default() += jobs.jobs;
-        }
-        if queues.len() <= MOST_QUEUES {
-            return self;
-        }
-        let mut by_jobs: Vec<(u64, String)> =
-            queues.into_iter().map(|(queue, jobs)| (jobs, queue.to_owned())).collect();
-        by_jobs.sort_by(|a, b| b.cmp(a));
-        let few: std::collections::BTreeSet<_> =
-            by_jobs.into_iter().skip(MOST_QUEUES).map(|(_, queue)| queue).collect();
-        let mut others: std::collections::BTreeMap<(String, &str), JobsIn> = Default::default();
-        let (rare, mut kept): (Vec<_>, Vec<_>) = self.jobs.into_iter().partition(|jobs| few.contains(&jobs.queue));
-        for jobs in rare {
-            let (key, many) = ((jobs.role.clone(), jobs.state.as_str()), jobs.jobs);
-            let none = JobsIn { queue: OTHER_QUEUES.into(), jobs: 0, ..jobs };
-            others.entry(key).or_insert(none).jobs += many;
-        }
-        kept.extend(others.into_values());
-        self.jobs = kept;
-        self
+    if queues.len() <= MOST_QUEUES {
+        return standing;
     }
-}
-
-/// What the writer of this process's store did, from its start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Written {
-    /// Transactions committed.
-    pub commits: u64,
-    /// Commands in them: together with `commits`, how well writes are grouped.
-    pub commands: u64,
-}
-
-/// What a store tells of itself.
-#[async_trait]
-pub trait MetricsQueries: Send + Sync {
-    /// What there is at `now`. Costs nothing for jobs that have ended.
-    async fn standing(&self, now: Millis) -> Result<Standing, RepositoryError>;
-
-    /// What this process wrote.
-    fn written(&self) -> Written;
+    let mut by_jobs: Vec<(u64, String)> = queues.into_iter().map(|(queue, jobs)| (jobs, queue.to_owned())).collect();
+    by_jobs.sort_by(|a, b| b.cmp(a));
+    let few: std::collections::BTreeSet<_> = by_jobs.into_iter().skip(MOST_QUEUES).map(|(_, queue)| queue).collect();
+    let mut others: std::collections::BTreeMap<(String, &str), JobsIn> = Default::default();
+    let (rare, mut kept): (Vec<_>, Vec<_>) = standing.jobs.into_iter().partition(|jobs| few.contains(&jobs.queue));
+    for jobs in rare {
+        let (key, many) = ((jobs.role.clone(), jobs.state.as_str()), jobs.jobs);
+        let none = JobsIn { queue: OTHER_QUEUES.into(), jobs: 0, ..jobs };
+        others.entry(key).or_insert(none).jobs += many;
+    }
+    kept.extend(others.into_values());
+    standing.jobs = kept;
+    standing
 }
 
 /// What one process did, from its start.
@@ -197,26 +130,27 @@ impl MetricsSource {
 
 /// What a store says at `now`, with queues enough to tell and no more.
 pub async fn standing(store: &dyn MetricsQueries, now: Millis) -> Result<Standing, RepositoryError> {
-    Ok(store.standing(now).await?.bounded())
+    store.standing(now).await.map(bounded)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::JobState;
 
     #[test]
     fn queues_beyond_the_most_are_counted_as_one() {
         let jobs = |n: usize, state, jobs| JobsIn { role: "r".into(), queue: format!("q{n}"), state, jobs };
         let mut all: Vec<_> = (0..MOST_QUEUES + 3).map(|n| jobs(n, JobState::Available, 1000 - 2 * n as u64)).collect();
         all.push(jobs(MOST_QUEUES, JobState::Running, 1));
-        let bounded = Standing { jobs: all.clone(), ..Standing::default() }.bounded();
+        let most = bounded(Standing { jobs: all.clone(), ..Standing::default() });
         let sum = |jobs: &[JobsIn]| jobs.iter().map(|jobs| jobs.jobs).sum::<u64>();
-        assert_eq!(sum(&bounded.jobs), sum(&all));
-        assert_eq!(bounded.leases(), 1);
-        let others: Vec<_> = bounded.jobs.iter().filter(|jobs| jobs.queue == OTHER_QUEUES).collect();
+        assert_eq!(sum(&most.jobs), sum(&all));
+        assert_eq!(most.leases(), 1);
+        let others: Vec<_> = most.jobs.iter().filter(|jobs| jobs.queue == OTHER_QUEUES).collect();
         assert_eq!(others.iter().map(|jobs| jobs.jobs).collect::<Vec<_>>(), [600 + 598 + 596, 1]);
-        assert_eq!(bounded.jobs.len(), MOST_QUEUES + 2);
+        assert_eq!(most.jobs.len(), MOST_QUEUES + 2);
         let few = Standing { jobs: all[..3].to_vec(), ..Standing::default() };
-        assert_eq!(few.clone().bounded(), few);
+        assert_eq!(bounded(few.clone()), few);
     }
 }

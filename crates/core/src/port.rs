@@ -27,8 +27,10 @@ mod relations;
 pub use limits::{RateLimiter, Rules};
 pub use relations::{BatchMark, BatchStanding, Chunk, JobRelations, JobSearch, Reach, StateRow};
 
+mod metrics;
 mod store;
 
+pub use metrics::{JobsIn, MetricsQueries, Standing, Written};
 pub use store::Store;
 
 /// A repository call that did not do what was asked, by what the caller should do about it.

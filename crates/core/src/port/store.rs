@@ -1,9 +1,6 @@
 //! Everything that is kept, behind one name.
 
-use super::{CareRepository, JobQueries, JobRelations, JobRepository, JobSearch};
-use crate::metrics::MetricsQueries;
-use crate::port::RateLimiter;
-use crate::port::Rules;
+use super::{CareRepository, JobQueries, JobRelations, JobRepository, JobSearch, MetricsQueries, RateLimiter, Rules};
 
 /// A store: all that an application asks of one database. Nothing is to be implemented for it; whatever implements the
 /// ports is one.
