@@ -15,6 +15,8 @@
 //! [`schedule`]s and [`skill`]s, a [`session`], an agent's [`run`], what the world must offer ([`port`]), what onlookers see
 //! ([`event`], [`events`], [`metrics`], [`doctor`]), and the [`worker`] that joins them.
 
+#![warn(missing_docs)]
+
 pub mod annotation;
 pub mod clock;
 pub mod doctor;

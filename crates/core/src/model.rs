@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::id::JobId;
 use crate::stop::Stop;
 use crate::tool::ToolSpec;
 
@@ -247,6 +248,20 @@ pub trait TokenCounter: Send + Sync {
     /// How many tokens each of these texts has by itself, in their order. None where that cannot be
     /// said now, or not soon; whoever asks then goes by an estimate.
     async fn count(&self, texts: &[&str]) -> Option<Vec<u64>>;
+}
+
+tokio::task_local! {
+    static JOB: JobId;
+}
+
+/// Runs `work`, which asks models for this job.
+pub async fn asking_for<T>(job: JobId, work: impl Future<Output = T>) -> T {
+    JOB.scope(job, work).await
+}
+
+/// The job for which this task asks a model, if it does so for one: an endpoint that is out says how many wait for it.
+pub fn asked_for() -> Option<JobId> {
+    JOB.try_with(|job| *job).ok()
 }
 
 /// The configured models, by name.

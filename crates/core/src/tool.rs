@@ -3,6 +3,8 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -166,6 +168,49 @@ pub trait Tool: Send + Sync {
 
     /// Runs it. `args` fit the schema in [`Tool::spec`]; the caller has checked.
     async fn call(&self, cx: &ToolContext, args: Value) -> Result<ToolOutput, ToolError>;
+}
+
+/// Which tools there are, by name and by pack.
+pub trait Tools: Send + Sync {
+    /// The tools that a persona's list of tool and pack names stands for: sorted by name, because
+    /// their order is part of the prompt's stable prefix, and each only once.
+    fn resolve(&self, names: &[String]) -> Result<Vec<Arc<dyn Tool>>, UnknownTool>;
+
+    /// The tool of that name.
+    fn get(&self, name: &str) -> Option<Arc<dyn Tool>>;
+
+    /// Reads the arguments of a call as the model wrote them, by the schema in `spec`.
+    fn validate_args(&self, spec: &ToolSpec, raw: &str) -> Result<Value, ToolError>;
+
+    /// What all of the tools keep away from.
+    fn protected(&self) -> &Arc<Protected>;
+}
+
+/// A persona asks for a tool that is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownTool {
+    /// What was asked for.
+    pub name: String,
+    /// Existing names that look like it, the nearest first.
+    pub near: Vec<String>,
+    /// All packs, each with its tools.
+    pub packs: BTreeMap<String, Vec<String>>,
+}
+
+impl std::error::Error for UnknownTool {}
+
+impl fmt::Display for UnknownTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no tool or pack '{}'", self.name.escape_debug())?;
+        if !self.near.is_empty() {
+            write!(f, "; did you mean {}?", self.near.join(" or "))?;
+        }
+        write!(f, " There are:")?;
+        for (pack, tools) in &self.packs {
+            write!(f, " {pack} ({})", tools.join(", "))?;
+        }
+        Ok(())
+    }
 }
 
 /// The JSON Schema of a type, as tools carry it: draft 2020-12, without `$ref` and `$schema`, so

@@ -108,6 +108,29 @@ fn no_module_of_the_core_sees_one_above_it() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+#[test]
+fn no_adapter_depends_on_another() {
+    let mut looked = 0;
+    for entry in std::fs::read_dir(root().join("crates/infra")).expect("a folder") {
+        let Ok(manifest) = std::fs::read_to_string(entry.expect("an entry").path().join("Cargo.toml")) else {
+            continue;
+        };
+        // Tests may have a real store or tools beside what they test.
+        let product = manifest.split("[dev-dependencies]").next().unwrap_or_default();
+        let ours = product.lines().filter(|line| line.starts_with("posse-"));
+        let others: Vec<_> = ours.filter(|line| !["posse-core", "posse-host"].contains(&name_of(line))).collect();
+        let name = product.lines().find_map(|line| line.strip_prefix("name = ")).unwrap_or_default();
+        assert!(others.is_empty(), "{name} knows other adapters: {others:?}");
+        looked += 1;
+    }
+    assert!(looked >= 6, "only {looked} adapters were looked at");
+}
+
+/// The package that a line of a manifest's dependencies is about.
+fn name_of(dependency: &str) -> &str {
+    dependency.split(['.', ' ', '=']).next().unwrap_or_default()
+}
+
 /// ARCHITECTURE.md, as what stands between backticks and looks like a file or a folder of ours.
 fn named_in_the_code_map() -> Vec<String> {
     let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");

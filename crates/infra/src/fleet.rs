@@ -7,8 +7,8 @@ use posse_core::job::lease::DEFAULT_LEASE_MS;
 use posse_core::port::WorkerRecord;
 use posse_core::worker::FleetOptions;
 
-use crate::process::{LinuxProcessProbe, this_process};
-use crate::sqlite::SqliteStore;
+use posse_host::process::{LinuxProcessProbe, this_process};
+use posse_store_sqlite::SqliteStore;
 
 /// What others are told of this process, with leases of the usual length. `id` must be nobody else's.
 pub fn record(id: String, roles: Vec<String>, slots: usize, clock: &dyn Clock) -> WorkerRecord {

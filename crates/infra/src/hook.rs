@@ -33,20 +33,14 @@
 mod project_rules;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use posse_core::run::hook::{RunHook, compose};
 
-use crate::tool::is_legal_name;
+use posse_tools::is_legal_name;
 
 /// The hook that tells a project's rules.
 const PROJECT_RULES: &str = "project_rules";
-
-/// The file of the workspace that an agent with these hooks is told its rules from.
-pub(crate) fn rules_file(hooks: &[String]) -> Option<PathBuf> {
-    hooks.iter().any(|name| name == PROJECT_RULES).then(|| project_rules::FILE.into())
-}
 
 /// Every hook of the process. Built once at the start, read by everybody.
 #[derive(Default)]

@@ -1,18 +1,20 @@
-//! Posse's adapters: how the world outside is reached. Each module fills ports of `posse-core` and
-//! decides nothing about jobs or runs.
+//! Posse's adapters behind one name: how the world outside is reached.
+//!
+//! Each adapter is a crate of its own that knows `posse-core`, the host, and no other adapter. What needs several of
+//! them is here: files of personas, skills and hooks, and a process as a worker of a fleet.
 
 // A failed `unwrap` is how a test fails.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod agent;
 pub mod fleet;
-pub mod folder;
 pub mod hook;
-pub mod local_model;
-pub mod model;
 pub mod persona;
-pub mod process;
-pub mod sandbox;
 pub mod skill;
-pub mod sqlite;
-pub mod tool;
+
+pub use posse_agent as agent;
+pub use posse_host::{folder, process};
+pub use posse_local_model as local_model;
+pub use posse_models as model;
+pub use posse_store_sqlite as sqlite;
+pub use posse_tools as tool;
+pub use posse_tools::sandbox;

@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 
 use posse_core::persona::ALL_SKILLS;
 use posse_core::skill::{Severity, Skill, SkillProblem, SkillScope, SkillSource, examine, normal_name};
+use posse_core::tool::Tools as _;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::persona::nearest;
-use crate::tool::ToolRegistry;
-use crate::tool::workspace::{Dir, Links};
 use front::Parts;
+use posse_tools::ToolRegistry;
+use posse_tools::workspace::{Dir, Links};
 
 /// Most bytes of a skill's file: all of it stands in every request of the child that works by it.
 pub const MAX_FILE_BYTES: u64 = 64 * 1024;

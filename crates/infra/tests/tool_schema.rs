@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use posse_core::run::finish::{FinishArgs, spec};
-use posse_core::tool::EffectClass;
+use posse_core::tool::{EffectClass, Tools as _};
 use posse_infra::tool::{ToolRegistry, is_legal_name};
 use serde_json::{Value, json};
 

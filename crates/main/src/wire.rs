@@ -16,6 +16,7 @@ use posse_core::port::{CareRepository, JobQueries, JobRelations, JobRepository, 
 use posse_core::queue::retention::Retention;
 use posse_core::skill::SkillScope;
 use posse_core::skill::shelf::{self, FIND_SKILLS};
+use posse_core::tool::Tools as _;
 use posse_infra::agent::GenericAgentExecutor;
 use posse_infra::hook::HookRegistry;
 use posse_infra::local_model;
@@ -474,7 +475,7 @@ impl Kit {
         let models: Arc<dyn Models> = self.models.clone();
         let executor = GenericAgentExecutor::new(
             persona.persona.clone(),
-            Arc::clone(&self.offer.tools),
+            Arc::clone(&self.offer.tools) as _,
             models,
             self.workspace.clone(),
         );

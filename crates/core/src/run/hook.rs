@@ -73,6 +73,11 @@ pub struct HookError(
 pub trait RunHook: Send + Sync {
     /// Looks at the setup and changes it.
     async fn before_run(&self, setup: &mut RunSetup) -> Result<(), HookError>;
+
+    /// The file of the workspace that it tells an agent its rules from, if it tells any: no tool may change it.
+    fn rules_file(&self) -> Option<PathBuf> {
+        None
+    }
 }
 
 /// All of `hooks` as one: each runs on what the one before left; the first error ends it.
@@ -89,5 +94,9 @@ impl RunHook for InOrder {
             hook.before_run(setup).await?;
         }
         Ok(())
+    }
+
+    fn rules_file(&self) -> Option<PathBuf> {
+        self.0.iter().find_map(|hook| hook.rules_file())
     }
 }

@@ -1,16 +1,16 @@
 //! `project_rules`: what a project asks of every agent, from its `AGENTS.md`.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use posse_core::run::hook::{HookError, RunHook, RunSetup};
 use posse_core::text::{count, plural};
 use posse_core::tool::ToolErrorCategory;
 
-use crate::tool::workspace::{Found, Workspace};
+use posse_tools::workspace::{Found, Workspace};
 
-pub(super) const FILE: &str = "AGENTS.md";
+const FILE: &str = "AGENTS.md";
 /// How much of the file an agent is told.
 const MAX_BYTES: usize = 32 * 1024;
 
@@ -27,6 +27,10 @@ impl RunHook for ProjectRules {
             setup.append(&format!("Rules of this project ({FILE})"), &rules);
         }
         Ok(())
+    }
+
+    fn rules_file(&self) -> Option<PathBuf> {
+        Some(FILE.into())
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use posse_core::skill::Severity;
 use rustix::io::Errno;
 
-use crate::tool::workspace::{Dir, Kind, Links, Walk, shown_name};
+use posse_tools::workspace::{Dir, Kind, Links, Walk, shown_name};
 
 /// How deep below a root a skill's folder may lie.
 pub(super) const MAX_DEPTH: usize = 5;

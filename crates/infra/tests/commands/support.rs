@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use posse_core::job::JobId;
 use posse_core::stop::Stop;
-use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory};
+use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory, Tools as _};
 use posse_infra::sandbox::{Commands, Limits};
 use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use posse_core::job::JobId;
 use posse_core::stop::Stop;
-use posse_core::tool::{ToolContext, ToolError, ToolOutput};
+use posse_core::tool::{ToolContext, ToolError, ToolOutput, Tools as _};
 use posse_core::workspace::folder::FolderId;
 use posse_core::workspace::protected::Protected;
 use posse_infra::tool::ToolRegistry;

@@ -9,6 +9,7 @@ use posse_app::json::listed;
 use posse_core::job::retry::{RetryPolicy, Strategy};
 use posse_core::persona::{ContextRules, Limits, PersonaTemplate, is_placeholder, placeholder_goal};
 use posse_core::run::compaction;
+use posse_core::tool::Tools as _;
 use posse_infra::persona::{Loaded, PersonaFile, PersonaFileProblem, Severity};
 use posse_infra::tool::ToolRegistry;
 use serde::Serialize;

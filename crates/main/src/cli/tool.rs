@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Subcommand;
 use posse_app::json::listed;
-use posse_core::tool::{EffectClass, ToolSpec};
+use posse_core::tool::{EffectClass, ToolSpec, Tools as _};
 use posse_infra::persona::nearest;
 use serde::Serialize;
 

@@ -21,8 +21,7 @@ pub fn begin(long: bool, out: &Out) {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let named = variable("POSSE_LOG").or_else(|| variable("RUST_LOG"));
     // The live view of one job tells of a model's failed tries itself.
-    let fallback =
-        if long { "warn,posse=info,posse_core=info,posse_infra=info" } else { "warn,posse_infra::model=error" };
+    let fallback = if long { "warn,posse=info" } else { "warn,posse_models=error" };
     // What a certificate lacks is told by the error of whoever asked, in words.
     let fallback = &format!("{fallback},rustls_platform_verifier=off");
     let filter = match named.as_deref().map(EnvFilter::try_new) {

@@ -1,0 +1,465 @@
+//! The agent executor: performs the effects that the run machine asks for.
+
+// A failed `unwrap` is how a test fails.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use posse_core::job::{Job, Output};
+use posse_core::model::tokens;
+use posse_core::model::{
+    CallRequest, Delta, DeltaSink, FailedTry, Model, ModelError, ModelErrorKind, ModelReply, ModelRequest, Models,
+    Usage, asking_for,
+};
+use posse_core::persona::PersonaTemplate;
+use posse_core::run::hook::{RunHook, compose};
+use posse_core::run::journal::{Entry, OfferedTool, Opening, effect_key};
+use posse_core::run::machine::{Again, Effect, Input, Step, ToCount, Verdict, step};
+use posse_core::run::spoken::Spoken;
+use posse_core::run::{OpenCall, Run, finish};
+use posse_core::skill::{Skill, shelf};
+use posse_core::stop::{Stop, StopReason};
+use posse_core::text::plural;
+use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory, ToolOutput, Tools, UnknownTool};
+use posse_core::worker::Progress;
+use posse_core::worker::executor::{AgentExecutor, Halt, JobContext, StepOutcome};
+use posse_core::workspace::folder::FolderId;
+
+use posse_host::folder::{identify, pinned};
+
+mod opening;
+mod recall;
+mod results;
+mod summary;
+
+use opening::NotOpened;
+
+/// How long a tool that was asked to end may take before its result is no longer waited for.
+const TOOL_GRACE: Duration = Duration::from_secs(5);
+
+/// Works the jobs of one persona with a language model and tools.
+pub struct GenericAgentExecutor {
+    persona: PersonaTemplate,
+    tools: Vec<OfferedTool>,
+    skills: Vec<Skill>,
+    registry: Arc<dyn Tools>,
+    models: Arc<dyn Models>,
+    /// Where jobs work that name no workspace, and which folder that was at the start.
+    default_workspace: (PathBuf, Option<FolderId>),
+    hooks: Arc<dyn RunHook>,
+}
+
+impl GenericAgentExecutor {
+    /// An executor for `persona`. Jobs that name no workspace work in `default_workspace`.
+    pub fn new(
+        persona: PersonaTemplate,
+        registry: Arc<dyn Tools>,
+        models: Arc<dyn Models>,
+        default_workspace: PathBuf,
+    ) -> Result<Self, UnknownTool> {
+        let tools = registry.resolve(&persona.tools)?;
+        // The final answer is offered by the run machine to every persona.
+        let offered = tools.iter().filter(|tool| tool.spec().name != finish::FINISH);
+        let tools = offered.map(|tool| OfferedTool { spec: tool.spec().clone(), effect: tool.effect() }).collect();
+        let hooks = compose(Vec::new());
+        let default_workspace = default_workspace.canonicalize().unwrap_or(default_workspace);
+        let id = identify(&default_workspace).ok();
+        let default_workspace = (default_workspace, id);
+        Ok(Self { persona, tools, skills: Vec::new(), registry, models, default_workspace, hooks })
+    }
+
+    /// The same with skills that its persona may name.
+    pub fn with_skills(mut self, skills: Vec<Skill>) -> Self {
+        self.skills = skills;
+        self
+    }
+
+    /// The same, with hooks that run before each run begins.
+    pub fn with_hooks(mut self, hooks: Arc<dyn RunHook>) -> Self {
+        self.hooks = hooks;
+        self
+    }
+
+    async fn one_step(&self, cx: &mut JobContext, run: &mut Run) -> Result<StepOutcome, Halt> {
+        if let Some((why, again)) = self.why_not_there(&cx.job) {
+            let output = run.opening().is_some().then(|| run.output());
+            return Ok(failed(why, again, output));
+        }
+        let mut next = match run.opening() {
+            Some(_) => step(run, Input::PickedUp),
+            None => {
+                // A model that must first be started, or asked what it can do, may take its time.
+                let began = Instant::now();
+                let opening = tokio::select! {
+                    opening = self.opening(cx, run) => opening,
+                    reason = cx.stop.stopped() => return Err(reason.into()),
+                };
+                match opening {
+                    Ok(opening) => step(run, Input::Begun { goal: &cx.job.payload.goal.clone(), opening }),
+                    Err(NotOpened::Halt(halt)) => return Err(halt),
+                    Err(NotOpened::Refused(reason, again)) => return Ok(failed(reason, again, None)),
+                    Err(NotOpened::Model(error)) => {
+                        step(run, Input::NotBegun { error, ms: began.elapsed().as_millis() as u64 })
+                    }
+                }
+            }
+        };
+        let mut asked = false;
+        loop {
+            let Step { entries, effect } = next;
+            match effect {
+                Effect::End => return Ok(end(run, entries)),
+                Effect::Suspend => {
+                    return Ok(StepOutcome::Suspended { reason: waits_for(run), children: Vec::new(), entries });
+                }
+                _ => {}
+            }
+            if entries.iter().any(|entry| matches!(entry, Entry::Turn(_)))
+                && let Some((turns, most)) = run.turns_of_limit()
+            {
+                cx.note_progress(f64::from(turns) / f64::from(most.max(1)), &format!("turn {turns} of at most {most}"));
+            }
+            // It has taken them in already.
+            cx.append(run.next_seq() - entries.len() as u64, entries).await?;
+            next = match effect {
+                Effect::AskModel if asked => return Ok(StepOutcome::Continue),
+                Effect::AskModel => {
+                    asked = true;
+                    self.ask_model(cx, run).await?
+                }
+                Effect::RunCalls(calls) => self.run_calls(cx, run, calls).await?,
+                Effect::Count(what) => self.count(cx, run, &what).await?,
+                Effect::Summarise(_) if asked => return Ok(StepOutcome::Continue),
+                Effect::Summarise(what) => {
+                    asked = true;
+                    self.summarise(cx, run, &what).await?
+                }
+                Effect::FailAttempt { reason, again } => {
+                    let output = run.opening().is_some().then(|| run.output());
+                    return Ok(failed(reason, again, output));
+                }
+                Effect::Wait | Effect::End | Effect::Suspend => {
+                    return Err(Halt::Broken("the run waits for a call that nobody runs".into()));
+                }
+            };
+        }
+    }
+
+    /// The folder that the job's tools are confined to.
+    fn workspace(&self, job: &Job) -> (PathBuf, Option<FolderId>) {
+        match job.payload.workspace.as_str() {
+            "" => self.default_workspace.clone(),
+            path => (PathBuf::from(path), job.payload.workspace_id),
+        }
+    }
+
+    /// Why a job that was accepted for a folder cannot be worked there, and whether it may later.
+    fn why_not_there(&self, job: &Job) -> Option<(String, Again)> {
+        if job.payload.workspace.is_empty() {
+            return None;
+        }
+        let (path, id) = self.workspace(job);
+        let again = if path.symlink_metadata().is_ok() { Again::Never } else { Again::Later };
+        pinned(&path, id.as_ref()).err().map(|why| (why, again))
+    }
+
+    async fn ask_model(&self, cx: &mut JobContext, run: &mut Run) -> Result<Step, Halt> {
+        cx.still_ours().await?;
+        let began = Instant::now();
+        let calling = run.opening().filter(|_| run.depth() == 0).map(|opening| opening.calling);
+        let said = calling.map(|calling| Mutex::new(Spoken::new(calling)));
+        let answer = match self.model(run) {
+            Ok(model) => self.complete(cx, run, &*model, said.as_ref()).await,
+            Err(error) => Err(error),
+        };
+        let ms = began.elapsed().as_millis() as u64;
+        if let (Err(error), Some(reason)) = (&answer, cx.stop.reason()) {
+            if reason != StopReason::LeaseLost && has_cost(error) {
+                // What it read and wrote until then was used, and counts.
+                let seq = run.next_seq();
+                let failed = step(run, Input::ModelFailed { error: error.clone(), ms });
+                cx.append(seq, failed.entries).await?;
+            }
+            let said = said.map(|said| said.into_inner().unwrap_or_else(PoisonError::into_inner).all());
+            cx.cut_short = said.filter(|said| !said.trim().is_empty());
+            return Err(reason.into());
+        }
+        Ok(match answer {
+            Ok(reply) => {
+                let opening = run.opening().cloned();
+                let check = |call: &CallRequest| self.check(opening.as_deref(), call);
+                step(run, Input::Replied { reply, ms, check: &check })
+            }
+            Err(error) => step(run, Input::ModelFailed { error, ms }),
+        })
+    }
+
+    /// Has the model's tokenizer count. Never a reason to fail: without an answer, estimates have to do.
+    async fn count(&self, cx: &JobContext, run: &mut Run, what: &[ToCount]) -> Result<Step, Halt> {
+        let texts: Vec<&str> = what.iter().flat_map(|one| &one.texts).map(String::as_str).collect();
+        let model = self.model(run).ok();
+        let counted = tokio::select! {
+            counted = count_tokens(model.as_deref(), &texts) => counted,
+            reason = cx.stop.stopped() => return Err(reason.into()),
+        };
+        let tokens = counted.map(|counted| {
+            let mut counted = counted.into_iter();
+            what.iter().map(|one| counted.by_ref().take(one.texts.len()).sum()).collect()
+        });
+        Ok(step(run, Input::Counted { tokens }))
+    }
+
+    fn model(&self, run: &Run) -> Result<Arc<dyn Model>, ModelError> {
+        // The one it began with, while there is one of that name. Where that was somebody's choice, no other
+        // will do: the job waits for a worker that has it.
+        let opening = run.opening();
+        let began_with = opening.map(|opening| opening.model.as_str());
+        let is_chosen = opening.is_some_and(|opening| opening.persona.model.is_some());
+        self.models.get(began_with).or_else(|error| if is_chosen { Err(error) } else { self.models.get(None) })
+    }
+
+    async fn complete(
+        &self,
+        cx: &JobContext,
+        run: &Run,
+        model: &dyn Model,
+        said: Option<&Mutex<Spoken>>,
+    ) -> Result<ModelReply, ModelError> {
+        let request = run.request();
+        cx.report(Progress::AskingModel { job: cx.job.id });
+        let deltas = |delta: Delta| {
+            if let Some(said) = said {
+                said.lock().unwrap_or_else(PoisonError::into_inner).take(&delta);
+            }
+            cx.report(Progress::Delta { job: cx.job.id, delta });
+        };
+        ask(model, &request, &deltas, &cx.stop, time_left(run)).await
+    }
+
+    /// Whether a call of an offered tool may run, and if not, what would be right.
+    fn check(&self, opening: Option<&Opening>, call: &CallRequest) -> Verdict {
+        let offered = opening.map_or(&[][..], |o| &o.tools);
+        let tool = offered.iter().find(|tool| tool.spec.name == call.name);
+        let is_ours = results::reads(opening, &call.name).is_some()
+            || opening.is_some_and(|opening| shelf::finds(&opening.tools, &call.name));
+        let Some(tool) = tool.filter(|_| is_ours || self.registry.get(&call.name).is_some()) else {
+            return Verdict::Refuse(format!("The tool '{}' is no longer available. Go on without it.", call.name));
+        };
+        match self.registry.validate_args(&tool.spec, &call.arguments) {
+            Ok(_) => Verdict::Run(tool.effect),
+            Err(error) => Verdict::Refuse(error.message),
+        }
+    }
+
+    /// Runs calls at once and commits each result as it comes, all but the last with what follows.
+    async fn run_calls(&self, cx: &JobContext, run: &mut Run, calls: Vec<OpenCall>) -> Result<Step, Halt> {
+        cx.still_ours().await?;
+        let folder = run.skill().and_then(|skill| skill.folder.clone());
+        let left = time_left(run);
+        let mut running: FuturesUnordered<_> =
+            calls.iter().map(|call| self.run_call(cx, run.opening().cloned(), call, folder.clone(), left)).collect();
+        let overdue = async {
+            if cx.stop.stopped().await != StopReason::LeaseLost {
+                tokio::time::sleep(TOOL_GRACE).await;
+            }
+        };
+        tokio::pin!(overdue);
+        loop {
+            let ended = tokio::select! {
+                biased;
+                ended = running.next() => ended,
+                () = &mut overdue => return Err(cx.check().err().unwrap_or(StopReason::Shutdown.into())),
+            };
+            let Some((call_id, result, ms)) = ended else {
+                return Err(Halt::Broken("no call was left to run".into()));
+            };
+            let seq = run.next_seq();
+            let opening = run.opening().cloned();
+            let check = |call: &CallRequest| self.check(opening.as_deref(), call);
+            let is_cut_off = matches!(&result, Err(error) if error.category == ToolErrorCategory::Interrupted);
+            let next = step(run, Input::CallEnded { call_id, result, ms, check: &check });
+            if is_cut_off {
+                cx.append(seq, next.entries).await?;
+                return Err(cx.check().err().unwrap_or(StopReason::Shutdown.into()));
+            }
+            if next.effect != Effect::Wait {
+                return Ok(next);
+            }
+            cx.append(seq, next.entries).await?;
+        }
+    }
+
+    /// Runs one call, for the skill whose folder is given where one is at work.
+    async fn run_call(
+        &self,
+        cx: &JobContext,
+        opening: Option<Arc<Opening>>,
+        call: &OpenCall,
+        skill_folder: Option<PathBuf>,
+        time_left: Option<Duration>,
+    ) -> (String, Result<ToolOutput, ToolError>, u64) {
+        let began = Instant::now();
+        let CallRequest { id, name, arguments, .. } = &call.request;
+        let (workspace, workspace_id) = self.workspace(&cx.job);
+        let context = ToolContext {
+            job: cx.job.id,
+            role: self.persona.role.clone(),
+            effect_key: effect_key(cx.installation(), cx.job.id, id),
+            workspace,
+            workspace_id,
+            protected: Arc::clone(self.registry.protected()),
+            rules_file: self.hooks.rules_file(),
+            skill_folder,
+            time_left,
+            stop: cx.stop.clone(),
+        };
+        if let Some(of) = results::reads(opening.as_deref(), name) {
+            let result = match self.registry.validate_args(&posse_core::run::results::spec(), arguments) {
+                Ok(args) => results::read(cx, of, args).await,
+                Err(error) => Err(error),
+            };
+            return (id.clone(), result, began.elapsed().as_millis() as u64);
+        }
+        if let Some(opening) = opening.as_deref().filter(|opening| shelf::finds(&opening.tools, name)) {
+            let result = match self.registry.validate_args(&shelf::finder().spec, arguments) {
+                Ok(args) => shelf::answer(&opening.skills, &args).map(ToolOutput::from),
+                Err(error) => Err(error),
+            };
+            return (id.clone(), result, began.elapsed().as_millis() as u64);
+        }
+        let result = match self.registry.get(name) {
+            Some(tool) => match self.registry.validate_args(tool.spec(), arguments) {
+                Ok(args) => tool.call(&context, args).await,
+                Err(error) => Err(error),
+            },
+            None => {
+                Err(ToolError::new(ToolErrorCategory::NotFound, format!("The tool '{name}' is no longer available.")))
+            }
+        };
+        (id.clone(), result, began.elapsed().as_millis() as u64)
+    }
+}
+
+#[async_trait]
+impl AgentExecutor for GenericAgentExecutor {
+    async fn process_job(&self, cx: &mut JobContext) -> StepOutcome {
+        let mut run = match cx.run.take() {
+            Some(run) => run,
+            None => match cx.journal().await {
+                Ok(journal) => Run::replay(&journal),
+                Err(halt) => return halt.into(),
+            },
+        };
+        let id = cx.job.id;
+        let outcome = asking_for(id, self.one_step(cx, &mut run)).await;
+        cx.run = Some(run);
+        outcome.unwrap_or_else(StepOutcome::from)
+    }
+}
+
+/// Tokens of each text by the model's own tokenizer, if it has one that answers.
+async fn count_tokens(model: Option<&dyn Model>, texts: &[&str]) -> Option<Vec<u64>> {
+    let counted = model?.tokenizer()?.count(texts).await?;
+    (counted.len() == texts.len()).then_some(counted)
+}
+
+fn waits_for(run: &Run) -> String {
+    let questions = run.asked().map_or(0, |asked| asked.questions.len());
+    match questions {
+        1 => "waits for a person to answer a question (posse question list)".into(),
+        n => format!("waits for a person to answer {} (posse question list)", plural(n as u64, "question")),
+    }
+}
+
+/// The end of the job that the end of its run means.
+fn end(run: &Run, entries: Vec<Entry>) -> StepOutcome {
+    use posse_core::run::journal::EndStatus;
+    let output = run.output();
+    match run.ended() {
+        Some(ended) if !matches!(ended.status, EndStatus::Completed | EndStatus::Partial) => {
+            let reason = ended.reason.clone().unwrap_or_else(|| ended.text.clone());
+            StepOutcome::GaveUp { reason, output: Some(output), entries }
+        }
+        _ => StepOutcome::Completed { output, entries },
+    }
+}
+
+fn failed(reason: String, again: Again, output: Option<Output>) -> StepOutcome {
+    match again {
+        Again::Never => StepOutcome::GaveUp { reason, output, entries: Vec::new() },
+        Again::Later => StepOutcome::Failed { reason },
+        Again::After(wait) => StepOutcome::Snoozed { reason, wait },
+    }
+}
+
+fn time_left(run: &Run) -> Option<Duration> {
+    run.time_left().map(|ms| Duration::from_millis(ms.max(0) as u64))
+}
+
+/// A model's reply, if it comes before the time is used up that there is. A request that is cut off has what it came to
+/// until then among its failed tries, estimated where the model itself does not tell.
+async fn ask(
+    model: &dyn Model,
+    request: &ModelRequest,
+    deltas: &DeltaSink<'_>,
+    stop: &Stop,
+    time_left: Option<Duration>,
+) -> Result<ModelReply, ModelError> {
+    let heard = AtomicUsize::new(0);
+    let listening = |delta: Delta| {
+        match &delta {
+            Delta::Text(text) | Delta::Reasoning(text) => heard.fetch_add(text.len(), Ordering::Relaxed),
+            Delta::Call { arguments, .. } => heard.fetch_add(arguments.len(), Ordering::Relaxed),
+            // What it came to is told with it.
+            Delta::Restarted(_) => heard.swap(0, Ordering::Relaxed),
+        };
+        deltas(delta);
+    };
+    let reply = model.complete(request, &listening, stop);
+    let answer = match time_left {
+        None => reply.await,
+        Some(limit) => match tokio::time::timeout(limit, reply).await {
+            Ok(answer) => answer,
+            Err(_) => return Err(out_of_time(limit, estimate(request, heard.into_inner()))),
+        },
+    };
+    answer.map_err(|mut error| {
+        let heard = heard.into_inner();
+        if error.kind == ModelErrorKind::Stopped && heard > 0 && !has_cost(&error) {
+            let (reason, usage) = (error.message.clone(), estimate(request, heard));
+            error.failed_tries.push(FailedTry { model: String::new(), reason, usage });
+        }
+        error
+    })
+}
+
+/// Roughly what a request came to that was cut off after so many bytes of its reply.
+fn estimate(request: &ModelRequest, heard: usize) -> Usage {
+    let offered = serde_json::to_string(&(&request.tools, &request.schema)).unwrap_or_default().len();
+    let tail = request.tail.as_ref().map_or(0, String::len);
+    let read: u64 = request.messages.iter().map(tokens::message).sum();
+    let rest = Usage::estimate(offered + tail, heard);
+    Usage { input: rest.input.saturating_add(read), ..rest }
+}
+
+/// Whether tries that came to nothing have used tokens.
+fn has_cost(error: &ModelError) -> bool {
+    error.failed_tries.iter().any(|failed| failed.usage.total() > 0)
+}
+
+fn out_of_time(limit: Duration, usage: Usage) -> ModelError {
+    let message = format!("the model had not answered when the run's time was used up ({:.1} s)", limit.as_secs_f32());
+    ModelError {
+        kind: ModelErrorKind::Stopped,
+        message: message.clone(),
+        retry_after: None,
+        context_window: None,
+        failed_tries: vec![FailedTry { model: String::new(), reason: message, usage }],
+    }
+}

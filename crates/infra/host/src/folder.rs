@@ -1,0 +1,171 @@
+//! Folders as the kernel knows them: opened without going through links, and told apart by identity.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use posse_core::workspace::folder::FolderId;
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, fchmod, fstat, fstatfs, openat2, readlink, statx,
+};
+use rustix::io::Errno;
+
+/// The number by which an overlay of file systems is known.
+const OVERLAY: i128 = 0x794c_7630;
+
+/// As many links as the kernel follows in one path.
+const MAX_LINKS: usize = 40;
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Why a folder is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotTaken {
+    /// A part of its path is a link.
+    #[error("{} is a symlink to {}, and whoever can write there decides where it leads; name the folder itself", link.display(), target.display())]
+    Link {
+        /// The link.
+        link: PathBuf,
+        /// What it says.
+        target: PathBuf,
+    },
+    /// It is not there, or cannot be opened.
+    #[error("{} cannot be opened: {errno}", path.display())]
+    Unopened {
+        /// The folder.
+        path: PathBuf,
+        /// What the kernel said.
+        errno: Errno,
+    },
+}
+
+/// Opens the folder at an absolute path, no part of which is a link.
+pub fn open(path: &Path) -> Result<OwnedFd, NotTaken> {
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(CWD, path, DIRECTORY, Mode::empty(), resolve).map_err(|errno| match first_link(path) {
+        Some(link) if errno == Errno::LOOP => {
+            let target = readlink(&link, Vec::new()).unwrap_or_default().to_string_lossy().into_owned();
+            NotTaken::Link { link, target: target.into() }
+        }
+        _ => NotTaken::Unopened { path: path.into(), errno },
+    })
+}
+
+/// The identity of an open folder.
+pub fn identity(folder: impl AsFd) -> Result<FolderId, Errno> {
+    let stat = fstat(&folder)?;
+    // An overlay makes its own copy of a folder when something in it is changed first, and that copy is younger. So
+    // the copy is made now.
+    if fstatfs(&folder).is_ok_and(|fs| i128::from(fs.f_type) == OVERLAY) {
+        let _ = fchmod(&folder, Mode::from_raw_mode(stat.st_mode & 0o7777));
+    }
+    let more = statx(&folder, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
+    let born = more.ok().filter(|more| more.stx_mask & StatxFlags::BTIME.bits() != 0).map(|more| {
+        let time = more.stx_btime;
+        time.tv_sec.wrapping_mul(1_000_000_000).wrapping_add(i64::from(time.tv_nsec))
+    });
+    Ok(FolderId { device: stat.st_dev, inode: stat.st_ino, born })
+}
+
+/// The folder at an absolute path without links, and its identity.
+pub fn identify(path: &Path) -> Result<FolderId, NotTaken> {
+    let folder = open(path)?;
+    identity(&folder).map_err(|errno| NotTaken::Unopened { path: path.into(), errno })
+}
+
+/// Opens the folder at an absolute path if it is the one that is meant: no part of the path is a link, and where the
+/// identity is known it is that. Else why not.
+pub fn pinned(path: &Path, id: Option<&FolderId>) -> Result<OwnedFd, String> {
+    let opened = open(path).map_err(|why| match why {
+        NotTaken::Unopened { errno: Errno::NOSYS, .. } => {
+            "file tools need Linux 5.6 or newer: this kernel cannot resolve paths beneath a folder".to_owned()
+        }
+        why => format!("the workspace {} cannot be used: {why}", path.display()),
+    })?;
+    if let Some(id) = id {
+        let now = identity(&opened).map_err(|e| format!("the workspace {} cannot be used: {e}", path.display()))?;
+        if !id.is(&now) {
+            return Err(format!(
+                "the workspace {} is another folder than the one that was there when the job was accepted, so it is not \
+                 touched. Enqueue the job again if this one is meant",
+                path.display()
+            ));
+        }
+    }
+    Ok(opened)
+}
+
+/// Where an absolute path leads, and where on the way there links stand: whoever can change one of these places decides
+/// what is found. All are real paths, as far as there is something.
+pub fn places(path: &Path) -> Vec<PathBuf> {
+    let mut ahead: VecDeque<OsString> = path.components().map(|part| part.as_os_str().to_owned()).collect();
+    let (mut real, mut links) = (PathBuf::from("/"), Vec::new());
+    while let Some(part) = ahead.pop_front() {
+        match Path::new(&part).components().next() {
+            Some(Component::ParentDir) => {
+                real.pop();
+            }
+            Some(Component::RootDir) => real = "/".into(),
+            Some(Component::Normal(name)) => {
+                let next = real.join(name);
+                match std::fs::read_link(&next) {
+                    Ok(target) if links.len() < MAX_LINKS => {
+                        target.components().rev().for_each(|part| ahead.push_front(part.as_os_str().to_owned()));
+                        links.push(next);
+                    }
+                    _ => real = next,
+                }
+            }
+            _ => {}
+        }
+    }
+    links.push(real);
+    links
+}
+
+/// The first part of the path that is a link.
+fn first_link(path: &Path) -> Option<PathBuf> {
+    // Without a slash at its end, behind which a link would be followed.
+    let path: PathBuf = path.components().collect();
+    let mut ancestors: Vec<_> = path.ancestors().collect();
+    ancestors.reverse();
+    ancestors.into_iter().find(|part| part.is_symlink()).map(Path::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_folder_is_known_by_more_than_its_name() {
+        let base = tempfile::tempdir().unwrap();
+        let root = base.path().canonicalize().unwrap();
+        fs::create_dir(root.join("a")).unwrap();
+        let first = identify(&root.join("a")).unwrap();
+        fs::write(root.join("a/file"), "x").unwrap();
+        assert!(first.is(&identify(&root.join("a")).unwrap()), "what is in it does not matter");
+        fs::rename(root.join("a"), root.join("b")).unwrap();
+        assert!(first.is(&identify(&root.join("b")).unwrap()));
+        fs::create_dir(root.join("a")).unwrap();
+        assert!(!first.is(&identify(&root.join("a")).unwrap()));
+    }
+
+    #[test]
+    fn links_are_named_wherever_they_stand() {
+        let base = tempfile::tempdir().unwrap();
+        let root = base.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("real/sub")).unwrap();
+        symlink("real", root.join("link")).unwrap();
+        for path in ["link", "link/sub"] {
+            let refused = identify(&root.join(path)).unwrap_err();
+            assert_eq!(refused, NotTaken::Link { link: root.join("link"), target: "real".into() });
+        }
+        symlink("link/sub", root.join("other")).unwrap();
+        let places = places(&root.join("./x/../other/file"));
+        assert_eq!(places, ["other", "link", "real/sub/file"].map(|place| root.join(place)));
+        assert!(identify(&root.join("nothing")).unwrap_err().to_string().contains("cannot be opened"));
+    }
+}

@@ -1,0 +1,34 @@
+//! Language models behind OpenAI-compatible endpoints.
+//!
+//! Strict in what is sent, lenient in what is read. The connection is async-openai's; every wire
+//! type is our own, because that crate's types lose a whole reply over one unknown word.
+//!
+//! What holds here:
+//!
+//! - **Only whole replies leave this module.** A stream without a terminal signal is an error; a
+//!   tool call whose arguments were cut is never mended into one that looks whole.
+//! - **A key is never text.** It lives in a [`secret::Secret`], goes into one header, and is struck
+//!   from whatever a provider echoes.
+//! - **Waiting is bounded.** Between two pieces of a reply by an idle limit, between two tries by a
+//!   cap, and all of it ends at once when a stop is asked for.
+//!
+//! Reading order: [`openai`] (one model, its tries), `transport` (one request), `wire` (what is
+//! sent and read), `stream` over `sse` (pieces to a reply), `error` (what a failure means).
+
+// A failed `unwrap` is how a test fails.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod counted;
+mod error;
+pub mod fallback;
+pub mod guarded;
+pub mod judge;
+pub mod openai;
+pub mod outage;
+pub mod scripted;
+pub mod secret;
+mod sse;
+mod stream;
+pub mod tokenizer;
+mod transport;
+mod wire;

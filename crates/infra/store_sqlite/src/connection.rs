@@ -1,0 +1,125 @@
+//! Opening connections: how a file is addressed, and the settings every connection gets.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use diesel::connection::SimpleConnection;
+use diesel::{Connection, ConnectionError, SqliteConnection};
+use posse_core::port::RepositoryError;
+
+use super::fault::{Kind, describe, describe_text, kind_of_text};
+use super::{Synchronous, extension};
+
+/// How a connection is going to be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Reads and writes.
+    Write(Synchronous),
+    /// Reads, beside a writer of this process or another. Allowed to tidy up: the last connection
+    /// to close takes the log into the file, and one that may not would leave it lying there.
+    Read,
+    /// Reads and leaves everything as it is, for whoever may only read.
+    Look,
+    /// Reads a file that nobody is writing: the file alone is the whole database, and SQLite needs
+    /// none of those it otherwise puts beside it.
+    Frozen,
+}
+
+/// Opens the file at `path`. Fails with words for a person.
+pub(super) fn open(path: &Path, access: Access) -> Result<SqliteConnection, RepositoryError> {
+    posse_host::recognise::note_opened(path);
+    extension::register();
+    let parameters = match access {
+        Access::Write(_) | Access::Read => "mode=rw",
+        Access::Look => "mode=ro",
+        Access::Frozen => "mode=ro&immutable=1",
+    };
+    let url = format!("file:{}?{parameters}", percent_encoded(path));
+    let mut connection = SqliteConnection::establish(&url).map_err(|error| match error {
+        ConnectionError::BadConnection(text) => describe_text(kind_of_text(&text), &text, path),
+        other => describe_text(Kind::Statement, &other.to_string(), path),
+    })?;
+    connection.batch_execute(&settings(access)).map_err(|error| describe(&error, path))?;
+    Ok(connection)
+}
+
+fn settings(access: Access) -> String {
+    let own = match access {
+        // SQLite's own waiting for others is for the start; then the writer waits in smaller steps.
+        // A commit that split a page walks the whole cache, so that is kept small.
+        Access::Write(synchronous) => format!(
+            "PRAGMA busy_timeout = 30000; PRAGMA synchronous = {}; PRAGMA cache_size = -8192;
+             PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 8000;",
+            synchronous.as_str()
+        ),
+        Access::Read | Access::Look | Access::Frozen => {
+            "PRAGMA busy_timeout = 5000; PRAGMA query_only = 1; PRAGMA cache_size = -8192;
+             PRAGMA mmap_size = 268435456;"
+                .to_owned()
+        }
+    };
+    format!("PRAGMA foreign_keys = 1; PRAGMA temp_store = memory; {own}")
+}
+
+/// A path as part of a `file:` address: any byte is a legal part of a file's name.
+fn percent_encoded(path: &Path) -> String {
+    let mut out = String::new();
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => out.push(byte as char),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// How to look at the file without leaving a trace.
+pub(super) fn traceless(path: &Path) -> Access {
+    if beside(path, "-wal").exists() { Access::Look } else { Access::Frozen }
+}
+
+/// The path of a file that lives beside the database: `jobs.db` and `-wal` give `jobs.db-wal`.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Options, SqliteStore};
+    use posse_host::recognise::{database_of, is_database_at};
+    use std::fs;
+
+    #[test]
+    fn a_database_is_known_by_what_is_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let store = SqliteStore::open(&at("acme"), Options::default()).unwrap();
+        assert!(is_database_at(&at("acme")), "in use, nothing written back");
+        assert_eq!(database_of(&at("acme-wal")), Some(at("acme")));
+        assert_eq!(database_of(&at("ACME.sessions")), None, "another name");
+        assert_eq!(database_of(&at("acme.sessions")), Some(at("acme")));
+        drop(store);
+        assert!(is_database_at(&at("acme")));
+        fs::copy(at("acme"), at("copy.txt")).unwrap();
+        assert!(is_database_at(&at("copy.txt")));
+        fs::rename(at("acme"), at("posse.db")).unwrap();
+        assert_eq!(database_of(&at("sessions")), Some(at("posse.db")));
+    }
+
+    #[test]
+    fn other_files_are_not_ours() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        rusqlite::Connection::open(at("app.db")).unwrap().execute_batch("CREATE TABLE jobs(id)").unwrap();
+        fs::write(at("a.sql"), "CREATE TABLE job_data".repeat(100)).unwrap();
+        fs::write(at("app.db-wal"), "").unwrap();
+        std::os::unix::fs::symlink("app.db", at("link")).unwrap();
+        for name in ["app.db", "a.sql", "link", "none", "."] {
+            assert!(!is_database_at(&at(name)), "{name}");
+        }
+        assert_eq!(database_of(&at("app.db-wal")), None);
+        assert_eq!(database_of(&at("sessions")), None);
+    }
+}

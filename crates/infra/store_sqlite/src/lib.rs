@@ -1,0 +1,397 @@
+//! The repository on SQLite.
+//!
+//! What holds here:
+//!
+//! - **One connection writes** ([`writer`]), and answers after COMMIT. Many callers share one commit.
+//! - **Reads have their own connections** ([`readers`]) and never wait for a write.
+//! - **The core decides.** Whatever moves a job asks [`posse_core::job::transition`] and stores the
+//!   answer; whatever changes the ledger comes from [`posse_core::run::journal::ledger_changes`].
+//! - **Every write about a job carries its lease token**, or is a person's.
+//! - **The journal is only appended to**, and its large parts are stored once by content.
+//! - **Every query is diesel's**; what diesel cannot say is in [`literal`].
+
+// A failed `unwrap` is how a test fails.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use diesel::connection::SimpleConnection;
+use diesel::prelude::*;
+use posse_core::port::RepositoryError;
+use posse_core::queue::retention::Retention;
+
+mod backup;
+mod batches;
+mod blobs;
+mod care;
+mod care_repository;
+mod cause;
+mod change;
+mod claim;
+mod compact;
+mod connection;
+mod deaths;
+mod endpoints;
+pub mod extension;
+mod fault;
+mod finish;
+mod forks;
+mod group_waits;
+mod groups;
+mod guest;
+mod holders;
+mod identity;
+mod in_use;
+mod jobs;
+mod journal;
+mod last_words;
+mod leases;
+mod ledger;
+mod lines;
+mod literal;
+mod log;
+mod looking;
+mod memory;
+mod metrics;
+mod migrate;
+mod people;
+#[cfg(test)]
+mod plans;
+mod progress;
+mod prune;
+mod quarantine;
+mod queries;
+mod questions;
+mod readers;
+mod relations;
+mod replace;
+mod repository;
+mod reseal;
+mod restore;
+mod results;
+mod retention;
+mod rows;
+mod rules;
+mod schedules;
+mod schema;
+mod sealed_text;
+mod search;
+mod sessions;
+mod turns;
+mod unique;
+mod wake;
+mod workers;
+mod writer;
+
+pub use backup::{Backup, SchemaSteps, schema_of};
+pub use compact::{Compacted, compact};
+pub use guest::{CallersTransaction, complete_in, enqueue_in, ring};
+pub use looking::{left_behind, try_write};
+pub use posse_core::store::seal::{KEY_BYTES, KEYS_VARIABLE, Keys};
+pub use reseal::Resealed;
+pub use restore::{Restored, restore};
+
+use connection::{Access, beside, traceless};
+use fault::describe;
+use identity::Identity;
+use last_words::LastWords;
+use migrate::Schema;
+use readers::Readers;
+use wake::{Bell, Ear};
+use writer::Writer;
+
+/// What a commit promises.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Synchronous {
+    /// What was answered survives a power cut.
+    #[default]
+    Full,
+    /// What was answered survives the death of the process; a power cut may take back the last
+    /// moments. Several times faster where the disk is slow to sync.
+    Normal,
+}
+
+impl Synchronous {
+    fn as_str(self) -> &'static str {
+        match self {
+            Synchronous::Full => "FULL",
+            Synchronous::Normal => "NORMAL",
+        }
+    }
+}
+
+/// How a database is opened.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// What a commit promises.
+    pub synchronous: Synchronous,
+    /// What texts are sealed with; none, and they are stored as they are.
+    pub keys: Keys,
+    /// How long what has ended is kept, where nobody has said so in the database yet.
+    pub retention: Option<Retention>,
+    /// Most pages (of 4 KiB) the file may have, so that tests can fill it.
+    #[doc(hidden)]
+    pub max_page_count: Option<u32>,
+}
+
+/// Jobs, journals and all that belongs to them, in one SQLite file.
+///
+/// Dropping it waits until everything asked for is written.
+pub struct SqliteStore {
+    // Dropped in this order: no more writes, then no more listening.
+    writer: Option<Writer>,
+    readers: Readers,
+    _ear: Option<Ear>,
+    bell: Arc<Bell>,
+    identity: Arc<Identity>,
+    last_words: LastWords,
+    installation: Arc<str>,
+    keys: Keys,
+    path: PathBuf,
+}
+
+impl SqliteStore {
+    /// Opens the database at `path`, which is made if it is not there, and brings it to this
+    /// version's schema. Its folder must exist. Blocks while it does so; a start at the same time in
+    /// another process waits for this one.
+    ///
+    /// Errors are for a person: which path, which user, what to do. A newer database is refused and
+    /// left as it is.
+    pub fn open(path: &Path, options: Options) -> Result<SqliteStore, RepositoryError> {
+        let path = &std::path::absolute(path).map_err(|error| unavailable(path, "found", &error))?;
+        if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
+            return Err(RepositoryError::Unavailable(format!(
+                "there is no folder {} for the database; make it (mkdir -p {}), or name another path",
+                folder.display(),
+                folder.display(),
+            )));
+        }
+        restore::finished(path)?;
+        let (connection, bell, installation) = start(path, &options)?;
+        let ear = Ear::open(&beside(path, ".wake"), Arc::clone(&bell))
+            .inspect_err(|error| tracing::warn!(%error, "not woken by other processes; looking once a second"));
+        let threads = |error| unavailable(path, "served", &error);
+        let identity = Arc::new(Identity::of(path));
+        Ok(SqliteStore {
+            writer: Some(
+                Writer::start(
+                    connection,
+                    options.synchronous,
+                    (Arc::clone(&identity), path.clone(), options.keys.clone()),
+                    Arc::clone(&bell),
+                )
+                .map_err(threads)?,
+            ),
+            readers: Readers::start(path.clone(), Access::Read, Arc::clone(&identity)).map_err(threads)?,
+            _ear: ear.ok(),
+            bell,
+            identity,
+            last_words: LastWords::beside(path),
+            installation,
+            keys: options.keys,
+            path: path.clone(),
+        })
+    }
+
+    /// Opens the database at `path` to be looked at. Nothing is written, so it works where the file
+    /// and its folder may only be read. The schema must be this version's. What is sealed
+    /// is shown as a remark that says so.
+    pub fn open_read_only(path: &Path) -> Result<SqliteStore, RepositoryError> {
+        SqliteStore::open_read_only_with(path, Keys::default())
+    }
+
+    /// The same with the keys that open what is sealed.
+    pub fn open_read_only_with(path: &Path, keys: Keys) -> Result<SqliteStore, RepositoryError> {
+        let path = &std::path::absolute(path).map_err(|error| unavailable(path, "found", &error))?;
+        if !path.exists() {
+            return Err(RepositoryError::Unavailable(format!(
+                "there is no database {}; enqueue a job to make one, or name another path",
+                path.display()
+            )));
+        }
+        restore::finished(path)?;
+        let access = if may_write(path) { Access::Read } else { traceless(path) };
+        let mut connection = connection::open(path, access)?;
+        if migrate::inspect(&mut connection, path)? == Schema::Older {
+            return Err(RepositoryError::Unavailable(format!(
+                "the database {} was made by an older posse; run any command that writes to bring it up to date",
+                path.display()
+            )));
+        }
+        let installation = installation(&mut connection, path)?;
+        let wake_file = beside(path, ".wake");
+        let bell = Arc::new(Bell::silent(&wake_file));
+        let identity = Arc::new(Identity::of_file(path));
+        let readers = Readers::start(path.clone(), access, Arc::clone(&identity));
+        Ok(SqliteStore {
+            writer: None,
+            readers: readers.map_err(|error| unavailable(path, "served", &error))?,
+            // Without a file there was never anybody to ring.
+            _ear: Ear::open(&wake_file, Arc::clone(&bell)).ok(),
+            bell,
+            identity,
+            last_words: LastWords::beside(path),
+            installation,
+            keys,
+            path: path.clone(),
+        })
+    }
+
+    /// What texts are sealed with.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// The id of the key that texts are sealed with in this database, by whoever wrote to it last; none where
+    /// they are in the clear. It may be one that this store has not got.
+    pub async fn sealed_with(&self) -> Result<Option<String>, RepositoryError> {
+        self.readers.run(sealed_text::marked).await
+    }
+
+    /// Where the database is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Transactions this store has committed: how well writes are grouped.
+    pub fn commits(&self) -> u64 {
+        posse_core::metrics::MetricsQueries::written(self).commits
+    }
+
+    /// Runs `read` on a connection of the readers, with the keys that open what it finds.
+    async fn read<T, E, F>(&self, read: F) -> Result<T, RepositoryError>
+    where
+        T: Send + 'static,
+        E: Into<fault::Fault>,
+        F: FnOnce(&mut SqliteConnection, &Keys) -> Result<T, E> + Send + 'static,
+    {
+        let keys = self.keys.clone();
+        self.readers.run(move |connection| read(connection, &keys)).await
+    }
+
+    fn writer(&self) -> Result<&Writer, RepositoryError> {
+        self.writer.as_ref().ok_or_else(|| {
+            RepositoryError::Unavailable(format!("the database {} was opened to be read only", self.path.display()))
+        })
+    }
+}
+
+/// Only one start at a time in a process: to make a file is to close it again, which takes off the
+/// locks that anybody else in the process has on it.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// Makes the file if it is not there, and brings it to this version's schema.
+fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Bell>, Arc<str>), RepositoryError> {
+    let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    // Its length tells a new file from others; a start in another process may have just made it.
+    let is_new = match std::fs::metadata(path) {
+        Ok(data) if data.is_dir() => Err(std::io::ErrorKind::IsADirectory.into()),
+        Ok(data) => Ok(data.len() == 0),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            nobody_misses(path)?;
+            make(path)
+        }
+        Err(error) => Err(error),
+    };
+    let is_new = is_new.map_err(|error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+            fault::describe_text(fault::Kind::ReadOnly, &error.to_string(), path)
+        }
+        _ => unavailable(path, "opened", &error),
+    })?;
+    // A look that cannot change anything, before anything is changed: a connection that may write
+    // can alter the file by merely being closed.
+    if !is_new {
+        let look = |access| migrate::inspect(&mut connection::open(path, access)?, path);
+        let seen = look(traceless(path));
+        // It may have been opened elsewhere at this very moment.
+        if seen.is_err() {
+            look(traceless(path))?;
+        }
+    }
+    if !may_write(path) {
+        return Err(fault::describe_text(fault::Kind::ReadOnly, "it may only be read", path));
+    }
+    let bell = Bell::new(&beside(path, ".wake"));
+    let starting = bell.lock();
+    // One may have begun meanwhile, and ended in the middle.
+    restore::finished(path)?;
+    let mut connection = connection::open(path, Access::Write(options.synchronous))?;
+    prepare(&mut connection, options, path)?;
+    let begun = sealed_text::begin(&mut connection, &options.keys).and_then(|()| match &options.retention {
+        Some(first) => retention::adopt(&mut connection, first),
+        None => Ok(()),
+    });
+    begun.map_err(|fault| match fault {
+        fault::Fault::Refused(error) => error,
+        fault::Fault::Db(error) => describe(&error, path),
+    })?;
+    drop(starting);
+    let installation = installation(&mut connection, path)?;
+    connection.batch_execute("PRAGMA busy_timeout = 0").map_err(|error| describe(&error, path))?;
+    Ok((connection, Arc::new(bell), installation))
+}
+
+/// Fails while a process works on a database that was here, for one made now would be worked by nobody, and where its log
+/// lies, for SQLite would take that away: then whoever puts the database back has lost what was only in there.
+fn nobody_misses(path: &Path) -> Result<(), RepositoryError> {
+    // It may have been made at this moment by whoever listens.
+    let Some(what) = looking::left_behind(path).filter(|_| !path.exists()) else { return Ok(()) };
+    let way_out = match Bell::silent(&beside(path, ".wake")).has_listeners() {
+        true => "put it back, or end that process (posse work ends by itself within a second or two)",
+        false => {
+            "put it back, or restore a backup (posse db restore FILE), or remove that log if nothing of it is wanted any more"
+        }
+    };
+    Err(RepositoryError::Gone(format!(
+        "the database {} is gone, and {what}; {way_out}, then try again",
+        path.display()
+    )))
+}
+
+/// Makes an empty file that only its owner may use; true, unless somebody else just made it.
+fn make(path: &Path) -> std::io::Result<bool> {
+    match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(true),
+    }
+}
+
+/// Gives a file the settings that are kept in it, and its tables.
+fn prepare(connection: &mut SqliteConnection, options: &Options, path: &Path) -> Result<(), RepositoryError> {
+    let failed = |error| describe(&error, path);
+    // How space is given back can only be chosen before there is anything in the file.
+    connection.batch_execute("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL").map_err(failed)?;
+    if migrate::inspect(connection, path)? == Schema::Older {
+        migrate::migrate(connection, path)?;
+    }
+    if let Some(pages) = options.max_page_count {
+        connection.batch_execute(&format!("PRAGMA max_page_count = {pages}")).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn installation(connection: &mut SqliteConnection, path: &Path) -> Result<Arc<str>, RepositoryError> {
+    use schema::meta;
+    meta::table
+        .filter(meta::key.eq("installation"))
+        .select(meta::value)
+        .first::<String>(connection)
+        .map(Arc::from)
+        .map_err(|error| describe(&error, path))
+}
+
+/// Whether this process may write the file and make the files that SQLite needs beside it.
+fn may_write(path: &Path) -> bool {
+    let may = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
+    may(path) && path.parent().is_some_and(may)
+}
+
+fn unavailable(path: &Path, what: &str, error: &std::io::Error) -> RepositoryError {
+    RepositoryError::Unavailable(format!(
+        "the database {} could not be {what}: {error}; check the path and its rights",
+        path.display()
+    ))
+}

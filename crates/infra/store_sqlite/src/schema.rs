@@ -1,0 +1,392 @@
+//! The tables, as `migrations/sqlite` makes them.
+
+diesel::table! {
+    meta (key) {
+        key -> Text,
+        value -> Text,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sealed_text::SealedText;
+
+    jobs (id) {
+        id -> BigInt,
+        queue -> Text,
+        role -> Text,
+        state -> Text,
+        priority -> Integer,
+        run_at -> BigInt,
+        attempt -> Integer,
+        max_attempts -> Integer,
+        crashes -> Integer,
+        lease_token -> BigInt,
+        lease_until -> Nullable<BigInt>,
+        leased_by -> Nullable<Text>,
+        cancel_requested -> Bool,
+        created_at -> BigInt,
+        finalized_at -> Nullable<BigInt>,
+        awaited -> Bool,
+        priority_step_ms -> BigInt,
+        // Made by the database: run_at + priority * priority_step_ms.
+        rank -> BigInt,
+        concurrency_key -> Text,
+        unique_key -> Nullable<Text>,
+        unique_ms -> Nullable<BigInt>,
+        claimed_at -> Nullable<BigInt>,
+        output -> Nullable<SealedText>,
+        reason -> Nullable<SealedText>,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sealed_text::SealedText;
+
+    job_data (job_id) {
+        job_id -> BigInt,
+        payload -> SealedText,
+        retry -> Nullable<Text>,
+        parent_id -> Nullable<BigInt>,
+        root_id -> Nullable<BigInt>,
+        group_name -> Nullable<Text>,
+        tags -> Nullable<Text>,
+        meta -> Nullable<Text>,
+        max_crashes -> Nullable<Integer>,
+    }
+}
+
+diesel::table! {
+    deaths (job_id) {
+        job_id -> BigInt,
+        in_a_row -> Integer,
+        entries -> BigInt,
+        settled -> BigInt,
+        died_at -> BigInt,
+        suspect -> Bool,
+        awaited_by -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    job_tags (tag, job_id) {
+        tag -> Text,
+        job_id -> BigInt,
+    }
+}
+
+diesel::table! {
+    dependencies (job_id, on_job_id) {
+        job_id -> BigInt,
+        on_job_id -> BigInt,
+        on_failed -> Text,
+        open -> Bool,
+    }
+}
+
+diesel::table! {
+    group_waits (job_id, group_name) {
+        job_id -> BigInt,
+        group_name -> Text,
+        on_failed -> Text,
+        open -> Bool,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sealed_text::SealedText;
+
+    progress (job_id) {
+        job_id -> BigInt,
+        share -> Double,
+        text -> SealedText,
+        at -> BigInt,
+    }
+}
+
+diesel::table! {
+    batches (name) {
+        name -> Text,
+        lines -> BigInt,
+        digest -> Binary,
+        jobs -> BigInt,
+        created_at -> BigInt,
+        changed_at -> BigInt,
+    }
+}
+
+diesel::table! {
+    batch_names (batch, name) {
+        batch -> Text,
+        name -> Text,
+        job_id -> BigInt,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sealed_text::SealedText;
+
+    attempts (job_id, token) {
+        job_id -> BigInt,
+        token -> BigInt,
+        number -> Integer,
+        worker -> Text,
+        started_at -> BigInt,
+        ended_at -> Nullable<BigInt>,
+        outcome -> Nullable<Text>,
+        reason -> Nullable<SealedText>,
+    }
+}
+
+diesel::table! {
+    blobs (hash) {
+        hash -> Binary,
+        bytes -> Binary,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sealed_text::SealedText;
+
+    steps (job_id, seq) {
+        job_id -> BigInt,
+        seq -> BigInt,
+        kind -> Text,
+        data -> SealedText,
+        blob_hash -> Nullable<Binary>,
+        created_at -> BigInt,
+    }
+}
+
+diesel::table! {
+    tool_calls (job_id, call_id) {
+        job_id -> BigInt,
+        call_id -> Text,
+        seq -> BigInt,
+        tool -> Text,
+        effect_class -> Text,
+        state -> Text,
+        changed_at -> BigInt,
+        position -> Integer,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sealed_text::SealedText;
+
+    asks (id) {
+        id -> BigInt,
+        job_id -> BigInt,
+        seq -> BigInt,
+        position -> Integer,
+        kind -> Text,
+        text -> SealedText,
+        state -> Text,
+        answer -> Nullable<SealedText>,
+        settled_by -> Nullable<Text>,
+        created_at -> BigInt,
+        expires_at -> Nullable<BigInt>,
+        settled_at -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sealed_text::SealedText;
+
+    memory_items (id) {
+        id -> BigInt,
+        scope -> Text,
+        tier -> Text,
+        content -> SealedText,
+        job_id -> Nullable<BigInt>,
+        seq -> Nullable<BigInt>,
+        created_at -> BigInt,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sealed_text::SealedText;
+
+    annotations (id) {
+        id -> BigInt,
+        job_id -> BigInt,
+        author -> Text,
+        text -> SealedText,
+        tags -> Text,
+        created_at -> BigInt,
+    }
+}
+
+diesel::table! {
+    workers (id) {
+        id -> Text,
+        host -> Text,
+        pid -> BigInt,
+        pid_started -> BigInt,
+        roles -> Text,
+        slots -> Integer,
+        started_at -> BigInt,
+        heartbeat_at -> BigInt,
+        lease_ms -> BigInt,
+        drain_requested_at -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sealed_text::SealedText;
+
+    schedules (name) {
+        name -> Text,
+        cron -> Text,
+        zone -> Text,
+        job -> SealedText,
+        missed -> Text,
+        overlap -> Text,
+        next_at -> BigInt,
+        paused_at -> Nullable<BigInt>,
+        created_at -> BigInt,
+    }
+}
+
+diesel::table! {
+    schedule_jobs (schedule, due_at) {
+        schedule -> Text,
+        due_at -> BigInt,
+        job_id -> BigInt,
+    }
+}
+
+diesel::table! {
+    duties (name) {
+        name -> Text,
+        worker -> Text,
+        held_until -> BigInt,
+    }
+}
+
+diesel::table! {
+    clock_jumps (id) {
+        id -> BigInt,
+        worker -> Text,
+        noticed_at -> BigInt,
+        by_ms -> BigInt,
+    }
+}
+
+diesel::table! {
+    rules (scope, name) {
+        scope -> Text,
+        name -> Text,
+        paused_at -> Nullable<BigInt>,
+        running -> Nullable<BigInt>,
+        running_per_key -> Nullable<BigInt>,
+        per_minute -> Nullable<BigInt>,
+        full_at_us -> BigInt,
+        fair -> Bool,
+    }
+}
+
+diesel::table! {
+    turns (role, scope) {
+        role -> Text,
+        scope -> Text,
+        queue -> Text,
+        key -> Text,
+    }
+}
+
+diesel::table! {
+    rates (endpoint, model) {
+        endpoint -> Text,
+        model -> Text,
+        requests_full_at_us -> BigInt,
+        tokens_full_at_us -> BigInt,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sealed_text::SealedText;
+
+    breakers (endpoint) {
+        endpoint -> Text,
+        failures -> BigInt,
+        failed_at -> BigInt,
+        rests -> BigInt,
+        out_until -> BigInt,
+        probe_until -> BigInt,
+        reason -> Nullable<SealedText>,
+    }
+}
+
+diesel::table! {
+    sessions (id) {
+        id -> BigInt,
+        name -> Nullable<Text>,
+        role -> Text,
+        previous_id -> Nullable<BigInt>,
+        previous_job -> Nullable<BigInt>,
+        created_at -> BigInt,
+        used_at -> BigInt,
+        deleted_at -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
+    session_jobs (session_id, job_id) {
+        session_id -> BigInt,
+        job_id -> BigInt,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::*;
+    use crate::sealed_text::SealedText;
+
+    session_summaries (session_id, through_job) {
+        session_id -> BigInt,
+        through_job -> BigInt,
+        text -> SealedText,
+        created_at -> BigInt,
+    }
+}
+
+diesel::table! {
+    retention (kind) {
+        kind -> Text,
+        keep_ms -> Nullable<BigInt>,
+    }
+}
+
+// SQLite's own record of the highest id given out by each AUTOINCREMENT table.
+diesel::table! {
+    sqlite_sequence (name) {
+        name -> Text,
+        seq -> BigInt,
+    }
+}
+
+diesel::joinable!(job_data -> jobs (job_id));
+diesel::joinable!(deaths -> jobs (job_id));
+diesel::allow_tables_to_appear_in_same_query!(jobs, deaths);
+diesel::joinable!(schedule_jobs -> jobs (job_id));
+diesel::allow_tables_to_appear_in_same_query!(jobs, schedule_jobs);
+diesel::joinable!(progress -> jobs (job_id));
+diesel::allow_tables_to_appear_in_same_query!(jobs, job_data, job_tags, dependencies, progress);
+diesel::allow_tables_to_appear_in_same_query!(job_data, session_jobs);
+diesel::allow_tables_to_appear_in_same_query!(asks, session_jobs);
+diesel::allow_tables_to_appear_in_same_query!(memory_items, session_jobs);
+diesel::allow_tables_to_appear_in_same_query!(steps, blobs);
+diesel::joinable!(asks -> jobs (job_id));
+diesel::allow_tables_to_appear_in_same_query!(asks, jobs);
+diesel::joinable!(session_jobs -> jobs (job_id));
+diesel::joinable!(session_jobs -> sessions (session_id));
+diesel::allow_tables_to_appear_in_same_query!(jobs, session_jobs, sessions);

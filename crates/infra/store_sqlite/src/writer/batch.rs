@@ -1,0 +1,285 @@
+//! Commands, and running those that are committed together.
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use diesel::prelude::*;
+use posse_core::port::RepositoryError;
+use posse_core::store::Tx;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::fault::{Fault, Kind, Outcome, describe, kind};
+use crate::literal::{Release, RollbackTo, Savepoint};
+use crate::rows::Rows;
+use crate::{finish, jobs};
+use posse_core::store::seal::Keys;
+
+/// Most commands in one transaction.
+const BATCH_COMMANDS: usize = 512;
+/// Most bytes of content in one transaction, so that one large write does not delay the answers of
+/// many small ones by much. A single command may be larger.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// What a command sees: the rows, inside the batch's transaction.
+pub(crate) type Transaction<'a> = Tx<'a, Rows>;
+
+/// Work that many callers ask for, and that costs less when it is done for all of them at once.
+pub(crate) trait Verb {
+    /// What one caller asks for. It is done whole or not at all.
+    type Ask: Send + 'static;
+    /// What comes of it.
+    type Answer: Send + 'static;
+
+    /// Does what is asked for and gives an answer for each, in order. An ask that is refused in its
+    /// answer has changed nothing. A fault is about all: then they are done one at a time.
+    fn run(tx: &mut Transaction<'_>, asks: &[&Self::Ask]) -> Outcome<Vec<Answer<Self>>>;
+}
+
+/// What comes of one ask.
+pub(crate) type Answer<V> = Result<<V as Verb>::Answer, RepositoryError>;
+
+/// A command's place among those that may wait.
+pub(super) type Place = OwnedSemaphorePermit;
+
+/// What a caller asks for.
+pub(super) struct Command {
+    /// Roughly the bytes it writes.
+    pub bytes: usize,
+    /// Whether its effect means nothing after a restart of the machine.
+    pub passing: bool,
+    pub what: What,
+}
+
+/// The kinds of commands.
+pub(super) enum What {
+    Enqueue(Call<jobs::Enqueue>),
+    Finish(Call<finish::Finish>),
+    Alone(Box<dyn Piece>),
+}
+
+/// One caller's asks of a verb.
+pub(super) struct Call<V: Verb> {
+    asks: Vec<V::Ask>,
+    answers: Vec<Answer<V>>,
+    answer: oneshot::Sender<Vec<Answer<V>>>,
+    _place: Place,
+}
+
+impl<V: Verb> Call<V> {
+    pub fn new(asks: Vec<V::Ask>, place: Place, answer: oneshot::Sender<Vec<Answer<V>>>) -> Call<V> {
+        Call { asks, answers: Vec::new(), answer, _place: place }
+    }
+
+    fn fail(&mut self, error: &RepositoryError) {
+        self.answers = self.asks.iter().map(|_| Err(error.clone())).collect();
+    }
+
+    fn answer(self) {
+        // A caller that is gone wants no answer.
+        let _ = self.answer.send(self.answers);
+    }
+}
+
+/// One piece of work and its caller, whatever its type.
+pub(super) trait Piece: Send {
+    fn abandoned(&self) -> bool;
+    fn run(&mut self, tx: &mut Transaction<'_>) -> Outcome<()>;
+    /// Replaces the result.
+    fn fail(&mut self, error: RepositoryError);
+    fn answer(self: Box<Self>);
+}
+
+/// Work that nobody else asks for alike.
+pub(super) struct Alone<T, F> {
+    work: F,
+    result: Option<Result<T, RepositoryError>>,
+    answer: oneshot::Sender<Result<T, RepositoryError>>,
+    _place: Place,
+}
+
+impl<T, F> Alone<T, F> {
+    pub fn new(work: F, place: Place, answer: oneshot::Sender<Result<T, RepositoryError>>) -> Alone<T, F> {
+        Alone { work, result: None, answer, _place: place }
+    }
+}
+
+impl<T, E, F> Piece for Alone<T, F>
+where
+    T: Send,
+    E: Into<Fault>,
+    F: FnMut(&mut Transaction<'_>) -> Result<T, E> + Send,
+{
+    fn abandoned(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    fn run(&mut self, tx: &mut Transaction<'_>) -> Outcome<()> {
+        self.result = Some(Ok((self.work)(tx).map_err(Into::into)?));
+        Ok(())
+    }
+
+    fn fail(&mut self, error: RepositoryError) {
+        self.result = Some(Err(error));
+    }
+
+    fn answer(self: Box<Self>) {
+        // Without a result it was skipped, and nobody waits. A caller that is gone wants no answer.
+        if let Some(result) = self.result {
+            let _ = self.answer.send(result);
+        }
+    }
+}
+
+/// Commands that are committed together. Their callers wait side by side, so any order is right.
+#[derive(Default)]
+pub(super) struct Batch {
+    enqueues: Vec<Call<jobs::Enqueue>>,
+    finishes: Vec<Call<finish::Finish>>,
+    others: Vec<Box<dyn Piece>>,
+    bytes: usize,
+    lasting: bool,
+}
+
+impl Batch {
+    /// The commands that wait, within a batch's limits.
+    pub fn collect(waiting: &mut VecDeque<Command>) -> Batch {
+        let mut batch = Batch::default();
+        while batch.len() < BATCH_COMMANDS
+            && batch.bytes < BATCH_BYTES
+            && let Some(command) = waiting.pop_front()
+        {
+            batch.add(command);
+        }
+        batch
+    }
+
+    pub fn add(&mut self, command: Command) {
+        self.bytes += command.bytes;
+        self.lasting |= !command.passing;
+        match command.what {
+            What::Enqueue(call) => self.enqueues.push(call),
+            What::Finish(call) => self.finishes.push(call),
+            What::Alone(piece) => self.others.push(piece),
+        }
+    }
+
+    /// The command of a batch that has one.
+    pub fn into_command(mut self) -> Option<Command> {
+        let enqueue = self.enqueues.pop().map(What::Enqueue);
+        let what = enqueue.or(self.finishes.pop().map(What::Finish)).or(self.others.pop().map(What::Alone))?;
+        Some(Command { bytes: self.bytes, passing: !self.lasting, what })
+    }
+
+    /// Roughly the bytes that are written.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether any of it is to survive a power cut.
+    pub fn is_lasting(&self) -> bool {
+        self.lasting
+    }
+
+    /// How many commands it has.
+    pub fn len(&self) -> usize {
+        self.enqueues.len() + self.finishes.len() + self.others.len()
+    }
+
+    /// Has all of it fail.
+    pub fn fail(&mut self, error: &RepositoryError) {
+        self.enqueues.iter_mut().for_each(|call| call.fail(error));
+        self.finishes.iter_mut().for_each(|call| call.fail(error));
+        self.others.iter_mut().for_each(|piece| piece.fail(error.clone()));
+    }
+
+    /// Tells every caller what came of it.
+    pub fn answer(self) {
+        self.enqueues.into_iter().for_each(Call::answer);
+        self.finishes.into_iter().for_each(Call::answer);
+        self.others.into_iter().for_each(Piece::answer);
+    }
+}
+
+/// One try at a batch, inside its transaction.
+pub(super) struct Try<'a> {
+    pub connection: &'a mut SqliteConnection,
+    pub path: &'a Path,
+    pub keys: &'a Keys,
+    /// Whether each piece is to be undone by itself when it fails.
+    pub apart: bool,
+    /// Whether the bell is to be rung once it is committed.
+    pub rings: bool,
+}
+
+impl Try<'_> {
+    /// Runs the batch. False when something failed and is not `apart`; then all is to be undone.
+    /// An error is about the whole batch.
+    pub fn run(&mut self, batch: &mut Batch) -> Result<bool, diesel::result::Error> {
+        if !self.all::<jobs::Enqueue>(&mut batch.enqueues)? || !self.all::<finish::Finish>(&mut batch.finishes)? {
+            return Ok(false);
+        }
+        for piece in batch.others.iter_mut().filter(|piece| !piece.abandoned()) {
+            match self.piece(|tx| piece.run(tx))? {
+                Some(Ok(())) => {}
+                Some(Err(error)) => piece.fail(error),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Runs a verb for all its callers.
+    fn all<V: Verb>(&mut self, calls: &mut [Call<V>]) -> Result<bool, diesel::result::Error> {
+        let mut calls: Vec<_> = calls.iter_mut().filter(|call| !call.answer.is_closed()).collect();
+        if self.apart {
+            for call in calls {
+                call.answers.clear();
+                for ask in &call.asks {
+                    match self.piece(|tx| V::run(tx, &[ask]))? {
+                        Some(Ok(answers)) => call.answers.extend(answers),
+                        Some(Err(error)) => call.answers.push(Err(error)),
+                        None => return Ok(false),
+                    }
+                }
+            }
+            return Ok(true);
+        }
+        let asks: Vec<_> = calls.iter().flat_map(|call| &call.asks).collect();
+        if asks.is_empty() {
+            return Ok(true);
+        }
+        let Some(Ok(answers)) = self.piece(|tx| V::run(tx, &asks))? else { return Ok(false) };
+        let mut answers = answers.into_iter();
+        for call in &mut calls {
+            call.answers = answers.by_ref().take(call.asks.len()).collect();
+        }
+        Ok(true)
+    }
+
+    /// Runs one piece of the batch. When it fails: `None`, or if it is `apart` its error, and then
+    /// nothing of it was kept.
+    fn piece<T>(
+        &mut self,
+        work: impl FnOnce(&mut Transaction<'_>) -> Outcome<T>,
+    ) -> Result<Option<Result<T, RepositoryError>>, diesel::result::Error> {
+        if self.apart {
+            Savepoint.execute(self.connection)?;
+        }
+        let mut rings = false;
+        let result = match work(&mut Transaction::new(Rows::of(self.connection), self.keys, &mut rings)) {
+            Ok(value) => Ok(value),
+            Err(Fault::Db(error)) if kind(&error) != Kind::Statement => return Err(error),
+            Err(_) if !self.apart => return Ok(None),
+            Err(Fault::Db(error)) => Err(describe(&error, self.path)),
+            Err(Fault::Refused(error)) => Err(error),
+        };
+        match &result {
+            Ok(_) => self.rings |= rings,
+            Err(_) => drop(RollbackTo.execute(self.connection)?),
+        }
+        if self.apart {
+            Release.execute(self.connection)?;
+        }
+        Ok(Some(result))
+    }
+}

@@ -1,0 +1,73 @@
+//! The tools: what an agent can do, by name and by pack.
+//!
+//! A tool is one file and one line. The file holds the type of its arguments (whose doc comments
+//! are what the model reads), its function and its tests; the line is in `PACKS` below.
+
+// A failed `unwrap` is how a test fails.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod arguments;
+mod failure;
+mod function;
+mod registry;
+pub mod sandbox;
+pub(crate) mod text;
+pub mod workspace;
+
+mod annotate;
+mod append_file;
+mod calculate;
+mod create_file;
+mod edit_file;
+mod finish;
+mod list_files;
+mod read_file;
+mod read_skill_file;
+mod run_command;
+mod search_files;
+
+use std::sync::Arc;
+
+use crate::sandbox::Commands;
+
+pub use arguments::ArgumentCheck;
+pub use function::FnTool;
+pub use registry::{RegisterError, ToolRegistry, is_legal_name};
+pub use run_command::RUN_COMMAND;
+
+type Make = fn() -> FnTool;
+
+/// The tools that need nothing but a workspace, by pack.
+const PACKS: &[(&str, Make)] = &[
+    ("annotations", annotate::tool),
+    ("calculator", calculate::tool),
+    ("filesystem", append_file::tool),
+    ("filesystem", create_file::tool),
+    ("filesystem", edit_file::tool),
+    ("filesystem", list_files::tool),
+    ("filesystem", read_file::tool),
+    ("filesystem", search_files::tool),
+    ("finish", finish::tool),
+    ("skill_files", read_skill_file::tool),
+];
+
+impl ToolRegistry {
+    /// A registry with the built-in tools. Others are added with [`ToolRegistry::register`].
+    pub fn builtin() -> Self {
+        let mut registry = ToolRegistry::new();
+        for (pack, tool) in PACKS {
+            registry.register(pack, Arc::new(tool())).expect("a test registers every built-in tool");
+        }
+        registry
+    }
+
+    /// The same with `run_command`, in a pack of its own: only personas that name it or the pack get it. Its program
+    /// has to begin with [`sandbox::begin`](crate::sandbox::begin).
+    ///
+    /// What commands keep away from, all tools do.
+    pub fn with_commands(self, commands: Commands) -> Self {
+        let mut registry = self.with_protected(commands.protected().clone());
+        registry.register("commands", Arc::new(run_command::tool(commands))).expect("a test registers it");
+        registry
+    }
+}

@@ -1,0 +1,324 @@
+//! A sandbox for each command an agent runs, made by the kernel.
+//!
+//! A command has its own user, process, mount, network, IPC, host name and cgroup namespaces: it sees
+//! its workspace, the host's programs read-only, a `/tmp` of its own, no other process, no network but its own
+//! loopback, no environment of ours and no capability; [`spec::Limits`] bound what it uses. What can be confined by
+//! none of that is closed by number (`syscalls`). Nothing of it survives its end (`inside`), the death of the worker
+//! included.
+//!
+//! New namespaces need a process with one thread, so the program starts itself anew for each command. It can do
+//! that only if its `main` begins with [`begin`].
+
+mod bounds;
+mod disk;
+mod group;
+mod inside;
+mod kept;
+mod launcher;
+mod meter;
+mod root;
+mod spec;
+mod sys;
+mod syscalls;
+mod tenants;
+mod usage;
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream as StdStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use posse_core::stop::{Stop, StopReason};
+use posse_core::workspace::folder::FolderId;
+use posse_core::workspace::protected::Protected;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+
+pub use spec::{Exact, Limits};
+
+pub(crate) use kept::{HALF, Kept};
+pub(crate) use spec::{End, Limit};
+
+use crate::workspace::real_path;
+use posse_host::folder::{pinned, places};
+use spec::{Report, Spec};
+
+/// The argument by which our own program knows what it was started for.
+const MARK: &str = "--posse-sandbox";
+
+/// A sandbox that does not end by itself within so long after it should have is ended from outside.
+const OVERDUE: Duration = Duration::from_secs(10);
+
+/// Whether this program can start itself as a sandbox.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// The first thing in the `main` of a program whose agents run commands: where the program was started to be
+/// a sandbox it becomes one here, and never returns. Without it, commands are refused.
+///
+/// It must come before any thread is started and any file is opened.
+pub fn begin() {
+    if std::env::args_os().nth(1).is_some_and(|first| first == MARK) {
+        std::process::exit(launcher::live());
+    }
+    BEGUN.store(true, Ordering::Relaxed);
+}
+
+/// Runs commands in sandboxes. What it is told here holds for all of them.
+#[derive(Debug, Clone, Default)]
+pub struct Commands {
+    limits: Limits,
+    protected: Protected,
+    /// Databases that may be there or not.
+    known: Vec<PathBuf>,
+}
+
+/// One command to run.
+pub(crate) struct Order<'a> {
+    /// For `/bin/sh -c`.
+    pub command: String,
+    /// The folder it may change.
+    pub workspace: &'a Path,
+    /// Which folder that is, if it is known.
+    pub workspace_id: Option<FolderId>,
+    /// Where it begins, beneath the workspace.
+    pub directory: PathBuf,
+    /// A file of the workspace that it may not change, if it must not.
+    pub rules_file: Option<&'a Path>,
+    /// How long it may take.
+    pub time: Duration,
+}
+
+/// A command that ran, or was to.
+pub(crate) struct Ran {
+    /// How it ended; the reason if it was told to.
+    pub end: Result<End, StopReason>,
+    /// What it wrote to standard output.
+    pub stdout: Kept,
+    /// What it wrote to standard error.
+    pub stderr: Kept,
+    /// How long it took.
+    pub took: Duration,
+    /// Which of its limits nothing could be above.
+    pub exact: Exact,
+}
+
+impl Commands {
+    /// Commands with these limits.
+    pub fn new(limits: Limits) -> Self {
+        Commands { limits, ..Commands::default() }
+    }
+
+    /// What one command may use.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The same, in which a workspace that has this path in it shows none of it: its whole entry of the workspace's
+    /// top folder is empty, as far as a command can see.
+    pub fn hide(mut self, path: impl Into<PathBuf>) -> Self {
+        self.protected.hidden.push(path.into());
+        self
+    }
+
+    /// The same, in which a workspace that has this database in it shows nothing of the database's folder: what belongs to
+    /// a database lies beside it.
+    pub fn hide_database(mut self, path: impl Into<PathBuf>) -> Self {
+        self.protected.databases.push(path.into());
+        self
+    }
+
+    /// The same, in which a workspace that has one of these databases in it shows nothing of its folder, while it is there.
+    /// Others are looked for, as far as a look before each command goes.
+    pub fn knowing(mut self, databases: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.known.extend(databases);
+        self
+    }
+
+    /// What commands keep away from.
+    pub fn protected(&self) -> &Protected {
+        &self.protected
+    }
+
+    /// The same, in which a workspace that has this path in it does not let it be changed: its whole entry of the
+    /// workspace's top folder can only be read. Where the path is not there, it could be made; so that nobody does, an
+    /// empty folder takes the entry's place.
+    pub fn keep(mut self, path: impl Into<PathBuf>) -> Self {
+        self.protected.fixed.push(path.into());
+        self
+    }
+
+    /// Which limits of commands are held exactly here; or why none can run, and what to do about it.
+    pub async fn probe(&self, workspace: &Path) -> Result<Exact, String> {
+        let (directory, time) = (PathBuf::new(), Duration::from_secs(20));
+        let order = Order { command: ":".into(), workspace, workspace_id: None, directory, rules_file: None, time };
+        let ran = self.run(order, &Stop::never()).await;
+        match ran.end {
+            Ok(End::Exited(0)) => Ok(ran.exact),
+            Ok(End::Refused(why)) => Err(why),
+            other => Err(format!("the simplest command ended by {other:?}")),
+        }
+    }
+
+    /// Runs a command. When this returns, no process of it is left; dropped before, all of them end soon.
+    pub(crate) async fn run(&self, order: Order<'_>, stop: &Stop) -> Ran {
+        let began = Instant::now();
+        let (mut stdout, mut stderr) = (Kept::default(), Kept::default());
+        let mut exact = Exact::default();
+        let end = match self.start(order).await {
+            Err(why) => Ok(End::Refused(why)),
+            Ok(running) => running.finish(stop, &mut stdout, &mut stderr).await.map(|report| {
+                exact = report.exact;
+                report.end
+            }),
+        };
+        Ran { end, stdout, stderr, took: began.elapsed(), exact }
+    }
+
+    async fn start(&self, order: Order<'_>) -> Result<Running, String> {
+        if !BEGUN.load(Ordering::Relaxed) {
+            return Err("this program does not call posse_infra::sandbox::begin() first in its main, \
+                        which starts it anew for each command"
+                .into());
+        }
+        let (spec, workspace) = self.spec(order).await?;
+        let time = spec.time;
+        let message = serde_json::to_vec(&spec).map_err(|error| format!("the command cannot be passed on: {error}"))?;
+        let unstarted = |error: std::io::Error| format!("a process for the sandbox cannot be started: {error}");
+        let (ours, theirs) = StdStream::pair().map_err(unstarted)?;
+        // Its own name, so that an operator who sees it knows what it is.
+        let child = Command::new("/proc/self/exe")
+            .arg0("posse")
+            .arg(MARK)
+            .env_clear()
+            // What was opened, not what is at its path by then.
+            .current_dir(format!("/proc/self/fd/{}", workspace.as_raw_fd()))
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(unstarted)?;
+        ours.set_nonblocking(true).map_err(unstarted)?;
+        let mut socket = UnixStream::from_std(ours).map_err(unstarted)?;
+        let length = (message.len() as u32).to_le_bytes();
+        // Should it be gone already, its silence is noticed next.
+        let _ = socket.write_all(&[&length, message.as_slice()].concat()).await;
+        Ok(Running { child, socket, time })
+    }
+
+    /// What to ask for, and the workspace, opened. Nothing of it is looked up by its path any more.
+    async fn spec(&self, order: Order<'_>) -> Result<(Spec, OwnedFd), String> {
+        let Order { command, workspace, workspace_id, directory, rules_file, time } = order;
+        let shown = workspace.display();
+        let opened = pinned(workspace, workspace_id.as_ref())?;
+        let real = real_path(&opened).map_err(|error| format!("the workspace {shown} cannot be opened: {error}"))?;
+        if root::covers_system(&real) {
+            return Err(format!(
+                "the workspace {shown} has parts of the system in it: give the job a folder of its own (workspace in \
+                 config/posse.toml, or --workspace)"
+            ));
+        }
+        let Protected { hidden, fixed, databases } = &self.protected;
+        if let Some(own) = hidden.iter().chain(fixed).find(|own| lies_in(&real, own)) {
+            return Err(format!("the workspace {shown} lies in {}, which is not for commands", own.display()));
+        }
+        let entries = |paths: &mut dyn Iterator<Item = &Path>| {
+            let mut entries = BTreeSet::new();
+            for path in paths {
+                // Whether one of them is a link is not asked: it may be one now, and none when the command runs.
+                for place in places(path) {
+                    entries.extend(entry_of(&place, &real)?);
+                }
+            }
+            Ok::<_, String>(entries)
+        };
+        let (looked_through, known) = (real.clone(), self.known.clone());
+        let found = tokio::task::spawn_blocking(move || tenants::databases_in(&looked_through, &known));
+        let found = found.await.map_err(|error| format!("the workspace {shown} cannot be looked through: {error}"))?;
+        let folders = databases.iter().chain(&found).filter_map(|database| database.parent());
+        let hidden = entries(&mut hidden.iter().map(PathBuf::as_path).chain(folders))?;
+        let fixed = entries(&mut fixed.iter().map(PathBuf::as_path))?.difference(&hidden).cloned().collect();
+        let (hidden, rules_file) = (hidden.into_iter().collect(), rules_file.map(Path::to_owned));
+        Ok((Spec { command, workspace: real, directory, hidden, fixed, rules_file, limits: self.limits, time }, opened))
+    }
+}
+
+/// The entry of `workspace` that a real path is, or is in; none where it is elsewhere. What a command can rename is no
+/// place to put anything over, and it can rename everything but the entries themselves.
+fn entry_of(place: &Path, workspace: &Path) -> Result<Option<PathBuf>, String> {
+    match place.strip_prefix(workspace) {
+        Err(_) => Ok(None),
+        Ok(below) => match below.components().next() {
+            Some(first) => Ok(Some(PathBuf::from(first.as_os_str()))),
+            None => Err(format!(
+                "the workspace {} has files of Posse beside the agent's, which no command may see or change: name a folder \
+                 of its own (workspace in config/posse.toml, or --workspace)",
+                workspace.display()
+            )),
+        },
+    }
+}
+
+/// Whether the workspace is this path or below it.
+fn lies_in(workspace: &Path, path: &Path) -> bool {
+    path.canonicalize().is_ok_and(|real| real != *workspace && workspace.starts_with(real))
+}
+
+/// A sandbox that was started.
+struct Running {
+    child: Child,
+    /// While it is open, the command may go on.
+    socket: UnixStream,
+    time: Duration,
+}
+
+impl Running {
+    async fn finish(self, stop: &Stop, stdout: &mut Kept, stderr: &mut Kept) -> Result<Report, StopReason> {
+        let Running { mut child, socket, time } = self;
+        let (mut from, to) = socket.into_split();
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let reading = async {
+            // Both to their ends, so that all who could write to them are gone.
+            let one = async {
+                if let Some(out) = out {
+                    stdout.read(out).await
+                }
+            };
+            let other = async {
+                if let Some(err) = err {
+                    stderr.read(err).await
+                }
+            };
+            futures::join!(one, other);
+        };
+        let hearing = async {
+            let mut said = Vec::new();
+            let _ = (&mut from).take(64 * 1024).read_to_end(&mut said).await;
+            serde_json::from_slice::<Report>(&said).ok()
+        };
+        let ended = |end| Report { end, exact: Exact::default() };
+        // The launcher's end comes last, when the kernel has ended all others.
+        let ending = async {
+            let ((), end) = tokio::join!(reading, hearing);
+            let _ = child.wait().await;
+            end
+        };
+        tokio::pin!(ending);
+        let reason = tokio::select! {
+            biased;
+            report = &mut ending => {
+                return Ok(report.unwrap_or_else(|| ended(End::Refused("the sandbox ended without a word".into()))));
+            }
+            reason = stop.stopped() => Some(reason),
+            () = tokio::time::sleep(time + OVERDUE) => None,
+        };
+        // The launcher hears this, and ends. Should it not, it is ended when the child is dropped.
+        drop(to);
+        let _ = tokio::time::timeout(OVERDUE, ending).await;
+        reason.map_or(Ok(ended(End::Limited(Limit::Time))), Err)
+    }
+}

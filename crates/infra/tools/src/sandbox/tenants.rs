@@ -1,0 +1,112 @@
+//! Databases of others in a workspace, which lie where their people put them.
+//!
+//! A command must not see them, and they are found before it runs: those that are known, and those that a bounded look
+//! through the workspace comes upon. File tools need neither, since they look at each file that they open.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::fs::{self, DirEntry};
+use std::path::{Path, PathBuf};
+
+use posse_host::recognise::is_database_at;
+
+/// Entries of a workspace that are looked at before a command runs; the upper folders come first.
+const MAX_LOOKED_AT: usize = 30_000;
+
+/// The same of one folder, so that a large one leaves something for the others.
+const MAX_OF_FOLDER: usize = 10_000;
+
+/// Folders of tools' own records: large, and nobody's place for a database.
+const PASSED_OVER: [&str; 2] = [".git", "node_modules"];
+
+/// Databases of Posse in `workspace`: those of `known` that are there, and what a look finds. Of each entry of the
+/// workspace's top folder one is enough, since all of the entry is hidden with it.
+pub(super) fn databases_in(workspace: &Path, known: &[PathBuf]) -> Vec<PathBuf> {
+    look(workspace, known, MAX_LOOKED_AT)
+}
+
+fn look(workspace: &Path, known: &[PathBuf], most: usize) -> Vec<PathBuf> {
+    let real = |path: &PathBuf| path.canonicalize().ok();
+    let of_workspace = |path: &PathBuf| path.starts_with(workspace) && is_database_at(path);
+    let mut found: Vec<_> = known.iter().filter_map(real).filter(of_workspace).collect();
+    let mut hidden: Vec<_> = found.iter().filter_map(|database| top_of(database, workspace)).collect();
+    let mut ahead = VecDeque::from([workspace.to_owned()]);
+    let mut left = most;
+    while let Some(folder) = ahead.pop_front() {
+        let top = top_of(&folder.join("any"), workspace);
+        if top.as_ref().is_some_and(|top| hidden.contains(top)) {
+            continue;
+        }
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten().take(MAX_OF_FOLDER.min(left));
+        for entry in entries {
+            left -= 1;
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() && !is_passed_over(&entry) => ahead.push_back(entry.path()),
+                Ok(kind) if kind.is_file() && may_be_database(&entry) && is_database_at(&entry.path()) => {
+                    found.push(entry.path());
+                    hidden.extend(top.clone());
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// The entry of the workspace's top folder that has this path somewhere below it; none for the top folder's own.
+fn top_of(path: &Path, workspace: &Path) -> Option<PathBuf> {
+    let mut parts = path.strip_prefix(workspace).ok()?.components();
+    let first = parts.next()?;
+    parts.next().map(|_| PathBuf::from(first.as_os_str()))
+}
+
+fn is_passed_over(entry: &DirEntry) -> bool {
+    PASSED_OVER.iter().any(|name| entry.file_name() == OsStr::new(name))
+}
+
+/// A database is whole pages, so most files need not be opened to see that they are none.
+fn may_be_database(entry: &DirEntry) -> bool {
+    entry.metadata().is_ok_and(|meta| meta.len().is_multiple_of(512))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use posse_store_sqlite::{Options, SqliteStore};
+
+    fn made(path: &Path) -> PathBuf {
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        drop(SqliteStore::open(path, Options::default()).expect("a database"));
+        path.to_owned()
+    }
+
+    #[test]
+    fn they_are_found_however_deep_they_lie() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let workspace = folder.path().canonicalize().expect("real");
+        for path in ["a/x.txt", "b/c/d/y.txt", ".git/objects/z"] {
+            fs::create_dir_all(workspace.join(path).parent().expect("a folder")).expect("made");
+            fs::write(workspace.join(path), "x".repeat(1024)).expect("written");
+        }
+        assert_eq!(databases_in(&workspace, &[]), [] as [PathBuf; 0]);
+        let deep = made(&workspace.join("b/c/d/e/f/acme.db"));
+        assert_eq!(databases_in(&workspace, &[]), [deep]);
+        let own = made(&workspace.join("own.db"));
+        assert!(databases_in(&workspace, &[]).contains(&own));
+    }
+
+    #[test]
+    fn a_look_is_bounded_and_those_that_are_known_are_found_all_the_same() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let workspace = folder.path().canonicalize().expect("real");
+        for n in 0..1_000 {
+            fs::create_dir_all(workspace.join(format!("{}", n % 10))).expect("made");
+            fs::write(workspace.join(format!("{}/{n}", n % 10)), "").expect("written");
+        }
+        let deep = made(&workspace.join("0/a/b/acme.db"));
+        assert_eq!(look(&workspace, &[], 1_000), [] as [PathBuf; 0], "behind all the others");
+        let other = tempfile::tempdir().expect("a folder");
+        let (gone, elsewhere) = (workspace.join("1/gone.db"), made(&other.path().join("acme.db")));
+        assert_eq!(look(&workspace, &[gone, deep.clone(), elsewhere], 1_000), [deep]);
+    }
+}

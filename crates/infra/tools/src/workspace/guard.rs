@@ -1,0 +1,214 @@
+//! What in a workspace is not for tools, by the real path of what was opened and by its identity.
+//!
+//! Commands of agents keep away from the same paths (`crate::sandbox`); the list is one.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
+
+use posse_core::workspace::protected::Protected;
+
+use posse_host::recognise::{database_of, is_database, is_database_at};
+
+/// The folder of Posse's database: other jobs' work, which no tool reads.
+const PRIVATE: &str = ".posse";
+
+/// How many entries of hidden folders are looked at for the identities of their files.
+const MAX_ENTRIES: usize = 20_000;
+
+/// What is kept from tools below one root.
+pub(super) struct Guard {
+    /// The root's real path.
+    root: PathBuf,
+    hidden: Vec<PathBuf>,
+    fixed: Vec<PathBuf>,
+    databases: Vec<PathBuf>,
+    /// All of it, below the root and elsewhere.
+    protected: Protected,
+    /// Files that are hidden, by device and number: a hard link has another path.
+    files: OnceLock<HashSet<(u64, u64)>>,
+}
+
+/// What of Posse's or git's a path is part of, so that no tool writes there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Owner {
+    Git,
+    Posse,
+}
+
+impl Owner {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Owner::Git => "git",
+            Owner::Posse => "Posse",
+        }
+    }
+}
+
+impl Guard {
+    pub(super) fn new(root: PathBuf, protected: &Protected) -> Guard {
+        // What lies elsewhere is out of reach, and need not be compared with all that is found.
+        let matters = |path: &PathBuf| lies_in(path, &root) || lies_in(&root, path);
+        let real = |paths: &[PathBuf]| paths.iter().map(|path| real(path)).filter(matters).collect::<Vec<_>>();
+        let (fixed, databases) = (real(&protected.fixed), real(&protected.databases));
+        let protected = protected.clone();
+        // With a database go its log and its sessions, so it is the folder that is hidden, but for a workspace in it.
+        let folders = databases.iter().filter_map(|path| path.parent()).filter(|folder| !root.starts_with(folder));
+        let hidden = real(&protected.hidden).into_iter().chain(folders.map(Path::to_owned)).collect();
+        Guard { root, hidden, fixed, databases, protected, files: OnceLock::new() }
+    }
+
+    /// Whether nothing at this real path is shown to anybody.
+    pub(super) fn hides(&self, path: &Path) -> bool {
+        let below = |part: &&Path| part.starts_with(&self.root) && *part != self.root;
+        self.is_hidden(path) || path.ancestors().take_while(below).any(|part| self.hides_entry(part))
+    }
+
+    /// The same of an entry of a folder that is not hidden.
+    pub(super) fn hides_entry(&self, path: &Path) -> bool {
+        path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(PRIVATE))
+            || self.is_hidden(path)
+            || database_of(path).is_some()
+    }
+
+    fn is_hidden(&self, path: &Path) -> bool {
+        self.hidden.iter().any(|hidden| lies_in(path, hidden))
+            || self.databases.iter().any(|database| belongs_to(path, database))
+    }
+
+    /// Whether what was opened is hidden under another name, or another tenant's database.
+    pub(super) fn hides_file(&self, file: &File, meta: &Metadata) -> bool {
+        let is_known = || self.files.get_or_init(|| self.identities()).contains(&(meta.dev(), meta.ino()));
+        is_database(file, meta) || (meta.nlink() > 1 && is_known())
+    }
+
+    /// Whether a file that is about to be written at this real path is a database that could not be told by its bytes.
+    pub(super) fn is_database(&self, path: &Path) -> bool {
+        is_database_at(path)
+    }
+
+    /// Whose a real path is, if tools may not write there: what git runs as whoever uses it next, what Posse keeps or
+    /// loads, and what decides which tools an agent has.
+    pub(super) fn owner(&self, path: &Path) -> Option<Owner> {
+        let below = path.strip_prefix(&self.root).unwrap_or(path);
+        if has(below, ".git") {
+            return Some(Owner::Git);
+        }
+        let deciding = has(below, ".agents")
+            || has(below, "sqlite_extensions")
+            || ["posse.toml", "personas", "skills"].iter().any(|name| has_pair(below, "config", name));
+        (deciding || self.hides(path) || self.fixed.iter().any(|fixed| lies_in(path, fixed))).then_some(Owner::Posse)
+    }
+
+    fn identities(&self) -> HashSet<(u64, u64)> {
+        let mut found = HashSet::new();
+        let Protected { hidden, databases, .. } = &self.protected;
+        let beside = databases.iter().map(|database| real(database)).flat_map(|database| {
+            let entries =
+                database.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path()).filter(|path| belongs_to(path, &database)).collect::<Vec<_>>()
+        });
+        let mut ahead: Vec<PathBuf> = beside.chain(hidden.iter().map(|path| real(path))).collect();
+        ahead.push(self.root.join(PRIVATE));
+        let mut looked = 0;
+        while let Some(path) = ahead.pop() {
+            looked += 1;
+            let Ok(meta) = path.symlink_metadata() else { continue };
+            if meta.is_file() {
+                found.insert((meta.dev(), meta.ino()));
+            } else if meta.is_dir() && looked < MAX_ENTRIES {
+                ahead.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
+            }
+        }
+        found
+    }
+}
+
+/// The real path; of what is not there, as far as there is one.
+fn real(path: &Path) -> PathBuf {
+    let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    match there {
+        Some((above, real)) => match path.strip_prefix(above) {
+            Ok(below) if !below.as_os_str().is_empty() => real.join(below),
+            _ => real,
+        },
+        None => path.into(),
+    }
+}
+
+/// Whether a part of the path has this name, in any case: some file systems do not tell cases apart.
+fn has(path: &Path, name: &str) -> bool {
+    path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(name))
+}
+
+fn has_pair(path: &Path, one: &str, next: &str) -> bool {
+    let parts: Vec<_> = path.components().map(Component::as_os_str).collect();
+    parts.windows(2).any(|pair| pair[0].eq_ignore_ascii_case(one) && pair[1].eq_ignore_ascii_case(next))
+}
+
+/// Whether a path is the other one or below it, in any case.
+fn lies_in(path: &Path, other: &Path) -> bool {
+    let mut parts = path.components();
+    other.components().all(|wanted| parts.next().is_some_and(|part| is_same(part.as_os_str(), wanted.as_os_str())))
+}
+
+/// Whether a path is of a database or of what lies beside it under its name.
+fn belongs_to(path: &Path, database: &Path) -> bool {
+    let (Some(folder), Some(name)) = (database.parent(), database.file_name()) else { return false };
+    if !lies_in(path, folder) {
+        return false;
+    }
+    let Some(first) = path.components().nth(folder.components().count()) else { return false };
+    let (first, name) = (first.as_os_str().as_bytes(), name.as_bytes());
+    let is_named = first.len() >= name.len() && first[..name.len()].eq_ignore_ascii_case(name);
+    let beside = [&b"sessions"[..], b"runs"];
+    let is_usual = name.eq_ignore_ascii_case(b"posse.db") && beside.iter().any(|one| first.eq_ignore_ascii_case(one));
+    is_usual || (is_named && matches!(first.get(name.len()), None | Some(b'-' | b'.')))
+}
+
+fn is_same(one: &OsStr, other: &OsStr) -> bool {
+    one.eq_ignore_ascii_case(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_belongs_to_a_database_goes_by_its_name() {
+        let database = Path::new("/p/acme.db");
+        for name in
+            ["acme.db", "ACME.DB", "acme.db-wal", "acme.db.sessions/1/events.jsonl", "acme.db.part", "acme.db.bak"]
+        {
+            assert!(belongs_to(&Path::new("/p").join(name), database), "{name}");
+        }
+        for name in ["acme", "acme.dbx", "other.db", "sub/acme.db", ""] {
+            assert!(!belongs_to(&Path::new("/p").join(name), database), "{name}");
+        }
+        assert!(belongs_to(Path::new("/p/sessions/1"), Path::new("/p/posse.db")));
+    }
+
+    #[test]
+    fn what_decides_about_agents_is_nobodys_at_any_depth() {
+        let guard = Guard::new("/ws".into(), &Protected::default());
+        for path in ["a/.agents/skills/x", "SQLite_Extensions/vec0.so", "b/config/posse.toml", "Config/Personas/x.json"]
+        {
+            assert_eq!(guard.owner(&Path::new("/ws").join(path)), Some(Owner::Posse), "{path}");
+        }
+        for path in ["config/app.toml", "agents/x", "posse.toml", "personas/x.json"] {
+            assert_eq!(guard.owner(&Path::new("/ws").join(path)), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_workspace_beside_a_database_is_still_one() {
+        let (hidden, databases) = (vec!["/p/ws/keys".into()], vec!["/p/x.db".into(), "/p/ws/data/y.db".into()]);
+        let guard = Guard::new("/p/ws".into(), &Protected { hidden, databases, ..Protected::default() });
+        assert!(!guard.hides(Path::new("/p/ws/a")) && guard.hides(Path::new("/p/ws/KEYS")));
+        assert!(guard.hides(Path::new("/p/ws/data/z")));
+    }
+}
