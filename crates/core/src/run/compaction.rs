@@ -61,6 +61,19 @@ impl Measure for Gauge {
     }
 }
 
+/// What is to be summarised.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToSummarise {
+    /// What the summary is for.
+    pub purpose: Purpose,
+    /// The task that the messages are about.
+    pub task: String,
+    /// The messages it is of.
+    pub messages: Vec<Message>,
+    /// Where they stand.
+    pub cut: Cut,
+}
+
 /// When older messages are summarised.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]

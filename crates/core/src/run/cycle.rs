@@ -15,6 +15,16 @@ use crate::model::{CallRequest, Finish, Message, ToolCalling};
 use crate::run::journal::{Call, CallOutcome, Count, Turn};
 use crate::tool::EffectClass;
 
+/// Skills at work inside each other.
+pub const MAX_DEPTH: usize = 4;
+
+/// The number of a call by its id, if the id is one of ours.
+pub(super) fn number_of(id: &str) -> Option<u64> {
+    let digits = id.strip_prefix('c').filter(|digits| digits.len() == 8)?;
+    let ours = |b: u8| b.is_ascii_digit() || b.is_ascii_lowercase();
+    digits.bytes().all(ours).then(|| u64::from_str_radix(digits, 36).ok()).flatten()
+}
+
 /// A call that has been asked for and has not ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpenCall {

@@ -2,12 +2,20 @@
 
 use super::Run;
 use super::compaction::{self, Cut, Decision, Measure, Room, Settings, Shortening};
-use super::machine::ToCount;
-use super::request::told_of_tools;
+use super::prompt::told_of_tools;
 use crate::model::Message;
 use crate::model::conversation;
 use crate::model::tokens::{self, Tally};
 use crate::run::journal::Overflow;
+
+/// What is to be counted by the model's tokenizer, as one number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToCount {
+    /// The message's place in the conversation at work; absent for what is told of tools.
+    pub message: Option<usize>,
+    /// Its texts, none of them empty. Each is counted by itself.
+    pub texts: Vec<String>,
+}
 
 /// What must happen before the model can be asked.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,7 +10,7 @@ use super::compaction::{self, Cut, Purpose};
 use super::fit::Fit;
 use super::{OpenCall, Run, finish, phased, repeats};
 use crate::model::tokens;
-use crate::model::{CallRequest, Message, ModelError, ModelErrorKind, ModelReply};
+use crate::model::{CallRequest, ModelError, ModelErrorKind, ModelReply};
 use crate::run::journal::{Call, CallOutcome, Count, EndStatus, Entry, Opening, Overflow};
 use crate::text::plural;
 use crate::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
@@ -18,28 +18,22 @@ use crate::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
 mod again;
 mod reply;
 
+pub use super::compaction::ToSummarise;
+pub use super::cycle::MAX_DEPTH;
+pub use super::fit::ToCount;
+pub use super::repeats::{HABIT, MAX_REPEATS};
 pub use again::Again;
 
-pub(super) use reply::{is_put_off, number_of};
+pub(super) use reply::is_put_off;
 
 /// Corrections in a row (bad steps, refused calls, empty replies) before a run is given up.
 pub const MAX_CORRECTIONS: u32 = 6;
-
-/// How often in a row an equal call may give an equal result, with nothing else changed in between: then the
-/// conversation ends as stuck. From the second time on the model is told. After a wait a time counts less, see `repeats`.
-pub const MAX_REPEATS: u32 = 12;
-
-/// How often of these, where calling is structured, until its tool is left out of the next step's schema.
-pub const HABIT: u32 = 2;
 
 /// Calls of one reply that may run; those after them are refused.
 pub const MAX_CALLS: usize = 64;
 
 /// New plans of one conversation; after that it has to finish with what it has.
 pub const MAX_REPLANS: u32 = 3;
-
-/// Skills at work inside each other.
-pub const MAX_DEPTH: usize = 4;
 
 /// Reading calls that run at once.
 const MAX_TOGETHER: usize = 16;
@@ -134,28 +128,6 @@ pub enum Effect {
         /// Whether another attempt may succeed.
         again: Again,
     },
-}
-
-/// What is to be counted by the model's tokenizer, as one number.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ToCount {
-    /// The message's place in the conversation at work; absent for what is told of tools.
-    pub message: Option<usize>,
-    /// Its texts, none of them empty. Each is counted by itself.
-    pub texts: Vec<String>,
-}
-
-/// What is to be summarised.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ToSummarise {
-    /// What the summary is for.
-    pub purpose: Purpose,
-    /// The task that the messages are about.
-    pub task: String,
-    /// The messages it is of.
-    pub messages: Vec<Message>,
-    /// Where they stand.
-    pub cut: Cut,
 }
 
 /// What a step gives: entries to commit, then one effect to perform.

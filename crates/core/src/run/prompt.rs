@@ -6,12 +6,14 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::compaction::shorter;
-use super::phase::guide;
+use super::phase::{self, guide};
 use super::results::{self, ToldResults};
+use super::{finish, journal::Opening};
 use crate::model::conversation::told_result;
 use crate::model::{Message, ToolCalling};
 use crate::persona::{PersonaTemplate, Style};
 use crate::session::SessionTurn;
+use crate::skill::OfferedSkill;
 use crate::tool::ToolSpec;
 
 /// What a reopened run is told.
@@ -58,7 +60,7 @@ pub fn system(
                 Company::InSession => "A person talks with you.",
             };
             let _ = write!(out, "\n# How you work\n- {company} {WORKING_SHORT}");
-            out.push_str(&list(tools.iter().chain([&super::finish::spec()])));
+            out.push_str(&list(tools.iter().chain([&finish::spec()])));
             out.push_str(STEP_FORMAT);
         }
         (Style::Phased, calling) => {
@@ -149,7 +151,7 @@ pub fn said_before(style: Style, calling: ToolCalling, turn: &SessionTurn, most:
         let text = match (style, calling) {
             (Style::Direct, ToolCalling::Structured) => {
                 let arguments = json!({"final_summary": "", "clarifying_questions": questions});
-                json!({"thinking": ASKING, "tool": super::finish::FINISH, "arguments": arguments}).to_string()
+                json!({"thinking": ASKING, "tool": finish::FINISH, "arguments": arguments}).to_string()
             }
             (Style::Phased, ToolCalling::Structured) => {
                 json!({"thinking": ASKING, "phase": "feedback", "feedback_message": questions.join("\n")}).to_string()
@@ -163,7 +165,7 @@ pub fn said_before(style: Style, calling: ToolCalling, turn: &SessionTurn, most:
         (_, ToolCalling::Native) => answer,
         (Style::Direct, ToolCalling::Structured) => {
             let arguments = json!({"final_summary": answer});
-            json!({"thinking": ANSWERED, "tool": super::finish::FINISH, "arguments": arguments}).to_string()
+            json!({"thinking": ANSWERED, "tool": finish::FINISH, "arguments": arguments}).to_string()
         }
         (Style::Phased, ToolCalling::Structured) => {
             json!({"thinking": ANSWERED, "phase": "end", "end_status": "solved", "end_message": answer}).to_string()
@@ -346,6 +348,23 @@ fn task_and_steps(goal: &str, steps: &[(&str, &str, Value, &str)], thought: &str
         out.push(says(thinking, tool, arguments));
         out.push(Message::User { text: told_result(tool, result) });
     }
-    out.push(says(thought, super::finish::FINISH, &json!({"final_summary": answer})));
+    out.push(says(thought, finish::FINISH, &json!({"final_summary": answer})));
     out
+}
+
+/// Whether the model is told of a skill without asking: some it has to find first.
+pub(super) fn is_told(skill: &OfferedSkill, found: &[String]) -> bool {
+    !skill.unlisted || found.contains(&skill.spec.name)
+}
+
+/// What a model with native calling is told of tools and skills, as one text.
+pub(super) fn told_of_tools(opening: &Opening, found: &[String]) -> String {
+    let last = if opening.persona.style == Style::Phased { phase::spec() } else { finish::spec() };
+    let skills = opening.skills.iter().filter(|skill| is_told(skill, found)).map(|skill| &skill.spec);
+    opening.tools.iter().map(|tool| &tool.spec).chain(skills).chain([&last]).map(told_of).collect()
+}
+
+/// As a request has a tool; a model's template mostly shows it so too.
+pub(super) fn told_of(spec: &ToolSpec) -> String {
+    format!("{}\n", json!({"type": "function", "function": spec}))
 }

@@ -13,11 +13,17 @@ use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 
 use super::cycle::{OpenCall, fingerprint};
-use super::machine::MAX_REPEATS;
 use crate::model::CallRequest;
 use crate::run::journal::CallOutcome;
 use crate::text::plural;
 use crate::tool::EffectClass;
+
+/// How often in a row an equal call may give an equal result, with nothing else changed in between: then the
+/// conversation ends as stuck. From the second time on the model is told. After a wait a time counts less, see `repeats`.
+pub const MAX_REPEATS: u32 = 12;
+
+/// How often of these, where calling is structured, until its tool is left out of the next step's schema.
+pub const HABIT: u32 = 2;
 
 /// With this begins what Posse says of a repetition, behind a tool's own words.
 const REMARK: &str = "\n\nYou had made this same call before, and nothing has changed since. ";

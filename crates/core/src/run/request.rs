@@ -1,12 +1,11 @@
 //! The next model request, made from the state.
 
-use serde_json::json;
-
 use super::phased::Progress;
-use super::{Run, finish, machine, phase, structured};
+use super::prompt::{is_told, told_of};
+use super::repeats::HABIT;
+use super::{Run, finish, phase, structured};
 use crate::model::tokens::{self, Tally};
 use crate::model::{ModelRequest, ToolCalling};
-use crate::persona::Style;
 use crate::run::journal::{OfferedSkill, Opening};
 use crate::skill::shelf;
 use crate::tool::ToolSpec;
@@ -39,7 +38,7 @@ impl Run {
             ToolCalling::Structured => {
                 // A small model that falls into a loop inside a string would never stop by itself.
                 request.max_tokens.get_or_insert(structured::MAX_STEP_TOKENS);
-                let habits: Vec<_> = self.top().repeats.habits(machine::HABIT).map(|call| call.name.as_str()).collect();
+                let habits: Vec<_> = self.top().repeats.habits(HABIT).map(|call| call.name.as_str()).collect();
                 request.schema = Some(match phased {
                     true => phase::step_schema(&tools, &habits, self.phased.phases()),
                     false => structured::schema(&tools, &habits),
@@ -119,19 +118,3 @@ impl Run {
 
 /// Most skills that a run has found and is told of; those found first are told of no more, and can be found again.
 const MOST_FOUND: usize = 20;
-
-fn is_told(skill: &OfferedSkill, found: &[String]) -> bool {
-    !skill.unlisted || found.contains(&skill.spec.name)
-}
-
-/// What a model with native calling is told of tools and skills, as one text.
-pub(super) fn told_of_tools(opening: &Opening, found: &[String]) -> String {
-    let last = if opening.persona.style == Style::Phased { phase::spec() } else { finish::spec() };
-    let skills = opening.skills.iter().filter(|skill| is_told(skill, found)).map(|skill| &skill.spec);
-    opening.tools.iter().map(|tool| &tool.spec).chain(skills).chain([&last]).map(told_of).collect()
-}
-
-/// As a request has a tool; a model's template mostly shows it so too.
-fn told_of(spec: &ToolSpec) -> String {
-    format!("{}\n", json!({"type": "function", "function": spec}))
-}

@@ -323,13 +323,6 @@ pub(super) fn call_id(mut n: u64) -> String {
     String::from_utf8_lossy(&id).into_owned()
 }
 
-/// The number of a call by its id, if the id is one of ours.
-pub(in crate::run) fn number_of(id: &str) -> Option<u64> {
-    let digits = id.strip_prefix('c').filter(|digits| digits.len() == 8)?;
-    let ours = |b: u8| b.is_ascii_digit() || b.is_ascii_lowercase();
-    digits.bytes().all(ours).then(|| u64::from_str_radix(digits, 36).ok()).flatten()
-}
-
 fn cut_text(limit: u64) -> String {
     format!("The token limit was reached after {}: your reply was cut off.", plural(limit, "token"))
 }
