@@ -4,6 +4,7 @@
 //! applying a stored journal gives the state that the live run had. What to do next follows from
 //! the state alone ([`machine::step`]), which is why a run can be picked up cold at any entry.
 
+mod call;
 pub mod checkpoint;
 pub mod compaction;
 mod cycle;
@@ -29,5 +30,6 @@ pub mod spoken;
 mod state;
 pub mod structured;
 
-pub use cycle::{Asked, OpenCall};
+pub use call::OpenCall;
+pub use cycle::Asked;
 pub use state::{Ended, Run};

@@ -1,12 +1,8 @@
 //! A conversation inside a run: the run's own, or that of a skill it called.
 
-use std::collections::BTreeMap;
-
-use serde_json::Value;
-
+use super::call::{EndedCall, OpenCall};
 use super::compaction::{Cut, History, Part, Shortening};
-use super::phase::AGENT_STEP;
-use super::phased;
+use super::phase::{self, AGENT_STEP};
 use super::repeats::Repeats;
 use super::said::Said;
 use crate::model::conversation;
@@ -17,60 +13,6 @@ use crate::tool::EffectClass;
 
 /// Skills at work inside each other.
 pub const MAX_DEPTH: usize = 4;
-
-/// The number of a call by its id, if the id is one of ours.
-pub(super) fn number_of(id: &str) -> Option<u64> {
-    let digits = id.strip_prefix('c').filter(|digits| digits.len() == 8)?;
-    let ours = |b: u8| b.is_ascii_digit() || b.is_ascii_lowercase();
-    digits.bytes().all(ours).then(|| u64::from_str_radix(digits, 36).ok()).flatten()
-}
-
-/// A call that has been asked for and has not ended.
-#[derive(Debug, Clone, PartialEq)]
-pub struct OpenCall {
-    /// What runs: our id, the tool, its arguments.
-    pub request: CallRequest,
-    /// The call that the result answers, where that is another one: a step of phase `act` that
-    /// names this action, or a call whose tool failed before.
-    pub answers: Option<Box<CallRequest>>,
-    /// The tool's effect class; absent where no tool runs: a skill, a question, the final answer.
-    pub effect: Option<EffectClass>,
-    /// Whether its start has been recorded.
-    pub started: bool,
-}
-
-impl OpenCall {
-    pub(super) fn new(call: &Call) -> OpenCall {
-        let request = call.runs();
-        let answers = (request != call.request).then(|| Box::new(call.request.clone()));
-        OpenCall { request, answers, effect: call.effect, started: false }
-    }
-
-    /// The call as the model made it.
-    pub fn asked(&self) -> &CallRequest {
-        self.answers.as_deref().unwrap_or(&self.request)
-    }
-}
-
-/// A call that has ended.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct EndedCall {
-    pub call: OpenCall,
-    /// What the model is told.
-    pub text: String,
-    /// How it ended and after how many milliseconds, where that is on record.
-    pub outcome: Option<(CallOutcome, u64)>,
-    part: Part,
-}
-
-#[cfg(test)]
-impl EndedCall {
-    /// A call that did well, after 3 ms.
-    pub fn done(call: &Call, text: &str) -> EndedCall {
-        let outcome = Some((CallOutcome::Done, 3));
-        EndedCall { call: OpenCall::new(call), text: text.to_owned(), outcome, part: Part::Result }
-    }
-}
 
 /// Questions put to people, with what became of each.
 #[derive(Debug, Clone, PartialEq)]
@@ -331,7 +273,7 @@ impl Cycle {
             }
             // As the worked examples show it: an act is answered by its tool.
             ToolCalling::Structured => {
-                let action = phased::action(call);
+                let action = phase::action(call);
                 Message::User { text: conversation::told_result(&action.as_ref().unwrap_or(call).name, text) }
             }
         };
@@ -348,20 +290,4 @@ impl Cycle {
 /// A task with what people were asked about it.
 pub(super) fn with_answers(task: String, answers: &[String]) -> String {
     if answers.is_empty() { task } else { format!("{task}\n\n{ANSWERS}\n\n{}", answers.join("\n\n")) }
-}
-
-/// A call's tool and arguments, the same for every order of keys and spacing.
-pub(super) fn fingerprint(call: &CallRequest) -> String {
-    fn sorted(value: Value) -> Value {
-        match value {
-            Value::Object(fields) => {
-                let fields: BTreeMap<_, _> = fields.into_iter().map(|(k, v)| (k, sorted(v))).collect();
-                fields.into_iter().collect()
-            }
-            Value::Array(items) => items.into_iter().map(sorted).collect(),
-            other => other,
-        }
-    }
-    let arguments = serde_json::from_str(&call.arguments).map(sorted);
-    format!("{} {}", call.name, arguments.map_or_else(|_| call.arguments.clone(), |value| value.to_string()))
 }

@@ -14,7 +14,7 @@ use crate::persona::PersonaTemplate;
 use crate::run::compaction::{Cut, Shortening};
 use crate::run::phase::{self, Content};
 use crate::run::results::ToldResults;
-use crate::run::{phased, structured};
+use crate::run::structured;
 use crate::tool::{EffectClass, ToolErrorCategory};
 
 pub mod audit;
@@ -163,7 +163,7 @@ pub struct Call {
 impl Call {
     /// What runs for it: the call itself, or the action inside a step of phase `act`.
     pub fn runs(&self) -> CallRequest {
-        phased::action(&self.request).unwrap_or_else(|| self.request.clone())
+        phase::action(&self.request).unwrap_or_else(|| self.request.clone())
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::compaction::{self, Cut, Purpose};
 use super::fit::Fit;
-use super::{OpenCall, Run, finish, phased, repeats};
+use super::{OpenCall, Run, finish, phase, repeats};
 use crate::model::tokens;
 use crate::model::{CallRequest, ModelError, ModelErrorKind, ModelReply};
 use crate::run::journal::{Call, CallOutcome, Count, EndStatus, Entry, Opening, Overflow};
@@ -23,8 +23,6 @@ pub use super::cycle::MAX_DEPTH;
 pub use super::fit::ToCount;
 pub use super::repeats::{HABIT, MAX_REPEATS};
 pub use again::Again;
-
-pub(super) use reply::is_put_off;
 
 /// Corrections in a row (bad steps, refused calls, empty replies) before a run is given up.
 pub const MAX_CORRECTIONS: u32 = 6;
@@ -298,7 +296,7 @@ impl Recorder<'_> {
         }
         let fallbacks = &self.run.opening()?.persona.fallback_tools;
         // Each tool once, so that two that are named for each other do not take turns for ever.
-        let first = phased::action(open.asked()).map_or_else(|| open.asked().name.clone(), |action| action.name);
+        let first = phase::action(open.asked()).map_or_else(|| open.asked().name.clone(), |action| action.name);
         let mut tried = vec![&first];
         while tried[tried.len() - 1] != &open.request.name {
             tried.push(fallbacks.get(tried[tried.len() - 1]).filter(|next| !tried.contains(next))?);

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::structured;
+use crate::model::CallRequest;
 
 pub mod guide;
 mod plan;
@@ -227,6 +228,16 @@ struct StepArgs {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     end_message: Option<String>,
+}
+
+/// The call inside a step of phase `act`, under the id of the step.
+pub(crate) fn action(request: &CallRequest) -> Option<CallRequest> {
+    if request.name != AGENT_STEP {
+        return None;
+    }
+    let Content::Act(action) = parse(&request.arguments).ok()?.content else { return None };
+    let (name, arguments) = (action.tool_name, action.tool_input.to_string());
+    Some(CallRequest { name, arguments, ..request.clone() })
 }
 
 /// Reads the arguments of `agent_step`, or a step written as text, or says what is wrong with them

@@ -2,24 +2,13 @@
 
 use serde_json::Value;
 
-use super::cycle::{EndedCall, OpenCall, fingerprint};
-use super::machine;
+use super::call::{EndedCall, OpenCall, fingerprint, is_put_off};
 use super::memory::{CallRecord, StepTokens, WorkingMemory};
 use super::phase::{self, AGENT_STEP, AgentStep, Content, Phase};
 use super::signals::Signals;
-use crate::model::{CallRequest, Finish};
+use crate::model::Finish;
 use crate::run::journal::{CallOutcome, Turn};
 use crate::text::plural;
-
-/// The call inside a step of phase `act`, under the id of the step.
-pub(crate) fn action(request: &CallRequest) -> Option<CallRequest> {
-    if request.name != AGENT_STEP {
-        return None;
-    }
-    let Content::Act(action) = phase::parse(&request.arguments).ok()?.content else { return None };
-    let (name, arguments) = (action.tool_name, action.tool_input.to_string());
-    Some(CallRequest { name, arguments, ..request.clone() })
-}
 
 /// How far a run is within its limit of turns.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -104,7 +93,7 @@ impl Phased {
     pub fn take_call(&mut self, ended: &EndedCall) {
         let EndedCall { call, text, .. } = ended;
         let Some((outcome, ms)) = ended.outcome else { return };
-        if outcome == CallOutcome::Refused && machine::is_put_off(text) {
+        if outcome == CallOutcome::Refused && is_put_off(text) {
             return;
         }
         let step = (call.asked().name == AGENT_STEP).then(|| phase::parse(&call.asked().arguments));
@@ -177,6 +166,7 @@ impl Phased {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::CallRequest;
     use crate::model::tokens;
     use crate::run::journal::Call;
     use crate::tool::EffectClass;

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::compaction::shorter;
 use super::phase::{self, guide};
-use super::results::{self, ToldResults};
+use super::results;
+pub use super::results::{task, task_with};
 use super::{finish, journal::Opening};
 use crate::model::conversation::told_result;
 use crate::model::{Message, ToolCalling};
@@ -120,19 +121,6 @@ Reply with exactly one JSON object, the next step:
 
 fn required(schema: &Value) -> Vec<&str> {
     schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
-}
-
-/// The first user message: the task, word for word.
-pub fn task(goal: &str) -> String {
-    format!("Your task:\n{goal}")
-}
-
-/// The same, with what the jobs before it came to.
-pub fn task_with(goal: &str, results: Option<&ToldResults>) -> String {
-    match results {
-        Some(results) => format!("{}\n\n{}", task(goal), results.text),
-        None => task(goal),
-    }
 }
 
 /// Something that was asked and answered before in the same session: the messages that a request shows of it, in the

@@ -12,7 +12,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 
-use super::cycle::{OpenCall, fingerprint};
+use super::call::{OpenCall, fingerprint};
 use crate::model::CallRequest;
 use crate::run::journal::CallOutcome;
 use crate::text::plural;

@@ -245,6 +245,19 @@ pub fn list(counts: &ResultCounts, jobs: &[Job], more: bool) -> String {
     out.trim_end().to_owned()
 }
 
+/// The first user message: the task, word for word.
+pub fn task(goal: &str) -> String {
+    format!("Your task:\n{goal}")
+}
+
+/// The same, with what the jobs before it came to.
+pub fn task_with(goal: &str, results: Option<&ToldResults>) -> String {
+    match results {
+        Some(results) => format!("{}\n\n{}", task(goal), results.text),
+        None => task(goal),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

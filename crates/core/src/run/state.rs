@@ -13,8 +13,9 @@ use crate::run::journal::{
 };
 use crate::skill::{READ_SKILL_FILE, SkillCallArgs};
 
+use super::call::{EndedCall, OpenCall, number_of};
 use super::compaction::{Cut, Purpose, ToSummarise};
-use super::cycle::{self, Asked, Cycle, EndedCall, OpenCall};
+use super::cycle::{self, Asked, Cycle};
 use super::phase::{self, AGENT_STEP, AgentStep, Phase, WorkStatus};
 use super::phased::Phased;
 use super::{finish, prompt};
@@ -293,7 +294,7 @@ impl Run {
         }
         let made = self.calls_made;
         // An entry that is there twice makes its calls once.
-        let is_new = |call: &&Call| cycle::number_of(&call.request.id).is_none_or(|number| number >= made);
+        let is_new = |call: &&Call| number_of(&call.request.id).is_none_or(|number| number >= made);
         let new: Vec<_> = turn.calls.iter().filter(is_new).collect();
         let calling = self.calling();
         self.top_mut().take_turn(turn, &new, calling);
@@ -317,7 +318,7 @@ impl Run {
 
     /// Takes note of an id, wherever it comes up, so that no call after it gets the same one.
     pub(super) fn count_call(&mut self, id: &str) {
-        if let Some(number) = cycle::number_of(id) {
+        if let Some(number) = number_of(id) {
             self.calls_made = self.calls_made.max(number + 1);
         }
     }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::Counter;
 use super::history::{shorter, text, whole_chars};
 use crate::model::{CallRequest, Message, ModelRequest};
-use crate::run::phase::AGENT_STEP;
-use crate::run::{phased, structured};
+use crate::run::phase::{self, AGENT_STEP};
+use crate::run::structured;
 
 /// What a summary is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -277,7 +277,7 @@ fn list_of_calls(messages: &[Message]) -> String {
                 }
                 for call in calls {
                     let answers = |m: &&Message| matches!(m, Message::Tool { call_id, .. } if *call_id == call.id);
-                    let action = phased::action(call);
+                    let action = phase::action(call);
                     list(&mut out, action.as_ref().unwrap_or(call), messages[i..].iter().find(answers));
                 }
             }
@@ -298,7 +298,7 @@ fn call_in(text: &str) -> Option<CallRequest> {
         return structured::calls(&step).into_iter().next();
     }
     let arguments = structured::object_in(text).to_owned();
-    phased::action(&CallRequest { id: String::new(), name: AGENT_STEP.into(), arguments, extra: None })
+    phase::action(&CallRequest { id: String::new(), name: AGENT_STEP.into(), arguments, extra: None })
 }
 
 fn list(out: &mut String, call: &CallRequest, result: Option<&Message>) {

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::{MAX_CALLS, MAX_REPLANS, Recorder, Verdict};
 use crate::model::{CallRequest, Finish, ModelReply, ToolCalling};
+use crate::run::call::{ASKED_INSTEAD, ASKED_TOGETHER, TOO_MANY_QUESTIONS};
 use crate::run::finish::{self, Finishing};
 use crate::run::journal::{Call, EndStatus, Entry, Turn};
 use crate::run::leak;
 use crate::run::phase::{self, AGENT_STEP, AgentStep, Content, Phase, WorkStatus};
-use crate::run::phased;
 use crate::run::structured;
 use crate::skill::SkillCallArgs;
 use crate::text::plural;
@@ -178,7 +178,7 @@ impl Recorder<'_> {
 
     /// Why a call was refused, as its model is told. A step by phases is answered by an object, whatever it is answered.
     fn told(&self, request: &CallRequest, why: String) -> String {
-        let is_step = self.run.is_phased() && request.name == AGENT_STEP && phased::action(request).is_none();
+        let is_step = self.run.is_phased() && request.name == AGENT_STEP && phase::action(request).is_none();
         if is_step { json!({"error": why}).to_string() } else { why }
     }
 
@@ -203,7 +203,7 @@ impl Recorder<'_> {
 
     fn decide_step(&self, request: &CallRequest, step: AgentStep, check: &dyn Fn(&CallRequest) -> Verdict) -> Decision {
         match step.content {
-            Content::Act(_) => match phased::action(request) {
+            Content::Act(_) => match phase::action(request) {
                 Some(action) => self.decide_call(&action, check),
                 None => Decision::Refuse(LEFT_OUT.into()),
             },
@@ -292,11 +292,6 @@ fn by_priority(calls: &[CallRequest], decisions: Vec<Decision>) -> Vec<Decision>
     decided
 }
 
-/// Whether a call was neither run nor wrong: something in the same reply went before it.
-pub(in crate::run) fn is_put_off(told: &str) -> bool {
-    [ASKED_INSTEAD, ASKED_TOGETHER, TOO_MANY_QUESTIONS].iter().any(|why| told.contains(why))
-}
-
 /// Whether a call is meant to ask people something, whatever else is wrong with it.
 fn asks_people(call: &CallRequest) -> bool {
     let Ok(arguments) = serde_json::from_str::<Value>(&call.arguments) else { return false };
@@ -334,15 +329,6 @@ const EMPTY_REPLY: &str = "Your reply was empty. Call a tool, or call `finish` w
 const NO_STEP: &str = "Your reply made no step. Call `agent_step` with the next phase.";
 
 const NOT_ALONE: &str = "was not accepted: call it alone, after you have seen the results of the other calls.";
-
-const ASKED_INSTEAD: &str = "Not run: a reply that asks people does nothing else. Once they have answered, make this call \
-                             again if it is still right.";
-
-const ASKED_TOGETHER: &str =
-    "Asked together with the questions before it in the same reply; the answers are in that result.";
-
-const TOO_MANY_QUESTIONS: &str = "Not asked: these and the questions before them in the same reply are too many at once. Ask \
-                                  again once those are answered.";
 
 const REPLANNED_INSTEAD: &str = "Not run: the same reply asked for a new plan, which begins without it.";
 

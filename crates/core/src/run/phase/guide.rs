@@ -7,7 +7,7 @@ use super::{AGENT_STEP, Action, Content, parse};
 use crate::model::conversation::told_result;
 use crate::model::{Message, ToolCalling};
 use crate::run::memory::{CallRecord, WorkingMemory};
-use crate::run::prompt;
+use crate::run::results;
 use crate::run::signals::Signals;
 use crate::tool::ToolSpec;
 
@@ -158,7 +158,7 @@ const SEARCH: &str = "search_files";
 /// model that had not seen it there before took its list of steps for work to be done.
 fn worked(task: &str, steps: &[(Value, &str, &str)], (thinking, answer): (&str, &str)) -> Vec<Message> {
     let says = |step: &Value| Message::Assistant { text: step.to_string(), reasoning: None, calls: Vec::new() };
-    let mut out = vec![Message::User { text: prompt::task(task) }];
+    let mut out = vec![Message::User { text: results::task(task) }];
     let mut memory = WorkingMemory::default();
     let mut signals = Signals::default();
     for (number, (step, answered_by, answer)) in (1..).zip(steps) {
