@@ -4,14 +4,16 @@
 use std::cmp::Ordering;
 
 use posse_core::tool::ToolError;
-use rust_decimal::Decimal;
 
 use super::super::failure::{invalid, over_limit};
-use super::number::{Number, Trouble};
+use super::number::{MAX_DIGITS, Number, Trouble};
 
 pub(super) const MAX_DEPTH: usize = 64;
 const MAX_POWER: u32 = 1000;
-const MAX_PLACES: u32 = 20;
+const MAX_PLACES: i32 = 20;
+/// Squares of the bits of all results together: a step takes as long as the square of its length. About a fifth of a
+/// second.
+const MAX_EFFORT: u64 = 1 << 33;
 
 #[derive(Clone, Copy)]
 enum Function {
@@ -48,14 +50,15 @@ pub(super) struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
-    /// Whether there was a `%`.
+    effort: u64,
+    /// Whether there was a `%` between numbers.
     pub(super) has_remainder: bool,
 }
 
 impl<'a> Parser<'a> {
     /// For `text` from the byte `at` on.
     pub(super) fn new(text: &'a str, at: usize) -> Self {
-        Parser { text, at, depth: 0, has_remainder: false }
+        Parser { text, at, depth: 0, effort: 0, has_remainder: false }
     }
 
     pub(super) fn all(&mut self) -> Result<Number, ToolError> {
@@ -67,45 +70,58 @@ impl<'a> Parser<'a> {
     }
 
     fn sum(&mut self) -> Result<Number, ToolError> {
-        let mut left = self.product()?;
+        let (mut left, percent) = self.product()?;
         loop {
-            left = if let Some(at) = self.take(PLUS) {
-                let right = self.product()?;
-                self.done(at, left.plus(right))?
-            } else if let Some(at) = self.take(MINUS) {
-                let right = self.product()?;
-                self.done(at, left.plus(right.negated()))?
-            } else {
-                return Ok(left);
-            };
+            let minus = self.take(MINUS);
+            let Some(at) = minus.or_else(|| self.take(PLUS)) else { return Ok(left) };
+            let (right, right_percent) = self.product()?;
+            // 200 + 19% is 238 to one reader and 200.19 to another.
+            if let (Some(place), None) | (None, Some(place)) = (percent, right_percent) {
+                return Err(self.bad(
+                    place,
+                    "does not say of what. Write it, for example 200 + 19% of 200, or multiply: 200 * 119%",
+                ));
+            }
+            let right = if minus.is_some() { right.negated() } else { right };
+            left = self.done(at, left.plus(&right))?;
         }
     }
 
-    fn product(&mut self) -> Result<Number, ToolError> {
-        let mut left = self.signed()?;
+    /// And where the `%` is, if it is a percentage and nothing else.
+    fn product(&mut self) -> Result<(Number, Option<usize>), ToolError> {
+        let (mut left, mut percent) = self.factor()?;
+        let mut is_alone = true;
         loop {
-            left = if let Some(at) = self.take(TIMES).or_else(|| self.take_x()) {
-                let right = self.signed()?;
-                self.done(at, left.times(right))?
+            left = if let Some(at) = self.take(TIMES).or_else(|| self.take_x()).or_else(|| self.take_of(percent)) {
+                let right;
+                (right, percent) = self.factor()?;
+                self.done(at, left.times(&right))?
             } else if let Some(at) = self.take(OVER) {
-                let right = self.signed()?;
-                self.done(at, left.over(right))?
+                let right;
+                (right, percent) = self.factor()?;
+                self.done(at, left.over(&right))?
             } else if let Some(at) = self.take(&["%"]) {
                 self.has_remainder = true;
-                // What stands here otherwise is meant as percent: "200 * 19%", "19% + 1", "19% of 200".
-                if !self.begins_operand() {
-                    return Err(self.bad(
-                        at,
-                        "is the remainder of a division here and needs a number on both sides. Write 19 percent as \
-                         19 / 100, for example 200 * 19 / 100",
-                    ));
-                }
+                percent = None;
                 let right = self.power()?;
-                self.done(at, left.modulo(right))?
+                self.done(at, left.modulo(&right))?
             } else {
-                return Ok(left);
+                return Ok((left, percent.filter(|_| is_alone)));
             };
+            is_alone = false;
         }
+    }
+
+    /// A number, or so many hundredths: what a `%` means that has no number behind it. And where that is.
+    fn factor(&mut self) -> Result<(Number, Option<usize>), ToolError> {
+        let value = self.signed()?;
+        let behind = self.at;
+        let Some(at) = self.take(&["%"]) else { return Ok((value, None)) };
+        if self.begins_operand() {
+            self.at = behind;
+            return Ok((value, None));
+        }
+        Ok((self.done(at, value.over(&100.into()))?, Some(at)))
     }
 
     /// A sign stands for the whole power: -2^2 is -4.
@@ -159,9 +175,9 @@ impl<'a> Parser<'a> {
         match digits.matches('.').count() {
             _ if digits == "." => Err(self.no_part(at)),
             // A full stop may end it.
-            0 | 1 => Decimal::from_str_exact(digits.trim_end_matches('.'))
-                .map(Number::from)
-                .map_err(|_| over_limit(self.said(at, "has more than 28 digits, which is the limit. Shorten it"))),
+            0 | 1 => Number::read(digits).ok_or_else(|| {
+                over_limit(self.said(at, &format!("has more than {MAX_DIGITS} digits, which is the limit. Shorten it")))
+            }),
             _ => Err(self.bad(at, "has more than one decimal point. Write numbers like 1234.50")),
         }
     }
@@ -187,26 +203,29 @@ impl<'a> Parser<'a> {
         }
         let given = self.deeper(open, Self::list)?;
         self.close(open)?;
-        self.done_call(at, function, &given)
+        self.done_call(at, function, given)
     }
 
-    fn done_call(&self, at: usize, function: Function, given: &[Number]) -> Result<Number, ToolError> {
-        let total = || self.done(at, given.iter().try_fold(Number::ZERO, |sum, n| sum.plus(*n)));
-        let extreme = |wanted: Ordering| {
-            let better = |best: Number, n: &Number| if n.value.cmp(&best.value) == wanted { *n } else { best };
-            given.iter().fold(given[0], better)
+    fn done_call(&mut self, at: usize, function: Function, given: Vec<Number>) -> Result<Number, ToolError> {
+        let count = Number::from(given.len());
+        let best = |given: Vec<Number>, better| {
+            given.into_iter().reduce(|best, n| if n.cmp(&best) == better { n } else { best })
         };
-        let count = Number::from(Decimal::from(given.len()));
         match function {
-            Function::Sum => total(),
-            Function::Avg => self.done(at, total()?.over(count)),
-            Function::Min => Ok(extreme(Ordering::Less)),
-            Function::Max => Ok(extreme(Ordering::Greater)),
+            Function::Sum | Function::Avg => {
+                let mut total = Number::from(0);
+                for number in &given {
+                    total = self.done(at, total.plus(number))?;
+                }
+                if matches!(function, Function::Avg) { self.done(at, total.over(&count)) } else { Ok(total) }
+            }
+            Function::Min => Ok(best(given, Ordering::Less).unwrap_or(count)),
+            Function::Max => Ok(best(given, Ordering::Greater).unwrap_or(count)),
             Function::Count => Ok(count),
             Function::Round => {
-                let places = match given {
+                let places = match &*given {
                     [_] => Some(0),
-                    [_, places] => places.whole().and_then(|n| u32::try_from(n).ok()).filter(|n| *n <= MAX_PLACES),
+                    [_, places] => places.whole().filter(|n| (0..=MAX_PLACES).contains(n)),
                     _ => None,
                 };
                 places.map(|places| given[0].rounded(places)).ok_or_else(|| {
@@ -294,6 +313,15 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// The word of, for times behind a percentage.
+    fn take_of(&mut self, percent: Option<usize>) -> Option<usize> {
+        let token = self.token(self.at);
+        (percent.is_some() && token.eq_ignore_ascii_case("of")).then(|| {
+            self.at += token.len();
+            self.at - token.len()
+        })
+    }
+
     fn begins_operand(&mut self) -> bool {
         match self.peek() {
             Some('0'..='9' | '.' | '(') => true,
@@ -314,25 +342,32 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn done(&self, at: usize, result: Result<Number, Trouble>) -> Result<Number, ToolError> {
-        result.map_err(|trouble| match trouble {
+    fn done(&mut self, at: usize, result: Result<Number, Trouble>) -> Result<Number, ToolError> {
+        let trouble = match result {
+            Ok(number) => {
+                self.effort += number.bits().pow(2);
+                if self.effort <= MAX_EFFORT {
+                    return Ok(number);
+                }
+                Trouble::TooFine
+            }
+            Err(trouble) => trouble,
+        };
+        Err(match trouble {
             Trouble::ByZero => {
                 self.bad(at, "divides by zero: what stands behind it is 0. Correct that number, or do not divide by it")
             }
-            Trouble::ByNearlyZero => over_limit(self.said(
-                at,
-                "divides by zero, or by a number so close to it that 28 decimal places do not hold it. Correct that \
-                 number, or calculate in a smaller unit",
-            )),
-            Trouble::NotExact => self.bad(
-                at,
-                "needs exact numbers on both sides, and one of them had to be rounded. Round it as you need it, for \
-                 example round(10 / 3, 2) % 2",
-            ),
             Trouble::TooLarge => over_limit(self.said(
                 at,
-                "gives a number of more than 28 digits, which is the limit. Calculate with smaller numbers or fewer \
-                 decimal places",
+                &format!(
+                    "gives a number of more than {MAX_DIGITS} digits before the point, which is the limit. Calculate \
+                     with smaller numbers"
+                ),
+            )),
+            Trouble::TooFine => over_limit(self.said(
+                at,
+                "gives a fraction of thousands of digits, which takes too long. Round on the way to it, for example \
+                 round(1.0375^30, 20) * 12, or calculate it in parts",
             )),
         })
     }
