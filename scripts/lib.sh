@@ -82,3 +82,77 @@ target_dir() {
     cargo metadata --format-version 1 --no-deps --offline --manifest-path "${1:-Cargo.toml}" 2>/dev/null |
         sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'
 }
+
+# Tasks beside each other: each has a log and runs in a process group of its own, so that all of it can be stopped.
+tasks=()
+declare -A task_pid=() task_code=() task_begun=() task_took=()
+task_logs=
+
+# begin NAME COMMAND...
+begin() {
+    local name=$1
+    shift
+    [[ -n $task_logs ]] || task_logs=$(mktemp -d)
+    tasks+=("$name")
+    task_begun[$name]=$SECONDS
+    set -m
+    "$@" >"$task_logs/$name" 2>&1 </dev/null &
+    task_pid[$name]=$!
+    set +m
+}
+
+# await NAME...: waits for these, and shows how far all tasks are. Status 1 as soon as one of them failed, which has said why.
+await() {
+    local name open lines=0 told=$SECONDS
+    while :; do
+        open=no
+        for name in "${tasks[@]}"; do
+            [[ -z ${task_code[$name]:-} ]] || continue
+            if kill -0 "${task_pid[$name]}" 2>/dev/null; then
+                [[ " $* " == *" $name "* ]] && open=yes
+                continue
+            fi
+            task_code[$name]=0
+            wait "${task_pid[$name]}" || task_code[$name]=$?
+            task_took[$name]=$(seconds_since "${task_begun[$name]}")
+        done
+        if [[ -t 1 ]]; then
+            ((lines == 0)) || printf '\e[%dA\e[J' "$lines"
+            lines=${#tasks[@]}
+            for name in "${tasks[@]}"; do how_far "$name" | cut -c "1-$(($(tput cols 2>/dev/null || echo 80) - 1))"; done
+        elif ((SECONDS >= told + 30)); then
+            told=$SECONDS
+            for name in "${tasks[@]}"; do how_far "$name"; done
+        fi
+        for name in "$@"; do
+            [[ ${task_code[$name]:-0} == 0 ]] && continue
+            task_log "$name" | grep -v '^ *Building \[' | tail -n 40 >&2
+            return 1
+        done
+        [[ $open == yes ]] || return 0
+        sleep 1
+    done
+}
+
+# task_log NAME: what it said, line by line and without colours.
+task_log() { tr '\r' '\n' <"$task_logs/$1" | sed 's/\x1b\[[0-9;]*[A-Za-z]//g' | grep -v '^ *$'; }
+
+# how_far NAME: one line.
+how_far() {
+    local at
+    case ${task_code[$1]:-} in
+        '') at=$(task_log "$1" | tail -n 1 | sed 's/^ *Building \[[^]]*\] *//; s/^ *//') || true ;;
+        0) at="done, ${task_took[$1]}" ;;
+        *) at="failed, ${task_took[$1]}" ;;
+    esac
+    printf '   %-12s %s\n' "$1" "${at:-begins}"
+}
+
+# stop_tasks: ends whatever still runs.
+stop_tasks() {
+    local name
+    for name in "${tasks[@]}"; do
+        [[ -n ${task_code[$name]:-} ]] || kill -- "-${task_pid[$name]}" 2>/dev/null || true
+    done
+    [[ -z $task_logs ]] || rm -rf "$task_logs"
+}
