@@ -32,7 +32,7 @@ use posse_core::run::compaction::{Summariser, SummaryRoom};
 use posse_core::run::journal::{Entry, Opening, Recorded};
 use posse_core::run::machine::{Effect, Input, ToSummarise, step};
 use posse_core::tool::ToolSpec;
-use posse_infra::model::judge::{judge_strictly, judge_tools};
+use posse_infra::model::validate::{validate_strictly, validate_tools};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use rules::all_rules;
@@ -102,7 +102,7 @@ fn of_tool(spec: &ToolSpec) -> u64 {
 /// `counted` is what it was taken to have where that was decided, and `window` what it has to fit with
 /// its reply. With `same`, the counts were made as they are made here, so that nobody is sent more.
 fn check_request(request: &ModelRequest, task: &str, counted: u64, window: Option<u32>, same: bool) {
-    assert_eq!(judge_tools(request), []);
+    assert_eq!(validate_tools(request), []);
     if let Some(window) = window {
         let total = counted + u64::from(request.max_tokens.unwrap_or(1));
         assert!(
@@ -114,7 +114,7 @@ fn check_request(request: &ModelRequest, task: &str, counted: u64, window: Optio
     let tools: u64 = request.tools.iter().map(of_tool).sum();
     for rules in all_rules() {
         let sent = sent(request, rules);
-        assert_eq!(judge_strictly(&sent, rules, &reader()), [], "for {rules:?}\n{sent:#?}");
+        assert_eq!(validate_strictly(&sent, rules, &reader()), [], "for {rules:?}\n{sent:#?}");
         let told = sent.iter().any(|m| matches!(m, Message::User { text } if text.contains(task)));
         assert!(told, "the task is gone: {sent:#?}");
         let read = sent.iter().map(tokens::message).sum::<u64>() + tools;

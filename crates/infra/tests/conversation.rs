@@ -13,7 +13,7 @@ use posse_core::run::Run;
 use posse_core::run::journal::{Entry, OfferedTool, Opening, Recorded};
 use posse_core::run::machine::{Effect, Input, Verdict, step};
 use posse_core::tool::{EffectClass, ToolSpec};
-use posse_infra::model::judge::judge_strictly;
+use posse_infra::model::validate::validate_strictly;
 use proptest::prelude::*;
 use rules::all_rules;
 use serde_json::json;
@@ -33,7 +33,7 @@ fn message() -> impl Strategy<Value = Message> {
 }
 
 fn check(messages: &[Message], rules: Rules) {
-    let found = judge_strictly(messages, rules, &reader());
+    let found = validate_strictly(messages, rules, &reader());
     assert_eq!(found, [], "for {rules:?}\n{messages:#?}");
     let told = messages.iter().any(|m| matches!(m, Message::User { text } if text.contains(TASK)));
     assert!(told, "the task is gone: {messages:#?}");

@@ -7,7 +7,7 @@ use posse_core::port::RateLimiter;
 use posse_core::queue::rate::ModelRates;
 use posse_core::run::machine::Again;
 use posse_core::stop::{Stop, StopReason, stop_pair};
-use posse_infra::model::guarded::{GuardedModel, LimiterSlot};
+use posse_infra::model::rate_limited::{LimiterSlot, RateLimitedModel};
 use posse_infra::model::scripted::{Play, ScriptedModel, text_reply};
 use posse_infra::sqlite::{Options, SqliteStore};
 use std::sync::Arc;
@@ -28,14 +28,14 @@ impl Home {
     }
 
     /// The model as a process of its own asks it. `answer` is what it says.
-    fn model(&self, rates: ModelRates, answer: fn(u32) -> Play) -> GuardedModel {
+    fn model(&self, rates: ModelRates, answer: fn(u32) -> Play) -> RateLimitedModel {
         let store = SqliteStore::open(&self.folder.path().join("jobs.db"), Options::default()).expect("opens");
         let limiter = LimiterSlot::default();
         assert!(limiter.set(Arc::new(store) as Arc<dyn RateLimiter>).is_ok());
         let asked = Arc::clone(&self.asked);
         let inner = ScriptedModel::new().forever(move |_| answer(asked.fetch_add(1, Ordering::SeqCst)));
         let place = ("https://host/v1".to_owned(), "m".to_owned());
-        GuardedModel::new(Arc::new(inner), place, rates, limiter, self.clock.clone())
+        RateLimitedModel::new(Arc::new(inner), place, rates, limiter, self.clock.clone())
     }
 
     fn asked(&self) -> u32 {

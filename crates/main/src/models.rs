@@ -15,9 +15,9 @@ use posse_core::port::RateLimiter;
 use posse_core::queue::rate::ModelRates;
 use posse_infra::model::counted::CountedModel;
 use posse_infra::model::fallback::FallbackModel;
-use posse_infra::model::guarded::{GuardedModel, LimiterSlot};
 use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, TokenizerChoice, ToolCallingChoice};
 use posse_infra::model::outage::Outages;
+use posse_infra::model::rate_limited::{LimiterSlot, RateLimitedModel};
 use posse_infra::model::secret::Secret;
 use posse_infra::process::SystemClock;
 use serde::Serialize;
@@ -257,11 +257,11 @@ impl Catalog {
                 let rates = ModelRates { requests_per_minute, tokens_per_minute };
                 let inner = Arc::new(OpenAiModel::new(config)?);
                 let limiter = Arc::clone(&self.limiter);
-                let guarded = GuardedModel::new(inner, place.clone(), rates, limiter, clock.clone())
+                let limited = RateLimitedModel::new(inner, place.clone(), rates, limiter, clock.clone())
                     .with_retries(retries, backoff)
                     .with_outages(Arc::clone(&self.outages))
                     .insisting(Arc::clone(&self.insists));
-                (Arc::new(guarded), place)
+                (Arc::new(limited), place)
             }
         };
         let primary = Arc::new(CountedModel::new(primary, self.tallies.model(&endpoint, &model), clock));

@@ -77,7 +77,7 @@ impl Failure {
         } else {
             format!("answered {status}: {}", shorten(&fault.message))
         };
-        Failure::judge(Some(status), waits, fault, said)
+        Failure::classify(Some(status), waits, fault, said)
     }
 
     /// What an error inside a 200 means, in its body or in the middle of its stream.
@@ -85,10 +85,10 @@ impl Failure {
         let said = format!("reported an error inside its reply: {}", shorten(&fault.message));
         // Codes in such bodies are often the status that should have been sent.
         let status = fault.code.parse().ok().filter(|code| (400..600).contains(code));
-        Failure::judge(status, waits, fault, said)
+        Failure::classify(status, waits, fault, said)
     }
 
-    fn judge(status: Option<u16>, waits: &HeaderWaits, fault: Fault, words: String) -> Self {
+    fn classify(status: Option<u16>, waits: &HeaderWaits, fault: Fault, words: String) -> Self {
         let (kind, advice) = classify(status, &fault);
         let overflow = kind == ModelErrorKind::ContextOverflow;
         let waits_matter =

@@ -21,14 +21,14 @@
 pub mod counted;
 mod error;
 pub mod fallback;
-pub mod guarded;
-pub mod judge;
 pub mod openai;
 pub mod outage;
+pub mod rate_limited;
 pub mod scripted;
 pub mod secret;
 mod sse;
 mod stream;
 pub mod tokenizer;
 mod transport;
+pub mod validate;
 mod wire;

@@ -1,9 +1,9 @@
 //! One model behind an OpenAI-compatible endpoint: its tries, and what they teach.
 
+mod adapt;
 pub(super) mod backoff;
 mod config;
 mod known;
-mod lesson;
 mod probe;
 mod rendering;
 
@@ -36,8 +36,8 @@ const USAGE_GRACE: Duration = Duration::from_secs(5);
 /// Longest reasoning that is kept, in bytes; what is longer is kept up to there.
 const MAX_REASONING: usize = 1 << 20;
 
-/// Most lessons one request may teach; more than a server has fields to refuse.
-const MAX_LESSONS: usize = 8;
+/// Most adaptations that one request may make; more than a server has fields to refuse.
+const MAX_ADAPTATIONS: usize = 8;
 
 /// A model behind an OpenAI-compatible endpoint.
 pub struct OpenAiModel {
@@ -101,7 +101,7 @@ impl OpenAiModel {
         stop: &Stop,
     ) -> Result<ModelReply, ModelError> {
         let mut failed_tries: Vec<FailedTry> = Vec::new();
-        let (mut retries, mut lessons) = (0, 0);
+        let (mut retries, mut adaptations) = (0, 0);
         loop {
             let dialect = *self.dialect();
             let body = self.body(request, purpose, &dialect)?;
@@ -120,14 +120,14 @@ impl OpenAiModel {
             let failed = FailedTry { model: self.config.model.clone(), reason: self.sentence(&failure), usage };
             failed_tries.push(failed.clone());
 
-            let lesson = failure.fault.as_ref().filter(|_| lessons < MAX_LESSONS).and_then(|fault| {
-                let asked = lesson::Asked { request, purpose, stream: self.config.stream, dialect: &dialect };
-                lesson::learn(fault, failure.kind, &asked, &self.config.dialect())
+            let adaptation = failure.fault.as_ref().filter(|_| adaptations < MAX_ADAPTATIONS).and_then(|fault| {
+                let asked = adapt::Asked { request, purpose, stream: self.config.stream, dialect: &dialect };
+                adapt::to(fault, failure.kind, &asked, &self.config.dialect())
             });
-            if let Some(lesson) = lesson {
-                tracing::info!(model = %self.config.model, ?lesson, "the endpoint refused a request and is asked otherwise");
-                lesson.apply(&mut self.dialect());
-                lessons += 1;
+            if let Some(adaptation) = adaptation {
+                tracing::info!(model = %self.config.model, ?adaptation, "the endpoint refused a request and is asked otherwise");
+                adaptation.apply(&mut self.dialect());
+                adaptations += 1;
                 deltas(Delta::Restarted(failed));
                 continue;
             }

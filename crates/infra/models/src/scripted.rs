@@ -1,4 +1,4 @@
-//! A model for tests: plays a script, remembers what it was asked, and judges every request.
+//! A model for tests: plays a script, remembers what it was asked, and validates every request.
 
 use async_trait::async_trait;
 use posse_core::model::conversation::{Rules, normalise};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::judge::{judge, judge_strictly, judge_tools};
+use super::validate::{validate, validate_strictly, validate_tools};
 
 /// One thing the model does when asked.
 pub enum Play {
@@ -31,9 +31,9 @@ enum Scene {
     Decide(Respond),
 }
 
-/// Plays a script and judges requests.
+/// Plays a script and validates requests.
 ///
-/// A request that breaks a rule of [`super::judge`] is answered with an error, and remembered:
+/// A request that breaks a rule of [`super::validate`] is answered with an error, and remembered:
 /// [`ScriptedModel::assert_clean`] reports it, and dropping a model whose violations nobody has
 /// looked at panics, so that no test passes over one.
 pub struct ScriptedModel {
@@ -80,7 +80,7 @@ impl ScriptedModel {
     }
 
     /// Plays the adapter of a provider with these rules, and that provider at its strictest: each
-    /// conversation is made legal, and judged by everything that any provider minds.
+    /// conversation is made legal, and validated by everything that any provider minds.
     pub fn strict(mut self, rules: Rules) -> Self {
         self.rules = Some(rules);
         self
@@ -148,7 +148,7 @@ impl ScriptedModel {
         self
     }
 
-    /// Every request so far, in order, as it was judged: its tail is its last message.
+    /// Every request so far, in order, as it was validated: its tail is its last message.
     pub fn requests(&self) -> Vec<ModelRequest> {
         self.state().requests.clone()
     }
@@ -182,13 +182,13 @@ impl ScriptedModel {
             request.messages.push(Message::User { text });
         }
         let mut found = match self.rules {
-            None => judge(&request.messages),
+            None => validate(&request.messages),
             Some(rules) => {
                 request.messages = normalise(&request.messages, rules, &self.author()).into();
-                judge_strictly(&request.messages, rules, &self.author())
+                validate_strictly(&request.messages, rules, &self.author())
             }
         };
-        found.extend(judge_tools(&request));
+        found.extend(validate_tools(&request));
         let mut state = self.state();
         state.requests.push(request.clone());
         let number = state.requests.len();

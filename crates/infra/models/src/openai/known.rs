@@ -1,7 +1,7 @@
 //! What is known of providers by their hosts and the names of their models.
 //!
 //! Only what would cost a refused request to find out, or what no refusal tells. A server that is
-//! not here is asked in the usual way and teaches the rest (`lesson.rs`).
+//! not here is asked in the usual way and teaches the rest (`adapt.rs`).
 
 use posse_core::model::conversation::{ReasoningBack, Rules};
 

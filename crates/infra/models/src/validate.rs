@@ -89,8 +89,8 @@ impl fmt::Display for Violation {
 
 /// Everything that a provider with these rules, strict in all else too, would refuse in a
 /// conversation with `reader`.
-pub fn judge_strictly(messages: &[Message], rules: Rules, reader: &Author) -> Vec<Violation> {
-    let mut found = judge(messages);
+pub fn validate_strictly(messages: &[Message], rules: Rules, reader: &Author) -> Vec<Violation> {
+    let mut found = validate(messages);
     let mut due: Vec<&str> = Vec::new();
     let mut before: Option<&Message> = None;
     for (at, message) in messages.iter().enumerate() {
@@ -155,7 +155,7 @@ pub fn judge_strictly(messages: &[Message], rules: Rules, reader: &Author) -> Ve
 }
 
 /// Everything wrong with a conversation, in its order; empty if it may be sent.
-pub fn judge(messages: &[Message]) -> Vec<Violation> {
+pub fn validate(messages: &[Message]) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut used: HashSet<&str> = HashSet::new();
     // The calls of the last assistant message that have no result yet, with how many share the id.
@@ -225,7 +225,7 @@ pub fn judge(messages: &[Message]) -> Vec<Violation> {
 }
 
 /// Everything wrong with the tools that a request offers.
-pub fn judge_tools(request: &ModelRequest) -> Vec<Violation> {
+pub fn validate_tools(request: &ModelRequest) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut names = HashSet::new();
     for tool in &request.tools {
@@ -277,7 +277,7 @@ mod tests {
 
     fn check(messages: &[Message], expected: &[(usize, Rule)]) {
         let expected: Vec<_> = expected.iter().map(|(at, rule)| Violation { at: *at, rule: rule.clone() }).collect();
-        assert_eq!(judge(messages), expected, "{messages:?}");
+        assert_eq!(validate(messages), expected, "{messages:?}");
     }
 
     #[test]
@@ -311,7 +311,7 @@ mod tests {
     fn what_a_strict_provider_minds() {
         let reader = Author { provider: "p".to_owned(), model: "m".to_owned() };
         let strict = |rules: Rules, messages: &[Message]| -> Vec<_> {
-            judge_strictly(messages, rules, &reader).into_iter().map(|v| (v.at, v.rule)).collect()
+            validate_strictly(messages, rules, &reader).into_iter().map(|v| (v.at, v.rule)).collect()
         };
         let open = Rules { reasoning: ReasoningBack::Optional, ..Rules::default() };
         let says = |text: &str, by: Option<&Author>| Message::Assistant {

@@ -8,7 +8,7 @@ use crate::wire::{Dialect, Fault, Format, MaxTokens, Purpose};
 
 /// One change to what is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lesson {
+pub(super) enum Adaptation {
     /// Leave `stream_options` out.
     NoStreamOptions,
     /// Limit tokens by this field, or not at all.
@@ -29,19 +29,19 @@ pub(super) enum Lesson {
     OneSystem,
 }
 
-impl Lesson {
+impl Adaptation {
     /// Makes the change.
     pub fn apply(self, dialect: &mut Dialect) {
         match self {
-            Lesson::NoStreamOptions => dialect.stream_options = false,
-            Lesson::MaxTokens(field) => dialect.max_tokens = field,
-            Lesson::NoTemperature => dialect.temperature = false,
-            Lesson::Format(format) => dialect.format = format,
-            Lesson::AutoChoice => dialect.required_choice = false,
-            Lesson::Reasoning(back) => dialect.rules.reasoning = back,
-            Lesson::NoUserAfterTool => dialect.rules.user_after_tool = false,
-            Lesson::TakeTurns => dialect.rules.take_turns = true,
-            Lesson::OneSystem => dialect.rules.several_systems = false,
+            Adaptation::NoStreamOptions => dialect.stream_options = false,
+            Adaptation::MaxTokens(field) => dialect.max_tokens = field,
+            Adaptation::NoTemperature => dialect.temperature = false,
+            Adaptation::Format(format) => dialect.format = format,
+            Adaptation::AutoChoice => dialect.required_choice = false,
+            Adaptation::Reasoning(back) => dialect.rules.reasoning = back,
+            Adaptation::NoUserAfterTool => dialect.rules.user_after_tool = false,
+            Adaptation::TakeTurns => dialect.rules.take_turns = true,
+            Adaptation::OneSystem => dialect.rules.several_systems = false,
         }
     }
 }
@@ -83,9 +83,9 @@ pub(super) struct Asked<'a> {
     pub dialect: &'a Dialect,
 }
 
-/// The lesson in `fault`, the answer of this kind to a request. `initial` is the dialect that was
+/// What `fault` asks for, the answer of this kind to a request. `initial` is the dialect that was
 /// configured: what has been switched once is not switched back.
-pub(super) fn learn(fault: &Fault, kind: ModelErrorKind, asked: &Asked<'_>, initial: &Dialect) -> Option<Lesson> {
+pub(super) fn to(fault: &Fault, kind: ModelErrorKind, asked: &Asked<'_>, initial: &Dialect) -> Option<Adaptation> {
     match kind {
         ModelErrorKind::Rejected => about_roles(fault, asked.dialect).or_else(|| about_fields(fault, asked, initial)),
         // Servers that render a chat template answer 500 when it stumbles over the conversation.
@@ -94,22 +94,22 @@ pub(super) fn learn(fault: &Fault, kind: ModelErrorKind, asked: &Asked<'_>, init
     }
 }
 
-fn about_roles(fault: &Fault, dialect: &Dialect) -> Option<Lesson> {
+fn about_roles(fault: &Fault, dialect: &Dialect) -> Option<Adaptation> {
     let message = fault.message.to_lowercase().replace(['\'', '"', '`'], "");
     if dialect.rules.user_after_tool && message.contains("role user after role tool") {
-        return Some(Lesson::NoUserAfterTool);
+        return Some(Adaptation::NoUserAfterTool);
     }
     if !dialect.rules.take_turns && message.contains("role") && has_word(&message, "alternate") {
-        return Some(Lesson::TakeTurns);
+        return Some(Adaptation::TakeTurns);
     }
     if dialect.rules.several_systems && message.contains("system") && ABOUT_SYSTEMS.iter().any(|w| message.contains(w))
     {
-        return Some(Lesson::OneSystem);
+        return Some(Adaptation::OneSystem);
     }
     None
 }
 
-fn about_fields(fault: &Fault, asked: &Asked<'_>, initial: &Dialect) -> Option<Lesson> {
+fn about_fields(fault: &Fault, asked: &Asked<'_>, initial: &Dialect) -> Option<Adaptation> {
     let Asked { request, purpose, stream, dialect } = *asked;
     let message = fault.message.to_lowercase();
     let code = format!("{} {}", fault.code, fault.kind).to_lowercase();
@@ -117,7 +117,7 @@ fn about_fields(fault: &Fault, asked: &Asked<'_>, initial: &Dialect) -> Option<L
     let named = |field: &str| fault.param == field || has_word(&message, field);
 
     if stream && dialect.stream_options && named("stream_options") {
-        return Some(Lesson::NoStreamOptions);
+        return Some(Adaptation::NoStreamOptions);
     }
     if let (Some(_), Some(field)) = (request.max_tokens, dialect.max_tokens) {
         let (name, other) = match field {
@@ -126,11 +126,11 @@ fn about_fields(fault: &Fault, asked: &Asked<'_>, initial: &Dialect) -> Option<L
         };
         if named(name) && not_taken {
             let first = dialect.max_tokens == initial.max_tokens;
-            return Some(Lesson::MaxTokens(first.then_some(other)));
+            return Some(Adaptation::MaxTokens(first.then_some(other)));
         }
     }
     if request.temperature.is_some() && dialect.temperature && named("temperature") && not_taken {
-        return Some(Lesson::NoTemperature);
+        return Some(Adaptation::NoTemperature);
     }
     if request.schema.is_some() {
         let next = match dialect.format {
@@ -141,16 +141,16 @@ fn about_fields(fault: &Fault, asked: &Asked<'_>, initial: &Dialect) -> Option<L
         };
         let about_schema = ["response_format", "json_schema", "strict"].iter().any(|f| named(f));
         if let Some(next) = next.filter(|_| about_schema || fault.param.starts_with("response_format")) {
-            return Some(Lesson::Format(next));
+            return Some(Adaptation::Format(next));
         }
     }
     if purpose == Purpose::Probe && dialect.required_choice && named("tool_choice") {
-        return Some(Lesson::AutoChoice);
+        return Some(Adaptation::AutoChoice);
     }
     // Required of messages too that another model wrote, so it matters not whether there is any.
     let has_spoken = request.messages.iter().any(|message| matches!(message, Message::Assistant { .. }));
     if has_spoken && named("reasoning_content") && dialect.rules.reasoning == initial.rules.reasoning {
-        return Some(Lesson::Reasoning(match dialect.rules.reasoning {
+        return Some(Adaptation::Reasoning(match dialect.rules.reasoning {
             ReasoningBack::Forbidden => ReasoningBack::Required,
             ReasoningBack::Optional if !not_taken => ReasoningBack::Required,
             ReasoningBack::Optional | ReasoningBack::Required => ReasoningBack::Forbidden,
@@ -180,11 +180,11 @@ mod tests {
         }
     }
 
-    fn lesson(body: &str, dialect: &Dialect) -> Option<Lesson> {
+    fn adaptation(body: &str, dialect: &Dialect) -> Option<Adaptation> {
         let initial = OpenAiConfig::new("n", "http://127.0.0.1:1", "m").dialect();
         let fault = Fault::in_body(body.as_bytes());
         let asked = Asked { request: &request(), purpose: Purpose::Probe, stream: true, dialect };
-        learn(&fault, ModelErrorKind::Rejected, &asked, &initial)
+        to(&fault, ModelErrorKind::Rejected, &asked, &initial)
     }
 
     #[test]
@@ -193,41 +193,44 @@ mod tests {
         for (body, expected) in [
             (
                 r#"{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.","param":"max_tokens","code":"unsupported_parameter"}}"#,
-                Some(Lesson::MaxTokens(Some(MaxTokens::MaxCompletionTokens))),
+                Some(Adaptation::MaxTokens(Some(MaxTokens::MaxCompletionTokens))),
             ),
             (r#"{"error":{"message":"max_tokens is too large: 20000","param":"max_tokens"}}"#, None),
             (
                 r#"{"error":{"message":"Unsupported value: 'temperature' does not support 0.2 with this model.","param":"temperature","code":"unsupported_value"}}"#,
-                Some(Lesson::NoTemperature),
+                Some(Adaptation::NoTemperature),
             ),
             (r#"{"error":{"message":"temperature must be at most 1"}}"#, None),
-            (r#"{"detail":[{"msg":"stream_options: Extra inputs are not permitted"}]}"#, Some(Lesson::NoStreamOptions)),
+            (
+                r#"{"detail":[{"msg":"stream_options: Extra inputs are not permitted"}]}"#,
+                Some(Adaptation::NoStreamOptions),
+            ),
             (
                 r#"{"error":{"message":"Invalid schema for response_format 'step'","param":"response_format"}}"#,
-                Some(Lesson::Format(Format::Schema)),
+                Some(Adaptation::Format(Format::Schema)),
             ),
             (r#"{"error":"this model is restricted"}"#, None),
-            (r#"{"error":"tool_choice must be auto"}"#, Some(Lesson::AutoChoice)),
+            (r#"{"error":"tool_choice must be auto"}"#, Some(Adaptation::AutoChoice)),
             (
                 r#"{"error":{"message":"The `reasoning_content` of an assistant turn has to be sent back."}}"#,
-                Some(Lesson::Reasoning(ReasoningBack::Required)),
+                Some(Adaptation::Reasoning(ReasoningBack::Required)),
             ),
             (
                 r#"{"error":{"message":"thinking is enabled but reasoning_content is missing in assistant tool call message at index 2"}}"#,
-                Some(Lesson::Reasoning(ReasoningBack::Required)),
+                Some(Adaptation::Reasoning(ReasoningBack::Required)),
             ),
             (
                 r#"{"object":"error","message":"Unexpected role 'user' after role 'tool'","code":"3230"}"#,
-                Some(Lesson::NoUserAfterTool),
+                Some(Adaptation::NoUserAfterTool),
             ),
             (
                 r#"{"error":"After the optional system message, conversation roles must alternate user/assistant"}"#,
-                Some(Lesson::TakeTurns),
+                Some(Adaptation::TakeTurns),
             ),
             (r#"{"error":"Unexpected role 'tool' after role 'user'"}"#, None),
             (r#"{"error":{"message":"messages: must not be empty"}}"#, None),
         ] {
-            assert_eq!(lesson(body, &initial), expected, "{body}");
+            assert_eq!(adaptation(body, &initial), expected, "{body}");
         }
     }
 
@@ -235,11 +238,11 @@ mod tests {
     fn nothing_is_switched_back_and_forth() {
         let mut dialect = OpenAiConfig::new("n", "http://127.0.0.1:1", "m").dialect();
         let refused = r#"{"error":"unsupported: max_tokens max_completion_tokens response_format temperature stream_options tool_choice reasoning_content"}"#;
-        let mut lessons = 0;
-        while let Some(lesson) = lesson(refused, &dialect) {
-            lesson.apply(&mut dialect);
-            lessons += 1;
-            assert!(lessons <= super::super::MAX_LESSONS + 2, "{dialect:?}");
+        let mut adaptations = 0;
+        while let Some(adaptation) = adaptation(refused, &dialect) {
+            adaptation.apply(&mut dialect);
+            adaptations += 1;
+            assert!(adaptations <= super::super::MAX_ADAPTATIONS + 2, "{dialect:?}");
         }
         assert_eq!((dialect.max_tokens, dialect.format), (None, Format::Nothing));
     }
@@ -255,12 +258,12 @@ mod tests {
         let body = |words: &str| json!({"error": {"message": words}}).to_string();
         for words in refused {
             dialect.rules.several_systems = true;
-            assert_eq!(lesson(&body(words), &dialect), Some(Lesson::OneSystem), "{words}");
-            Lesson::OneSystem.apply(&mut dialect);
-            assert_eq!(lesson(&body(words), &dialect), None, "there was one");
+            assert_eq!(adaptation(&body(words), &dialect), Some(Adaptation::OneSystem), "{words}");
+            Adaptation::OneSystem.apply(&mut dialect);
+            assert_eq!(adaptation(&body(words), &dialect), None, "there was one");
         }
         dialect.rules.several_systems = true;
-        assert_eq!(lesson(&body("the system is overloaded"), &dialect), None);
+        assert_eq!(adaptation(&body("the system is overloaded"), &dialect), None);
     }
 
     #[test]
@@ -268,9 +271,9 @@ mod tests {
         let initial = OpenAiConfig::new("n", "http://127.0.0.1:1", "m").dialect();
         let learned = |message: &str| {
             let asked = Asked { request: &request(), purpose: Purpose::Work, stream: true, dialect: &initial };
-            learn(&Fault::words(message), ModelErrorKind::Transient, &asked, &initial)
+            to(&Fault::words(message), ModelErrorKind::Transient, &asked, &initial)
         };
-        assert_eq!(learned("Conversation roles must alternate user/assistant/user/..."), Some(Lesson::TakeTurns));
+        assert_eq!(learned("Conversation roles must alternate user/assistant/user/..."), Some(Adaptation::TakeTurns));
         assert_eq!(learned("temperature is not supported"), None);
     }
 
@@ -281,11 +284,11 @@ mod tests {
             config.reasoning = Some(back);
             let dialect = config.dialect();
             let asked = Asked { request: &request(), purpose: Purpose::Work, stream: true, dialect: &dialect };
-            learn(&Fault::words(body), ModelErrorKind::Rejected, &asked, &dialect)
+            to(&Fault::words(body), ModelErrorKind::Rejected, &asked, &dialect)
         };
         let (missing, refused) = ("reasoning_content is missing", "reasoning_content: Extra inputs are not permitted");
-        assert_eq!(learned(ReasoningBack::Optional, missing), Some(Lesson::Reasoning(ReasoningBack::Required)));
-        assert_eq!(learned(ReasoningBack::Optional, refused), Some(Lesson::Reasoning(ReasoningBack::Forbidden)));
-        assert_eq!(learned(ReasoningBack::Required, refused), Some(Lesson::Reasoning(ReasoningBack::Forbidden)));
+        assert_eq!(learned(ReasoningBack::Optional, missing), Some(Adaptation::Reasoning(ReasoningBack::Required)));
+        assert_eq!(learned(ReasoningBack::Optional, refused), Some(Adaptation::Reasoning(ReasoningBack::Forbidden)));
+        assert_eq!(learned(ReasoningBack::Required, refused), Some(Adaptation::Reasoning(ReasoningBack::Forbidden)));
     }
 }

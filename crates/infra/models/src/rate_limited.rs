@@ -51,7 +51,7 @@ pub type LimiterSlot = Arc<OnceLock<Arc<dyn RateLimiter>>>;
 /// here, and not written down.
 ///
 /// A process that dies in between leaves its estimate in the books, which time makes good.
-pub struct GuardedModel {
+pub struct RateLimitedModel {
     inner: Arc<dyn Model>,
     endpoint: String,
     model: String,
@@ -74,7 +74,7 @@ struct Unfit {
     times: u32,
 }
 
-impl GuardedModel {
+impl RateLimitedModel {
     /// Guards `inner`, which asks `model` (the provider's name) at `endpoint`.
     pub fn new(
         inner: Arc<dyn Model>,
@@ -84,7 +84,7 @@ impl GuardedModel {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let outages = Arc::new(Outages::new(Arc::clone(&clock)));
-        GuardedModel {
+        RateLimitedModel {
             inner,
             endpoint,
             model,
@@ -416,7 +416,7 @@ fn last_try(error: &ModelError) -> FailedTry {
 }
 
 #[async_trait]
-impl Model for GuardedModel {
+impl Model for RateLimitedModel {
     async fn profile(&self) -> Result<ModelProfile, ModelError> {
         let find = || async {
             match self.ask(What::Profile).await? {
