@@ -53,7 +53,7 @@ pub struct PersonaTemplate {
     pub max_reply_tokens: Option<u32>,
     /// What one run may use before it is ended.
     #[serde(default)]
-    pub limits: Limits,
+    pub limits: RunLimits,
     /// When old conversation is replaced by a summary.
     #[serde(default, skip_serializing_if = "ContextRules::is_default")]
     pub context: ContextRules,
@@ -127,7 +127,7 @@ impl ContextRules {
 /// What one run may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limits {
+pub struct RunLimits {
     /// Model requests, at least 1.
     #[schemars(range(min = 1))]
     pub max_turns: u32,
@@ -152,9 +152,9 @@ pub struct Limits {
     pub max_wait_seconds: Option<u64>,
 }
 
-impl Default for Limits {
+impl Default for RunLimits {
     fn default() -> Self {
-        Limits {
+        RunLimits {
             max_turns: DEFAULT_MAX_TURNS,
             max_tokens: None,
             max_seconds: None,

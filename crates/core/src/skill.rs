@@ -23,7 +23,7 @@ mod sanitise;
 pub mod shelf;
 
 pub use call::{HistoryMessage, HistoryRole, MAX_HISTORY, MAX_HISTORY_BYTES, MAX_TASK_BYTES, SkillCallArgs};
-pub use front::{Field, FieldValue, FrontMatter, Place, Severity, SkillProblem, examine};
+pub use front::{Field, FieldValue, FrontMatter, Location, Severity, SkillProblem, examine};
 pub use offered::OfferedSkill;
 pub use sanitise::{SanitiseError, sanitise};
 

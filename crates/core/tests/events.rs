@@ -3,7 +3,7 @@
 use posse_core::event::{Event, Events, Outcome, Speaker};
 use posse_core::job::{Job, JobId, JobState};
 use posse_core::model::{CallRequest, ModelReply};
-use posse_core::persona::{ContextRules, Limits, PersonaTemplate};
+use posse_core::persona::{ContextRules, PersonaTemplate, RunLimits};
 use posse_core::run::Run;
 use posse_core::run::compaction::Cut;
 use posse_core::run::journal::{Entry, OfferedSkill, Opening};
@@ -37,7 +37,7 @@ fn opening() -> Arc<Opening> {
     };
     let persona = PersonaTemplate {
         role: "tester".into(),
-        limits: Limits { max_turns: 40, ..Limits::default() },
+        limits: RunLimits { max_turns: 40, ..RunLimits::default() },
         context: ContextRules { max_messages: Some(0), ..ContextRules::default() },
         ..PersonaTemplate::default()
     };

@@ -24,7 +24,7 @@ fn read(folder: &str, fields: &[(&str, FieldValue)]) -> (Option<Skill>, Vec<Skil
     let field = |(n, (name, value)): (usize, &(&str, FieldValue))| Field {
         name: (*name).into(),
         value: value.clone(),
-        place: Place { line: n + 2, column: 1 },
+        place: Location { line: n + 2, column: 1 },
     };
     let front = FrontMatter { fields: fields.iter().enumerate().map(field).collect() };
     examine(&front, "Do it.".into(), source(folder))
@@ -61,11 +61,11 @@ fn a_whole_skill_is_read() {
             (
                 "metadata",
                 FieldValue::Map(vec![
-                    Field { name: "author".into(), value: text("Ada"), place: Place { line: 7, column: 3 } },
+                    Field { name: "author".into(), value: text("Ada"), place: Location { line: 7, column: 3 } },
                     Field {
                         name: "posse-skills".into(),
                         value: text("sum  check"),
-                        place: Place { line: 8, column: 3 },
+                        place: Location { line: 8, column: 3 },
                     },
                 ]),
             ),
@@ -252,7 +252,7 @@ fn a_child_begins_from_scratch() {
 #[test]
 fn a_text_that_is_only_html_is_told_before_it_is_called() {
     let front = FrontMatter {
-        fields: vec![Field { name: "description".into(), value: text("d"), place: Place { line: 2, column: 1 } }],
+        fields: vec![Field { name: "description".into(), value: text("d"), place: Location { line: 2, column: 1 } }],
     };
     let (skill, problems) = examine(&front, "<!-- later -->".into(), source("a"));
     assert!(skill.is_some());

@@ -8,7 +8,7 @@ mod rules;
 use entries::{call, entry, id, reader, reasoning, text};
 use posse_core::model::conversation::{Normaliser, Rules, normalise};
 use posse_core::model::{CallRequest, Finish, Message, ModelReply, ToolCalling, Usage};
-use posse_core::persona::{Limits, PersonaTemplate};
+use posse_core::persona::{PersonaTemplate, RunLimits};
 use posse_core::run::Run;
 use posse_core::run::journal::{Entry, OfferedTool, Opening, Recorded};
 use posse_core::run::machine::{Effect, Input, Verdict, step};
@@ -68,7 +68,7 @@ fn opening(calling: ToolCalling) -> Arc<Opening> {
         spec: ToolSpec { name: name.into(), description: "does it".into(), parameters: json!({"type": "object"}) },
         effect,
     };
-    let limits = Limits { max_turns: 1000, ..Limits::default() };
+    let limits = RunLimits { max_turns: 1000, ..RunLimits::default() };
     Arc::new(Opening {
         persona: PersonaTemplate { role: "tester".into(), limits, ..PersonaTemplate::default() },
         model: "m".into(),

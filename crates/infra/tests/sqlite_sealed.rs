@@ -12,7 +12,7 @@ use posse_core::port::{
     CareRepository, Ending, JobFilter, JobQueries, JobRepository, JobSearch, MemoryRepository, QuestionFilter,
     QuestionRepository, RepositoryError, SessionQueries, SessionRepository,
 };
-use posse_core::queue::rate::{ModelRates, ModelUse, Outcome};
+use posse_core::queue::rate::{ModelRates, ModelUse, RequestOutcome};
 use posse_core::run::journal::Entry;
 use posse_core::schedule::{Missed, Overlap, Schedule};
 use posse_core::session::{NewSession, Stretch};
@@ -106,7 +106,7 @@ async fn say_it_everywhere(store: &SqliteStore) {
     store.add_schedule(schedule).await.expect("is added");
     let rates = ModelRates::default();
     let about = ModelUse { endpoint: "e".into(), model: "m".into(), rates, requests: 1, tokens: 0, is_probe: false };
-    store.settle(about.clone(), about, Outcome::Failed(CANARY.into()), T0).await.expect("is settled");
+    store.settle(about.clone(), about, RequestOutcome::Failed(CANARY.into()), T0).await.expect("is settled");
 }
 
 /// Everything that was said, as it can be read.

@@ -13,7 +13,7 @@ use posse_core::job::DEFAULT_PRIORITY_STEP_MS;
 use posse_core::job::deaths::MOST_CRASHES;
 use posse_core::job::enqueue::MAX_PRIORITY_STEP_MS;
 use posse_core::queue::retention::Keep;
-use posse_infra::sandbox::Limits;
+use posse_infra::sandbox::CommandLimits;
 use posse_infra::sqlite::Keys;
 
 use crate::exit::usage;
@@ -96,7 +96,7 @@ pub struct Settings {
     /// The file with those keys, if one is named; absolute.
     pub key_file: Option<PathBuf>,
     /// What a command of an agent may use.
-    pub commands: Limits,
+    pub commands: CommandLimits,
     /// The models in the file.
     pub models: BTreeMap<String, FileModel>,
     /// The default model's name, if somebody named one.

@@ -10,7 +10,7 @@ use posse_core::clock::Clock;
 use posse_core::job::lease::WorkerId;
 use posse_core::job::{JobId, JobState, NewJob, Payload};
 use posse_core::model::{Model, ModelError, Models};
-use posse_core::persona::{ContextRules, Limits, PersonaTemplate, Style};
+use posse_core::persona::{ContextRules, PersonaTemplate, RunLimits, Style};
 use posse_core::port::{ClaimRequest, JobQueries, JobRepository};
 use posse_core::run::Run;
 use posse_core::run::journal::{Entry, Recorded};
@@ -133,7 +133,7 @@ impl Bench {
             goal: "Run the tool until told to stop.".into(),
             tools: vec!["noop".into()],
             style: args.style,
-            limits: Limits { max_turns: u32::MAX, ..Limits::default() },
+            limits: RunLimits { max_turns: u32::MAX, ..RunLimits::default() },
             // Measured is a conversation that grows.
             context: ContextRules { max_messages: Some(0), ..ContextRules::default() },
             ..PersonaTemplate::default()

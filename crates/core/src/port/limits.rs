@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::RepositoryError;
 use crate::clock::Millis;
 use crate::job::JobId;
-use crate::queue::rate::{EndpointState, ModelUse, Outcome, Pass};
+use crate::queue::rate::{EndpointState, ModelUse, Pass, RequestOutcome};
 use crate::queue::rules::{Held, Limits, LimitsChange, QueueState, Rule, Scope};
 
 /// Keeps the rules. Each change is durable when its method returns, and holds for every claim after
@@ -48,7 +48,7 @@ pub trait RateLimiter: Send + Sync {
         &self,
         reserved: ModelUse,
         used: ModelUse,
-        outcome: Outcome,
+        outcome: RequestOutcome,
         now: Millis,
     ) -> Result<Option<Millis>, RepositoryError>;
 

@@ -142,7 +142,7 @@ impl ModelUse {
 
 /// How a request to a model went, as far as its endpoint is concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// The endpoint answered, if only to refuse.
     Answered,
     /// It could not be reached, or failed on its side; in words.

@@ -21,7 +21,7 @@ const FIELDS: [&str; 6] = ["name", "description", "license", "compatibility", "m
 
 /// A place in a file: line and column, each from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Place {
+pub struct Location {
     /// The line.
     pub line: usize,
     /// The column, in characters.
@@ -36,7 +36,7 @@ pub struct Field {
     /// Its value.
     pub value: FieldValue,
     /// Where it is.
-    pub place: Place,
+    pub place: Location,
 }
 
 /// A value: nothing is taken for a number, a truth value or nothing at all.
@@ -77,7 +77,7 @@ pub struct SkillProblem {
     pub field: Option<String>,
     /// Where it is in the file, where that is known.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
+    pub place: Option<Location>,
     /// What is wrong and how to mend it.
     pub message: String,
     /// What that means for the skill.
@@ -119,7 +119,7 @@ struct Findings<'a> {
 }
 
 impl<'a> Findings<'a> {
-    fn report(&mut self, field: Option<&str>, place: Option<Place>, severity: Severity, message: String) {
+    fn report(&mut self, field: Option<&str>, place: Option<Location>, severity: Severity, message: String) {
         self.problems.push(SkillProblem { field: field.map(str::to_owned), place, message, severity });
     }
 

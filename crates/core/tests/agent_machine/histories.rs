@@ -1,7 +1,7 @@
 //! Runs at random: whatever personas, models, tools, people and crashes do.
 
 use posse_core::model::{CallRequest, Finish, ModelErrorKind, ToolCalling};
-use posse_core::persona::{ContextRules, Limits, Style};
+use posse_core::persona::{ContextRules, RunLimits, Style};
 use posse_core::run::journal::{Entry, Opening};
 use posse_core::run::machine::Effect;
 use posse_core::tool::{ToolError, ToolErrorCategory};
@@ -20,17 +20,17 @@ pub struct Setup {
     tokenizer: bool,
     window: Option<u32>,
     context: ContextRules,
-    pub limits: Limits,
+    pub limits: RunLimits,
 }
 
 /// Every way to set a run up.
 pub fn setups() -> impl Strategy<Value = Setup> {
     let limits = (1u32..25, prop::option::of(50u64..600), prop::option::of(0u32..8)).prop_map(
-        |(max_turns, max_tokens, max_tool_rounds)| Limits {
+        |(max_turns, max_tokens, max_tool_rounds)| RunLimits {
             max_turns,
             max_tokens,
             max_tool_rounds,
-            ..Limits::default()
+            ..RunLimits::default()
         },
     );
     let window = prop_oneof![Just(None), (2_500u32..6_000).prop_map(Some)];

@@ -1,7 +1,7 @@
 //! Whatever models, tools and crashes do.
 
 use posse_core::model::{Finish, ModelError, ModelErrorKind, ToolCalling};
-use posse_core::persona::Limits;
+use posse_core::persona::RunLimits;
 use posse_core::run::journal::{Entry, Recorded};
 use posse_core::run::machine::{Effect, Input, step};
 use posse_core::tool::{ToolError, ToolErrorCategory};
@@ -40,7 +40,7 @@ proptest! {
     /// to be asked the conversation can be sent.
     #[test]
     fn any_history_replays_repeats_nothing_and_can_be_sent(moves in moves()) {
-        let limits = Limits { max_turns: 30, ..Limits::default() };
+        let limits = RunLimits { max_turns: 30, ..RunLimits::default() };
         let mut h = Harness::begin(ToolCalling::Native, limits);
         let mut runs: HashMap<String, u32> = HashMap::new();
         let mut in_flight: Vec<(String, String)> = Vec::new();

@@ -1,7 +1,7 @@
 //! How runs end, and what providers' failures mean.
 
 use posse_core::model::{CallRequest, Finish, Message, ModelError, ModelErrorKind, ModelReply, ToolCalling};
-use posse_core::persona::Limits;
+use posse_core::persona::RunLimits;
 use posse_core::run::journal::{EndStatus, Entry, Recorded};
 use posse_core::run::machine::{Again, Effect, HABIT, Input, MAX_CORRECTIONS, MAX_REPEATS, step};
 use std::time::Duration;
@@ -116,7 +116,7 @@ fn i_a_call_that_leaked_into_the_text_is_no_answer() {
 #[test]
 fn a_model_that_never_makes_a_valid_step_is_given_up() {
     for bad in [reply(" ", &[]), reply("", &["fly"])] {
-        let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 100, ..Limits::default() });
+        let mut h = Harness::begin(ToolCalling::Native, RunLimits { max_turns: 100, ..RunLimits::default() });
         let mut asked = 0;
         while h.effect == Effect::AskModel {
             h.say(bad.clone());
@@ -130,7 +130,7 @@ fn a_model_that_never_makes_a_valid_step_is_given_up() {
 
 #[test]
 fn c01_the_same_call_with_the_same_result_for_ever_ends_as_stuck() {
-    let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 100, ..Limits::default() });
+    let mut h = Harness::begin(ToolCalling::Native, RunLimits { max_turns: 100, ..RunLimits::default() });
     let spaced = |i: usize| CallRequest {
         id: format!("id{i}"),
         name: "look".into(),
@@ -177,7 +177,7 @@ fn a_reply_with_many_bad_calls_is_one_correction() {
 
 #[test]
 fn looking_again_after_a_change_is_no_repetition() {
-    let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 100, ..Limits::default() });
+    let mut h = Harness::begin(ToolCalling::Native, RunLimits { max_turns: 100, ..RunLimits::default() });
     for _ in 0..10 {
         h.say(reply("", &["look"])).run_calls();
         let told = h.run.messages().last().expect("a message");
@@ -190,10 +190,10 @@ fn looking_again_after_a_change_is_no_repetition() {
 #[test]
 fn limits_end_the_run_with_what_it_has_and_say_which() {
     let cases = [
-        (Limits { max_turns: 2, ..Limits::default() }, "2 model turns", EndStatus::MaxTurns),
-        (Limits { max_tokens: Some(20), ..Limits::default() }, "20 tokens", EndStatus::MaxTokens),
-        (Limits { max_seconds: Some(0), ..Limits::default() }, "0 s of work", EndStatus::MaxSeconds),
-        (Limits { max_turns: 0, ..Limits::default() }, "0 model turns", EndStatus::MaxTurns),
+        (RunLimits { max_turns: 2, ..RunLimits::default() }, "2 model turns", EndStatus::MaxTurns),
+        (RunLimits { max_tokens: Some(20), ..RunLimits::default() }, "20 tokens", EndStatus::MaxTokens),
+        (RunLimits { max_seconds: Some(0), ..RunLimits::default() }, "0 s of work", EndStatus::MaxSeconds),
+        (RunLimits { max_turns: 0, ..RunLimits::default() }, "0 model turns", EndStatus::MaxTurns),
     ];
     for (limits, words, wanted) in cases {
         let mut h = Harness::begin(ToolCalling::Native, limits);
@@ -211,7 +211,7 @@ fn limits_end_the_run_with_what_it_has_and_say_which() {
 
 #[test]
 fn a_reopened_run_goes_on_with_fresh_limits() {
-    let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 1, ..Limits::default() });
+    let mut h = Harness::begin(ToolCalling::Native, RunLimits { max_turns: 1, ..RunLimits::default() });
     h.say(reply("", &["look"])).run_calls();
     assert_eq!(h.ended().0, EndStatus::MaxTurns);
     h.journal.push(Recorded { seq: h.journal.len() as u64, at: 0, entry: Entry::Reopened });

@@ -2,7 +2,7 @@
 
 use posse_core::model::conversation::told_result;
 use posse_core::model::{Message, ModelReply, ToolCalling, Usage};
-use posse_core::persona::Limits;
+use posse_core::persona::RunLimits;
 use posse_core::run::journal::EndStatus;
 use posse_core::run::machine::{Effect, HABIT, MAX_REPEATS};
 use posse_core::tool::{ToolError, ToolErrorCategory, ToolOutput};
@@ -13,7 +13,7 @@ use super::sendable::unsendable;
 
 #[test]
 fn structured_steps_become_calls_and_results_become_user_messages() {
-    let mut h = Harness::begin(ToolCalling::Structured, Limits::default());
+    let mut h = Harness::begin(ToolCalling::Structured, RunLimits::default());
     let request = h.run.request();
     assert!(request.tools.is_empty());
     let offered: Vec<_> = request.schema.as_ref().expect("a schema")["oneOf"]
@@ -35,7 +35,7 @@ fn structured_steps_become_calls_and_results_become_user_messages() {
 
 #[test]
 fn a_structured_model_is_led_out_of_a_habit() {
-    let mut h = Harness::begin(ToolCalling::Structured, Limits { max_turns: 100, ..Limits::default() });
+    let mut h = Harness::begin(ToolCalling::Structured, RunLimits { max_turns: 100, ..RunLimits::default() });
     let offered = |h: &Harness| h.run.request().schema.expect("a schema").to_string().contains(r#""const":"look""#);
     for again in 0..HABIT {
         assert!(offered(&h), "offered before call {again}");
@@ -48,7 +48,7 @@ fn a_structured_model_is_led_out_of_a_habit() {
 
 #[test]
 fn two_calls_in_turn_are_a_habit_too() {
-    let mut h = Harness::begin(ToolCalling::Structured, Limits { max_turns: 100, ..Limits::default() });
+    let mut h = Harness::begin(ToolCalling::Structured, RunLimits { max_turns: 100, ..RunLimits::default() });
     let look = |at: u32| format!(r#"{{"thinking": "", "tool": "look", "arguments": {{"at": {}}}}}"#, at % 2);
     let offered = |h: &Harness| h.run.request().schema.expect("a schema").to_string().contains(r#""const":"look""#);
     let mut asked = 0;
@@ -62,7 +62,7 @@ fn two_calls_in_turn_are_a_habit_too() {
 
 /// How often the same calls are made, with results made of the number of the round, until the run ends.
 fn rounds(calls: &[&str], most: usize, mut result: impl FnMut(&str, usize) -> Result<ToolOutput, ToolError>) -> usize {
-    let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 1000, ..Limits::default() });
+    let mut h = Harness::begin(ToolCalling::Native, RunLimits { max_turns: 1000, ..RunLimits::default() });
     for round in 0..most {
         for call in calls {
             if h.effect != Effect::AskModel {
@@ -121,7 +121,7 @@ fn equal_calls_of_one_reply_count_once() {
 /// Looks that all see the same, each after a wait (a command that sleeps first) and a reply of so many tokens: how many
 /// there are until the run ends as stuck, of those asked for, and what the model was told last.
 fn polls(looks: &[(u64, u64)]) -> (usize, String) {
-    let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 10_000, ..Limits::default() });
+    let mut h = Harness::begin(ToolCalling::Native, RunLimits { max_turns: 10_000, ..RunLimits::default() });
     let mut told = String::new();
     for (made, (wait_ms, input)) in looks.iter().enumerate() {
         if h.effect != Effect::AskModel {
@@ -154,7 +154,7 @@ fn who_waits_between_looks_may_look_for_longer() {
 
 #[test]
 fn a_wait_in_another_call_is_one_too() {
-    let mut h = Harness::begin(ToolCalling::Native, Limits { max_turns: 1000, ..Limits::default() });
+    let mut h = Harness::begin(ToolCalling::Native, RunLimits { max_turns: 1000, ..RunLimits::default() });
     let mut looks = 0;
     while h.effect == Effect::AskModel {
         for (call, ms) in [("write", 20_000), ("look", 1)] {

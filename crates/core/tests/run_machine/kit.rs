@@ -1,7 +1,7 @@
 //! A run and the worker that has it.
 
 use posse_core::model::{CallRequest, ModelReply, ToolCalling};
-use posse_core::persona::{ContextRules, Limits, PersonaTemplate};
+use posse_core::persona::{ContextRules, PersonaTemplate, RunLimits};
 use posse_core::run::Run;
 use posse_core::run::journal::{EndStatus, Opening, Recorded};
 use posse_core::run::machine::{Effect, Input, Step, Verdict, step};
@@ -14,7 +14,7 @@ mod parts;
 
 use parts::tool;
 
-pub fn opening(calling: ToolCalling, limits: Limits) -> Arc<Opening> {
+pub fn opening(calling: ToolCalling, limits: RunLimits) -> Arc<Opening> {
     let persona = PersonaTemplate {
         role: "tester".into(),
         goal: "test".into(),
@@ -59,7 +59,7 @@ pub struct Harness {
 }
 
 impl Harness {
-    pub fn begin(calling: ToolCalling, limits: Limits) -> Self {
+    pub fn begin(calling: ToolCalling, limits: RunLimits) -> Self {
         let mut run = Run::default();
         let begun = Input::Begun { goal: "do it", opening: opening(calling, limits) };
         let first = step(&mut run, begun);
@@ -69,7 +69,7 @@ impl Harness {
     }
 
     pub fn native() -> Self {
-        Self::begin(ToolCalling::Native, Limits::default())
+        Self::begin(ToolCalling::Native, RunLimits::default())
     }
 
     pub fn take(&mut self, step: Step) {

@@ -56,7 +56,7 @@ pub enum Status {
 
 /// A model's place in the cache, and the files beside it.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct CachedFiles {
     /// The model's file itself.
     pub file: PathBuf,
     /// Says that `file` was hashed and right.
@@ -71,7 +71,7 @@ pub(super) struct Place {
     pub lock: PathBuf,
 }
 
-impl Place {
+impl CachedFiles {
     pub(super) fn of(model: &KnownModel, dir: &Path) -> Self {
         let beside = |ending: &str| dir.join(format!("{}.{ending}", model.file));
         Self {
@@ -107,7 +107,7 @@ impl Verified {
 
 /// What is known about the model's file in `dir`, without reading it.
 pub fn status(model: &KnownModel, dir: &Path) -> Status {
-    let place = Place::of(model, dir);
+    let place = CachedFiles::of(model, dir);
     let Ok(file) = fs::metadata(&place.file) else {
         return match fs::metadata(&place.part) {
             Ok(part) => Status::Partial { bytes: part.len() },
@@ -136,7 +136,7 @@ pub fn list(dir: &Path) -> Vec<(&'static KnownModel, Status)> {
 /// # Errors
 /// When the file is there but cannot be read.
 pub fn find(model: &KnownModel, dir: &Path) -> io::Result<Option<PathBuf>> {
-    let place = Place::of(model, dir);
+    let place = CachedFiles::of(model, dir);
     match status(model, dir) {
         Status::Ready => Ok(Some(place.file)),
         Status::Unverified if hash_file(&place.file, |_| {})? == model.sha256 => {
@@ -148,7 +148,7 @@ pub fn find(model: &KnownModel, dir: &Path) -> io::Result<Option<PathBuf>> {
 }
 
 /// Remembers that the file was hashed and right.
-pub(super) fn mark_verified(model: &KnownModel, place: &Place) {
+pub(super) fn mark_verified(model: &KnownModel, place: &CachedFiles) {
     // Only saves time: a cache that cannot be written is hashed again at each start.
     if let Ok(file) = fs::metadata(&place.file)
         && let Ok(json) = serde_json::to_vec(&Verified::now(model, &file))

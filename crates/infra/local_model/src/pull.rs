@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::cache::{self, Place, Status};
+use super::cache::{self, CachedFiles, Status};
 use super::catalogue::{KnownModel, Part};
 use super::lock::Lock;
 pub use error::PullError;
@@ -47,7 +47,7 @@ pub fn pull_with(
     dir: &Path,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<PathBuf, PullError> {
-    let place = Place::of(model, dir);
+    let place = CachedFiles::of(model, dir);
     // Before the lock: a cache that can only be read is good enough to start from.
     if cache::status(model, dir) == Status::Ready {
         progress(Progress::Ready { path: place.file.clone(), fetched: false });
@@ -95,7 +95,7 @@ struct PartState {
 struct Fetch<'a> {
     python: &'a OsStr,
     model: &'a KnownModel,
-    place: &'a Place,
+    place: &'a CachedFiles,
     begun: Instant,
 }
 
@@ -169,7 +169,7 @@ impl Fetch<'_> {
 
     /// Opens the part file at the end of the last whole piece.
     fn begin(&self, parts: usize) -> Result<(File, Sha256, PartState), PullError> {
-        let Place { part, part_state, download, .. } = self.place;
+        let CachedFiles { part, part_state, download, .. } = self.place;
         let at_part = |e| self.disk(part, e);
         // What a killed fetch left there.
         let _ = fs::remove_dir_all(download);
@@ -278,7 +278,7 @@ impl Fetch<'_> {
                 ),
             });
         }
-        let Place { file: target, part, part_state, .. } = self.place;
+        let CachedFiles { file: target, part, part_state, .. } = self.place;
         file.sync_all().map_err(|e| self.disk(part, e))?;
         fs::rename(part, target).map_err(|e| self.disk(target, e))?;
         // The name too must survive a power cut; where folders cannot be synced, the next start finds out.

@@ -22,7 +22,7 @@ use super::error::Failure;
 use super::sse::SseParser;
 use super::stream::{Broken, StreamAssembler, WholeReply};
 use super::tokenizer::{FileTokenizer, PATIENCE, PatientCounter, ServerTokenizer};
-use super::transport::{Ask, Reply, Transport, strike};
+use super::transport::{ApiCall, Reply, Transport, strike};
 use super::wire::{Body, Dialect, Purpose};
 
 pub use config::{MaxTokens, OpenAiConfig, TokenizerChoice, ToolCallingChoice};
@@ -152,7 +152,7 @@ impl OpenAiModel {
 
     async fn try_once(&self, body: &Body<'_>, deltas: &DeltaSink<'_>, spent: &Spent) -> Result<WholeReply, Failure> {
         spent.begin(body.bytes());
-        let mut reply = self.transport.send(Ask::Chat(body)).await?;
+        let mut reply = self.transport.send(ApiCall::Chat(body)).await?;
         let mut assembler = StreamAssembler::of(&self.author.provider);
         let read = body.bytes();
         // From here on the provider is at work, and what it read is billed.

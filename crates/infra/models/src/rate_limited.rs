@@ -9,7 +9,7 @@ use posse_core::model::{
 };
 use posse_core::port::RateLimiter;
 use posse_core::port::RepositoryError;
-use posse_core::queue::rate::{ModelRates, ModelUse, Outcome, Pass, Whom};
+use posse_core::queue::rate::{ModelRates, ModelUse, Pass, RequestOutcome, Whom};
 use posse_core::stop::Stop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -149,7 +149,7 @@ impl RateLimitedModel {
                     biased;
                     _ = stop.stopped() => {
                         let unused = ModelUse { requests: 0, tokens: 0, ..about.clone() };
-                        self.settle(limiter, about, unused, Outcome::Unknown).await;
+                        self.settle(limiter, about, unused, RequestOutcome::Unknown).await;
                         Err(self.not_asked(ModelErrorKind::Stopped, "the work was stopped", None))
                     }
                     () = tokio::time::sleep(millis(after_ms)) => Ok(()),
@@ -215,7 +215,7 @@ impl RateLimitedModel {
         limiter: &dyn RateLimiter,
         about: &ModelUse,
         used: ModelUse,
-        outcome: Outcome,
+        outcome: RequestOutcome,
     ) -> Option<Millis> {
         let settled = limiter.settle(about.clone(), used, outcome, self.clock.now()).await;
         // What was asked was asked; the estimate stays in the books.
@@ -317,17 +317,19 @@ impl RateLimitedModel {
             What::Profile => self.inner.profile().await.map(Answer::Profile),
         };
         let outcome = match &answer {
-            Ok(Answer::Reply(_)) => Outcome::Answered,
+            Ok(Answer::Reply(_)) => RequestOutcome::Answered,
             // It may be known without asking, so that one says nothing about the endpoint.
-            Ok(Answer::Profile(_)) => Outcome::Unknown,
+            Ok(Answer::Profile(_)) => RequestOutcome::Unknown,
             Err(error) => match outcome_of(error) {
                 // Each who asks counts once, however often they try.
-                Outcome::Failed(_) | Outcome::Limited { .. } if !is_first && !about.is_probe => Outcome::Unknown,
+                RequestOutcome::Failed(_) | RequestOutcome::Limited { .. } if !is_first && !about.is_probe => {
+                    RequestOutcome::Unknown
+                }
                 outcome => outcome,
             },
         };
-        let has_answered = outcome == Outcome::Answered;
-        *is_limited = matches!(outcome, Outcome::Limited { .. });
+        let has_answered = outcome == RequestOutcome::Answered;
+        *is_limited = matches!(outcome, RequestOutcome::Limited { .. });
         let rest = match limiter {
             Some(limiter) => self.settle(&**limiter, &about, used(&about, &answer), outcome).await,
             None => None,
@@ -391,19 +393,19 @@ fn used(about: &ModelUse, answer: &Result<Answer, ModelError>) -> ModelUse {
 }
 
 /// What a failure says about its endpoint.
-fn outcome_of(error: &ModelError) -> Outcome {
+fn outcome_of(error: &ModelError) -> RequestOutcome {
     use ModelErrorKind::*;
-    let closed = |whom, ms| Outcome::Closed { reason: error.message.clone(), whom, ms };
+    let closed = |whom, ms| RequestOutcome::Closed { reason: error.message.clone(), whom, ms };
     let asked = error.retry_after.map(|asked| Millis::try_from(asked.as_millis()).unwrap_or(Millis::MAX));
     match error.kind {
         OutOfCredit => closed(Whom::Everybody, asked),
         Transient if asked.is_some_and(|ms| ms > LONG_MS) => closed(Whom::Everybody, asked),
-        Transient | Unreachable => Outcome::Failed(error.message.clone()),
+        Transient | Unreachable => RequestOutcome::Failed(error.message.clone()),
         // Limits of hours and days are those of a model.
         RateLimited if asked.is_some_and(|ms| ms > LONG_MS) => closed(Whom::Model, asked),
-        RateLimited => Outcome::Limited { reason: error.message.clone(), ms: asked },
-        Unauthorized | ContextOverflow | InvalidToolCall | Rejected => Outcome::Answered,
-        Stopped | Unavailable | WorkerUnfit => Outcome::Unknown,
+        RateLimited => RequestOutcome::Limited { reason: error.message.clone(), ms: asked },
+        Unauthorized | ContextOverflow | InvalidToolCall | Rejected => RequestOutcome::Answered,
+        Stopped | Unavailable | WorkerUnfit => RequestOutcome::Unknown,
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) struct Transport {
 }
 
 /// What is asked.
-pub(super) enum Ask<'a> {
+pub(super) enum ApiCall<'a> {
     /// `POST /chat/completions` with this body.
     Chat(&'a Body<'a>),
     /// `GET /models`.
@@ -96,11 +96,11 @@ impl Transport {
 
     /// Sends one request and gives its answer, if the status is one of success. Where an address names only a host,
     /// and nothing is there, it is asked once whether all is beneath `/v1`, as nearly everywhere.
-    pub async fn send(&self, ask: Ask<'_>) -> Result<Reply, Failure> {
+    pub async fn send(&self, ask: ApiCall<'_>) -> Result<Reply, Failure> {
         let again = match &ask {
-            Ask::Chat(body) => Some(Ask::Chat(body)),
-            Ask::Models => Some(Ask::Models),
-            Ask::Tokenize(_) => None,
+            ApiCall::Chat(body) => Some(ApiCall::Chat(body)),
+            ApiCall::Models => Some(ApiCall::Models),
+            ApiCall::Tokenize(_) => None,
         };
         let first = self.send_once(ask).await;
         let endpoint = self.client.config();
@@ -129,12 +129,14 @@ impl Transport {
         })
     }
 
-    async fn send_once(&self, ask: Ask<'_>) -> Result<Reply, Failure> {
+    async fn send_once(&self, ask: ApiCall<'_>) -> Result<Reply, Failure> {
         let request = async {
             match ask {
-                Ask::Chat(body) => self.client.chat().create_byot::<_, Never>(body).await.map(|never| match never {}),
-                Ask::Models => self.client.models().list_byot::<Never>().await.map(|never| match never {}),
-                Ask::Tokenize(body) => {
+                ApiCall::Chat(body) => {
+                    self.client.chat().create_byot::<_, Never>(body).await.map(|never| match never {})
+                }
+                ApiCall::Models => self.client.models().list_byot::<Never>().await.map(|never| match never {}),
+                ApiCall::Tokenize(body) => {
                     let endpoint = self.client.config();
                     let post = self.http.post(endpoint.beside_v1("/tokenize")).headers(endpoint.headers.clone());
                     post.header(CONTENT_TYPE, "application/json").body(body).send().await.map_err(OpenAIError::Reqwest)

@@ -5,7 +5,7 @@
 //! it. The rule: on the line of a field, the rest of the line is the value. What restricts a skill is
 //! never lost that way: a line that begins as `allowed-tools` must have become that field.
 
-use posse_core::skill::{Field, FieldValue, FrontMatter, Place, Severity, SkillProblem};
+use posse_core::skill::{Field, FieldValue, FrontMatter, Location, Severity, SkillProblem};
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
 
 /// How deep values may lie in each other; the standard needs two.
@@ -53,7 +53,7 @@ const RESTRICTION: &str = "allowed-tools";
 fn split(text: &str) -> Result<(&str, &str), SkillProblem> {
     let fault = |line, message: &str| SkillProblem {
         field: None,
-        place: Some(Place { line, column: 1 }),
+        place: Some(Location { line, column: 1 }),
         message: message.into(),
         severity: Severity::Error,
     };
@@ -74,7 +74,7 @@ fn split(text: &str) -> Result<(&str, &str), SkillProblem> {
 
 /// Why YAML could not be read, and where; lines are of the file, whose first one is `---`.
 struct Fault {
-    place: Place,
+    place: Location,
     what: String,
 }
 
@@ -90,12 +90,12 @@ fn unreadable(fault: &Fault) -> SkillProblem {
     }
 }
 
-fn place(span: Span) -> Place {
-    Place { line: span.start.line() + 1, column: span.start.col() + 1 }
+fn place(span: Span) -> Location {
+    Location { line: span.start.line() + 1, column: span.start.col() + 1 }
 }
 
 fn read(fields: &str) -> Result<FrontMatter, Fault> {
-    let mut reader = Reader { events: Parser::new_from_str(fields), end: Place { line: 2, column: 1 } };
+    let mut reader = Reader { events: Parser::new_from_str(fields), end: Location { line: 2, column: 1 } };
     let mut front = FrontMatter::default();
     loop {
         let (event, place) = reader.next()?;
@@ -129,11 +129,11 @@ fn kind_of(event: &Event) -> &'static str {
 struct Reader<'a> {
     events: Parser<'a, StrInput<'a>>,
     /// Where the last event was.
-    end: Place,
+    end: Location,
 }
 
 impl<'a> Reader<'a> {
-    fn next(&mut self) -> Result<(Event<'a>, Place), Fault> {
+    fn next(&mut self) -> Result<(Event<'a>, Location), Fault> {
         match self.events.next_event() {
             Some(Ok((event, span))) => {
                 self.end = place(span);
@@ -146,10 +146,10 @@ impl<'a> Reader<'a> {
 
     fn fault(&self, error: &ScanError) -> Fault {
         let at = error.marker();
-        Fault { place: Place { line: at.line() + 1, column: at.col() + 1 }, what: error.info().to_owned() }
+        Fault { place: Location { line: at.line() + 1, column: at.col() + 1 }, what: error.info().to_owned() }
     }
 
-    fn value(&mut self, event: Event<'a>, place: Place, depth: usize) -> Result<FieldValue, Fault> {
+    fn value(&mut self, event: Event<'a>, place: Location, depth: usize) -> Result<FieldValue, Fault> {
         let no = |what: &str| Err(Fault { place, what: what.into() });
         if depth > MAX_DEPTH {
             return no("values lie too deep in each other");
@@ -208,7 +208,7 @@ fn with_quotes(fields: &str) -> (String, Vec<SkillProblem>) {
         let column = line[..colon].chars().count() + 1;
         problems.push(SkillProblem {
             field: Some(name.into()),
-            place: Some(Place { line: n + 2, column }),
+            place: Some(Location { line: n + 2, column }),
             message: format!(
                 "has an unquoted ': ' in its value, which is not YAML; the rest of the line was taken for the value. \
                  Write {name}: {quoted}"
@@ -234,7 +234,7 @@ fn unquoted_colon(line: &str) -> Option<(&str, &str, usize)> {
 }
 
 /// A line that begins as the field that restricts tools and has not become it.
-fn lost_restriction(fields: &str, front: &FrontMatter) -> Option<Place> {
+fn lost_restriction(fields: &str, front: &FrontMatter) -> Option<Location> {
     let begins = |line: &str| {
         let name = line.split_once(':').map_or("", |(name, _)| name);
         let letters: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
@@ -242,14 +242,14 @@ fn lost_restriction(fields: &str, front: &FrontMatter) -> Option<Place> {
     };
     let is_field = |line: usize| front.fields.iter().any(|field| field.place.line == line);
     let lost = fields.lines().enumerate().find(|(n, line)| begins(line) && !is_field(n + 2));
-    lost.map(|(n, line)| Place { line: n + 2, column: 1 + line.len() - line.trim_start().len() })
+    lost.map(|(n, line)| Location { line: n + 2, column: 1 + line.len() - line.trim_start().len() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn fields(text: &str) -> Vec<(String, FieldValue, Place)> {
+    fn fields(text: &str) -> Vec<(String, FieldValue, Location)> {
         let parts = parse(&format!("---\n{text}\n---\nbody")).unwrap_or_else(|p| panic!("{text}: {p:?}"));
         assert_eq!(parts.body, "body");
         parts.front.fields.into_iter().map(|f| (f.name, f.value, f.place)).collect()
@@ -275,9 +275,9 @@ mod tests {
                 ("g", text("2026-01-01")),
             ]
         );
-        assert_eq!(read[1].2, Place { line: 4, column: 1 });
+        assert_eq!(read[1].2, Location { line: 4, column: 1 });
         let nested = fields("m:\n  k: v\nl: [a, b]");
-        let inner = Field { name: "k".into(), value: text("v"), place: Place { line: 3, column: 3 } };
+        let inner = Field { name: "k".into(), value: text("v"), place: Location { line: 3, column: 3 } };
         assert_eq!(nested[0].1, FieldValue::Map(vec![inner]));
         assert_eq!(nested[1].1, FieldValue::List(vec![text("a"), text("b")]));
         assert!(fields("").is_empty() && fields("# nothing").is_empty());
@@ -314,7 +314,7 @@ mod tests {
         let values: Vec<_> = parts.front.fields.iter().map(|f| f.value.clone()).collect();
         assert_eq!(values, [text("a"), text("It's so. Use when: asked, e.g. # now"), text("x")]);
         let [problem] = &parts.problems[..] else { panic!("{:?}", parts.problems) };
-        assert_eq!(problem.place, Some(Place { line: 3, column: 31 }));
+        assert_eq!(problem.place, Some(Location { line: 3, column: 31 }));
         assert!(problem.message.ends_with("Write description: 'It''s so. Use when: asked, e.g. # now'"));
         // Right values are not touched by the rule, and a text of several lines is not guessed at.
         let mixed = "---\na: b: c\nd: |\n  e: f: g\nh: 'i: j'\n---\n";

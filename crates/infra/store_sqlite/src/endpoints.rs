@@ -6,7 +6,7 @@ use posse_core::clock::Millis;
 use posse_core::model::breaker::{Breaker, Leave};
 use posse_core::port::RateLimiter;
 use posse_core::port::RepositoryError;
-use posse_core::queue::rate::{Bucket, EndpointState, ModelRates, ModelUse, Outcome as Went, Pass, Whom};
+use posse_core::queue::rate::{Bucket, EndpointState, ModelRates, ModelUse, Pass, RequestOutcome, Whom};
 
 use super::SqliteStore;
 use super::fault::Outcome;
@@ -170,7 +170,7 @@ fn settle(
     tx: &mut Transaction<'_>,
     reserved: &ModelUse,
     used: &ModelUse,
-    went: &Went,
+    went: &RequestOutcome,
     now: Millis,
 ) -> Outcome<Option<Millis>> {
     let [mut requests, mut tokens] = buckets(&mut tx.db.0, reserved)?;
@@ -195,21 +195,21 @@ fn settle(
         };
     let is_probe = reserved.is_probe;
     match went {
-        Went::Answered => {
+        RequestOutcome::Answered => {
             put(tx, endpoint, None, &mut Breaker::succeed)?;
             put(tx, model, None, &mut Breaker::succeed)?;
         }
-        Went::Failed(said) => {
+        RequestOutcome::Failed(said) => {
             put(tx, endpoint, Some(said), &mut |breaker| rest = breaker.fail(now, is_probe))?;
             if is_probe {
                 put(tx, model, None, &mut Breaker::forget_probe)?;
             }
         }
-        Went::Limited { reason, ms } => {
+        RequestOutcome::Limited { reason, ms } => {
             put(tx, endpoint, None, &mut Breaker::succeed)?;
             put(tx, model, Some(reason), &mut |breaker| rest = breaker.limit(*ms, now, is_probe))?;
         }
-        Went::Closed { reason, whom, ms } => {
+        RequestOutcome::Closed { reason, whom, ms } => {
             let (closed, other) = match whom {
                 Whom::Everybody => (endpoint, model),
                 Whom::Model => (model, endpoint),
@@ -223,8 +223,8 @@ fn settle(
             }
         }
         // Somebody else's probe is still on its way.
-        Went::Unknown if !is_probe => {}
-        Went::Unknown => {
+        RequestOutcome::Unknown if !is_probe => {}
+        RequestOutcome::Unknown => {
             put(tx, endpoint, None, &mut Breaker::forget_probe)?;
             put(tx, model, None, &mut Breaker::forget_probe)?;
         }
@@ -258,10 +258,11 @@ impl RateLimiter for SqliteStore {
         &self,
         reserved: ModelUse,
         used: ModelUse,
-        went: Went,
+        went: RequestOutcome,
         now: Millis,
     ) -> Result<Option<Millis>, RepositoryError> {
-        if reserved.rates == ModelRates::default() && matches!(went, Went::Answered | Went::Unknown) {
+        if reserved.rates == ModelRates::default() && matches!(went, RequestOutcome::Answered | RequestOutcome::Unknown)
+        {
             let asked = reserved.clone();
             let find = move |connection: &mut SqliteConnection| breakers_of(connection, &Keys::default(), &asked);
             let known = self.readers.run(find).await?;

@@ -2,7 +2,7 @@
 
 use posse_core::job::JobState;
 use posse_core::model::{CallRequest, Finish, Message, ModelErrorKind, ModelProfile, ToolCalling};
-use posse_core::persona::Limits;
+use posse_core::persona::RunLimits;
 use posse_core::run::journal::{CallOutcome, CallState, Entry};
 use posse_core::tool::EffectClass;
 use posse_infra::model::scripted::{ScriptedModel, calls_reply, text_reply};
@@ -158,7 +158,7 @@ async fn limits_leave_what_there_is_and_say_which() {
         }]))
     }));
     let mut options = WorkerOptions::default();
-    options.persona.limits = Limits { max_turns: 3, ..Limits::default() };
+    options.persona.limits = RunLimits { max_turns: 3, ..RunLimits::default() };
     let mut worker = Worker::start_with(&home, model.clone(), options).await;
     let id = home.enqueue("look for ever").await;
     worker.until_ended(id).await;

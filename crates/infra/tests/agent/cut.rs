@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use posse_core::clock::Clock;
 use posse_core::job::JobState;
 use posse_core::model::{Delta, DeltaSink, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest};
-use posse_core::persona::Limits;
+use posse_core::persona::RunLimits;
 use posse_core::port::{JobQueries, JobRepository};
 use posse_core::run::Run;
 use posse_core::run::journal::Entry;
@@ -76,7 +76,7 @@ async fn a_shutdown_and_the_time_limit_do_too_and_budgets_know() {
 
     let home = Home::new();
     let mut options = WorkerOptions::default();
-    options.persona.limits = Limits { max_seconds: Some(1), max_tokens: Some(100_000), ..Limits::default() };
+    options.persona.limits = RunLimits { max_seconds: Some(1), max_tokens: Some(100_000), ..RunLimits::default() };
     let mut worker = Worker::start_with(&home, babbler(), options).await;
     let id = home.enqueue("tell a story").await;
     worker.until_ended(id).await;

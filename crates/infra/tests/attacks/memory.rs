@@ -195,7 +195,7 @@ pub fn files_of_tmp() {
 }
 
 pub fn empty_files_of_tmp() {
-    let limits = posse_infra::sandbox::Limits { memory_mb: 64, ..SMALL };
+    let limits = posse_infra::sandbox::CommandLimits { memory_mb: 64, ..SMALL };
     let bench = Bench::with(|_| posse_infra::sandbox::Commands::new(limits));
     let program = "\
 try:

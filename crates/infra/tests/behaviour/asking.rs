@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use posse_core::model::breaker::{FAILURES, FIRST_REST_MS, MAX_CLOSED_MS};
-use posse_core::queue::rate::{ModelRates, ModelUse, Outcome, Pass, Whom};
+use posse_core::queue::rate::{ModelRates, ModelUse, Pass, RequestOutcome, Whom};
 
 /// One request of so many tokens to a model with these rates.
 pub fn about(requests_per_minute: Option<u64>, tokens_per_minute: Option<u64>, tokens: u64) -> ModelUse {
@@ -34,7 +34,7 @@ pub async fn out(store: &dyn Store, now: Millis) -> ModelUse {
     let about = about(None, None, 10);
     for n in 1..=FAILURES {
         assert_eq!(go(store, &about, 0, now).await, Pass::Go { after_ms: 0 });
-        let failed = Outcome::Failed("answered 503".into());
+        let failed = RequestOutcome::Failed("answered 503".into());
         let rest = store.settle(about.clone(), about.clone(), failed, now).await.expect("works");
         assert_eq!(rest, (n == FAILURES).then_some(FIRST_REST_MS));
     }
@@ -56,7 +56,7 @@ pub async fn requests_are_counted_for_everybody(store: Arc<dyn Store>) {
     assert_eq!(go(&*store, &other, 0, T0).await, Pass::Go { after_ms: 0 });
     // A request that needed many tries counts as many.
     let tries = ModelUse { requests: 6, ..other.clone() };
-    store.settle(other.clone(), tries, Outcome::Answered, T0).await.expect("works");
+    store.settle(other.clone(), tries, RequestOutcome::Answered, T0).await.expect("works");
     assert_eq!(waits(go(&*store, &other, 0, T0).await), Some(1000));
 }
 
@@ -65,7 +65,7 @@ pub async fn what_was_not_used_is_given_back(store: Arc<dyn Store>) {
     assert_eq!(go(&*store, &large, 0, T0).await, Pass::Go { after_ms: 0 });
     assert_eq!(waits(go(&*store, &large, 0, T0).await), Some(20_000));
     let used = ModelUse { tokens: 1000, ..large.clone() };
-    store.settle(large.clone(), used, Outcome::Answered, T0).await.expect("works");
+    store.settle(large.clone(), used, RequestOutcome::Answered, T0).await.expect("works");
     assert_eq!(go(&*store, &large, 0, T0).await, Pass::Go { after_ms: 0 });
     // What is larger than a minute's worth goes when nothing else has gone.
     let huge = ModelUse { model: "n".into(), ..about(None, Some(6000), 60_000) };
@@ -86,7 +86,7 @@ pub async fn an_endpoint_that_is_out_is_left_alone_and_probed_by_one(store: Arc<
     for _ in 0..20 {
         assert!(waits(go(&*store, &about, 0, now).await).is_some(), "one probe at a time");
     }
-    let failed = Outcome::Failed("answered 502".into());
+    let failed = RequestOutcome::Failed("answered 502".into());
     let probe = ModelUse { is_probe: true, ..about.clone() };
     let rest = store.settle(probe.clone(), probe, failed, now).await.expect("works");
     assert_eq!(rest, Some(2 * FIRST_REST_MS));
@@ -97,14 +97,14 @@ pub async fn an_endpoint_that_answers_is_forgotten(store: Arc<dyn Store>) {
     let about = out(&*store, T0).await;
     let now = T0 + FIRST_REST_MS;
     assert_eq!(go(&*store, &about, 0, now).await, Pass::Probe);
-    store.settle(about.clone(), about.clone(), Outcome::Answered, now).await.expect("works");
+    store.settle(about.clone(), about.clone(), RequestOutcome::Answered, now).await.expect("works");
     assert_eq!(store.failing_endpoints().await.expect("can be read"), []);
     assert_eq!(go(&*store, &about, 0, now).await, Pass::Go { after_ms: 0 });
     // Failures with an answer between them are none in a row.
     for _ in 0..20 {
-        let failed = Outcome::Failed("x".into());
+        let failed = RequestOutcome::Failed("x".into());
         assert_eq!(store.settle(about.clone(), about.clone(), failed, now).await.expect("works"), None);
-        store.settle(about.clone(), about.clone(), Outcome::Answered, now).await.expect("works");
+        store.settle(about.clone(), about.clone(), RequestOutcome::Answered, now).await.expect("works");
     }
 }
 
@@ -112,17 +112,17 @@ pub async fn a_stopped_probe_lets_another_go(store: Arc<dyn Store>) {
     let about = out(&*store, T0).await;
     let now = T0 + FIRST_REST_MS;
     assert_eq!(go(&*store, &about, 0, now).await, Pass::Probe);
-    store.settle(about.clone(), about.clone(), Outcome::Unknown, now).await.expect("works");
+    store.settle(about.clone(), about.clone(), RequestOutcome::Unknown, now).await.expect("works");
     assert!(waits(go(&*store, &about, 0, now).await).is_some(), "another's end says nothing of the probe");
     let probe = ModelUse { is_probe: true, ..about.clone() };
-    store.settle(probe.clone(), probe, Outcome::Unknown, now).await.expect("works");
+    store.settle(probe.clone(), probe, RequestOutcome::Unknown, now).await.expect("works");
     assert_eq!(go(&*store, &about, 0, now).await, Pass::Probe);
     assert!(store.failing_endpoints().await.expect("can be read")[0].breaker.is_out(), "it has not answered");
 }
 
 pub async fn who_takes_nothing_for_a_while_is_asked_again_by_one(store: Arc<dyn Store>) {
     let about = about(None, None, 10);
-    let closed = |whom, ms| Outcome::Closed { reason: "no credit".into(), whom, ms };
+    let closed = |whom, ms| RequestOutcome::Closed { reason: "no credit".into(), whom, ms };
     let day = Some(24 * 60 * 60 * 1000);
     for (whom, others_too) in [(Whom::Everybody, true), (Whom::Model, false)] {
         let rest = store.settle(about.clone(), about.clone(), closed(whom, day), T0).await.expect("works");
@@ -135,7 +135,7 @@ pub async fn who_takes_nothing_for_a_while_is_asked_again_by_one(store: Arc<dyn 
         assert_eq!(go(&*store, &about, 0, now).await, Pass::Probe);
         assert!(waits(go(&*store, &about, 0, now).await).is_some(), "one at a time");
         let probe = ModelUse { is_probe: true, ..about.clone() };
-        store.settle(probe.clone(), probe, Outcome::Answered, now).await.expect("works");
+        store.settle(probe.clone(), probe, RequestOutcome::Answered, now).await.expect("works");
         assert_eq!(store.failing_endpoints().await.expect("can be read"), []);
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use posse_core::job::JobId;
 use posse_core::stop::Stop;
 use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory, Tools as _};
-use posse_infra::sandbox::{Commands, Limits};
+use posse_infra::sandbox::{CommandLimits, Commands};
 use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 use serde_json::{Value, json};
 
@@ -17,8 +17,8 @@ use crate::tree::{Tree, tree};
 pub const SECRET: &str = "s3cret-canary";
 
 /// Small, so that a test machine does not suffer; long, so that it may be slow.
-pub const SMALL: Limits =
-    Limits { seconds: 120, max_seconds: 120, processes: 24, memory_mb: 128, written_mb: 16, tmp_mb: 8 };
+pub const SMALL: CommandLimits =
+    CommandLimits { seconds: 120, max_seconds: 120, processes: 24, memory_mb: 128, written_mb: 16, tmp_mb: 8 };
 
 pub struct Bench {
     base: tempfile::TempDir,

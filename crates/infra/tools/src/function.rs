@@ -16,8 +16,8 @@ use tokio::sync::Semaphore;
 
 use super::failure::{failed, invalid};
 
-type Outcome = Result<ToolOutput, ToolError>;
-type Call = dyn Fn(ToolContext, Value) -> BoxFuture<'static, Outcome> + Send + Sync;
+type ToolResult = Result<ToolOutput, ToolError>;
+type Call = dyn Fn(ToolContext, Value) -> BoxFuture<'static, ToolResult> + Send + Sync;
 
 /// How many calls that block run at once in this process; others wait their turn. Each has a few files open, and a
 /// processor to itself: a thousand at once would be slower, and run out of descriptors.
@@ -39,10 +39,10 @@ impl FnTool {
     where
         A: DeserializeOwned + JsonSchema,
         F: Fn(ToolContext, A) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Outcome> + Send + 'static,
+        Fut: Future<Output = ToolResult> + Send + 'static,
     {
         let tool = name.to_owned();
-        let call = move |cx: ToolContext, args: Value| -> BoxFuture<'static, Outcome> {
+        let call = move |cx: ToolContext, args: Value| -> BoxFuture<'static, ToolResult> {
             let tool = tool.clone();
             match serde_json::from_value::<A>(args) {
                 Ok(args) => {
@@ -66,7 +66,7 @@ impl FnTool {
     pub fn blocking<A, F>(name: &str, description: &str, effect: EffectClass, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
-        F: Fn(&ToolContext, A) -> Outcome + Send + Sync + 'static,
+        F: Fn(&ToolContext, A) -> ToolResult + Send + Sync + 'static,
     {
         let (tool, function) = (name.to_owned(), Arc::new(function));
         Self::new(name, description, effect, move |cx: ToolContext, args: A| {
@@ -100,7 +100,7 @@ impl Tool for FnTool {
         self.effect
     }
 
-    async fn call(&self, cx: &ToolContext, args: Value) -> Outcome {
+    async fn call(&self, cx: &ToolContext, args: Value) -> ToolResult {
         (self.call)(cx.clone(), args).await
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn show(
         return Ok("(empty file)".to_owned().into());
     }
     file.rewind().map_err(wrong)?;
-    let ask = Ask { path, len, first, last: end_line, whole: start_line.is_none() && end_line.is_none(), stop };
+    let ask = Excerpt { path, len, first, last: end_line, whole: start_line.is_none() && end_line.is_none(), stop };
     match classify(&head) {
         Content::Text => ask.answer(BufReader::with_capacity(64 * 1024, file), ""),
         Content::Binary(guess) => Ok(ask.binary(guess).into()),
@@ -90,7 +90,7 @@ pub(super) fn show(
 }
 
 /// Which lines of which file are wanted.
-struct Ask<'a> {
+struct Excerpt<'a> {
     path: &'a str,
     len: u64,
     first: u64,
@@ -114,7 +114,7 @@ struct Lines {
     binary: bool,
 }
 
-impl Ask<'_> {
+impl Excerpt<'_> {
     fn binary(&self, guess: &str) -> String {
         format!("'{}' is not a text file ({guess}, {}); its content is not shown", self.path, size(self.len))
     }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::FnTool;
 use super::failure::{denied, invalid, over_limit};
 use super::workspace::{Found, Workspace};
-use crate::sandbox::{Commands, End, HALF, Limit, Limits, Order, Ran};
+use crate::sandbox::{CommandLimits, Commands, End, HALF, Limit, Order, Ran};
 
 /// The tool's name.
 pub const RUN_COMMAND: &str = "run_command";
@@ -36,7 +36,7 @@ struct Args {
 
 /// The tool, with the limits that `commands` has.
 pub(super) fn tool(commands: Commands) -> FnTool {
-    let Limits { seconds, max_seconds, processes, memory_mb, .. } = *commands.limits();
+    let CommandLimits { seconds, max_seconds, processes, memory_mb, .. } = *commands.limits();
     let description = format!(
         "Runs a shell command in the workspace and gives its exit code and output. It runs in a sandbox: it can change \
          only the workspace and its own empty /tmp, has no network, and all its processes end with it, those in the \
@@ -92,10 +92,10 @@ async fn folder(cx: &ToolContext, directory: Option<&str>) -> Result<PathBuf, To
 }
 
 /// What the model is told of a command's end.
-fn told(ran: Ran, limits: &Limits, time: Duration, is_job_over: bool) -> Result<ToolOutput, ToolError> {
+fn told(ran: Ran, limits: &CommandLimits, time: Duration, is_job_over: bool) -> Result<ToolOutput, ToolError> {
     let took = format!("{:.1} s", ran.took.as_secs_f64());
     let output = output(&ran);
-    let Limits { processes, memory_mb, written_mb, .. } = limits;
+    let CommandLimits { processes, memory_mb, written_mb, .. } = limits;
     match ran.end {
         Ok(End::Exited(0)) => Ok(format!("exit code 0, after {took}\n{output}").into()),
         Ok(End::Exited(code)) => Err(failed(format!("exit code {code}, after {took}\n{output}"))),

@@ -38,7 +38,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-pub use spec::{Exact, Limits};
+pub use spec::{CommandLimits, Exact};
 
 pub(crate) use kept::{HALF, Kept};
 pub(crate) use spec::{End, Limit};
@@ -70,7 +70,7 @@ pub fn begin() {
 /// Runs commands in sandboxes. What it is told here holds for all of them.
 #[derive(Debug, Clone, Default)]
 pub struct Commands {
-    limits: Limits,
+    limits: CommandLimits,
     protected: Protected,
     /// Databases that may be there or not.
     known: Vec<PathBuf>,
@@ -108,12 +108,12 @@ pub(crate) struct Ran {
 
 impl Commands {
     /// Commands with these limits.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: CommandLimits) -> Self {
         Commands { limits, ..Commands::default() }
     }
 
     /// What one command may use.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &CommandLimits {
         &self.limits
     }
 

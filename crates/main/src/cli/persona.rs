@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use posse_app::Code;
 use posse_app::json::listed;
 use posse_core::job::retry::{RetryPolicy, Strategy};
-use posse_core::persona::{ContextRules, Limits, PersonaTemplate, is_placeholder, placeholder_goal};
+use posse_core::persona::{ContextRules, PersonaTemplate, RunLimits, is_placeholder, placeholder_goal};
 use posse_core::run::compaction;
 use posse_core::tool::Tools as _;
 use posse_infra::persona::{Loaded, PersonaFile, PersonaFileProblem, Severity};
@@ -155,7 +155,8 @@ fn show(cx: &Context, found: &PersonaFile, offer: &Offer) -> Result<Exit> {
 }
 
 fn limits_in_words(persona: &PersonaTemplate) -> String {
-    let Limits { max_turns, max_tokens, max_seconds, max_tool_rounds, max_crashes, max_wait_seconds } = persona.limits;
+    let RunLimits { max_turns, max_tokens, max_seconds, max_tool_rounds, max_crashes, max_wait_seconds } =
+        persona.limits;
     let limits = [
         Some(plural(max_turns.into(), "turn")),
         max_tool_rounds.map(|n| plural(n.into(), "tool round")),

@@ -8,7 +8,7 @@ use posse_app::{Code, times};
 use posse_core::model::conversation::ReasoningBack;
 use posse_core::queue::retention::{Keep, Kept};
 use posse_infra::persona::nearest;
-use posse_infra::sandbox::Limits;
+use posse_infra::sandbox::CommandLimits;
 use serde::Deserialize;
 
 use crate::exit::{fail, usage};
@@ -115,10 +115,10 @@ pub struct FileCommands {
 
 impl FileCommands {
     /// What is said here, over the defaults; or which key is wrong, and how.
-    pub fn resolve(&self) -> Result<Limits, String> {
-        let usual = Limits::default();
+    pub fn resolve(&self) -> Result<CommandLimits, String> {
+        let usual = CommandLimits::default();
         let max_seconds = self.max_seconds.unwrap_or(usual.max_seconds);
-        let limits = Limits {
+        let limits = CommandLimits {
             seconds: self.default_seconds.unwrap_or(usual.seconds.min(max_seconds)),
             max_seconds,
             processes: self.processes.unwrap_or(usual.processes),
@@ -442,7 +442,7 @@ mod tests {
         assert_eq!(file.models["a"].reasoning, Some(ReasoningBack::Optional));
         let limited = parse(Path::new("posse.toml"), "[commands]\nmax_seconds = 30\nmemory_mb = 512").expect("legal");
         let limits = limited.commands.resolve().expect("legal");
-        assert_eq!(limits, Limits { seconds: 30, max_seconds: 30, memory_mb: 512, ..Limits::default() });
+        assert_eq!(limits, CommandLimits { seconds: 30, max_seconds: 30, memory_mb: 512, ..CommandLimits::default() });
         let kept =
             parse(Path::new("posse.toml"), "[retention]\ncompleted = '7d'\ndiscarded = 'forever'").expect("legal");
         let retention = kept.retention.resolve().expect("legal");

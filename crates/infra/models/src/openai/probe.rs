@@ -6,7 +6,7 @@ use posse_core::tool::ToolSpec;
 use serde_json::{Map, Value, json};
 
 use super::{OpenAiModel, ToolCallingChoice};
-use crate::transport::Ask;
+use crate::transport::ApiCall;
 use crate::wire::{Models, Purpose};
 
 const PROBE_TOOL: &str = "report_ready";
@@ -48,7 +48,7 @@ impl OpenAiModel {
 
     /// The list of models; empty where there is none. Nothing depends on it.
     async fn models(&self) -> Models {
-        let Ok(mut reply) = self.transport.send(Ask::Models).await else {
+        let Ok(mut reply) = self.transport.send(ApiCall::Models).await else {
             return Models::default();
         };
         let body = reply.body(MAX_LIST).await.unwrap_or_else(|(_, partial)| partial);

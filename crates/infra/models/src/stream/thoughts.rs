@@ -337,11 +337,11 @@ fn runs_of_backticks(text: &str) -> Vec<Range<usize>> {
 #[derive(Debug, Default)]
 pub(super) struct Leading {
     held: String,
-    place: Place,
+    place: Position,
 }
 
 #[derive(Debug, Default)]
-enum Place {
+enum Position {
     /// Nothing was said yet.
     #[default]
     Front,
@@ -355,7 +355,7 @@ impl Leading {
     /// Takes a piece of the text and gives what it shows.
     pub fn push(&mut self, piece: &str) -> Vec<Delta> {
         let mut deltas = Vec::new();
-        if matches!(self.place, Place::Said) {
+        if matches!(self.place, Position::Said) {
             deltas.push(Delta::Text(piece.to_owned()));
             return deltas;
         }
@@ -367,14 +367,14 @@ impl Leading {
     /// Takes as much as is clear; whether there may be more.
     fn take(&mut self, deltas: &mut Vec<Delta>) -> bool {
         match self.place {
-            Place::Front => {
+            Position::Front => {
                 let text = self.held.trim_start();
                 if text.is_empty() {
                     return false;
                 }
                 if let Some((pair, begin)) = opening(text) {
                     self.held = text[begin..].to_owned();
-                    self.place = Place::Thought(pair.1);
+                    self.place = Position::Thought(pair.1);
                     return true;
                 }
                 if let Some(mark) = ["<|start|>assistant", FINAL].iter().find(|mark| starts_with(text, mark)) {
@@ -387,20 +387,20 @@ impl Leading {
                     return false;
                 }
                 deltas.push(Delta::Text(std::mem::take(&mut self.held)));
-                self.place = Place::Said;
+                self.place = Position::Said;
             }
-            Place::Thought(close) => {
+            Position::Thought(close) => {
                 if let Some(at) = all(&self.held, close).first() {
                     think(&self.held[..at.start], deltas);
                     self.held = self.held[at.end..].to_owned();
-                    self.place = Place::Front;
+                    self.place = Position::Front;
                     return true;
                 }
                 let keep = self.held.floor_char_boundary(self.held.len().saturating_sub(close.len()));
                 let rest = self.held.split_off(keep);
                 think(&std::mem::replace(&mut self.held, rest), deltas);
             }
-            Place::Said => {}
+            Position::Said => {}
         }
         false
     }

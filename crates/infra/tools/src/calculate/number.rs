@@ -25,7 +25,7 @@ pub(super) enum Trouble {
     TooFine,
 }
 
-type Outcome = Result<Number, Trouble>;
+type Calculated = Result<Number, Trouble>;
 
 impl From<usize> for Number {
     fn from(n: usize) -> Self {
@@ -53,25 +53,25 @@ impl Number {
         Number(-self.0)
     }
 
-    pub(super) fn plus(&self, other: &Self) -> Outcome {
+    pub(super) fn plus(&self, other: &Self) -> Calculated {
         fit(&self.0 + &other.0)
     }
 
-    pub(super) fn times(&self, other: &Self) -> Outcome {
+    pub(super) fn times(&self, other: &Self) -> Calculated {
         fit(&self.0 * &other.0)
     }
 
-    pub(super) fn over(&self, other: &Self) -> Outcome {
+    pub(super) fn over(&self, other: &Self) -> Calculated {
         if other.0.is_zero() { Err(Trouble::ByZero) } else { fit(&self.0 / &other.0) }
     }
 
     /// The remainder, with the sign of the divisor as in Python and in spreadsheets.
-    pub(super) fn modulo(&self, other: &Self) -> Outcome {
+    pub(super) fn modulo(&self, other: &Self) -> Calculated {
         let times = Number(self.over(other)?.0.floor());
         self.plus(&times.times(other)?.negated())
     }
 
-    pub(super) fn to_the(&self, power: i32) -> Outcome {
+    pub(super) fn to_the(&self, power: i32) -> Calculated {
         if self.0.is_zero() && power < 0 {
             return Err(Trouble::ByZero);
         }
@@ -141,7 +141,7 @@ fn ten_to(power: u32) -> BigInt {
     BigUint::from(10u32).pow(power).into()
 }
 
-fn fit(value: BigRational) -> Outcome {
+fn fit(value: BigRational) -> Calculated {
     let (above, below) = (value.numer().bits(), value.denom().bits());
     // A number of 60 digits has 200 bits at the most; only close to that is it worth a division.
     if above > below + 196 && value.to_integer().magnitude() >= ten_to(MAX_DIGITS as u32).magnitude() {

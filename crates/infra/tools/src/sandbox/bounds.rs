@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 
-use super::spec::Limits;
+use super::spec::CommandLimits;
 
 /// The kernel's bound on processes lies so much above ours where it is only to stop what is faster than any look.
 pub(super) const SPARE_PROCESSES: u32 = 32;
@@ -39,7 +39,7 @@ pub(super) fn processes(most: u32, was_root: bool) -> Result<(), String> {
 
 /// Has the kernel bound what it holds for the processes of these namespaces without any process having it in its memory.
 /// True if that holds for System V messages and semaphores too, which older kernels let nobody bound.
-pub(super) fn namespaces(limits: &Limits) -> Result<bool, String> {
+pub(super) fn namespaces(limits: &CommandLimits) -> Result<bool, String> {
     let pages = ((limits.memory_mb << 20) / rustix::param::page_size() as u64).to_string();
     let buffers = format!("4096 65536 {SOCKET_BUFFER}");
     let user = [

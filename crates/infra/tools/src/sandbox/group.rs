@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::process::Pid;
 
-use super::spec::{Exact, Limit, Limits};
+use super::spec::{CommandLimits, Exact, Limit};
 
 /// How groups of ours are named, before the number of their launcher.
 const NAME: &str = "posse-command-";
@@ -41,7 +41,7 @@ enum Version {
 
 impl Group {
     /// Makes groups with these limits, as far as they can be had here.
-    pub fn make(limits: &Limits) -> Group {
+    pub fn make(limits: &CommandLimits) -> Group {
         let Some(places) = Places::find() else { return Group::default() };
         let memory = (limits.memory_mb << 20).to_string();
         // The first process of the sandbox is one of them.

@@ -11,7 +11,7 @@ use rustix::thread::CapabilitySet;
 
 use super::inside;
 use super::launcher::Child;
-use super::spec::{Exact, Limit, Limits};
+use super::spec::{CommandLimits, Exact, Limit};
 use super::sys::{Fork, fork};
 use super::usage::Usage;
 
@@ -46,7 +46,7 @@ pub(super) enum Seen {
 
 impl Meter {
     /// Starts the meter of one sandbox. It may be asked when the sandbox's root is built.
-    pub fn start(limits: Limits) -> Result<Meter, String> {
+    pub fn start(limits: CommandLimits) -> Result<Meter, String> {
         let pipe = || std::io::pipe().map_err(|error| format!("a pipe: {error}"));
         let ((asked, orders), (answers, answer)) = (pipe()?, pipe()?);
         let child = match fork().map_err(|error| format!("a process cannot be made: {error}"))? {
@@ -115,7 +115,7 @@ impl Meter {
 }
 
 /// The meter's own side. It ends when nobody can ask any more.
-fn live(limits: Limits, mut asked: PipeReader, mut answer: PipeWriter) -> i32 {
+fn live(limits: CommandLimits, mut asked: PipeReader, mut answer: PipeWriter) -> i32 {
     // It may look at processes and folders that are closed to others, and nothing more.
     let sees = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH;
     let ready = set_parent_process_death_signal(Some(Signal::KILL))

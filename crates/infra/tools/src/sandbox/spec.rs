@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// What one command may use. 1 MB is 1,048,576 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct CommandLimits {
     /// How long it may take unless it asks for another time.
     pub seconds: u64,
     /// The longest time it may ask for.
@@ -22,9 +22,9 @@ pub struct Limits {
     pub tmp_mb: u64,
 }
 
-impl Default for Limits {
+impl Default for CommandLimits {
     fn default() -> Self {
-        Limits { seconds: 60, max_seconds: 600, processes: 256, memory_mb: 2048, written_mb: 4096, tmp_mb: 512 }
+        CommandLimits { seconds: 60, max_seconds: 600, processes: 256, memory_mb: 2048, written_mb: 4096, tmp_mb: 512 }
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Spec {
     /// The same for one file.
     pub rules_file: Option<PathBuf>,
     /// What it may use; its own time is beside.
-    pub limits: Limits,
+    pub limits: CommandLimits,
     /// How long it may take.
     pub time: Duration,
 }

@@ -12,7 +12,7 @@ use rustix::fs::{StatVfs, fstatvfs};
 
 use super::bounds::SOCKET_BUFFER;
 use super::disk::Disk;
-use super::spec::{Exact, Limit, Limits};
+use super::spec::{CommandLimits, Exact, Limit};
 use super::sys;
 
 /// What the kernel keeps of a process or thread itself.
@@ -32,7 +32,7 @@ pub(super) type Looked<T> = Result<T, Unseen>;
 
 /// One sandbox's use.
 pub(super) struct Usage {
-    limits: Limits,
+    limits: CommandLimits,
     exact: Exact,
     tmp: Option<File>,
     disk: Option<Disk>,
@@ -55,7 +55,7 @@ struct Sum {
 
 impl Usage {
     /// The use of the sandbox whose root and whose workspace are ours, from now on.
-    pub fn new(limits: Limits, exact: Exact) -> Usage {
+    pub fn new(limits: CommandLimits, exact: Exact) -> Usage {
         Usage { limits, exact, tmp: File::open("/tmp").ok(), disk: Disk::new(".").ok() }
     }
 
