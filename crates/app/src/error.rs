@@ -71,6 +71,12 @@ codes! {
     UniqueHeld = "unique.held", Conflict;
     /// A job cannot wait for a group without jobs.
     GroupEmpty = "group.empty", Conflict;
+    /// There is no such schedule.
+    ScheduleNotFound = "schedule.not_found", NotFound;
+    /// There is a schedule of that name.
+    ScheduleExists = "schedule.exists", Conflict;
+    /// What is stored of the schedule cannot be read.
+    ScheduleDamaged = "schedule.damaged", Conflict;
     /// A worker's lease was lost before it could write.
     LeaseLost = "lease.lost", Failed;
     /// A model cannot be asked, or gave no answer.
@@ -140,6 +146,12 @@ impl From<RepositoryError> for Error {
 impl From<Refused> for Error {
     fn from(refused: Refused) -> Error {
         Error { code: Code::FieldInvalid, field: Some(refused.field), message: refused.to_string() }
+    }
+}
+
+impl From<serde_json::Error> for Error {
+    fn from(error: serde_json::Error) -> Error {
+        Error::new(Code::Failed, format!("this cannot be written as JSON: {error}"))
     }
 }
 

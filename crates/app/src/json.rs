@@ -29,15 +29,34 @@ pub fn listed<T: Serialize>(items: impl IntoIterator<Item = T>, full: bool) -> s
 /// One item of a list.
 pub fn item_of(item: &impl Serialize, full: bool) -> serde_json::Result<Value> {
     let mut item = serde_json::to_value(item)?;
-    if full {
-        return Ok(item);
-    }
-    let mut cut = serde_json::Map::new();
-    cut_texts(&mut item, &mut String::new(), &mut cut);
-    if let (Value::Object(item), false) = (&mut item, cut.is_empty()) {
-        item.insert("cut".into(), Value::Object(cut));
+    if !full {
+        cut_item(&mut item);
     }
     Ok(item)
+}
+
+/// A document with lists in it, whose items are cut each by itself unless `full`.
+pub fn with_lists(document: &impl Serialize, full: bool) -> serde_json::Result<Value> {
+    fn cut_lists(value: &mut Value) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(cut_item),
+            Value::Object(fields) => fields.values_mut().for_each(cut_lists),
+            _ => {}
+        }
+    }
+    let mut document = serde_json::to_value(document)?;
+    if !full {
+        cut_lists(&mut document);
+    }
+    Ok(document)
+}
+
+fn cut_item(item: &mut Value) {
+    let mut cut = serde_json::Map::new();
+    cut_texts(item, &mut String::new(), &mut cut);
+    if let (Value::Object(item), false) = (item, cut.is_empty()) {
+        item.insert("cut".into(), Value::Object(cut));
+    }
 }
 
 fn cut_texts(value: &mut Value, path: &mut String, cut: &mut serde_json::Map<String, Value>) {

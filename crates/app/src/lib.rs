@@ -4,8 +4,17 @@
 //! Everything between is here, once: checks, previews, views, codes of errors. Nothing here reads flags, prints, or
 //! knows an adapter; the database, files and time come in through the core's ports.
 
+pub mod change;
 pub mod error;
+pub mod events;
+pub mod groups;
+pub mod jobs;
 pub mod json;
+pub mod queues;
+pub mod schedules;
+pub mod status;
 pub mod times;
+pub mod waits;
+pub mod workers;
 
 pub use error::{Code, Error, Kind, Result};

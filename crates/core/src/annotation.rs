@@ -2,10 +2,33 @@
 
 use crate::clock::Millis;
 use crate::id::JobId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Most bytes of a remark.
+pub const MAX_TEXT_BYTES: usize = 64 * 1024;
+
+/// Most bytes of a remark's tag.
+pub const MAX_TAG_BYTES: usize = 128;
+
+/// Whether a text can be a remark, whoever makes it, and if not, why.
+pub fn check_text(text: &str) -> Result<(), String> {
+    match text.trim().is_empty() || text.len() > MAX_TEXT_BYTES || text.contains('\0') {
+        true => Err(format!("must be text of 1 to {MAX_TEXT_BYTES} bytes, without NUL")),
+        false => Ok(()),
+    }
+}
+
+/// Whether a word can be a remark's tag, and if not, why.
+pub fn check_tag(tag: &str) -> Result<(), String> {
+    match tag.trim().is_empty() || tag.len() > MAX_TAG_BYTES || tag.chars().any(char::is_control) {
+        true => Err(format!("must be 1 to {MAX_TAG_BYTES} bytes without control characters")),
+        false => Ok(()),
+    }
+}
+
 /// A remark about to be saved.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NewAnnotation {
     /// What it says; never empty.
     pub text: String,
@@ -22,7 +45,7 @@ impl NewAnnotation {
 }
 
 /// A saved remark.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Annotation {
     /// Its number.
     pub id: i64,

@@ -1,5 +1,6 @@
 //! What is wrong with a fleet and its database, from what can be seen of them. One function a check.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::clock::Millis;
@@ -18,7 +19,7 @@ pub const RESTORE: &str =
 pub mod keys;
 
 /// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// All is well.
@@ -30,7 +31,7 @@ pub enum Verdict {
 }
 
 /// What a check found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
     /// What was looked at, in one or two words.
     pub check: String,

@@ -1,5 +1,6 @@
 //! A job: one durable unit of asked-for work, and the life it leads.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -25,7 +26,7 @@ use dependency::{After, OnFailed};
 pub use unique::{IfHeld, Unique, holds_key};
 
 /// Where a job is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
     /// Due at a later time. Put there at enqueue or by a snooze; becomes `available` when its time
@@ -128,7 +129,7 @@ pub const DEFAULT_QUEUE: &str = "default";
 
 /// A job about to be enqueued. [`crate::job::enqueue`] checks it; repositories store it as is.
 /// Schedules keep it as JSON: a field that an earlier version did not write has its default.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NewJob {
     /// The queue it waits in.
@@ -196,7 +197,7 @@ impl Default for NewJob {
 }
 
 /// What is asked of the agent.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Payload {
     /// The goal, in a person's words.
     pub goal: String,
@@ -218,7 +219,7 @@ pub struct Payload {
 }
 
 /// Where a fork's journal was copied from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ForkedFrom {
     /// The job.
     pub job: JobId,
@@ -227,7 +228,7 @@ pub struct ForkedFrom {
 }
 
 /// A job as it is stored.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Job {
     /// Its number.
     pub id: JobId,
@@ -288,7 +289,7 @@ pub struct Job {
 }
 
 /// How far a running job's work is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobProgress {
     /// The part that is done, 0 to 1.
     pub share: f64,
@@ -312,7 +313,7 @@ impl JobProgress {
 }
 
 /// How a group of jobs stands.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupStanding {
     /// Its name.
     pub group: String,
@@ -338,7 +339,7 @@ impl GroupStanding {
 }
 
 /// What the jobs of a group have used, those that left an output.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupUse {
     /// Model requests answered.
     pub turns: u64,
@@ -351,7 +352,7 @@ pub struct GroupUse {
 }
 
 /// What a job leaves behind.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Output {
     /// The answer; of a run that ended without one, what it said until then, and a warning where a limit ended it.
     pub text: String,
@@ -374,7 +375,7 @@ pub struct Output {
 }
 
 /// One claim's try at a job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Attempt {
     /// The attempt's number; repeats when an attempt was given back.
     pub number: u32,

@@ -20,7 +20,6 @@
 pub mod annotation;
 pub mod clock;
 pub mod doctor;
-pub mod event;
 pub mod events;
 pub mod id;
 pub mod job;

@@ -5,6 +5,7 @@
 //! travels with its name ([`Reasoning`], [`Extra`]), to be sent back to it unchanged.
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub use message::{Author, CallRequest, Extra, Message, Reasoning};
 pub use usage::Usage;
 
 /// How a model is asked for tool calls.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolCalling {
     /// The provider's own tool-call protocol.
@@ -37,9 +38,10 @@ pub enum ToolCalling {
 }
 
 /// One request to a model.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub struct ModelRequest {
     /// The conversation, in sending order.
+    #[schemars(with = "Vec<Message>")]
     pub messages: Conversation,
     /// Said by the user behind it, in this request alone. What differs from step to step belongs
     /// here: everything before it is then what the provider has read already.
@@ -55,7 +57,7 @@ pub struct ModelRequest {
 }
 
 /// Why a reply ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
     /// The model was done.
@@ -105,7 +107,7 @@ pub struct ModelReply {
 }
 
 /// One request that failed and was tried again.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailedTry {
     /// The model asked.
     pub model: String,
@@ -116,7 +118,7 @@ pub struct FailedTry {
 }
 
 /// What kind of failure a model error is; decides who tries again and when.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelErrorKind {
     /// Network trouble, 5xx, a cut stream, a timeout: the same request may succeed later.
@@ -205,7 +207,7 @@ pub enum Delta {
 pub type DeltaSink<'a> = dyn Fn(Delta) + Send + Sync + 'a;
 
 /// What is known of a model without asking it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelProfile {
     /// The configured name, `default` for instance.
     pub name: String,

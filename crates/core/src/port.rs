@@ -1,6 +1,7 @@
 //! What the core needs of the world. Ports speak of jobs, never of databases.
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -92,7 +93,7 @@ pub enum Appended {
 }
 
 /// What became of a job that was to be enqueued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Enqueued {
     /// The job: the new one, or the one that holds its unique key.
     pub id: JobId,
@@ -203,7 +204,7 @@ pub struct Forfeit {
 }
 
 /// What became of a request to cancel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cancelled {
     /// The job is cancelled.
@@ -217,7 +218,7 @@ pub enum Cancelled {
 }
 
 /// One worker process, as others see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerRecord {
     /// Its id.
     pub id: String,

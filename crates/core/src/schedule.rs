@@ -4,6 +4,7 @@
 //! stores that in one transaction which only succeeds while the next time is still the one that was
 //! read: of several processes one makes the jobs.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod cron;
@@ -23,7 +24,7 @@ pub const MISSED_AFTER_MS: Millis = 60_000;
 pub const MAX_CATCH_UP: usize = 100;
 
 /// What becomes of runs that nobody was there to begin.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Missed {
     /// Nothing; the next one comes at its time.
@@ -36,7 +37,7 @@ pub enum Missed {
 }
 
 /// What happens when the last job is not at its end yet.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
     /// The next one is made all the same.
@@ -72,7 +73,7 @@ named!(Missed, "rule for missed runs": Skip = "skip", Once = "once", All = "all"
 named!(Overlap, "rule for overlapping runs": Allow = "allow", Skip = "skip");
 
 /// A schedule as it is stored.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Schedule {
     /// Its name.
     pub name: String,
@@ -100,7 +101,7 @@ pub struct Schedule {
 }
 
 /// The last job that a schedule made.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LastJob {
     /// The job.
     pub id: JobId,

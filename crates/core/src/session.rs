@@ -3,6 +3,7 @@
 //! Each thing the person says is a job. What was said is a projection of those jobs, their goals
 //! and their answers: nothing is stored twice, and what tools did stays in the jobs' journals.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Millis;
@@ -15,7 +16,7 @@ use crate::text::plural;
 pub const MAX_NAME_BYTES: usize = 64;
 
 /// A session as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Session {
     /// Its number.
     pub id: SessionId,
@@ -42,7 +43,7 @@ impl Session {
 
 /// A session from its beginning through one of its jobs. It never changes, so a summary of it is
 /// made once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stretch {
     /// The session.
     pub session: SessionId,
@@ -60,7 +61,7 @@ pub struct NewSession {
 }
 
 /// A question that the agent asked in the middle of its work, and what it was told.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Asked {
     /// What it asked.
     pub question: String,
@@ -83,7 +84,7 @@ impl Asked {
 }
 
 /// Something the person said, and what came of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionTurn {
     /// The job.
     pub job: JobId,

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use unicode_normalization::UnicodeNormalization;
@@ -37,7 +38,7 @@ pub const MAX_COMPATIBILITY_CHARS: usize = 500;
 pub const SUB_SKILLS_KEY: &str = "posse-skills";
 
 /// A skill, as it is used: what its file says, with what could be read of it leniently.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Skill {
     /// What it is called by people and personas; in normal form (NFKC).
     pub name: String,
@@ -66,7 +67,7 @@ pub struct Skill {
 }
 
 /// Where a skill comes from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SkillSource {
     /// Its `SKILL.md`.
     pub file: PathBuf,
@@ -87,7 +88,7 @@ impl SkillSource {
 }
 
 /// Whose a skill is. A skill of the project hides one of the user that has the same name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SkillScope {
     /// The project's.

@@ -1,6 +1,7 @@
 //! What a tool is: a name, a schema, an effect class and one function.
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use crate::workspace::folder::FolderId;
 use crate::workspace::protected::Protected;
 
 /// What the model is told of a tool.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolSpec {
     /// 1 to 64 of `[a-zA-Z0-9_-]`; unique in the registry.
     pub name: String,
@@ -28,7 +29,7 @@ pub struct ToolSpec {
 
 /// What happens if a call runs twice. Decides what a worker may do with a call that was in flight
 /// when a process died.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectClass {
     /// Only reads: may run again, and beside others.
@@ -56,7 +57,7 @@ impl EffectClass {
 }
 
 /// A tool as it was offered to the model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OfferedTool {
     /// What the model is told.
     pub spec: ToolSpec,
@@ -107,7 +108,7 @@ impl From<String> for ToolOutput {
 }
 
 /// What kind of failure a tool had; the model is told, and reacts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolErrorCategory {
     /// The arguments do not fit the schema or each other.

@@ -75,7 +75,6 @@ const FROM_THE_GROUND_UP: &[&str] = &[
     "run",
     "port",
     "store",
-    "event",
     "events",
     "metrics",
     "doctor",

@@ -1,6 +1,6 @@
 //! The event stream, through its one door: journals of real machines in, events out.
 
-use posse_core::event::{Event, Events, Outcome, Speaker};
+use posse_core::events::run::{Event, Events, Outcome, Speaker};
 use posse_core::job::{Job, JobId, JobState};
 use posse_core::model::{CallRequest, ModelReply};
 use posse_core::persona::{ContextRules, PersonaTemplate, RunLimits};

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use posse_core::clock::Clock;
-use posse_core::events::{Followed, JobEvents};
+use posse_core::events::states::{Followed, StateChanges};
 use posse_core::job::{JobId, NewJob, Output, Payload};
 use posse_core::port::JobQueries;
 use posse_core::worker::executor::{AgentExecutor, JobContext, StepOutcome};
@@ -110,7 +110,7 @@ async fn main() -> Result<(), Failure> {
     ring(&path);
 
     // Until all three have ended, whichever process works them.
-    let mut events = JobEvents::follow(Arc::clone(&store) as _, Followed::Jobs(orders.clone())).await?;
+    let mut events = StateChanges::follow(Arc::clone(&store) as _, Followed::Jobs(orders.clone())).await?;
     while let Some(event) = events.next().await {
         let event = event?;
         println!("job {} is {}", event.job, event.to.map_or("gone", |state| state.as_str()));

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use posse_core::events::{Followed, JobEvents};
+use posse_core::events::states::{Followed, StateChanges};
 use posse_core::job::lease::WorkerId;
 use posse_core::job::transition::Event;
 use posse_core::job::{JobId, JobState, NewJob, Payload};
@@ -280,8 +280,8 @@ async fn events_come_from_other_processes_too() {
     let id = store.enqueue(vec![job("g")], 1).await.expect("is stored")[0].id;
     let looker = Arc::new(SqliteStore::open_read_only(store.path()).expect("can be read"));
     let followed = Followed::Jobs(vec![id]);
-    let mut here = JobEvents::follow(Arc::clone(&store) as _, followed.clone()).await.expect("can be read");
-    let mut there = JobEvents::follow(looker as _, followed).await.expect("can be read");
+    let mut here = StateChanges::follow(Arc::clone(&store) as _, followed.clone()).await.expect("can be read");
+    let mut there = StateChanges::follow(looker as _, followed).await.expect("can be read");
     let claimed = other.claim(request()).await.expect("works").remove(0);
     let end = Ending {
         event: Event::Complete,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use posse_core::event::{Event, Follower, Happened, Outcome, Speaker};
+use posse_core::events::run::{Event, Happened, Outcome, RunFollower, Speaker};
 use posse_core::job::change::{Change, Edit};
 use posse_core::job::enqueue::{Ask, accept};
 use posse_core::job::question::{Answered, Question, check_answer};
@@ -230,7 +230,7 @@ impl Chat {
 
     /// Waits for one job's end and shows what happens until then.
     async fn turn(&mut self, job: JobId, mut log: Option<&mut EventLog>, signals: &mut Signals) -> Result<Turn> {
-        let mut follower = Follower::new(Arc::clone(&self.with.queries), job);
+        let mut follower = RunFollower::new(Arc::clone(&self.with.queries), job);
         let mut voice = Voice::new(std::io::stdout().is_terminal());
         let mut asking: Option<Question> = None;
         let mut look = true;

@@ -40,7 +40,6 @@ mod skill;
 mod status;
 mod tool;
 mod trust;
-mod waits;
 mod work;
 mod worker;
 

@@ -4,6 +4,7 @@ use posse_app::{Code, Error, Kind};
 use posse_core::job::enqueue::Refused;
 use posse_core::port::RepositoryError;
 
+use crate::settings::Settings;
 use crate::trust::Untrusted;
 
 /// Exit codes; the text of `--help` lists them too.
@@ -52,6 +53,17 @@ pub fn not_found(message: impl Into<String>) -> anyhow::Error {
 /// An error with its code.
 pub fn fail(code: Code, message: impl Into<String>) -> anyhow::Error {
     Error::new(code, message).into()
+}
+
+/// Says of an error about a job that is not there which database it is not in.
+pub fn in_database(settings: &Settings) -> impl Fn(Error) -> Error + use<> {
+    let path = settings.database.display().to_string();
+    move |mut error| {
+        if error.code == Code::JobNotFound {
+            error.message += &format!(" in {path}");
+        }
+        error
+    }
 }
 
 /// The exit code an error asks for.

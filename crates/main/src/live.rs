@@ -4,16 +4,15 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use posse_core::events::{Follower, JobEvent};
 use posse_core::job::{Job, JobState};
 use posse_core::worker::Progress;
 use tokio::sync::broadcast;
 
 pub mod feed;
-pub mod happening;
 pub mod render;
 pub mod status;
 
-pub use happening::{Follower, Happening};
 pub use render::Renderer;
 pub use status::Status;
 
@@ -54,7 +53,7 @@ pub async fn follow(
     let mut tick = tokio::time::interval(EVERY);
     let mut headed = false;
     loop {
-        let happenings = follower.poll().await?;
+        let events = follower.poll().await?;
         let Some(job) = follower.job().cloned() else { continue };
         if !headed && !out.json {
             headed = true;
@@ -62,24 +61,24 @@ pub async fn follow(
             let heading = renderer.heading(&job).iter().try_for_each(|line| out.line(line));
             still_heard(&out, &job, heading, ours.is_some(), &mut unwritten)?;
         }
-        for happening in &happenings {
-            status.happened(happening);
-            if let (Some(ours), Happening::Claimed { worker, .. }) = (&ours, happening)
+        for event in &events {
+            status.happened(event);
+            if let (Some(ours), JobEvent::Claimed { worker, .. }) = (&ours, event)
                 && worker != ours
             {
                 status.clear();
                 out.note(format!("job {} is worked by {worker}, which was there first, by its own settings", job.id));
             }
             if unwritten.is_none() {
-                let shown = show(&out, &mut status, &mut renderer, happening);
+                let shown = show(&out, &mut status, &mut renderer, event);
                 still_heard(&out, &job, shown, ours.is_some(), &mut unwritten)?;
             }
-            if matches!(happening, Happening::Ended { .. }) {
+            if matches!(event, JobEvent::Ended { .. }) {
                 return Ok((job, unwritten));
             }
         }
-        let is_over = |happening: &Happening| matches!(happening, Happening::AttemptEnded { .. });
-        if happenings.last().is_some_and(is_over) && is_helpless.as_ref().is_some_and(|is| is(&job)) {
+        let is_over = |event: &JobEvent| matches!(event, JobEvent::AttemptEnded { .. });
+        if events.last().is_some_and(is_over) && is_helpless.as_ref().is_some_and(|is| is(&job)) {
             return Ok((job, unwritten));
         }
         say_what_is_waited_for(&mut status, &job, progress.is_some());
@@ -117,11 +116,11 @@ fn still_heard(
     Ok(())
 }
 
-fn show(out: &Out, status: &mut Status, renderer: &mut Renderer, happening: &Happening) -> Result<()> {
+fn show(out: &Out, status: &mut Status, renderer: &mut Renderer, event: &JobEvent) -> Result<()> {
     if out.json {
-        return out.json_line(happening);
+        return out.json_line(event);
     }
-    let lines = renderer.lines(happening);
+    let lines = renderer.lines(event);
     if !lines.is_empty() {
         status.clear();
         lines.iter().try_for_each(|line| out.line(line))?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use posse_app::json;
-use posse_core::event::Follower;
+use posse_core::events::run::RunFollower;
 use posse_core::job::JobId;
 use posse_core::port::JobQueries;
 use posse_core::run::checkpoint::checkpoint;
@@ -70,7 +70,7 @@ pub async fn write(
     at_step: Option<u64>,
 ) -> Result<Vec<PathBuf>> {
     let mut events = String::new();
-    for happened in Follower::new(Arc::clone(queries), job).poll().await? {
+    for happened in RunFollower::new(Arc::clone(queries), job).poll().await? {
         events += &json::line(&happened)?;
         events.push('\n');
     }

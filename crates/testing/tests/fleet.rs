@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posse_core::events::{Followed, JobEvents};
+use posse_core::events::states::{Followed, StateChanges};
 use posse_core::job::dependency::After;
 use posse_core::job::{JobId, Output, Payload};
 use posse_core::model::ModelErrorKind;
@@ -89,7 +89,7 @@ async fn a_chain_runs_in_order_and_events_tell_of_it() {
     let enqueued = fleet.store().enqueue(chain, fleet.now()).await.expect("is stored");
     let ids: Vec<_> = enqueued.into_iter().map(|one| one.id).collect();
     let mut events =
-        JobEvents::follow(Arc::clone(fleet.store()) as _, Followed::Jobs(ids.clone())).await.expect("can be read");
+        StateChanges::follow(Arc::clone(fleet.store()) as _, Followed::Jobs(ids.clone())).await.expect("can be read");
     let mut ended = Vec::new();
     while let Some(event) = events.next().await {
         let event = event.expect("can be read");

@@ -4,6 +4,17 @@ use super::JobState;
 use super::transition::Standing;
 use crate::clock::Millis;
 
+/// Most bytes of the reason why a job is cancelled.
+pub const MAX_REASON_BYTES: usize = 4096;
+
+/// Whether a text can be the reason why a job is cancelled, and if not, why.
+pub fn check_reason(reason: &str) -> Result<(), String> {
+    match reason.len() > MAX_REASON_BYTES || reason.contains('\0') {
+        true => Err(format!("must be text of at most {MAX_REASON_BYTES} bytes, without NUL")),
+        false => Ok(()),
+    }
+}
+
 /// Something done to one job or to many.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {

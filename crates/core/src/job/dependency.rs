@@ -6,6 +6,7 @@
 //! came after it: one of them may have been told to wait for the parent, or be there already, by its
 //! unique key, and wait for it. That is looked for, and such a parent is cancelled.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +24,7 @@ pub const MAX_AFTER_GROUPS: usize = 20;
 pub const MAX_GROUP_AWAITED: usize = 100_000;
 
 /// A job that another one waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum After {
     /// A job that is there.
@@ -33,7 +34,7 @@ pub enum After {
 }
 
 /// What becomes of a waiting job when one that it waits for is cancelled or discarded.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailed {
     /// It is cancelled too.
@@ -186,7 +187,7 @@ pub fn still_waits_for(job: JobId, state: JobState) -> String {
 }
 
 /// A group that a job waits or waited for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupWait {
     /// The group.
     pub group: String,
@@ -197,7 +198,7 @@ pub struct GroupWait {
 }
 
 /// A job that is or was waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Dependency {
     /// The job that is waited for.
     pub on: JobId,

@@ -4,9 +4,7 @@ use crate::clock::Millis;
 use crate::job::change::Edit;
 use crate::job::deaths::{DEFAULT_MAX_CRASHES, MOST_CRASHES};
 use crate::job::dependency::{After, MAX_AFTER, MAX_AFTER_GROUPS, OnFailed};
-use crate::job::name::check_key;
-use crate::job::name::check_role;
-use crate::job::name::role_name;
+use crate::job::name::{check_key, check_queue, check_role, role_name};
 use crate::job::retry::{MAX_ATTEMPTS, RetryPolicy, Strategy};
 use crate::job::{
     DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_PRIORITY_STEP_MS, DEFAULT_QUEUE, IfHeld, Meta, NewJob, Payload,
@@ -246,7 +244,7 @@ fn accept_goal(goal: &str) -> Result<(), Refused> {
 
 fn accept_queue(queue: &str) -> Result<(), Refused> {
     without_nul("queue", queue)?;
-    check_role(queue).or_else(|message| refuse("queue", message))
+    check_queue(queue).or_else(|message| refuse("queue", message))
 }
 
 fn accept_priority(priority: u8) -> Result<(), Refused> {

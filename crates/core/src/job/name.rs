@@ -1,5 +1,6 @@
 //! What roles, queues and keys may be called.
 
+use super::DEFAULT_QUEUE;
 use crate::text::has_too_many;
 
 /// Most bytes of a unique key or a concurrency key.
@@ -13,30 +14,40 @@ pub fn role_name(written: &str) -> String {
 
 /// Whether `role` may name a role, and if not, why.
 pub fn check_role(role: &str) -> Result<(), String> {
+    check_name(role, "role", "researcher")
+}
+
+/// Whether `name` may name a queue, and if not, why.
+pub fn check_queue(name: &str) -> Result<(), String> {
+    check_name(name, "queue", DEFAULT_QUEUE)
+}
+
+/// Whether something of that kind may be called so: roles and queues are named alike.
+fn check_name(name: &str, kind: &str, example: &str) -> Result<(), String> {
     let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
-    if role.is_empty() {
-        return Err("is empty; name the role, for instance \"researcher\"".into());
+    if name.is_empty() {
+        return Err(format!("is empty; name the {kind}, for instance \"{example}\""));
     }
-    if role.len() > 64 {
-        return Err(has_too_many(role.len(), "character", 64));
+    if name.len() > 64 {
+        return Err(has_too_many(name.len(), "character", 64));
     }
-    match role.chars().find(|c| !legal(*c)) {
+    match name.chars().find(|c| !legal(*c)) {
         Some(c) => Err(format!(
-            "'{role}' contains {c:?}; use lower-case letters, digits, '-' and '_', for instance \"{}\"",
-            suggestion(role)
+            "'{name}' contains {c:?}; use lower-case letters, digits, '-' and '_', for instance \"{}\"",
+            suggestion(name, example)
         )),
         None => Ok(()),
     }
 }
 
-fn suggestion(role: &str) -> String {
+fn suggestion(name: &str, example: &str) -> String {
     let mut out: String =
-        role.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
+        name.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
     while out.contains("--") {
         out = out.replace("--", "-");
     }
     let out = out.trim_matches('-').to_owned();
-    if out.is_empty() { "researcher".into() } else { out }
+    if out.is_empty() { example.into() } else { out }
 }
 
 /// Whether `key` may be a unique key or a concurrency key, and if not, why.

@@ -1,5 +1,6 @@
 //! Questions that a run puts to people. Its job waits for the answers without a worker.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -11,7 +12,7 @@ use crate::text::has_too_many;
 pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// A question's number; never used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct QuestionId(pub i64);
 
@@ -22,7 +23,7 @@ impl fmt::Display for QuestionId {
 }
 
 /// Where a question is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QuestionState {
     /// It waits for an answer.
@@ -52,7 +53,7 @@ impl QuestionState {
 }
 
 /// A question to people.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Question {
     /// Its number.
     pub id: QuestionId,
@@ -77,7 +78,7 @@ pub struct Question {
 }
 
 /// What became of an answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub enum Answered {
     /// It is saved.
@@ -92,6 +93,17 @@ pub enum Answered {
         /// The question as it is.
         question: Question,
     },
+}
+
+/// Most bytes of the name of whoever answers.
+pub const MAX_NAME_BYTES: usize = 128;
+
+/// Whether somebody can be called that who answers, and if not, why.
+pub fn check_name(name: &str) -> Result<(), String> {
+    match name.trim().is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
+        true => Err(format!("must be a name of 1 to {MAX_NAME_BYTES} bytes without control characters")),
+        false => Ok(()),
+    }
 }
 
 /// Whether a text can be an answer, and if not, why.

@@ -1,5 +1,6 @@
 //! Unique keys: who holds one, and what becomes of that job when another is enqueued with the same.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -11,7 +12,7 @@ use crate::clock::Millis;
 /// It is held while the job is not final. A job that completed holds it for `for_ms` longer, if
 /// that is given; one that was cancelled or discarded does not. Enqueueing a job whose key is held
 /// stores no second one; what becomes of the holder says `if_held`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Unique {
     /// The key.
@@ -24,7 +25,7 @@ pub struct Unique {
 
 /// What becomes of a job that holds a key when another is enqueued with the same. Only of one that has not
 /// begun, which no worker ever claimed: one that has is never changed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IfHeld {
     /// It stays as it is, and the new one is dropped.
@@ -53,7 +54,7 @@ impl fmt::Display for IfHeld {
 }
 
 /// What became of a job that was to be enqueued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Became {
     /// It is stored.

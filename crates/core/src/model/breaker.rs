@@ -1,5 +1,6 @@
 //! Knowing that an endpoint is out, so that a fleet leaves it alone instead of failing job after job.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ pub const PROBE_MS: Millis = 2 * 60 * 1000;
 /// any       it closes its doors        out, for as long as it says, within bounds that grow
 /// any       success                    well
 /// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Breaker {
     /// Failures in a row.
     pub failures: u32,

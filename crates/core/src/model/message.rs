@@ -1,10 +1,11 @@
 //! Messages as any provider could be sent them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// One message of a conversation, as it is sent to a model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
     /// Instructions. Always first.
@@ -41,7 +42,7 @@ pub enum Message {
 }
 
 /// One request by the model to run a tool.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CallRequest {
     /// In a reply: whatever the provider sent, possibly empty or repeated. In a conversation: our
     /// own id, unique within the run and nine letters or digits, a shape every provider takes.
@@ -56,7 +57,7 @@ pub struct CallRequest {
 }
 
 /// A model at a provider: who writes a reply, and who reads a request. The default is nobody.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Author {
     /// Where it is asked: a host, with its port where that is not the usual one.
     pub provider: String,
@@ -68,7 +69,7 @@ pub struct Author {
 ///
 /// In JSON it may also be a bare text, or have no author: thoughts that are kept and shown, and sent
 /// back to nobody.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "ReasoningAsWritten")]
 pub struct Reasoning {
     /// The thoughts, word for word.
@@ -77,7 +78,7 @@ pub struct Reasoning {
     pub by: Author,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum ReasoningAsWritten {
     Text(String),
@@ -98,7 +99,7 @@ impl From<ReasoningAsWritten> for Reasoning {
 }
 
 /// Private data that a provider attached to a call. Means something to that provider, and to no other.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Extra {
     /// The data, as it came.
     pub value: Value,

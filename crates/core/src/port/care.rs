@@ -1,6 +1,7 @@
 //! What keeps a database in order over months: schedules, retention, and what doctors ask.
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Enqueued, RepositoryError};
@@ -38,7 +39,7 @@ pub struct Pruned {
 }
 
 /// A time at which the host's clock was set, as a worker noticed it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ClockJump {
     /// The worker that noticed.
     pub worker: String,
@@ -49,7 +50,7 @@ pub struct ClockJump {
 }
 
 /// A job in a worker's hands, as others see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HeldJob {
     /// The job.
     pub job: JobId,
@@ -70,7 +71,7 @@ pub struct HeldJob {
 }
 
 /// Jobs of one role that could be claimed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DueJobs {
     /// The role.
     pub role: String,
@@ -81,7 +82,7 @@ pub struct DueJobs {
 }
 
 /// What there is on disk, in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Storage {
     /// The database.
     pub bytes: u64,

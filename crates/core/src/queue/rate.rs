@@ -1,6 +1,7 @@
 //! So many in a minute: a token bucket, and the port through which requests to models are counted
 //! for all processes together.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Millis;
@@ -178,7 +179,7 @@ pub enum Whom {
 
 /// An endpoint as [`RateLimiter`] knows it. One that takes nothing for one of its models has that model's
 /// name behind it, after a space.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EndpointState {
     /// Where it is.
     pub endpoint: String,

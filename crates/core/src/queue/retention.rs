@@ -1,5 +1,6 @@
 //! How long jobs are kept after their end, and sessions after they were last used.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Millis;
@@ -12,7 +13,7 @@ pub const DEFAULT_KEEP_MS: Millis = 30 * 24 * 3_600_000;
 pub const DEFAULT_KEEP_SESSIONS_MS: Millis = 365 * 24 * 3_600_000;
 
 /// What is kept for a time of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kept {
     /// Jobs that are done.
@@ -50,7 +51,7 @@ pub type Keep = (Kept, Option<Millis>);
 /// others wait for, or that holds its unique key after it completed, is kept until that is over. A turn of a session
 /// is kept as long as the session, whatever its state; a session counts from its last turn, from when that was said
 /// and from when it ended, and is kept while it has an open turn and while a session that remembers it is in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Retention {
     /// Jobs that are done.
     pub completed: Option<Millis>,

@@ -12,14 +12,15 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Millis;
-use crate::job::name::{check_key, check_role};
+use crate::job::name::{check_key, check_queue, check_role};
 use crate::queue::rate::Bucket;
 
 /// Which jobs a rule is about.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "scope", content = "name", rename_all = "snake_case")]
 pub enum Scope {
     /// All.
@@ -73,7 +74,7 @@ impl fmt::Display for Scope {
 }
 
 /// How many jobs of a scope may run or start. No limit where absent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Limits {
     /// At once, over all processes. 0 lets none start.
     pub running: Option<u32>,
@@ -114,7 +115,7 @@ impl LimitsChange {
 }
 
 /// What holds for a scope.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rule {
     /// Which jobs.
     #[serde(flatten)]
@@ -313,9 +314,14 @@ impl Seats {
 pub fn problem(scope: &Scope, limits: &Limits) -> Option<String> {
     match scope {
         Scope::All => {}
-        Scope::Queue(name) | Scope::Role(name) => {
+        Scope::Queue(name) => {
+            if let Err(message) = check_queue(name) {
+                return Some(format!("the queue {message}"));
+            }
+        }
+        Scope::Role(name) => {
             if let Err(message) = check_role(name) {
-                return Some(format!("the {} {message}", scope.kind()));
+                return Some(format!("the role {message}"));
             }
         }
         Scope::Key(name) => {
@@ -337,7 +343,7 @@ pub fn problem(scope: &Scope, limits: &Limits) -> Option<String> {
 }
 
 /// How many jobs of a queue are where.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueState {
     /// The queue.
     pub queue: String,

@@ -1,5 +1,6 @@
 //! A run as it stood at a place in its journal, for whoever wants to look at it or keep it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::clock::Millis;
@@ -9,7 +10,7 @@ use crate::run::Run;
 use crate::run::journal::Recorded;
 
 /// The state of a run. What it says follows from the journal alone, so it is the same whenever it is made.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Checkpoint {
     /// The job.
     pub job: JobId,

@@ -17,6 +17,7 @@
 //! - **Seldom and much.** Every change costs the provider's prompt cache; a cut for the budget goes
 //!   down to half of it, and one that would free little is not made.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::Message;
@@ -75,7 +76,7 @@ pub struct ToSummarise {
 }
 
 /// When older messages are summarised.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Most messages after the head before the oldest are summarised. 4 to 100,000.
@@ -165,7 +166,7 @@ impl Room {
 const MAX_USUAL_REPLY: u32 = 4_096;
 
 /// Messages that one summary is to replace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cut {
     /// The first of them.
     pub from: usize,

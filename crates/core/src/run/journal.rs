@@ -4,6 +4,7 @@
 //! ledger of tool calls is kept as a table too, so that it can be asked about; each row changes in
 //! the transaction that appends the entry it comes from, by [`ledger_changes`].
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ pub use ledger::{CallState, LedgerChange, LedgerRow, effect_key, ledger_changes,
 
 /// What a run was begun with. Fixed for its life, so that the prompt's prefix is byte-identical in
 /// every request of the run, whatever becomes of the files it came from.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Opening {
     /// The persona as it was then.
     pub persona: PersonaTemplate,
@@ -65,7 +66,7 @@ pub struct Opening {
 }
 
 /// One model request and its reply.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Turn {
     /// The visible text; the JSON of the step when calling is structured.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -128,7 +129,7 @@ impl Turn {
 }
 
 /// What is known of a window that was too small.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Overflow {
     /// The window in tokens, where the provider named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,7 +139,7 @@ pub struct Overflow {
 }
 
 /// What the model's tokenizer counted of one message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Count {
     /// The message's place in the conversation at work.
     pub at: usize,
@@ -149,7 +150,7 @@ pub struct Count {
 }
 
 /// A call that a turn asked for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Call {
     /// Our id, name, arguments, the provider's private data.
     #[serde(flatten)]
@@ -168,7 +169,7 @@ impl Call {
 }
 
 /// How a call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub enum CallOutcome {
     /// The tool did what was asked.
@@ -185,7 +186,7 @@ pub enum CallOutcome {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndStatus {
     /// It has its answer.
@@ -234,7 +235,7 @@ impl EndStatus {
 }
 
 /// One entry of a run's journal.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Entry {
     /// The run begins. Only what it took to begin stands before it: what its session had said, summed up, and requests
@@ -412,7 +413,7 @@ impl Entry {
 }
 
 /// An entry with its place and time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recorded {
     /// Its place in the run, from 0, without gaps.
     pub seq: u64,

@@ -35,7 +35,7 @@ const MAX_GOAL: usize = 300;
 const LEAST_SHARE: usize = 400;
 
 /// What the jobs before a run came to, as its first message tells it. Fixed when the run begins.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToldResults {
     /// The job that waited for them or made them.
     pub of: JobId,

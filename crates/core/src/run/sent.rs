@@ -1,5 +1,6 @@
 //! What a run asked of its models, made again from its journal.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
 
@@ -13,7 +14,7 @@ use crate::run::journal::{Entry, Recorded};
 use crate::run::machine::{Effect, Input, ToSummarise, step};
 
 /// What a request was made for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The next step.
@@ -25,7 +26,7 @@ pub enum Reason {
 }
 
 /// A request that a run made.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Made {
     /// The place in the journal of what came of it, or would have.
     pub seq: u64,

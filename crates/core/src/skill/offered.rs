@@ -1,5 +1,6 @@
 //! A skill as a run is offered it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -7,7 +8,7 @@ use crate::model::Message;
 use crate::tool::ToolSpec;
 
 /// A skill as it was when the run began.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OfferedSkill {
     /// What the model is told of it: it is called like a tool.
     pub spec: ToolSpec,

@@ -20,7 +20,8 @@ use crate::port::{
 use crate::run::journal::Recorded;
 use crate::stop::{StopReason, Stopper};
 
-/// What happens in this process, as it happens. Never durable: the journal is.
+/// What a worker tells of its own work, as it happens: job events before anybody could read them, and what a model says
+/// before its reply is whole. Never durable: the journal is.
 #[derive(Debug, Clone)]
 pub enum Progress {
     /// A job was claimed.

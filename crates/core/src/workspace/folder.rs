@@ -1,10 +1,11 @@
 //! Which folder is meant: a path says where to look, an identity says whether it is still that one.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A folder's identity, by its file system's account. Two folders that had the same path at different times differ in
 /// it; the same one found again after a restart of the machine does not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct FolderId {
     /// The device. Some file systems get another number with every mount.
     pub device: u64,

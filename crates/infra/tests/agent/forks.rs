@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use posse_core::event::{Event, stream};
+use posse_core::events::run::{Event, stream};
 use posse_core::job::JobState;
 use posse_core::model::{Message, ModelRequest};
 use posse_core::port::{ForkRepository as _, JobQueries as _, QuestionFilter, QuestionRepository as _};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use posse_core::event::{Event, Events};
+use posse_core::events::run::{Event, Events};
 use posse_core::model::{Message, ModelProfile, ToolCalling};
 use posse_core::port::JobQueries as _;
 use posse_core::run::Run;

@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use posse_core::events::{Followed, JobEvent, JobEvents};
+use posse_core::events::states::{Followed, StateChange, StateChanges};
 use posse_core::port::JobSearch;
 
-async fn follow(store: &Arc<dyn Store>, followed: Followed) -> JobEvents {
+async fn follow(store: &Arc<dyn Store>, followed: Followed) -> StateChanges {
     let search: Arc<dyn JobSearch> = Arc::clone(store) as _;
-    JobEvents::follow(search, followed).await.expect("can be read")
+    StateChanges::follow(search, followed).await.expect("can be read")
 }
 
-async fn next(events: &mut JobEvents) -> JobEvent {
+async fn next(events: &mut StateChanges) -> StateChange {
     let next = tokio::time::timeout(Duration::from_secs(20), events.next()).await.expect("is told within 20 s");
     next.expect("goes on").expect("can be read")
 }
 
 /// Until the job is told to be in `state`.
-async fn until(events: &mut JobEvents, job: JobId, state: JobState) {
+async fn until(events: &mut StateChanges, job: JobId, state: JobState) {
     loop {
         let event = next(events).await;
         if event.job == job && event.to == Some(state) {
@@ -34,7 +34,7 @@ pub async fn named_jobs_are_followed_to_their_ends(store: Arc<dyn Store>) {
     let mut events = follow(&store, Followed::Jobs(vec![id, done, JobId(999)])).await;
     let mut first = Vec::new();
     for _ in 0..3 {
-        let JobEvent { job, from, to, .. } = next(&mut events).await;
+        let StateChange { job, from, to, .. } = next(&mut events).await;
         first.push((job, from, to));
     }
     let want = [(done, Some(JobState::Discarded)), (id, Some(JobState::Available)), (JobId(999), None)];
@@ -52,7 +52,7 @@ pub async fn all_jobs_are_followed_from_now_on(store: Arc<dyn Store>) {
     in_state(&*store, JobState::Completed, "d").await;
     let mut events = follow(&store, Followed::All).await;
     let id = enqueue(&*store, "r", T0).await;
-    assert_eq!(next(&mut events).await, JobEvent { job: id, from: None, to: Some(JobState::Available), attempt: 0 });
+    assert_eq!(next(&mut events).await, StateChange { job: id, from: None, to: Some(JobState::Available), attempt: 0 });
     store.cancel(before, "enough".into(), T0).await.expect("works");
     until(&mut events, before, JobState::Cancelled).await;
     // One that is run again is among the living again.

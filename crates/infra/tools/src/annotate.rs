@@ -1,7 +1,6 @@
 //! `annotate`: a remark on the job, for people to find later.
 
-use posse_core::annotation::NewAnnotation;
-use posse_core::text::has_too_many;
+use posse_core::annotation::{NewAnnotation, check_tag, check_text};
 use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,9 +8,8 @@ use serde::Deserialize;
 use super::FnTool;
 use super::failure::{invalid, over_limit};
 
-const MAX_TEXT: usize = 16 * 1024;
+/// What an agent finds by one of more tags than these, nobody finds; people may set as many as they like.
 const MAX_TAGS: usize = 16;
-const MAX_TAG: usize = 64;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -37,18 +35,10 @@ pub(super) fn tool() -> FnTool {
 
 fn annotate(args: Args) -> Result<ToolOutput, ToolError> {
     let text = args.text.trim();
-    if text.is_empty() {
-        return Err(invalid("the text of the annotation is empty"));
-    }
-    if text.len() > MAX_TEXT {
-        let too_many = has_too_many(text.len(), "byte", MAX_TEXT);
-        return Err(over_limit(format!("the text {too_many}. Shorten it")));
-    }
+    check_text(text).map_err(|why| invalid(format!("the text of the annotation {why}")))?;
     let mut tags: Vec<String> = Vec::new();
     for tag in args.tags.iter().map(|tag| tag.trim()) {
-        if tag.is_empty() || tag.len() > MAX_TAG || tag.chars().any(char::is_control) {
-            return Err(invalid(format!("each tag needs 1 to {MAX_TAG} bytes on one line")));
-        }
+        check_tag(tag).map_err(|why| invalid(format!("each tag {why}")))?;
         if tags.iter().any(|known| known == tag) {
             continue;
         }
@@ -63,6 +53,8 @@ fn annotate(args: Args) -> Result<ToolOutput, ToolError> {
 
 #[cfg(test)]
 mod tests {
+    use posse_core::annotation::{MAX_TAG_BYTES, MAX_TEXT_BYTES};
+
     use super::*;
 
     fn with(text: &str, tags: &[&str]) -> Result<ToolOutput, ToolError> {
@@ -79,11 +71,13 @@ mod tests {
 
     #[test]
     fn empty_and_endless_remarks_are_refused() {
-        let (long, many) = ("x".repeat(MAX_TEXT + 1), vec!["t"; MAX_TAGS + 1]);
+        let (long, many) = ("x".repeat(MAX_TEXT_BYTES + 1), vec!["t"; MAX_TAGS + 1]);
         assert!(with(" \n", &[]).is_err());
         assert!(with(&long, &[]).is_err());
         assert!(with("x", &[" "]).is_err());
         assert!(with("x", &["a\nb"]).is_err());
+        assert!(with(&long[1..], &["t".repeat(MAX_TAG_BYTES).as_str()]).is_ok(), "as people may");
+        assert!(with("a\0b", &[]).is_err());
         assert!(with("x", &many).is_ok(), "one tag, many times");
         let different: Vec<_> = (0..=MAX_TAGS).map(|n| n.to_string()).collect();
         assert!(with("x", &different.iter().map(String::as_str).collect::<Vec<_>>()).is_err());

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use posse_app::json;
-use posse_core::event::{Follower, Happened};
+use posse_core::events::run::{Happened, RunFollower};
 use posse_core::port::JobQueries;
 use posse_core::session::{Session, SessionId};
 
@@ -71,7 +71,7 @@ async fn write_ended(queries: &Arc<dyn JobQueries>, session: &Session, path: &Pa
     let mut file = BufWriter::new(file);
     for turn in queries.session_turns(session.id, None).await? {
         if turn.state.is_final() {
-            for happened in Follower::new(Arc::clone(queries), turn.job).poll().await? {
+            for happened in RunFollower::new(Arc::clone(queries), turn.job).poll().await? {
                 writeln!(file, "{}", json::line(&happened)?)?;
             }
         }

@@ -1,19 +1,18 @@
 //! What changes jobs, one by its number or many by filter: cancel, retry, edit, set-priority, move,
 //! delete.
 
-use std::collections::BTreeMap;
-
 use anyhow::Result;
 use clap::Args;
+use posse_app::change::{self, Cancelling, Hand, Preview, RefusedChange, SAMPLE, by_state};
+use posse_app::json::with_lists;
 use posse_app::times;
-use posse_app::{Code, json};
+use posse_app::{Code, jobs};
 use posse_core::clock::Millis;
-use posse_core::job::change::{Change, Edit};
+use posse_core::job::change::{Change, Edit, MAX_REASON_BYTES, check_reason};
 use posse_core::job::enqueue::accept_edit;
 use posse_core::job::{JobId, JobState};
-use posse_core::port::{Cancelled, Forfeit, HeldJob, JobFilter, ProcessProbe as _, Reach, RepositoryError, Store};
-use posse_infra::process::LinuxProcessProbe;
-use serde::Serialize;
+use posse_core::port::{Cancelled, JobFilter, Reach, Store};
+use posse_infra::process::{LinuxProcessProbe, SystemClock};
 use serde_json::json;
 
 use super::Context;
@@ -21,14 +20,8 @@ use super::enqueue::{read_goal, read_words};
 use super::filter::{FilterArgs, WhereArgs};
 use super::job::{reader_for, table};
 use crate::exit::{Exit, fail, not_found, usage};
-use crate::output::text::{count, plural, visible};
-use crate::settings::Settings;
+use crate::output::text::{count, plural};
 use crate::wire;
-
-/// Jobs changed in one transaction; others write between two of them.
-const AT_ONCE: usize = 200;
-/// Jobs shown before many are changed, and refusals told of after.
-const SAMPLE: u32 = 5;
 
 /// One job by its number, or many by filter
 #[derive(Args)]
@@ -175,11 +168,9 @@ pub struct EditArgs {
 
 /// Asks for the end of jobs.
 pub async fn cancel(cx: &Context, args: CancelArgs) -> Result<Exit> {
-    let reason = args.reason.map(|reason| read_words("reason", vec![reason], 4096)).transpose()?;
+    let reason = args.reason.map(|reason| read_words("reason", vec![reason], MAX_REASON_BYTES)).transpose()?;
     let reason = reason.unwrap_or_else(|| "cancelled by a person".into());
-    if reason.contains('\0') || reason.len() > 4096 {
-        return Err(usage("--reason must be text of at most 4096 bytes, without NUL"));
-    }
+    check_reason(&reason).map_err(|why| usage(format!("--reason {why}")))?;
     let id = match args.which.meant()? {
         Meant::One(id) => id,
         Meant::Many { filter, yes } => return many(cx, *filter, yes, Change::Cancel { reason }).await,
@@ -192,27 +183,16 @@ pub async fn cancel(cx: &Context, args: CancelArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     reader_for(&settings, id)?;
     let store = wire::open_store(&settings)?;
-    let mut told = store.cancel_within(JobId(id), reach, reason, wire::now()).await?;
-    let mut gone = None;
-    if told.iter().any(|(_, became)| *became == Cancelled::Requested) {
-        gone = end_for_the_dead(&*store, told.iter().map(|(id, _)| *id).collect()).await?;
-        for (id, became) in &mut told {
-            if *became == Cancelled::Requested && is_cancelled(&*store, *id).await? {
-                *became = Cancelled::Now;
-            }
-        }
-    }
-    let (_, became) = told.remove(0);
+    let Cancelling { became, gone, with } = change::cancel(hand(&*store), JobId(id), reach, reason).await?;
     let (what, exit) = match became {
         Cancelled::Now => match gone {
-            Some(worker) => (format!("job {id} is cancelled; {} was gone", visible(&worker)), Exit::Ok),
+            Some(worker) => (format!("job {id} is cancelled; {worker} was gone"), Exit::Ok),
             None => (format!("job {id} is cancelled"), Exit::Ok),
         },
         Cancelled::Requested => (format!("job {id} is running; its worker ends it at the next boundary"), Exit::Ok),
         Cancelled::Already => (format!("job {id} was cancelled before"), Exit::Ok),
         Cancelled::TooLate(state) => (format!("too late: job {id} is {state} already"), Exit::Conflict),
     };
-    told.retain(|(_, became)| matches!(became, Cancelled::Now | Cancelled::Requested));
     if cx.out.json {
         let word = |became| match became {
             Cancelled::Now => ("now", JobState::Cancelled),
@@ -220,18 +200,18 @@ pub async fn cancel(cx: &Context, args: CancelArgs) -> Result<Exit> {
             Cancelled::Already => ("already", JobState::Cancelled),
             Cancelled::TooLate(state) => ("too_late", state),
         };
-        let with: Vec<_> = told.iter().map(|(id, became)| json!({"id": id, "cancelled": word(*became).0})).collect();
+        let with: Vec<_> = with.iter().map(|(id, became)| json!({"id": id, "cancelled": word(*became).0})).collect();
         let (word, state) = word(became);
         cx.out.document(&json!({"id": id, "cancelled": word, "state": state, "with": with}))?;
         return Ok(exit);
     }
-    let with = match told.len() as u64 {
+    let beside = match with.len() as u64 {
         0 => String::new(),
         n => format!(", and {} of its tree with it", plural(n, "job")),
     };
     match exit {
-        Exit::Conflict if told.is_empty() => return Err(fail(Code::Conflict, what)),
-        _ => cx.out.line(format!("{what}{with}"))?,
+        Exit::Conflict if with.is_empty() => return Err(fail(Code::JobState, what)),
+        _ => cx.out.line(format!("{what}{beside}"))?,
     }
     Ok(exit)
 }
@@ -253,17 +233,7 @@ pub async fn retry(cx: &Context, args: RetryArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     reader_for(&settings, id)?;
     let store = wire::open_store(&settings)?;
-    match store.retry(JobId(id), wire::now()).await {
-        Ok(()) => {}
-        Err(RepositoryError::Illegal(illegal)) => {
-            let way_out = "only a job that ended can be re-run";
-            return Err(fail(
-                Code::Conflict,
-                format!("job {id} is {}; {way_out} (posse job cancel {id} ends it)", illegal.state),
-            ));
-        }
-        Err(error) => return Err(error.into()),
-    }
+    change::retry(hand(&*store), JobId(id)).await?;
     if cx.out.json {
         cx.out.document(&json!({"id": id, "state": JobState::Available}))?;
     } else {
@@ -315,11 +285,7 @@ async fn one(cx: &Context, id: i64, change: Change) -> Result<Exit> {
     let queries = reader_for(&settings, id)?;
     let store = wire::open_store(&settings)?;
     let done = change.done();
-    let told = store.change(vec![JobId(id)], change, wire::now()).await?;
-    let told = told.first().ok_or(RepositoryError::NoSuchJob(JobId(id)))?;
-    if let Some(why) = &told.refused {
-        return Err(fail(Code::Conflict, format!("job {id} was not {done}: {why}")));
-    }
+    change::one(hand(&*store), JobId(id), change).await?;
     if cx.out.json {
         let state = queries.job(JobId(id)).await?.map(|job| job.state);
         cx.out.document(&json!({"id": id, "done": done, "state": state}))?;
@@ -329,90 +295,27 @@ async fn one(cx: &Context, id: i64, change: Change) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-#[derive(Serialize)]
-struct Preview {
-    /// Jobs that are meant.
-    jobs: u64,
-    /// How many of them are in each state.
-    states: BTreeMap<&'static str, u64>,
-    /// Jobs that fit too and are left out, by state: they can be changed, and only where that is said.
-    left_out: BTreeMap<&'static str, u64>,
-    /// What is to be done to them.
-    change: &'static str,
-    /// Whether it was.
-    done: bool,
-    /// The newest of them, as they were.
-    sample: Vec<serde_json::Value>,
-    /// Jobs that were changed.
-    changed: u64,
-    /// Jobs that were not, since their state was another by then.
-    refused: Vec<serde_json::Value>,
-}
-
-async fn many(cx: &Context, mut filter: JobFilter, yes: bool, change: Change) -> Result<Exit> {
-    // Of those that are meant, the ones that allow it; nobody means by a group what has to be said.
-    let (allowed, meant) = (change.states(), change.usual_states());
-    let unsaid: Vec<_> = match filter.states.is_empty() {
-        true => allowed.iter().copied().filter(|state| !meant.contains(state)).collect(),
-        false => Vec::new(),
-    };
-    filter.states = match filter.states.as_slice() {
-        [] => meant,
-        named => named.iter().copied().filter(|state| allowed.contains(state)).collect(),
-    };
+async fn many(cx: &Context, filter: JobFilter, yes: bool, change: Change) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let nothing = || not_found(format!("there is no database at {} yet", settings.database.display()));
     let queries = wire::open_reader(&settings)?.ok_or_else(nothing)?;
-    let (ids, sample) = match filter.states.is_empty() {
-        true => (Vec::new(), Vec::new()),
-        false => {
-            let sample = queries.jobs(JobFilter { limit: SAMPLE, ..filter.clone() }).await?;
-            (queries.ids(JobFilter { limit: u32::MAX, ..filter.clone() }).await?, sample)
-        }
-    };
-    let mut left_out = BTreeMap::new();
-    for state in unsaid {
-        let others = queries.ids(JobFilter { states: vec![state], limit: u32::MAX, ..filter.clone() }).await?;
-        if !others.is_empty() {
-            left_out.insert(state.as_str(), others.len() as u64);
-        }
-    }
-    let mut states = BTreeMap::new();
-    for some in ids.chunks(AT_ONCE) {
-        for row in queries.states(some.to_vec()).await? {
-            *states.entry(row.state.as_str()).or_insert(0) += 1;
-        }
-    }
-    let (jobs, done) = (ids.len() as u64, change.done());
-    let by_state = |states: &BTreeMap<&str, u64>| {
-        let each: Vec<_> = states.iter().map(|(state, jobs)| format!("{} {state}", count(*jobs))).collect();
-        each.join(", ")
-    };
-    let in_words = by_state(&states);
-    let others = match left_out.is_empty() {
+    let mut told = Preview::find(&*queries, filter, &change).await?;
+    let Preview { jobs, change: done, .. } = told;
+    let in_words = by_state(&told.states);
+    let others = match told.left_out.is_empty() {
         true => None,
         false => Some(format!(
             "{} left out: what completed is asked, and paid for, again only with --completed",
-            by_state(&left_out)
+            by_state(&told.left_out)
         )),
     };
-    let mut told = Preview {
-        jobs,
-        states,
-        left_out,
-        change: done,
-        done: false,
-        sample: json::listed(&sample, false)?,
-        changed: 0,
-        refused: Vec::new(),
-    };
     if yes && jobs > 0 {
-        change_all(&settings, &ids, &change, &mut told).await?;
+        told.apply(hand(&*wire::open_store(&settings)?), &change).await?;
     }
     told.done = yes;
     let exit = if told.refused.is_empty() { Exit::Ok } else { Exit::Conflict };
     if cx.out.json {
-        cx.out.document(&told)?;
+        cx.out.document(&with_lists(&told, false)?)?;
         return Ok(exit);
     }
     if jobs == 0 {
@@ -423,13 +326,13 @@ async fn many(cx: &Context, mut filter: JobFilter, yes: bool, change: Change) ->
     others.iter().for_each(|others| cx.out.note(others));
     if yes {
         cx.out.line(format!("{} {done}", plural(told.changed, "job")))?;
-        for refused in told.refused.iter().take(SAMPLE as usize) {
-            cx.out.note(format!("job {} was not: {}", refused["id"], refused["why"].as_str().unwrap_or_default()));
+        for RefusedChange { id, why } in told.refused.iter().take(SAMPLE as usize) {
+            cx.out.note(format!("job {id} was not: {why}"));
         }
         return Ok(exit);
     }
-    table(cx, &*queries, &sample).await?;
-    let more = jobs.saturating_sub(sample.len() as u64);
+    let more = jobs.saturating_sub(told.sample.len() as u64);
+    table(cx, &jobs::items(&*queries, told.sample, wire::now()).await?)?;
     let more = if more > 0 { format!(" (and {} more)", count(more)) } else { String::new() };
     cx.out.note(format!(
         "{}{more} would be {done} ({in_words}); nothing was done yet, --yes does it",
@@ -438,50 +341,7 @@ async fn many(cx: &Context, mut filter: JobFilter, yes: bool, change: Change) ->
     Ok(exit)
 }
 
-/// Those that were found, and none that come in the meantime; a few at a time, so that nobody's write
-/// waits for long.
-async fn change_all(settings: &Settings, ids: &[JobId], change: &Change, told: &mut Preview) -> Result<()> {
-    let store = wire::open_store(settings)?;
-    for some in ids.chunks(AT_ONCE) {
-        for one in store.change(some.to_vec(), change.clone(), wire::now()).await? {
-            match one.refused {
-                None => told.changed += 1,
-                Some(why) => told.refused.push(json!({"id": one.job, "why": why})),
-            }
-        }
-    }
-    if matches!(change, Change::Cancel { .. }) {
-        end_for_the_dead(&*store, ids.to_vec()).await?;
-    }
-    Ok(())
-}
-
-/// Takes back what workers hold that are known to be gone, or whose lease has run out, where that is one of `jobs`:
-/// those that are to be cancelled then are. Else they would stay running until some worker starts. Gives the worker
-/// of the first of them.
-async fn end_for_the_dead(store: &dyn Store, jobs: Vec<JobId>) -> Result<Option<String>> {
-    let now = wire::now();
-    let held = store.held_jobs().await?;
-    let held: Vec<_> = held.into_iter().filter(|held| jobs.contains(&held.job)).collect();
-    if held.is_empty() {
-        return Ok(None);
-    }
-    let workers = store.workers().await?;
-    let dead = LinuxProcessProbe.dead(&workers);
-    let lease_of = |worker: &str| workers.iter().find(|known| known.id == worker).map_or(0, |known| known.lease_ms);
-    let is_dead = |held: &HeldJob| dead.iter().any(|dead| dead.0 == held.worker);
-    // Long enough after its end that no clock that was set, and no heartbeat under way, explains it.
-    let is_over = |held: &HeldJob| held.lease_until + lease_of(&held.worker) < now;
-    let Some(first) = held.iter().find(|held| is_dead(held) || is_over(held)) else { return Ok(None) };
-    store.rescue_from(dead.clone(), now).await?;
-    let alive = LinuxProcessProbe.alive(&workers);
-    let is_among = |job: JobId| held.iter().any(|held| held.job == job && is_over(held));
-    let overdue = store.overdue(now).await?.into_iter().filter(|overdue| is_among(overdue.lease.job));
-    let forfeits = overdue.map(|overdue| Forfeit { is_alive: alive.contains(&overdue.worker), overdue }).collect();
-    store.take_back(forfeits, now).await?;
-    Ok(Some(format!("worker {}", first.worker)))
-}
-
-async fn is_cancelled(store: &dyn Store, job: JobId) -> Result<bool> {
-    Ok(store.job(job).await?.is_some_and(|job| job.state == JobState::Cancelled))
+/// How jobs are changed from here.
+fn hand(store: &dyn Store) -> Hand<'_> {
+    Hand { store, processes: &LinuxProcessProbe, clock: &SystemClock }
 }

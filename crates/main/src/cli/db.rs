@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use posse_app::Code;
+use posse_app::workers::alive;
 use posse_core::doctor::RESTORE;
 use posse_core::job::JobState;
-use posse_core::job::lease::WorkerId;
-use posse_core::port::{CareRepository as _, JobQueries as _, ProcessProbe as _, WorkerRecord};
+use posse_core::port::{CareRepository as _, JobQueries as _, WorkerRecord};
 use posse_infra::process::LinuxProcessProbe;
 use posse_infra::sqlite::{Compacted, Restored, SchemaSteps, schema_of};
 use serde_json::json;
@@ -252,21 +252,13 @@ async fn nobody_at_work(settings: &Settings) -> Result<()> {
     refuse_for(&store.workers().await?)
 }
 
-/// Refuses if one of these workers lives, with how to end it. One of this host is known by its process, one of another host
-/// (or of this one before it was started anew) by its sign of life.
+/// Refuses if one of these workers lives, with how to end it.
 fn refuse_for(workers: &[WorkerRecord]) -> Result<()> {
-    let (gone, alive) = (LinuxProcessProbe.dead(workers), LinuxProcessProbe.alive(workers));
-    let now = wire::now();
-    let lives = |worker: &&WorkerRecord| {
-        let has_said_so = now - worker.heartbeat_at < 2 * worker.lease_ms.max(30_000);
-        let is = |ids: &[WorkerId]| ids.iter().any(|id| id.0 == worker.id);
-        is(&alive) || (!is(&gone) && has_said_so)
-    };
-    let there: Vec<_> = workers.iter().filter(lives).map(|worker| &worker.id).collect();
+    let there = alive(workers, &LinuxProcessProbe, wire::now());
     if let Some(first) = there.first() {
         let more = if there.len() > 1 { format!(" and {} more", there.len() - 1) } else { String::new() };
         let way_out = "posse worker drain --all ends them when their jobs in hand have ended";
-        return Err(usage(format!("worker {first}{more} would have to wait; {way_out}")));
+        return Err(usage(format!("worker {}{more} would have to wait; {way_out}", first.id)));
     }
     Ok(())
 }

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use clap::Subcommand;
+use posse_app::groups::GroupView;
 use posse_app::json::listed;
-use posse_core::job::{GroupStanding, GroupUse};
-use serde::Serialize;
+use posse_core::job::GroupStanding;
 
 use super::Context;
 use crate::exit::{Exit, not_found};
@@ -24,26 +24,6 @@ pub enum GroupCommand {
     },
 }
 
-#[derive(Serialize)]
-struct Shown<'a> {
-    group: &'a str,
-    jobs: u64,
-    ended: u64,
-    /// 0 to 1.
-    share: f64,
-    states: serde_json::Map<String, serde_json::Value>,
-    #[serde(rename = "use", skip_serializing_if = "Option::is_none")]
-    used: Option<GroupUse>,
-}
-
-impl<'a> Shown<'a> {
-    fn new(standing: &'a GroupStanding, used: Option<GroupUse>) -> Self {
-        let states = standing.states.iter().map(|(state, jobs)| (state.to_string(), (*jobs).into())).collect();
-        let (jobs, ended, share) = (standing.jobs(), standing.ended(), standing.share());
-        Shown { group: &standing.group, jobs, ended, share, states, used }
-    }
-}
-
 /// Does what was asked.
 pub async fn dispatch(cx: &Context, command: GroupCommand) -> Result<Exit> {
     match command {
@@ -58,7 +38,7 @@ async fn list(cx: &Context) -> Result<Exit> {
         None => Vec::new(),
     };
     if cx.out.json {
-        let items = listed(groups.iter().map(|group| Shown::new(group, None)), false)?;
+        let items = listed(groups.into_iter().map(|group| GroupView::new(group, None)), false)?;
         cx.out.list("groups", items, None)?;
         return Ok(Exit::Ok);
     }
@@ -82,7 +62,7 @@ async fn show(cx: &Context, name: String) -> Result<Exit> {
     let queries = wire::open_reader(&cx.plain_settings()?)?.ok_or_else(nothing)?;
     let (standing, used) = queries.group(name.clone()).await?.ok_or_else(nothing)?;
     if cx.out.json {
-        cx.out.document(&Shown::new(&standing, Some(used)))?;
+        cx.out.document(&GroupView::new(standing, Some(used)))?;
         return Ok(Exit::Ok);
     }
     let paint = cx.out.paint;

@@ -4,20 +4,21 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use posse_app::jobs::{self, JobItem};
 use posse_app::json::item_of;
-use posse_core::annotation::NewAnnotation;
+use posse_core::annotation::{MAX_TEXT_BYTES, NewAnnotation, check_tag, check_text};
 use posse_core::clock::Millis;
+use posse_core::events::Follower;
 use posse_core::job::{Job, JobId, JobState};
 use posse_core::port::{JobFilter, SEARCHED_AT_MOST, Store};
 use serde_json::json;
 
 use super::filter::FilterArgs;
 use super::lists::FullArgs;
-use super::waits::{Waits, why};
 use super::{Context, change, enqueue, job_events, job_fork, job_show};
 use crate::exit::{Exit, not_found, usage};
 use crate::fleet::Signals;
-use crate::live::{Follower, Renderer, follow};
+use crate::live::{Renderer, follow};
 use crate::output::table::{Cell, painted, plain, render};
 use crate::output::text::{ago, count, one_line};
 use crate::settings::Settings;
@@ -117,48 +118,25 @@ pub async fn dispatch(cx: &Context, command: JobCommand) -> Result<Exit> {
     }
 }
 
-/// Jobs read at once: their texts may be large, and of each only the beginning is kept.
-const AT_ONCE: u32 = 100;
-
 /// Jobs, newest first.
 pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let filter = JobFilter {
-        before: args.before.map(JobId),
-        // One more than is shown tells whether there is a next page.
-        limit: args.limit + 1,
-        ..args.filter.filter().map_err(usage)?
-    };
-    let searched = filter.text.is_some() || filter.meta.is_some();
+    let filter =
+        JobFilter { before: args.before.map(JobId), limit: args.limit, ..args.filter.filter().map_err(usage)? };
+    let searched = jobs::is_searched(&filter);
     let is_filtered = args.filter.is_given();
     let now = wire::now();
-    let (mut jobs, mut items) = (Vec::new(), Vec::new());
-    if let Some(reader) = wire::open_reader(&settings)? {
-        let mut page = JobFilter { limit: if searched { filter.limit } else { filter.limit.min(AT_ONCE) }, ..filter };
-        loop {
-            let found = reader.jobs(page.clone()).await?;
-            let (is_last, last) = (found.len() < page.limit as usize || searched, found.last().map(|job| job.id));
-            let waits = why(&*reader, &found, now).await?;
-            for job in found {
-                let waits = waits.get(&job.id);
-                if cx.out.json {
-                    let mut item = item_of(&job, args.full.full)?;
-                    item["waits"] = serde_json::to_value(waits)?;
-                    items.push(item);
-                }
-                jobs.push(Row::new(cx, &job, waits, now));
+    let (mut rows, mut items, mut next) = (Vec::new(), Vec::new(), None);
+    if let Some(store) = wire::open_reader(&settings)? {
+        next = jobs::each(&*store, filter, now, &mut |item| {
+            match cx.out.json {
+                true => items.push(item_of(&item, args.full.full)?),
+                false => rows.push(cells(cx, &item, now)),
             }
-            let left = (args.limit + 1).saturating_sub(jobs.len() as u32);
-            if is_last || left == 0 {
-                break;
-            }
-            page = JobFilter { before: last, limit: left.min(AT_ONCE), ..page };
-        }
+            Ok(())
+        })
+        .await?;
     }
-    let more = jobs.len() > args.limit as usize;
-    jobs.truncate(args.limit as usize);
-    items.truncate(args.limit as usize);
-    let next = if more { jobs.last().map(|row| row.id) } else { None };
     if cx.out.json {
         // Pass `next` to --before for the next page; it is null on the last one.
         cx.out.list("jobs", items, next.map(|id| id.0))?;
@@ -168,13 +146,13 @@ pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
         let most = count(u64::from(SEARCHED_AT_MOST));
         cx.out.note(cx.out.note_paint.dim(format!("the newest {most} that fit otherwise were searched")));
     }
-    if jobs.is_empty() {
+    if rows.is_empty() {
         let hint =
             if is_filtered { "no such jobs" } else { "no jobs; posse enqueue --role researcher \"<goal>\" makes one" };
         cx.out.note(hint);
         return Ok(Exit::Ok);
     }
-    print(cx, jobs)?;
+    print(cx, rows)?;
     if let Some(next) = next {
         cx.out.note(cx.out.note_paint.dim(format!("more: --before {next}")));
     }
@@ -182,14 +160,12 @@ pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
 }
 
 /// Jobs, one in each line.
-pub async fn table(cx: &Context, reader: &dyn Store, jobs: &[Job]) -> Result<()> {
+pub fn table(cx: &Context, jobs: &[JobItem]) -> Result<()> {
     let now = wire::now();
-    let waits = why(reader, jobs, now).await?;
-    print(cx, jobs.iter().map(|job| Row::new(cx, job, waits.get(&job.id), now)).collect())
+    print(cx, jobs.iter().map(|item| cells(cx, item, now)).collect())
 }
 
-fn print(cx: &Context, rows: Vec<Row>) -> Result<()> {
-    let rows = rows.into_iter().map(|row| row.cells).collect();
+fn print(cx: &Context, rows: Vec<Vec<Cell>>) -> Result<()> {
     let titles = ["ID", "STATE", "ROLE", "TRY", "AGE", "GOAL"];
     for line in render(&titles, rows, cx.out.width, |title| cx.out.paint.dim(title)) {
         cx.out.line(line)?;
@@ -197,21 +173,9 @@ fn print(cx: &Context, rows: Vec<Row>) -> Result<()> {
     Ok(())
 }
 
-/// A job as a line.
-struct Row {
-    id: JobId,
-    cells: Vec<Cell>,
-}
-
-impl Row {
-    fn new(cx: &Context, job: &Job, waits: Option<&Waits>, now: Millis) -> Row {
-        Row { id: job.id, cells: cells(cx, job, waits, now) }
-    }
-}
-
-fn cells(cx: &Context, job: &Job, waits: Option<&Waits>, now: Millis) -> Vec<Cell> {
+fn cells(cx: &Context, JobItem { job, waits }: &JobItem, now: Millis) -> Vec<Cell> {
     let (paint, state) = (cx.out.paint, job.state);
-    let brief = waits.map(|waits| waits.brief.as_str()).filter(|brief| !brief.is_empty());
+    let brief = waits.as_ref().map(|waits| waits.brief.as_str()).filter(|brief| !brief.is_empty());
     let stopping = match (&job.progress, brief) {
         _ if job.cancel_requested && !state.is_final() => " (cancelling)".to_owned(),
         (_, Some(brief)) => format!(" ({brief})"),
@@ -262,14 +226,10 @@ async fn watch(cx: &Context, args: WatchArgs) -> Result<Exit> {
 }
 
 async fn annotate(cx: &Context, args: AnnotateArgs) -> Result<Exit> {
-    let text = enqueue::read_words("remark", args.text, 64 * 1024)?;
-    if text.trim().is_empty() || text.len() > 64 * 1024 || text.contains('\0') {
-        return Err(usage("a remark must be text of 1 to 65536 bytes, without NUL"));
-    }
-    if let Some(tag) =
-        args.tag.iter().find(|tag| tag.trim().is_empty() || tag.len() > 128 || tag.chars().any(char::is_control))
-    {
-        return Err(usage(format!("tag '{}' must be 1 to 128 bytes without control characters", tag.escape_debug())));
+    let text = enqueue::read_words("remark", args.text, MAX_TEXT_BYTES)?;
+    check_text(&text).map_err(|why| usage(format!("a remark {why}")))?;
+    for tag in &args.tag {
+        check_tag(tag).map_err(|why| usage(format!("tag '{}' {why}", tag.escape_debug())))?;
     }
     let settings = cx.plain_settings()?;
     reader_for(&settings, args.id)?;

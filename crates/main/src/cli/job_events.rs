@@ -8,7 +8,8 @@ use anyhow::Result;
 use clap::Args;
 use futures::StreamExt as _;
 use posse_app::json::item_of;
-use posse_core::event::{Follower, stream};
+use posse_core::events::JobEvent;
+use posse_core::events::run::{RunFollower, stream};
 use posse_core::job::JobId;
 use posse_core::port::JobQueries;
 use posse_core::run::sent::requests;
@@ -19,7 +20,7 @@ use super::job::{exit_of, reader_for};
 use super::lists::FullArgs;
 use crate::exit::{Exit, not_found, usage};
 use crate::fleet::Signals;
-use crate::live::{Happening, Renderer};
+use crate::live::Renderer;
 use crate::output::text::visible;
 use crate::records;
 use crate::wire;
@@ -77,7 +78,7 @@ pub async fn events(cx: &Context, args: EventsArgs) -> Result<Exit> {
     let queries = reader_for(&settings, args.id)?;
     let id = JobId(args.id);
     if !args.follow {
-        for happened in Follower::new(queries, id).poll().await? {
+        for happened in RunFollower::new(queries, id).poll().await? {
             cx.out.json_line(&item_of(&happened, args.full.full)?)?;
         }
         return Ok(Exit::Ok);
@@ -147,10 +148,10 @@ pub async fn replay(cx: &Context, args: ReplayArgs) -> Result<Exit> {
             () = signals.next() => return Ok(Exit::Interrupted),
         }
         before = recorded.at;
-        let happening = Happening::Entry { job: id, recorded: Box::new(recorded) };
+        let event = JobEvent::entry(id, recorded);
         match cx.out.json {
-            true => cx.out.json_line(&happening)?,
-            false => renderer.lines(&happening).iter().try_for_each(|line| cx.out.line(line))?,
+            true => cx.out.json_line(&event)?,
+            false => renderer.lines(&event).iter().try_for_each(|line| cx.out.line(line))?,
         }
     }
     Ok(Exit::Ok)

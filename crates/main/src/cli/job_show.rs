@@ -3,21 +3,19 @@
 use anyhow::Result;
 use clap::Args;
 use posse_app::Code;
+use posse_app::jobs::{Child, Depth, JobDocument, JobItem};
+use posse_app::waits::Waits;
 use posse_core::annotation::Annotation;
-use posse_core::job::dependency::{Dependency, GroupWait};
-use posse_core::job::question::Question;
-use posse_core::job::{Attempt, Job, JobId, JobState, Output};
-use posse_core::port::QuestionFilter;
-use posse_core::run::journal::{LedgerRow, Recorded};
-use serde::Serialize;
-use serde_json::{Value, json};
+use posse_core::events::Follower;
+use posse_core::job::{Job, JobId, JobState};
+use posse_core::port::RepositoryError;
+use serde_json::json;
 
 use super::Context;
 use super::job::reader_for;
-use super::waits::{Waits, why};
-use crate::exit::{Exit, fail, not_found};
+use crate::exit::{Exit, fail, in_database};
+use crate::live::Renderer;
 use crate::live::render::judged;
-use crate::live::{Follower, Renderer};
 use crate::output::Out;
 use crate::output::text::{ago, count, duration, excerpt, moment, one_line, plural, visible, wrap};
 use crate::wire;
@@ -63,75 +61,40 @@ pub fn answer(cx: &Context, job: &Job) -> Result<Exit> {
     }
 }
 
-#[derive(Serialize)]
-struct Shown {
-    /// As in a list, with what it waits for.
-    job: Value,
-    attempts: Vec<Attempt>,
-    journal: Vec<Recorded>,
-    ledger: Vec<LedgerRow>,
-    annotations: Vec<Annotation>,
-    questions: Vec<Question>,
-    dependencies: Vec<Dependency>,
-    awaited_groups: Vec<GroupWait>,
-    children: Vec<Child>,
-}
-
-/// A job that this one made.
-#[derive(Serialize)]
-struct Child {
-    id: JobId,
-    role: String,
-    state: JobState,
-    output: Option<Output>,
-}
-
 /// One job: state with its reason, attempts, every step, the answer, remarks, cost.
 pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let queries = reader_for(&settings, args.id)?;
     let id = JobId(args.id);
-    let job = queries
-        .job(id)
-        .await?
-        .ok_or_else(|| not_found(format!("there is no job {id} in {}", settings.database.display())))?;
+    let named = in_database(&settings);
     if args.answer {
+        let job = queries.job(id).await?.ok_or(RepositoryError::NoSuchJob(id)).map_err(|error| named(error.into()))?;
         return answer(cx, &job);
     }
-    let (annotations, dependencies) = (queries.annotations(id).await?, queries.dependencies(id).await?);
-    let awaited_groups = queries.awaited_groups(id).await?;
-    let child = |job: Job| Child { id: job.id, role: job.role, state: job.state, output: job.output };
-    let children: Vec<_> = queries.children(id).await?.into_iter().map(child).collect();
-    let open = QuestionFilter { settled: cx.out.json, job: Some(id), limit: 1000 };
-    let questions = queries.questions(open).await?;
-    let waits = why(&*queries, std::slice::from_ref(&job), wire::now()).await?.remove(&id);
+    let depth = if cx.out.json { Depth::Whole } else { Depth::Head };
+    let shown = JobDocument::read(&*queries, id, depth, wire::now()).await.map_err(named)?;
     if cx.out.json {
-        let (attempts, journal, ledger) =
-            (queries.attempts(id).await?, queries.journal(id, 0).await?, queries.ledger(id).await?);
-        let mut job = serde_json::to_value(job)?;
-        job["waits"] = serde_json::to_value(waits)?;
-        let shown =
-            Shown { job, attempts, journal, ledger, annotations, questions, dependencies, awaited_groups, children };
         cx.out.document(&shown)?;
         return Ok(Exit::Ok);
     }
+    let JobDocument { job: JobItem { job, waits }, annotations, questions, children, .. } = &shown;
     let told = job.reason.clone().filter(|_| job.state == JobState::Suspended);
     let renderer = Renderer::new(cx.out.paint, cx.out.width, args.full, wire::free_models(&settings));
     let mut renderer = renderer.below(told);
     let mut follower = Follower::new(queries, id);
-    head(&cx.out, &job, waits.as_ref(), &children, args.full)?;
-    relations(&cx.out, &job, waits.as_ref(), (&dependencies, &awaited_groups), &children)?;
-    let happenings = follower.poll().await?;
-    if !happenings.is_empty() {
+    head(&cx.out, job, waits.as_ref(), children, args.full)?;
+    relations(&cx.out, &shown)?;
+    let events = follower.poll().await?;
+    if !events.is_empty() {
         cx.out.line("")?;
     }
-    for happening in &happenings {
-        for line in renderer.lines(happening) {
+    for event in &events {
+        for line in renderer.lines(event) {
             cx.out.line(line)?;
         }
     }
-    by_people(&cx.out, &annotations, &job.role, args.full)?;
-    for question in &questions {
+    by_people(&cx.out, annotations, &job.role, args.full)?;
+    for question in questions {
         // Its words stand above, where it was asked.
         let text = format!("question {}: {}", question.id, one_line(&question.text, 60));
         let ask = format!("posse question answer {} \"<answer>\"", question.id);
@@ -209,13 +172,8 @@ const WAITS: &str = "waits ";
 const DEPENDENCIES_SHOWN: usize = 20;
 
 /// What it belongs to, and with.
-fn relations(
-    out: &Out,
-    job: &Job,
-    waits: Option<&Waits>,
-    (dependencies, groups): (&[Dependency], &[GroupWait]),
-    children: &[Child],
-) -> Result<()> {
+fn relations(out: &Out, shown: &JobDocument) -> Result<()> {
+    let JobDocument { job: JobItem { job, waits }, dependencies, awaited_groups: groups, children, .. } = shown;
     let field = |name: &str, value: String| out.field(name, value);
     if let Some(progress) = &job.progress {
         field("progress", format!("{:.0} %, {}", progress.share * 100.0, visible(&progress.text)))?;
@@ -226,7 +184,7 @@ fn relations(
     }
     // A parent waits for its children in the same way; they have a line of their own, and so has what it waits for now.
     let none = Default::default();
-    let (jobs, named) = waits.map_or(&none, |waits| &waits.named);
+    let (jobs, named) = waits.as_ref().map_or(&none, |waits| &waits.named);
     let others =
         dependencies.iter().filter(|on| children.iter().all(|child| child.id != on.on) && !jobs.contains(&on.on));
     let groups = groups.iter().filter(|wait| !named.contains(&wait.group));

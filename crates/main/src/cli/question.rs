@@ -6,7 +6,9 @@ use posse_app::Code;
 use posse_app::json::listed;
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
-use posse_core::job::question::{Answered, MAX_ANSWER_BYTES, Question, QuestionId, QuestionState, check_answer};
+use posse_core::job::question::{
+    Answered, MAX_ANSWER_BYTES, Question, QuestionId, QuestionState, check_answer, check_name,
+};
 use posse_core::port::QuestionFilter;
 
 use super::Context;
@@ -157,9 +159,7 @@ async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
 async fn answer(cx: &Context, args: AnswerArgs) -> Result<Exit> {
     let text = read_words("answer", args.text, MAX_ANSWER_BYTES)?;
     check_answer(&text).map_err(|why| usage(format!("the answer {why}")))?;
-    if args.by.trim().is_empty() || args.by.len() > 128 || args.by.chars().any(char::is_control) {
-        return Err(usage("--by must be a name of 1 to 128 bytes without control characters"));
-    }
+    check_name(&args.by).map_err(|why| usage(format!("--by {why}")))?;
     let settings = cx.plain_settings()?;
     find(&settings, args.id).await?;
     let store = wire::open_store(&settings)?;

@@ -3,8 +3,7 @@
 use anyhow::Result;
 use clap::Subcommand;
 use posse_app::json;
-use posse_core::queue::rules::{QueueState, Rule, Scope};
-use serde::Serialize;
+use posse_app::queues::{self, QueueView};
 
 use super::Context;
 use super::rules::{in_words, paused};
@@ -20,25 +19,15 @@ pub enum QueueCommand {
     List,
 }
 
-#[derive(Serialize)]
-struct Listed<'a> {
-    #[serde(flatten)]
-    state: &'a QueueState,
-    /// The queue's own; null when there is none.
-    rule: Option<&'a Rule>,
-}
-
 /// Does what was asked.
 pub async fn dispatch(cx: &Context, command: QueueCommand) -> Result<Exit> {
     let QueueCommand::List = command;
     let settings = cx.plain_settings()?;
-    let (queues, rules) = match wire::open_reader(&settings)? {
-        Some(reader) => (reader.queues().await?, reader.rules().await?),
-        None => Default::default(),
+    let store = wire::open_reader(&settings)?;
+    let listed = match &store {
+        Some(store) => queues::list(&**store).await?,
+        None => Vec::new(),
     };
-    let rule_of = |scope: Scope| rules.iter().find(|rule| rule.scope == scope);
-    let listed: Vec<_> =
-        queues.iter().map(|state| Listed { state, rule: rule_of(Scope::Queue(state.queue.clone())) }).collect();
     if cx.out.json {
         cx.out.list("queues", json::listed(listed, false)?, None)?;
         return Ok(Exit::Ok);
@@ -48,8 +37,8 @@ pub async fn dispatch(cx: &Context, command: QueueCommand) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let (now, paint) = (wire::now(), cx.out.paint);
-    let rows = listed.iter().map(|Listed { state, rule }| {
-        let rule = rule.map_or(String::new(), |rule| {
+    let rows = listed.iter().map(|QueueView { state, rule }| {
+        let rule = rule.as_ref().map_or(String::new(), |rule| {
             let words = [paused(rule.paused_at, now), in_words(&rule.limits)];
             words.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
         });
@@ -66,7 +55,9 @@ pub async fn dispatch(cx: &Context, command: QueueCommand) -> Result<Exit> {
     for line in render(&titles, rows.collect(), cx.out.width, |title| paint.dim(title)) {
         cx.out.line(line)?;
     }
-    if rule_of(Scope::All).is_some_and(|rule| rule.paused_at.is_some()) {
+    if let Some(store) = store
+        && queues::all_paused(&*store).await?
+    {
         cx.out.warn("everything is paused (posse resume --all)");
     }
     Ok(Exit::Ok)

@@ -4,23 +4,21 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use posse_app::Code;
 use posse_app::json::listed;
+use posse_app::schedules::{Made, Run, ScheduleDocument, find, no_such, runs, zone_of};
 use posse_app::times;
 use posse_core::clock::Millis;
 use posse_core::job::enqueue::Ask;
 use posse_core::job::{DEFAULT_QUEUE, NewJob};
-use posse_core::schedule::{Missed, Overlap, Schedule, Timetable};
+use posse_core::schedule::{Missed, Overlap, Schedule};
 use posse_infra::persona::Loaded;
-use serde::Serialize;
 use serde_json::json;
 
 use super::Context;
 use super::enqueue::{TermsArgs, accepted, read_goal};
 use super::lists::FullArgs;
-use crate::exit::{Exit, fail, not_found, usage};
+use crate::exit::{Exit, fail, usage};
 use crate::output::table::{plain, render};
 use crate::output::text::{ago, moment, one_line, visible};
 use crate::settings::Settings;
@@ -199,36 +197,9 @@ pub async fn dispatch(cx: &Context, command: ScheduleCommand) -> Result<Exit> {
     }
 }
 
-/// A run as it is printed.
-#[derive(Serialize)]
-struct Run {
-    /// Milliseconds since 1970.
-    at: Millis,
-    utc: String,
-    local: String,
-}
-
-impl Run {
-    /// The time by the reader's clocks, as everywhere, and by those that the rule goes by.
-    fn in_words(&self) -> String {
-        format!("{} ({} by its rule)", moment(self.at), self.local)
-    }
-}
-
-fn runs(cron: &str, zone: &str, from: Millis, count: usize) -> Result<Vec<Run>> {
-    let timetable = Timetable::parse(cron, zone).map_err(usage)?;
-    let local = zone_of(zone)?;
-    let times = std::iter::successors(timetable.next_after(from), |at| timetable.next_after(*at));
-    let run = |at| {
-        let moment = Timestamp::from_millisecond(at)?;
-        let local = moment.to_zoned(local.clone()).strftime("%a %Y-%m-%d %H:%M %Z").to_string();
-        Ok(Run { at, utc: moment.to_string(), local })
-    };
-    times.take(count).map(run).collect()
-}
-
-fn zone_of(name: &str) -> Result<TimeZone> {
-    TimeZone::get(name).map_err(|_| usage(format!("this machine knows no time zone '{name}'")))
+/// The time of a run by the reader's clocks, as everywhere, and by those that the rule goes by.
+fn in_words(run: &Run) -> String {
+    format!("{} ({} by its rule)", moment(run.at), run.local)
 }
 
 async fn add(cx: &Context, args: AddArgs, replaces: bool) -> Result<Exit> {
@@ -249,11 +220,11 @@ async fn add(cx: &Context, args: AddArgs, replaces: bool) -> Result<Exit> {
         false => store.add_schedule(schedule.clone()).await?,
     };
     if !is_done && replaces {
-        return Err(no_such(&name));
+        return Err(no_such(&name).into());
     }
     if !is_done {
         let way_out = format!("posse schedule replace {name} puts this in its place, edit changes a part of it");
-        return Err(fail(Code::Conflict, format!("there is a schedule '{name}' already; {way_out}")));
+        return Err(fail(Code::ScheduleExists, format!("there is a schedule '{name}' already; {way_out}")));
     }
     told(cx, &schedule, now)
 }
@@ -271,7 +242,7 @@ fn told(cx: &Context, schedule: &Schedule, now: Millis) -> Result<Exit> {
     }
     cx.out.line(format!("{}  next run {}", cx.out.paint.bold(name), moment(schedule.next_at)))?;
     for run in runs(&schedule.cron, &schedule.zone, now, 3)? {
-        cx.out.line(format!("  {}", run.in_words()))?;
+        cx.out.line(format!("  {}", in_words(&run)))?;
     }
     cx.out.note(cx.out.note_paint.dim("posse work keeps schedules and works their jobs · posse schedule list"));
     Ok(Exit::Ok)
@@ -287,10 +258,12 @@ async fn edit(cx: &Context, args: EditArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let personas = wire::personas(&settings, &wire::Offer::gather(&settings))?;
     let store = wire::open_reader(&settings)?.ok_or_else(|| no_such(name))?;
-    let found = store.schedules().await?.into_iter().find(|schedule| schedule.name == *name);
-    let old = found.ok_or_else(|| no_such(name))?;
+    let old = find(&*store, name).await?;
     if let Some(why) = &old.damage {
-        return Err(fail(Code::Conflict, format!("{name} cannot be edited: {why}; posse schedule replace {name} can")));
+        return Err(fail(
+            Code::ScheduleDamaged,
+            format!("{name} cannot be edited: {why}; posse schedule replace {name} can"),
+        ));
     }
     let job = edited(&args, &settings, &personas, old.job.clone())?;
     let now = wire::now();
@@ -305,7 +278,7 @@ async fn edit(cx: &Context, args: EditArgs) -> Result<Exit> {
         return Err(usage("nothing is different; say what is to be changed (posse schedule edit --help)"));
     }
     if !wire::open_store(&settings)?.replace_schedule(new.clone(), keeps_next).await? {
-        return Err(no_such(name));
+        return Err(no_such(name).into());
     }
     told(cx, &new, now)
 }
@@ -351,10 +324,9 @@ fn edited(args: &EditArgs, settings: &Settings, personas: &Loaded, old: NewJob) 
 async fn run_now(cx: &Context, name: String) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let look = wire::open_reader(&settings)?.ok_or_else(|| no_such(&name))?;
-    let found = look.schedules().await?.into_iter().find(|schedule| schedule.name == name);
-    let schedule = found.ok_or_else(|| no_such(&name))?;
+    let schedule = find(&*look, &name).await?;
     if let Some(why) = &schedule.damage {
-        return Err(fail(Code::Conflict, format!("{name} makes no jobs: {why}")));
+        return Err(fail(Code::ScheduleDamaged, format!("{name} makes no jobs: {why}")));
     }
     let made = wire::open_store(&settings)?.run_schedule(name.clone(), schedule.job, wire::now()).await?;
     let made = made.ok_or_else(|| no_such(&name))?;
@@ -408,25 +380,12 @@ async fn list(cx: &Context, args: FullArgs) -> Result<Exit> {
 
 async fn show(cx: &Context, name: &str) -> Result<Exit> {
     let store = wire::open_reader(&cx.plain_settings()?)?.ok_or_else(|| no_such(name))?;
-    let schedule = store.schedules().await?.into_iter().find(|schedule| schedule.name == name);
-    let schedule = schedule.ok_or_else(|| no_such(name))?;
-    let made = store.schedule_jobs(name.into(), 10).await?;
-    let mut jobs = Vec::new();
-    for (due_at, id) in made {
-        let state = store.job(id).await?.map(|job| job.state);
-        jobs.push((due_at, id, state));
-    }
-    // The next one is what is stored; what follows is by the rule.
-    let next = match schedule.paused_at {
-        Some(_) => Vec::new(),
-        None => runs(&schedule.cron, &schedule.zone, schedule.next_at - 1, 5)?,
-    };
+    let shown = ScheduleDocument::read(&*store, name).await?;
     if cx.out.json {
-        let jobs: Vec<_> =
-            jobs.iter().map(|(due_at, id, state)| json!({"due_at": due_at, "id": id, "state": state})).collect();
-        cx.out.document(&json!({"schedule": schedule, "next": next, "jobs": jobs}))?;
+        cx.out.document(&shown)?;
         return Ok(Exit::Ok);
     }
+    let ScheduleDocument { schedule, next, jobs } = shown;
     let Schedule { cron, zone, job, missed, overlap, paused_at, .. } = &schedule;
     cx.out.line(format!("{}  {cron}  {zone}", cx.out.paint.bold(name)))?;
     cx.out.line(format!("  {}: {}", job.role, one_line(&job.payload.goal, cx.out.width)))?;
@@ -441,9 +400,9 @@ async fn show(cx: &Context, name: &str) -> Result<Exit> {
         cx.out.line(format!("  paused since {}", moment(*at)))?;
     }
     for run in next {
-        cx.out.line(format!("  next  {}", run.in_words()))?;
+        cx.out.line(format!("  next  {}", in_words(&run)))?;
     }
-    for (due_at, id, state) in jobs {
+    for Made { due_at, id, state } in jobs {
         let state = state.map(|state| state.to_string()).unwrap_or_default();
         cx.out.line(format!("  made  job {id}  {state}  for {}", moment(due_at)))?;
     }
@@ -468,10 +427,9 @@ async fn changed(
     let settings = cx.plain_settings()?;
     wire::open_reader(&settings)?.ok_or_else(|| no_such(&name))?;
     let store = wire::open_store(&settings)?;
-    let schedule = store.schedules().await?.into_iter().find(|schedule| schedule.name == name);
-    let next_at = resume_at(&schedule.ok_or_else(|| no_such(&name))?)?;
+    let next_at = resume_at(&find(&*store, &name).await?)?;
     if !store.pause_schedule(name.clone(), next_at, wire::now()).await? {
-        return Err(no_such(&name));
+        return Err(no_such(&name).into());
     }
     if cx.out.json {
         cx.out.document(&json!({"name": name, "paused": next_at.is_none(), "next_at": next_at}))?;
@@ -486,7 +444,7 @@ async fn remove(cx: &Context, name: String) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     wire::open_reader(&settings)?.ok_or_else(|| no_such(&name))?;
     if !wire::open_store(&settings)?.remove_schedule(name.clone()).await? {
-        return Err(no_such(&name));
+        return Err(no_such(&name).into());
     }
     if cx.out.json {
         cx.out.document(&json!({"name": name, "removed": true}))?;
@@ -512,8 +470,4 @@ fn preview(cx: &Context, args: &PreviewArgs) -> Result<Exit> {
         cx.out.line(format!("{}  {}", run.utc, run.local))?;
     }
     Ok(Exit::Ok)
-}
-
-fn no_such(name: &str) -> anyhow::Error {
-    not_found(format!("there is no schedule '{name}' (posse schedule list)"))
 }

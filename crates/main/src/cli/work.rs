@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use posse_core::events::{Follower, JobEvent};
 use posse_core::job::enqueue::Ask;
 use posse_core::job::{Job, JobState};
 use posse_core::metrics::ModelTallies;
@@ -21,7 +22,7 @@ use super::{Context, job_show};
 use crate::descriptors;
 use crate::exit::{Exit, usage};
 use crate::fleet::{Crew, Plan, Post, Signals, random};
-use crate::live::{AtWork, Follower, Happening, Renderer, feed, follow};
+use crate::live::{AtWork, Renderer, feed, follow};
 use crate::output::text::{plural, visible};
 use crate::output::{Out, before_change};
 use crate::records::RunFiles;
@@ -93,10 +94,10 @@ pub struct RunArgs {
 /// Waits for the end of a job, or until it waits for what a person has to mend, and shows nothing of it.
 async fn until_ended(mut follower: Follower, is_helpless: Box<dyn Fn(&Job) -> bool + Send>) -> Result<Job> {
     loop {
-        for happening in follower.poll().await? {
-            match happening {
-                Happening::Ended { job } => return Ok(*job),
-                Happening::AttemptEnded { .. } => {
+        for event in follower.poll().await? {
+            match event {
+                JobEvent::Ended { job } => return Ok(*job),
+                JobEvent::AttemptEnded { .. } => {
                     if let Some(job) = follower.job().filter(|job| is_helpless(job)) {
                         return Ok(job.clone());
                     }

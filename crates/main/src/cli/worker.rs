@@ -3,11 +3,9 @@
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use posse_app::json;
-use posse_core::clock::Millis;
+use posse_app::workers::{self, WorkerView};
 use posse_core::job::lease::WorkerId;
-use posse_core::port::{HeldJob, ProcessProbe as _, WorkerRecord};
 use posse_infra::process::LinuxProcessProbe;
-use serde::Serialize;
 use serde_json::json;
 
 use super::Context;
@@ -35,19 +33,6 @@ pub struct DrainArgs {
     all: bool,
 }
 
-/// A worker process as it is printed.
-#[derive(Serialize)]
-struct Listed {
-    #[serde(flatten)]
-    worker: WorkerRecord,
-    /// `working`, `draining`, `silent` (not heard of for two leases) or `gone`.
-    status: &'static str,
-    /// Jobs in its hands.
-    jobs: Vec<HeldJob>,
-    /// Jobs it can have in its hands at once, over all roles.
-    slots_in_all: u64,
-}
-
 /// Does what was asked.
 pub async fn dispatch(cx: &Context, command: WorkerCommand) -> Result<Exit> {
     match command {
@@ -58,19 +43,11 @@ pub async fn dispatch(cx: &Context, command: WorkerCommand) -> Result<Exit> {
 
 async fn list(cx: &Context) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let (workers, held) = match wire::open_reader(&settings)? {
-        Some(store) => (store.workers().await?, store.held_jobs().await?),
-        None => Default::default(),
-    };
     let now = wire::now();
-    let gone = LinuxProcessProbe.dead(&workers);
-    let listed = |worker: WorkerRecord| {
-        let status = status_of(&worker, gone.iter().any(|gone| gone.0 == worker.id), now);
-        let jobs = held.iter().filter(|job| job.worker == worker.id).cloned().collect();
-        let slots_in_all = u64::from(worker.slots) * worker.roles.len() as u64;
-        Listed { worker, status, jobs, slots_in_all }
+    let workers = match wire::open_reader(&settings)? {
+        Some(store) => workers::list(&*store, &LinuxProcessProbe, now).await?,
+        None => Vec::new(),
     };
-    let workers: Vec<_> = workers.into_iter().map(listed).collect();
     if cx.out.json {
         cx.out.list("workers", json::listed(workers, false)?, None)?;
         return Ok(Exit::Ok);
@@ -79,11 +56,11 @@ async fn list(cx: &Context) -> Result<Exit> {
         cx.out.note("no worker is on the list; posse work starts one");
         return Ok(Exit::Ok);
     }
-    let rows = workers.iter().map(|Listed { worker, status, jobs, slots_in_all }| {
+    let rows = workers.iter().map(|WorkerView { worker, status, jobs, slots_in_all }| {
         vec![
             plain(one_line(&worker.id, 60)),
             plain(worker.pid.to_string()),
-            plain(*status),
+            plain(status.as_str()),
             plain(format!("{}/{slots_in_all}", jobs.len())),
             plain(ago(worker.started_at, now)),
             plain(ago(worker.heartbeat_at, now)),
@@ -115,16 +92,6 @@ async fn list(cx: &Context) -> Result<Exit> {
         }
     }
     Ok(Exit::Ok)
-}
-
-/// What a process on the list is doing: `working`, `draining`, `silent` (not heard of for two leases) or `gone`.
-pub fn status_of(worker: &WorkerRecord, is_gone: bool, now: Millis) -> &'static str {
-    match worker {
-        _ if is_gone => "gone",
-        worker if now - worker.heartbeat_at > 2 * worker.lease_ms.max(1) => "silent",
-        worker if worker.drain_requested_at.is_some() => "draining",
-        _ => "working",
-    }
 }
 
 async fn drain(cx: &Context, args: DrainArgs) -> Result<Exit> {

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Result;
+use posse_app::events::WorkEvent;
 use posse_app::json;
 use posse_core::job::{JobId, JobState};
 use posse_core::run::journal::{Call, CallOutcome, Entry, Turn};
 use posse_core::run::phase::AGENT_STEP;
 use posse_core::worker::Progress;
 use posse_infra::model::outage::Outages;
-use serde_json::json as object;
 use tokio::sync::broadcast;
 
 use super::render::is_bookkeeping;
@@ -34,7 +34,7 @@ pub async fn show(out: &Out, mut progress: broadcast::Receiver<Progress>, outage
         match progress.recv().await {
             Ok(heard) if out.json => {
                 // Work goes on whoever reads of it.
-                if let Some(line) = as_json(&heard)
+                if let Some(line) = WorkEvent::of(&heard)
                     && !stdout().send(json::line(&line)? + "\n")
                     && !std::mem::replace(&mut is_unread, true)
                 {
@@ -185,27 +185,4 @@ fn said(turn: &Turn) -> String {
     let runs = turn.calls.iter().map(Call::runs).filter(|call| call.name != AGENT_STEP);
     let calls: Vec<_> = runs.map(|call| format!("→ {} {}", call.name, one_line(&call.arguments, 60))).collect();
     if calls.is_empty() { turn.said() } else { calls.join("  ") }
-}
-
-/// The same facts as lines of JSON; what is not durable is left out.
-fn as_json(heard: &Progress) -> Option<serde_json::Value> {
-    match heard {
-        Progress::Claimed { job } => Some(
-            object!({"event": "claimed", "job": job.id, "role": job.role, "attempt": job.attempt, "max_attempts": job.max_attempts}),
-        ),
-        Progress::Recorded { job, recorded } => {
-            let mut line = object!({"event": "entry", "job": job});
-            if let (Some(line), Ok(serde_json::Value::Object(entry))) =
-                (line.as_object_mut(), serde_json::to_value(recorded))
-            {
-                line.extend(entry);
-            }
-            Some(line)
-        }
-        Progress::Ended { job, state, reason } => {
-            Some(object!({"event": "attempt_ended", "job": job, "state": state, "reason": reason}))
-        }
-        Progress::LeaseLost { job } => Some(object!({"event": "lease_lost", "job": job})),
-        Progress::AskingModel { .. } | Progress::Delta { .. } => None,
-    }
 }

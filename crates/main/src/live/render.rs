@@ -1,15 +1,15 @@
-//! How a run reads: happenings to lines. Pure, so that show, run and watch look the same.
+//! How a run reads: job events to lines. Pure, so that show, run and watch look the same.
 
 use std::collections::HashMap;
 
 use posse_core::clock::Millis;
+use posse_core::events::JobEvent;
 use posse_core::job::{Job, JobState, Output};
 use posse_core::model::{CallRequest, Finish, ToolCalling};
 use posse_core::run::journal::{CallOutcome, EndStatus, Entry, Opening, Turn};
 use posse_core::run::{finish, phase};
 use serde_json::Value;
 
-use super::happening::Happening;
 use crate::output::Paint;
 use crate::output::text::{self, because, columns, duration, one_line, plural, truncate, visible, wrap};
 
@@ -19,7 +19,7 @@ const RESULT_LINES: usize = 4;
 /// Where the words of a run begin.
 const INDENT: &str = "     ";
 
-/// Turns one job's happenings into lines.
+/// Turns one job's events into lines.
 pub struct Renderer {
     paint: Paint,
     width: usize,
@@ -59,16 +59,16 @@ impl Renderer {
         vec![format!("{}  {}  {goal}", self.paint.bold(title), self.paint.cyan(&job.role))]
     }
 
-    /// What is shown of one happening.
-    pub fn lines(&mut self, happening: &Happening) -> Vec<String> {
-        match happening {
-            Happening::Claimed { attempt, max_attempts, worker, at, .. } => {
+    /// What is shown of one event.
+    pub fn lines(&mut self, event: &JobEvent) -> Vec<String> {
+        match event {
+            JobEvent::Claimed { attempt, max_attempts, worker, at, .. } => {
                 self.claimed_at.get_or_insert(*at);
                 let worker = one_line(worker, 60);
                 vec![self.paint.dim(format!("  ▸  attempt {attempt} of {max_attempts}, claimed by {worker}"))]
             }
-            Happening::Entry { recorded, .. } => self.entry(&recorded.entry),
-            Happening::AttemptEnded { attempt, outcome, reason, at, next_at, .. } => {
+            JobEvent::Entry { recorded, .. } => self.entry(&recorded.entry),
+            JobEvent::AttemptEnded { attempt, outcome, reason, at, next_at, .. } => {
                 let next = next_at.map(|next| format!("; next attempt in {}", duration(next - at)));
                 let is_told =
                     |reason: &str| [&self.failure, &self.told].iter().any(|told| told.as_deref() == Some(reason));
@@ -79,7 +79,7 @@ impl Renderer {
                 let bad = matches!(outcome.as_str(), "failed" | "worker_lost" | "gave_up");
                 self.marked(if bad { "✗" } else { "▪" }, &text, |p, t| if bad { p.red(t) } else { p.yellow(t) })
             }
-            Happening::Ended { job } => self.ended(job),
+            JobEvent::Ended { job } => self.ended(job),
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
+use posse_core::events::JobEvent;
 use posse_core::model::Delta;
 use posse_core::run::journal::Entry;
 
-use super::happening::Happening;
 use crate::output::Out;
 use crate::output::text::{columns, duration, one_line, plural};
 
@@ -43,11 +43,11 @@ impl Status {
     }
 
     /// Takes in what happened.
-    pub fn happened(&mut self, happening: &Happening) {
+    pub fn happened(&mut self, event: &JobEvent) {
         let thinking = || Doing::Thinking { pieces: 0, tail: String::new() };
-        match happening {
-            Happening::Claimed { .. } => self.become_(Doing::Waiting("starting".into())),
-            Happening::Entry { recorded, .. } => match &recorded.entry {
+        match event {
+            JobEvent::Claimed { .. } => self.become_(Doing::Waiting("starting".into())),
+            JobEvent::Entry { recorded, .. } => match &recorded.entry {
                 Entry::Began { .. }
                 | Entry::Note { .. }
                 | Entry::SkillBegan { .. }
@@ -75,7 +75,7 @@ impl Status {
                 Entry::CallStarted { .. } | Entry::FellBack { .. } => {}
                 Entry::TurnFailed { .. } | Entry::Ended { .. } => self.become_(Doing::Nothing),
             },
-            Happening::AttemptEnded { .. } | Happening::Ended { .. } => self.become_(Doing::Nothing),
+            JobEvent::AttemptEnded { .. } | JobEvent::Ended { .. } => self.become_(Doing::Nothing),
         }
     }
 

@@ -6,7 +6,7 @@ use super::text::{columns, truncate, visible, wrap};
 /// A cell: its text, and how it is coloured once it is padded.
 pub struct Cell {
     text: String,
-    paint: Box<dyn Fn(&str) -> String>,
+    paint: Box<dyn Fn(&str) -> String + Send>,
 }
 
 /// A cell without colour.
@@ -15,7 +15,7 @@ pub fn plain(text: impl Into<String>) -> Cell {
 }
 
 /// A cell with colour.
-pub fn painted(text: impl Into<String>, paint: impl Fn(&str) -> String + 'static) -> Cell {
+pub fn painted(text: impl Into<String>, paint: impl Fn(&str) -> String + Send + 'static) -> Cell {
     // Whatever it says, a cell is part of one line.
     let text = visible(&text.into()).split_whitespace().collect::<Vec<_>>().join(" ");
     Cell { text, paint: Box::new(paint) }

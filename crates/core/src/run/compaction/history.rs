@@ -1,5 +1,6 @@
 //! A conversation as a model is sent it, and the two ways in which it becomes smaller.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -66,7 +67,7 @@ pub(super) struct Gap {
 
 /// How a message's text becomes shorter: what lies between two pieces is replaced by a mark that
 /// says how much it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shortening {
     /// The message's place in the conversation.
     pub at: usize,

@@ -1,5 +1,6 @@
 //! The ledger of tool calls: what each journal entry changes in it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Call, CallOutcome, Entry};
@@ -8,7 +9,7 @@ use crate::job::JobId;
 use crate::tool::EffectClass;
 
 /// Where a tool call is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
     /// The model asked for it and it is going to run.
@@ -50,7 +51,7 @@ impl CallState {
 }
 
 /// A row of the ledger.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LedgerRow {
     /// The call's id, unique within the job.
     pub call_id: String,

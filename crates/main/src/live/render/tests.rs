@@ -13,8 +13,8 @@ fn renderer(full: bool) -> Renderer {
 }
 
 fn show(renderer: &mut Renderer, entry: Entry) -> String {
-    let happening = Happening::Entry { job: JobId(1), recorded: Box::new(Recorded { seq: 0, at: 0, entry }) };
-    renderer.lines(&happening).join("\n")
+    let event = JobEvent::entry(JobId(1), Recorded { seq: 0, at: 0, entry });
+    renderer.lines(&event).join("\n")
 }
 
 fn began(calling: ToolCalling) -> Entry {
@@ -95,6 +95,6 @@ fn failures_are_told_by_their_kind_and_once() {
         show(&mut r, Entry::TurnFailed { reason: reason.clone(), failed_tries: Vec::new(), overflow: None, ms: 10 });
     assert_eq!(said, "  ✗  the model gave no answer (10 ms): nobody is there");
     let (outcome, reason) = ("failed".into(), Some(reason));
-    let end = Happening::AttemptEnded { job: JobId(1), attempt: 1, outcome, reason, at: 0, next_at: Some(2000) };
+    let end = JobEvent::AttemptEnded { job: JobId(1), attempt: 1, outcome, reason, at: 0, next_at: Some(2000) };
     assert_eq!(r.lines(&end).join("\n"), "  ✗  attempt 1 failed; next attempt in 2.0 s");
 }

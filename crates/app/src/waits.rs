@@ -2,17 +2,18 @@
 
 use std::collections::HashMap;
 
-use anyhow::Result;
 use posse_core::clock::Millis;
 use posse_core::job::{Job, JobId, JobState};
 use posse_core::port::{QuestionFilter, Store};
 use posse_core::queue::rules::Held;
+use posse_core::text::{ago, count, plural, visible};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::output::text::{ago, count, plural, visible};
+use crate::Result;
 
 /// What a job waits for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Waits {
     /// `time`, `retry`, `pause`, `limit`, `worker`, `person`, `jobs` or `event`.
     #[serde(rename = "for")]

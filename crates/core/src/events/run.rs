@@ -1,15 +1,21 @@
-//! What happens to a job, as events for whoever shows or records them.
+//! What happens in a run, as events for whoever shows or records them.
 //!
-//! Events are a projection of the journal: the same entries give the same events, live or years
+//! They are a projection of the journal: the same entries give the same events, live or years
 //! later. What a model says before its reply is complete is not among them; see
 //! [`crate::worker::Progress::Delta`].
 
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt as _, stream as streams};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::{Follower, JobEvent};
 use crate::clock::Millis;
 use crate::job::{Job, JobId, JobState};
-use crate::model::{CallRequest, Usage};
+use crate::model::{CallRequest, ToolCalling, Usage};
+use crate::port::{JobQueries, RepositoryError};
 use crate::run::journal::{CallOutcome, Entry, Recorded};
 use crate::run::phase::AGENT_STEP;
 use crate::run::{Run, finish};
@@ -17,12 +23,8 @@ use crate::skill::SkillCallArgs;
 use crate::text::plural;
 use crate::tool::ToolErrorCategory;
 
-mod follow;
-
-pub use follow::{Follower, JournalReader, stream};
-
 /// Who said something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Speaker {
     /// The person who asks.
@@ -32,7 +34,7 @@ pub enum Speaker {
 }
 
 /// How a call ended, for those who watch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It did what was asked.
@@ -49,7 +51,7 @@ pub enum Outcome {
 
 /// One thing that happened. `depth` is the number of skills it happened inside of; a call of a
 /// skill counts that skill, so it is 1 where the root calls one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum Event {
     /// Somebody said something. An answer given in plain words is a message too; the complete
@@ -163,7 +165,7 @@ pub enum Event {
 }
 
 /// An event with its place and time. Serialises to one line of JSON.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Happened {
     /// The job.
     pub job: JobId,
@@ -196,6 +198,7 @@ impl Begun {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Events {
     run: Run,
+    next_seq: u64,
     begun: Vec<Begun>,
 }
 
@@ -259,6 +262,7 @@ impl Events {
     /// The same with its place and time.
     pub fn happened(&mut self, job: JobId, recorded: &Recorded) -> Vec<Happened> {
         let (seq, at) = (recorded.seq, recorded.at);
+        self.next_seq = seq + 1;
         self.take(&recorded.entry).into_iter().map(|event| Happened { job, seq, at, event }).collect()
     }
 
@@ -284,6 +288,18 @@ impl Events {
             phase: output.phase,
         });
         out
+    }
+
+    /// What a job event means for the run.
+    fn of(&mut self, event: &JobEvent) -> Vec<Happened> {
+        match event {
+            JobEvent::Entry { job, recorded } => self.happened(*job, recorded),
+            JobEvent::Ended { job } => {
+                let (seq, at) = (self.next_seq, job.finalized_at.unwrap_or(job.created_at));
+                self.finish(job).into_iter().map(|event| Happened { job: job.id, seq, at, event }).collect()
+            }
+            JobEvent::Claimed { .. } | JobEvent::AttemptEnded { .. } => Vec::new(),
+        }
     }
 
     /// The run as its entries so far tell it.
@@ -344,4 +360,68 @@ impl Events {
         let overtaken = self.begun.drain(..).rev();
         out.extend(overtaken.map(|begun| begun.end(Outcome::Overtaken, None, finish::RUN_ENDED)));
     }
+}
+
+/// Follows the events of one job's run.
+pub struct RunFollower {
+    follower: Follower,
+    events: Events,
+}
+
+impl RunFollower {
+    /// From the job's beginning.
+    pub fn new(queries: Arc<dyn JobQueries>, job: JobId) -> RunFollower {
+        RunFollower { follower: Follower::new(queries, job), events: Events::default() }
+    }
+
+    /// Where the job was at the last look.
+    pub fn state(&self) -> Option<JobState> {
+        self.follower.job().map(|job| job.state)
+    }
+
+    /// How the run's model is asked for tools, once it has begun and where what it says next is for the person: a skill
+    /// speaks to the agent alone.
+    pub fn calling_for_person(&self) -> Option<ToolCalling> {
+        let run = self.events.run();
+        run.opening().filter(|_| run.depth() == 0).map(|opening| opening.calling)
+    }
+
+    /// What happened since the last call. After `done` there is nothing more.
+    pub async fn poll(&mut self) -> Result<Vec<Happened>, RepositoryError> {
+        let events = self.follower.poll().await?;
+        Ok(events.iter().flat_map(|event| self.events.of(event)).collect())
+    }
+
+    /// Waits until there may be something new.
+    pub async fn changed(&mut self) {
+        self.follower.changed().await;
+    }
+}
+
+/// The events of `job` from its beginning, as they come, until `done`. Ends after the first error.
+pub fn stream(
+    queries: Arc<dyn JobQueries>,
+    job: JobId,
+) -> impl Stream<Item = Result<Happened, RepositoryError>> + Send + Unpin {
+    let looks = streams::unfold(Some((RunFollower::new(queries, job), false)), |following| async {
+        let (mut follower, wait) = following?;
+        if follower.follower.is_done() {
+            return None;
+        }
+        if wait {
+            follower.changed().await;
+        }
+        match follower.poll().await {
+            Ok(happened) => Some((Ok(happened), Some((follower, true)))),
+            Err(error) => Some((Err(error), None)),
+        }
+    });
+    let events = |look: Result<Vec<Happened>, RepositoryError>| {
+        let (happened, error) = match look {
+            Ok(happened) => (happened, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        streams::iter(happened.into_iter().map(Ok).chain(error.map(Err)))
+    };
+    looks.flat_map(events).boxed()
 }

@@ -1,0 +1,141 @@
+//! Following a job by reading, so that it looks the same whoever works it, in whatever process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::JobEvent;
+use crate::clock::Millis;
+use crate::job::{Attempt, Job, JobId, JobState};
+use crate::port::{JobQueries, RepositoryError};
+use crate::run::journal::Recorded;
+
+/// How often a running job's journal is looked at: nothing rings for its entries, because nobody but
+/// an onlooker would want to be woken by them.
+const RUNNING: Duration = Duration::from_millis(150);
+
+/// How often any other job is looked at, as a net under lost wake-ups.
+const AT_REST: Duration = Duration::from_secs(1);
+
+/// The least time between two looks, under a flood of wake-ups.
+const AT_LEAST: Duration = Duration::from_millis(10);
+
+/// Follows one job. Where it is in the journal follows from the entries' own places and not from how many there were, so a
+/// journal that lacks some is not read twice.
+pub struct Follower {
+    queries: Arc<dyn JobQueries>,
+    wakes: watch::Receiver<u64>,
+    id: JobId,
+    next_seq: u64,
+    attempts_begun: usize,
+    attempts_ended: usize,
+    last: Option<Job>,
+    done: bool,
+}
+
+impl Follower {
+    /// From the job's beginning.
+    pub fn new(queries: Arc<dyn JobQueries>, id: JobId) -> Follower {
+        let wakes = queries.wakes();
+        Follower { queries, wakes, id, next_seq: 0, attempts_begun: 0, attempts_ended: 0, last: None, done: false }
+    }
+
+    /// The job as it was at the last look.
+    pub fn job(&self) -> Option<&Job> {
+        self.last.as_ref()
+    }
+
+    /// Whether [`JobEvent::Ended`] has been given: nothing more will come.
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// What happened since the last call.
+    pub async fn poll(&mut self) -> Result<Vec<JobEvent>, RepositoryError> {
+        if self.done {
+            return Ok(Vec::new());
+        }
+        self.wakes.borrow_and_update();
+        self.queries.still_there()?;
+        // The job first: what is read after it is at least as new, so a final job's journal is whole.
+        let job = self.queries.job(self.id).await?.ok_or(RepositoryError::NoSuchJob(self.id))?;
+        let entries = self.queries.journal(self.id, self.next_seq).await?;
+        if let Some(last) = entries.last() {
+            self.next_seq = last.seq + 1;
+        }
+        let standing = |job: &Job| (job.state, job.attempt, job.crashes, job.leased_by.clone());
+        let attempts = match self.last.as_ref().is_none_or(|last| standing(last) != standing(&job)) {
+            true => self.queries.attempts(self.id).await?,
+            false => Vec::new(),
+        };
+        let mut events = merged(self.id, self.of_attempts(&job, &attempts), entries);
+        if job.state.is_final() {
+            self.done = true;
+            events.push(JobEvent::Ended { job: Box::new(job.clone()) });
+        }
+        self.last = Some(job);
+        Ok(events)
+    }
+
+    fn of_attempts(&mut self, job: &Job, attempts: &[Attempt]) -> Vec<(Millis, Rank, JobEvent)> {
+        let mut all: Vec<_> = (attempts.iter().skip(self.attempts_begun))
+            .map(|attempt| (attempt.started_at, Rank::Before, JobEvent::claimed(job, attempt)))
+            .collect();
+        for (i, attempt) in attempts.iter().enumerate().skip(self.attempts_ended) {
+            let Some(at) = attempt.ended_at else { continue };
+            let newest = i + 1 == attempts.len();
+            // The end of a job tells its reason itself.
+            let tells = !(newest && job.state.is_final()) && attempt.outcome.as_deref() != Some("completed");
+            if tells {
+                let next_at = (newest && !job.state.is_final() && job.run_at > at).then_some(job.run_at);
+                all.push((at, Rank::After, JobEvent::attempt_ended(job.id, attempt, at, next_at)));
+            }
+        }
+        if !attempts.is_empty() {
+            self.attempts_begun = attempts.len();
+            self.attempts_ended = attempts.iter().take_while(|attempt| attempt.ended_at.is_some()).count();
+        }
+        all.sort_by_key(|(at, rank, _)| (*at, *rank));
+        all
+    }
+
+    /// Waits until there may be something new.
+    pub async fn changed(&mut self) {
+        let most = if self.last.as_ref().is_some_and(|job| job.state == JobState::Running) { RUNNING } else { AT_REST };
+        let woken = async {
+            tokio::time::sleep(AT_LEAST).await;
+            if self.wakes.changed().await.is_err() {
+                // The repository is closing: the next look will tell.
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            () = woken => {}
+            () = tokio::time::sleep(most) => {}
+        }
+    }
+}
+
+/// Where an event of an attempt stands among entries of the same millisecond.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Before,
+    After,
+}
+
+/// Events of attempts put between entries by their times. Entries stay in their own order, whatever a clock said.
+fn merged(job: JobId, attempts: Vec<(Millis, Rank, JobEvent)>, entries: Vec<Recorded>) -> Vec<JobEvent> {
+    let mut attempts = attempts.into_iter().peekable();
+    let mut events = Vec::with_capacity(entries.len() + attempts.len() + 1);
+    for entry in entries {
+        let is_earlier =
+            |(at, rank, _): &(Millis, Rank, JobEvent)| *at < entry.at || *at == entry.at && *rank == Rank::Before;
+        while let Some((_, _, event)) = attempts.next_if(is_earlier) {
+            events.push(event);
+        }
+        events.push(JobEvent::entry(job, entry));
+    }
+    events.extend(attempts.map(|(_, _, event)| event));
+    events
+}
