@@ -1,20 +1,25 @@
-//! What both benchmark peers need: a fleet on a SQLite file and this process's own figures.
+//! Posse in benchmarks: what the peers of the harnesses share, and the measurement of the queue.
+
+pub mod queue;
 
 use anyhow::Context;
 use posse_core::clock::Clock;
 use posse_core::worker::Fleet;
 use posse_infra::process::SystemClock;
-use posse_infra::sqlite::{Options, SqliteStore, Synchronous};
+use posse_infra::sqlite::{Keys, Options, SqliteStore, Synchronous};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens the database; `POSSE_BENCH_SYNC=normal` asks for less durability than the default.
-pub fn open(path: &str) -> anyhow::Result<Arc<SqliteStore>> {
-    let synchronous = match std::env::var("POSSE_BENCH_SYNC").as_deref() {
+/// The variable that says what a commit promises: `normal`, or `full` when it is anything else.
+const DURABILITY: &str = "POSSE_BENCH_SYNC";
+
+/// Opens the database with what [`DURABILITY`] asks for.
+pub fn open(path: &str, keys: Keys) -> anyhow::Result<Arc<SqliteStore>> {
+    let synchronous = match std::env::var(DURABILITY).as_deref() {
         Ok("normal") => Synchronous::Normal,
         _ => Synchronous::Full,
     };
-    let store = SqliteStore::open(Path::new(path), Options { synchronous, ..Options::default() });
+    let store = SqliteStore::open(Path::new(path), Options { synchronous, keys, ..Options::default() });
     Ok(Arc::new(store.with_context(|| format!("opening {path}"))?))
 }
 

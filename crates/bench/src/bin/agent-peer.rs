@@ -21,6 +21,7 @@ use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, ToolCallingChoice};
 use posse_infra::model::secret::Secret;
 use posse_infra::process::SystemClock;
 use posse_infra::process::monotonic_ns;
+use posse_infra::sqlite::Keys;
 use posse_infra::sqlite::SqliteStore;
 use posse_infra::tool::{FnTool, ToolRegistry};
 use serde::Deserialize;
@@ -119,7 +120,7 @@ struct Bench {
 
 impl Bench {
     async fn start(args: Args) -> anyhow::Result<Bench> {
-        let store = open(&args.db)?;
+        let store = open(&args.db, Keys::default())?;
         let slots = args.agents.max(4);
         let fleet = fleet(&store, ROLE, slots).await?;
         let config = OpenAiConfig {

@@ -2,26 +2,24 @@
 
 use anyhow::Result;
 use clap::Subcommand;
+use posse_bench::queue;
 
 use super::Context;
-use crate::bench::{peer, queue};
 use crate::exit::Exit;
+use crate::settings::sealing;
 
 /// How fast this machine is
 #[derive(Subcommand)]
 pub enum BenchCommand {
     /// The queue, with jobs that do nothing: one line of JSON for each result
     Queue(queue::QueueArgs),
-    /// One process of the above, for a benchmark harness
-    #[command(subcommand, hide = true)]
-    Peer(peer::Verb),
 }
 
 /// Does what was asked.
 pub async fn dispatch(cx: &Context, command: BenchCommand) -> Result<Exit> {
-    match command {
-        BenchCommand::Queue(args) => queue::run(&cx.out, args).await?,
-        BenchCommand::Peer(verb) => peer::run(verb).await?,
-    }
+    let BenchCommand::Queue(args) = command;
+    // The environment's keys alone: those of a settings file are for the database that it is of.
+    let keys = sealing::keys(&|name| std::env::var_os(name), None)?;
+    queue::run(args, keys, &|line| cx.out.json_line(line)).await?;
     Ok(Exit::Ok)
 }

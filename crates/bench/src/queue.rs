@@ -1,25 +1,31 @@
-//! The measurements. Each is made by processes of this program on a database of its own, and printed
+//! How fast the queue is. Each measurement is made by processes of this program on a database of its own, and printed
 //! as soon as it is known.
 
+pub mod process;
+
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use clap::{Args, ValueEnum};
+use clap::{Args, Parser as _, ValueEnum};
 use posse_core::port::JobQueries;
-use posse_infra::sqlite::{Options, SqliteStore};
+use posse_core::text::plural;
+use posse_infra::sqlite::{Keys, SqliteStore};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
-use super::peer::{DURABILITY, cpu_seconds, keys};
-use crate::output::Out;
-use crate::output::text::plural;
+use crate::{DURABILITY, open};
+use process::cpu_seconds;
+
+/// Set for the processes that a measurement starts, with the arguments of theirs. They are this program with the
+/// same command, so that what is measured is what runs here, whichever program that is.
+const PROCESS: &str = "POSSE_BENCH_PROCESS";
 
 /// How long a measurement may stand still.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -87,7 +93,7 @@ enum Workload {
 
 /// One result, as the benchmark harness writes it.
 #[derive(Serialize)]
-struct Line<'a> {
+pub struct Line<'a> {
     peer: &'static str,
     version: &'static str,
     db: &'static str,
@@ -100,11 +106,15 @@ struct Line<'a> {
     runs: Vec<f64>,
 }
 
-/// Measures and prints.
-pub async fn run(out: &Out, args: QueueArgs) -> Result<()> {
+/// Measures, and gives each result to `print`. `keys` seal what is stored.
+pub async fn run(args: QueueArgs, keys: Keys, print: &dyn Fn(&Line) -> Result<()>) -> Result<()> {
+    if let Some(arguments) = std::env::var_os(PROCESS) {
+        let arguments: Vec<String> = serde_json::from_slice(arguments.as_encoded_bytes())?;
+        return process::run(process::Verb::try_parse_from(&arguments)?, keys).await;
+    }
     let made = !args.folder.exists();
     std::fs::create_dir_all(&args.folder).with_context(|| format!("making {}", args.folder.display()))?;
-    let outcome = Bench { out, folder: args.folder.clone(), args: &args }.all().await;
+    let outcome = Bench { print, keys, folder: args.folder.clone(), args: &args }.all().await;
     if made {
         // What is left of it is only in the way; the results are printed.
         let _ = std::fs::remove_dir_all(&args.folder);
@@ -113,7 +123,8 @@ pub async fn run(out: &Out, args: QueueArgs) -> Result<()> {
 }
 
 struct Bench<'a> {
-    out: &'a Out,
+    print: &'a dyn Fn(&Line) -> Result<()>,
+    keys: Keys,
     folder: PathBuf,
     args: &'a QueueArgs,
 }
@@ -298,9 +309,8 @@ impl Bench<'_> {
         self.file("finished.db")
     }
 
-    fn open(&self) -> Result<SqliteStore> {
-        let options = Options { keys: keys()?, ..Options::default() };
-        Ok(SqliteStore::open(Path::new(&self.database()), options)?)
+    fn open(&self) -> Result<Arc<SqliteStore>> {
+        open(&self.database(), self.keys.clone())
     }
 
     fn remove_database(&self) {
@@ -330,8 +340,8 @@ impl Bench<'_> {
             0 => String::new(),
             rows => format!("; {}", plural(rows, "finished row")),
         };
-        let sealed = if keys()?.seals() { "; texts sealed" } else { "" };
-        self.out.json_line(&Line {
+        let sealed = if self.keys.seals() { "; texts sealed" } else { "" };
+        (self.print)(&Line {
             peer: "posse",
             version: env!("CARGO_PKG_VERSION"),
             db: "sqlite",
@@ -369,8 +379,8 @@ impl Peer {
     fn start(arguments: &[&str], durability: &str) -> Result<Peer> {
         let program = std::env::current_exe().context("this program's own file is not known")?;
         let mut child = Command::new(program)
-            .args(["bench", "peer"])
-            .args(arguments)
+            .args(std::env::args_os().skip(1))
+            .env(PROCESS, serde_json::to_string(arguments)?)
             .env(DURABILITY, durability)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,32 +1,29 @@
-//! One process of the benchmark. It speaks the harness's language: a line of JSON for what happens,
+//! One process of the measurements. It speaks the harness's language: a line of JSON for what happens,
 //! and it ends when its standard input does. Times are the machine's monotonic clock, which all
 //! processes share, in nanoseconds.
 
 use std::fmt::Write as _;
 use std::io::BufRead;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use async_trait::async_trait;
-use clap::Subcommand;
+use clap::Parser;
 use posse_core::clock::Clock;
 use posse_core::job::{NewJob, Output, Payload};
 use posse_core::port::JobRepository;
 use posse_core::worker::executor::{AgentExecutor, JobContext, StepOutcome};
-use posse_core::worker::{Fleet, WorkerService, maintain};
+use posse_core::worker::{WorkerService, maintain};
 use posse_infra::process::{SystemClock, monotonic_ns};
-use posse_infra::sqlite::{Keys, Options, SqliteStore, Synchronous};
+use posse_infra::sqlite::{Keys, SqliteStore};
 use serde::{Deserialize, Serialize};
 
-use crate::settings::sealing;
+use crate::{fleet, open};
 
-/// The variable that says what a commit promises: `normal`, or `full` when it is anything else.
-pub const DURABILITY: &str = "POSSE_BENCH_SYNC";
-
-/// What a process of the benchmark does. Arguments are those of the harness.
-#[derive(Subcommand)]
+/// What a process does. Arguments are those of the harness.
+#[derive(Parser)]
+#[command(no_binary_name = true)]
 pub enum Verb {
     /// Make the database
     Setup { database: String },
@@ -89,7 +86,8 @@ impl AgentExecutor for Noop {
 }
 
 /// Does it.
-pub async fn run(verb: Verb) -> Result<()> {
+pub async fn run(verb: Verb, keys: Keys) -> Result<()> {
+    let open = |database: &str| open(database, keys);
     match verb {
         Verb::Setup { database } => open(&database).map(drop),
         Verb::Enqueue { database, n, batch, gap, out } => {
@@ -103,34 +101,12 @@ pub async fn run(verb: Verb) -> Result<()> {
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_secs(5)).await;
                 if let Err(error) = enqueue(&producer, n, 1, gap, Some(&out)).await {
-                    tracing::error!("{error:#}");
+                    eprintln!("{error:#}");
                 }
             });
             work(&store, slots, log).await
         }
     }
-}
-
-/// The keys of the environment, so that it can be measured what sealing costs. Those of a settings file are for
-/// the database that it is of.
-pub fn keys() -> Result<Keys> {
-    sealing::keys(&|name| std::env::var_os(name), None)
-}
-
-fn open(path: &str) -> Result<Arc<SqliteStore>> {
-    let synchronous = match std::env::var(DURABILITY).as_deref() {
-        Ok("normal") => Synchronous::Normal,
-        _ => Synchronous::Full,
-    };
-    let store = SqliteStore::open(Path::new(path), Options { synchronous, keys: keys()?, ..Options::default() });
-    Ok(Arc::new(store.with_context(|| format!("opening {path}"))?))
-}
-
-/// This process as one worker of the fleet on `store`.
-async fn fleet(store: &Arc<SqliteStore>, slots: usize) -> Result<Arc<Fleet>> {
-    let id = format!("bench-{}-{}", std::process::id(), SystemClock.now());
-    let worker = posse_infra::fleet::record(id, vec![ROLE.to_owned()], slots, &SystemClock);
-    Ok(Fleet::start(posse_infra::fleet::options(store, worker, Arc::new(SystemClock))).await?)
 }
 
 /// Seconds of processor time that a process has used, in steps of a hundredth.
@@ -193,7 +169,7 @@ async fn callers(store: &Arc<SqliteStore>, n: u64, callers: u64) -> Result<()> {
 }
 
 async fn work(store: &Arc<SqliteStore>, slots: usize, log: String) -> Result<()> {
-    let fleet = fleet(store, slots).await?;
+    let fleet = fleet(store, ROLE, slots).await?;
     let executor = Arc::new(Noop { ran: Mutex::default() });
     println!(r#"{{"ev":"run","t":{},"cpu":{:.3}}}"#, monotonic_ns(), cpu_seconds(std::process::id()));
     let service = Arc::new(WorkerService {
