@@ -1,11 +1,8 @@
 //! The core decides and performs no I/O: what it may not name, it does not name.
 
-#[path = "support/sources.rs"]
-mod sources;
-
 use std::path::{Path, PathBuf};
 
-use sources::rust_files;
+use crate::support::sources::rust_files;
 
 /// Names that would mean I/O, a wall clock, or an adapter, with the reason each is kept out.
 const FORBIDDEN: &[(&str, &str)] = &[

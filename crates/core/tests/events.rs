@@ -14,10 +14,7 @@ use serde_json::json;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-#[path = "support/parts.rs"]
-mod parts;
-
-use parts::tool;
+use crate::support::parts::{self, tool};
 
 fn opening() -> Arc<Opening> {
     let spec =

@@ -1,4 +1,4 @@
-//! What a model reads first, whole. `POSSE_UPDATE_SNAPSHOTS=1 cargo test -p posse-core --test prompt` writes the
+//! What a model reads first, whole. `POSSE_UPDATE_SNAPSHOTS=1 cargo test -p posse-core --test core prompt` writes the
 //! snapshots anew; the diff is then read like any other change.
 
 use posse_core::model::{Message, ToolCalling};

@@ -1,13 +1,10 @@
 //! What people and models read is written the same way everywhere: a count of something goes through
 //! `text::plural`, or one day a sentence says "1 attempts".
 
-#[path = "support/sources.rs"]
-mod sources;
-
 use std::path::{Path, PathBuf};
 
+use crate::support::sources::rust_files;
 use regex::Regex;
-use sources::rust_files;
 
 /// Plurals that are counted in sentences. (Words that are verbs as well, such as "runs" and "answers", would also be
 /// found behind names.)

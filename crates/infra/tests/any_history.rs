@@ -16,6 +16,8 @@ mod histories;
 #[path = "../../core/tests/agent_machine/kit.rs"]
 #[allow(dead_code, reason = "each test file uses its part")]
 mod kit;
+#[path = "../../core/tests/support/parts.rs"]
+mod parts;
 #[path = "support/rules.rs"]
 mod rules;
 #[path = "../../core/tests/support/sendable.rs"]

@@ -15,10 +15,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-#[path = "../support/parts.rs"]
-mod parts;
-
-use parts::tool;
+use super::parts::{self, tool};
 
 /// Odd enough to show that it is passed on word for word.
 pub const TASK: &str = "Find the ship \"Clio\";\n  two lines, {braces} and a tab\t.";

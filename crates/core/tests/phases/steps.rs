@@ -13,8 +13,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::check_snapshot;
-use crate::memory::any_plan;
+use super::check_snapshot;
+use super::memory::any_plan;
 
 fn tools() -> Vec<ToolSpec> {
     let tool = |name: &str, arguments: &[&str]| ToolSpec {

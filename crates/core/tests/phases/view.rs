@@ -5,8 +5,8 @@ use posse_core::run::phase::{NewPlan, NewSubTask, parse};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::check_snapshot;
-use crate::memory::{any_plan, call, plan};
+use super::check_snapshot;
+use super::memory::{any_plan, call, plan};
 
 const SIGNALS: &str = "ℹ 8 of 14 steps used\n⚠ Same action failed twice. Reflect before acting again.";
 

@@ -9,10 +9,7 @@ use posse_core::tool::{EffectClass, ToolError, ToolOutput};
 use serde_json::json;
 use std::sync::Arc;
 
-#[path = "../support/parts.rs"]
-mod parts;
-
-use parts::tool;
+use super::parts::{self, tool};
 
 pub fn opening(calling: ToolCalling, limits: RunLimits) -> Arc<Opening> {
     let persona = PersonaTemplate {

@@ -15,6 +15,6 @@ mod mending;
 mod phased;
 mod questions;
 mod replan;
-#[path = "../support/sendable.rs"]
-mod sendable;
 mod skills;
+
+use crate::support::{parts, sendable};

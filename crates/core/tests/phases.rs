@@ -1,5 +1,5 @@
 //! Runs that go by phases: the steps, the working memory and its view, the signals. Snapshots are written anew by
-//! `POSSE_UPDATE_SNAPSHOTS=1 cargo test -p posse-core --test phases`.
+//! `POSSE_UPDATE_SNAPSHOTS=1 cargo test -p posse-core --test core phases`.
 
 use std::path::Path;
 
@@ -16,5 +16,5 @@ fn check_snapshot(name: &str, text: &str) {
         std::fs::write(&path, &text).expect("the snapshot can be written");
     }
     let stored = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(text, stored, "{} is stale; see the top of main.rs", path.display());
+    assert_eq!(text, stored, "{} is stale; see the top of phases.rs", path.display());
 }

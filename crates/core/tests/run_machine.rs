@@ -5,5 +5,5 @@ mod calls;
 mod ends;
 mod habits;
 mod kit;
-#[path = "../support/sendable.rs"]
-mod sendable;
+
+use crate::support::{parts, sendable};
