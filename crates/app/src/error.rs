@@ -71,12 +71,18 @@ codes! {
     UniqueHeld = "unique.held", Conflict;
     /// A job cannot wait for a group without jobs.
     GroupEmpty = "group.empty", Conflict;
+    /// The persona's file is wrong.
+    PersonaInvalid = "persona.invalid", Invalid;
     /// There is no such schedule.
     ScheduleNotFound = "schedule.not_found", NotFound;
     /// There is a schedule of that name.
     ScheduleExists = "schedule.exists", Conflict;
     /// What is stored of the schedule cannot be read.
     ScheduleDamaged = "schedule.damaged", Conflict;
+    /// There is no such session.
+    SessionNotFound = "session.not_found", NotFound;
+    /// There is a session of that name.
+    SessionExists = "session.exists", Conflict;
     /// A worker's lease was lost before it could write.
     LeaseLost = "lease.lost", Failed;
     /// A model cannot be asked, or gave no answer.

@@ -4,14 +4,22 @@
 //! Everything between is here, once: checks, previews, views, codes of errors. Nothing here reads flags, prints, or
 //! knows an adapter; the database, files and time come in through the core's ports.
 
+pub mod batch;
 pub mod change;
+pub mod doctor;
+pub mod enqueue;
 pub mod error;
 pub mod events;
+pub mod filter;
 pub mod groups;
 pub mod jobs;
 pub mod json;
+mod jsonl;
+pub mod personas;
 pub mod queues;
+pub mod retention;
 pub mod schedules;
+pub mod sessions;
 pub mod status;
 pub mod times;
 pub mod waits;

@@ -3,12 +3,16 @@
 
 use std::path::Path;
 
+use posse_app::batch::Stored;
 use posse_app::change::Preview;
+use posse_app::doctor::Diagnosis;
+use posse_app::enqueue::EnqueuedView;
 use posse_app::events::WorkEvent;
 use posse_app::groups::GroupView;
 use posse_app::jobs::{JobDocument, JobItem};
 use posse_app::queues::QueueView;
 use posse_app::schedules::ScheduleDocument;
+use posse_app::sessions::SessionDocument;
 use posse_app::status::Standing;
 use posse_app::workers::WorkerView;
 use posse_core::events::JobEvent;
@@ -30,6 +34,9 @@ fn the_schemas_of_what_is_given_out_stay_as_they_are() {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let mut documents = Map::new();
     add::<Preview>(&mut generator, &mut documents, "change of many jobs");
+    add::<Diagnosis>(&mut generator, &mut documents, "doctor");
+    add::<EnqueuedView>(&mut generator, &mut documents, "enqueued job");
+    add::<Stored>(&mut generator, &mut documents, "enqueued file");
     add::<GroupView>(&mut generator, &mut documents, "group");
     add::<JobDocument>(&mut generator, &mut documents, "job");
     add::<JobEvent>(&mut generator, &mut documents, "job event");
@@ -40,6 +47,7 @@ fn the_schemas_of_what_is_given_out_stay_as_they_are() {
     add::<Happened>(&mut generator, &mut documents, "run event");
     add::<ScheduleDocument>(&mut generator, &mut documents, "schedule");
     add::<Schedule>(&mut generator, &mut documents, "schedule in a list");
+    add::<SessionDocument>(&mut generator, &mut documents, "session");
     add::<Session>(&mut generator, &mut documents, "session in a list");
     add::<Standing>(&mut generator, &mut documents, "status");
     add::<WorkEvent<'static>>(&mut generator, &mut documents, "work event");

@@ -30,9 +30,11 @@ pub use relations::{BatchMark, BatchStanding, Chunk, JobRelations, JobSearch, Re
 
 mod metrics;
 mod store;
+mod upkeep;
 
 pub use metrics::{JobsIn, MetricsQueries, Standing, Written};
 pub use store::Store;
+pub use upkeep::{Backup, Compacted, Database, Resealed, Restored, SchemaSteps, Upkeep};
 
 /// A repository call that did not do what was asked, by what the caller should do about it.
 #[derive(Debug, Clone, thiserror::Error)]

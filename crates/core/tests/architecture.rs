@@ -52,6 +52,34 @@ fn the_core_depends_on_no_adapter_library() {
     }
 }
 
+/// What the application may not name: it is what every door has in common, above any adapter.
+const NOT_IN_THE_APPLICATION: &[&str] = &[
+    "posse_infra",
+    "posse_store",
+    "clap",
+    "anyhow",
+    "diesel",
+    "std::fs",
+    "std::net",
+    "std::process",
+    "std::env",
+    "println!",
+];
+
+#[test]
+fn the_application_knows_no_adapter_and_no_door() {
+    let mut found = Vec::new();
+    for file in rust_files(&root().join("crates/app/src")) {
+        let text = std::fs::read_to_string(&file).expect("a source file");
+        for (i, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            let named = NOT_IN_THE_APPLICATION.iter().find(|name| code.contains(**name));
+            found.extend(named.map(|name| format!("{}:{}: {name}", file.display(), i + 1)));
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
 /// The core's modules, each below all that it sees.
 const FROM_THE_GROUND_UP: &[&str] = &[
     "id",

@@ -11,14 +11,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use posse_app::sessions::Talk;
+use posse_app::{Code, Kind};
 use posse_core::events::run::{Event, Happened, Outcome, RunFollower, Speaker};
-use posse_core::job::change::{Change, Edit};
-use posse_core::job::enqueue::{Ask, accept};
-use posse_core::job::question::{Answered, Question, check_answer};
+use posse_core::job::question::Question;
 use posse_core::job::{Job, JobId, JobState};
 use posse_core::model::Delta;
-use posse_core::port::{JobQueries, JobRelations, JobRepository, QuestionFilter};
-use posse_core::session::Session;
+use posse_core::port::JobQueries;
 use posse_core::worker::Progress;
 use tokio::sync::broadcast;
 
@@ -42,27 +41,20 @@ use lines::{Line, Lines};
 use pane::Pane;
 use voice::Voice;
 
-/// Who answers questions here.
-const PERSON: &str = "person";
-
 /// What a chat is made of.
 pub struct Conversation {
-    /// Changes jobs.
-    pub jobs: Arc<dyn JobRepository>,
-    /// Changes jobs by hand.
-    pub relations: Arc<dyn JobRelations>,
-    /// Asks about jobs.
-    pub queries: Arc<dyn JobQueries>,
+    /// What is said, and where.
+    pub talk: Talk,
     /// What the agent is asked with.
     pub models: Arc<Catalog>,
-    /// The session.
-    pub session: Session,
     /// Where sessions keep their events; nowhere where what is said is sealed.
     pub folder: Option<PathBuf>,
-    /// What every job of the chat has, its goal aside.
-    pub ask: Ask,
-    /// The roles that some persona plays.
-    pub roles: Vec<String>,
+}
+
+impl Conversation {
+    fn queries(&self) -> Arc<dyn JobQueries> {
+        self.talk.store.clone()
+    }
 }
 
 /// A chat at its prompt.
@@ -137,7 +129,7 @@ impl Chat {
     /// A chat that has not begun.
     pub async fn new(out: Out, with: Conversation, heard: Option<broadcast::Receiver<Progress>>) -> Result<Chat> {
         let edits = out.moving && std::io::stdin().is_terminal();
-        let edited = if edits { Editor::begin(history(&with).await?) } else { None };
+        let edited = if edits { Editor::begin(with.talk.history(HISTORY_OF.0, HISTORY_OF.1).await?) } else { None };
         let input = match edited {
             Some((editor, pane)) => {
                 let above = pane.clone();
@@ -152,7 +144,7 @@ impl Chat {
     /// Talks until the end of input. Fails where the last thing said got no answer.
     pub async fn talk(mut self, signals: &mut Signals) -> Result<Exit> {
         let mut log = match &self.with.folder {
-            Some(folder) => Some(EventLog::open(&self.with.queries, folder, &self.with.session).await),
+            Some(folder) => Some(EventLog::open(&self.with.queries(), folder, &self.with.talk.session).await),
             None => None,
         };
         if let Some(Err(error)) = &log {
@@ -181,18 +173,12 @@ impl Chat {
 
     /// Jobs of the session that were said and not answered when the last chat ended.
     async fn unfinished(&self) -> Result<Vec<JobId>> {
-        let turns = self.with.queries.session_turns(self.with.session.id, None).await?;
-        let open: Vec<_> = turns.into_iter().filter(|turn| !turn.state.is_final()).collect();
+        let open = self.with.talk.unfinished(now()).await?;
         for turn in &open {
             let said = one_line(&turn.goal, 80);
             self.remark(format!("going on with what was said last: {said} (Ctrl-C drops it)"));
         }
-        let jobs: Vec<_> = open.into_iter().map(|turn| turn.job).collect();
-        // Somebody is here now, so what waits for a provider is tried at once.
-        let now = now();
-        let at_once = Change::Edit(Edit { run_at: Some(now), ..Edit::default() });
-        self.with.relations.change(jobs.clone(), at_once, now).await?;
-        Ok(jobs)
+        Ok(open.into_iter().map(|turn| turn.job).collect())
     }
 
     /// The next thing said, as a job; nothing when there is nothing more to say.
@@ -217,20 +203,19 @@ impl Chat {
         if text.trim().is_empty() {
             return Ok(None);
         }
-        let mut job = match accept(Ask { goal: text, ..self.with.ask.clone() }, &self.with.roles) {
-            Ok(job) => job,
-            Err(refused) => {
+        match self.with.talk.say(text, now()).await {
+            Ok(job) => Ok(Some(job)),
+            Err(refused) if refused.code == Code::FieldInvalid => {
                 self.out.warn(refused.to_string());
-                return Ok(None);
+                Ok(None)
             }
-        };
-        job.payload.session = Some(self.with.session.id);
-        Ok(Some(self.with.jobs.enqueue(vec![job], now()).await?[0].id))
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Waits for one job's end and shows what happens until then.
     async fn turn(&mut self, job: JobId, mut log: Option<&mut EventLog>, signals: &mut Signals) -> Result<Turn> {
-        let mut follower = RunFollower::new(Arc::clone(&self.with.queries), job);
+        let mut follower = RunFollower::new(self.with.queries(), job);
         let mut voice = Voice::new(std::io::stdout().is_terminal());
         let mut asking: Option<Question> = None;
         let mut look = true;
@@ -264,7 +249,7 @@ impl Chat {
                 return Ok(if edits { Turn::Ended(waiting.state) } else { Turn::Left(Exit::Failed) });
             }
             if asking.is_none() && follower.state() == Some(JobState::Suspended) {
-                asking = self.next_question(job).await?;
+                asking = self.with.talk.next_question(job).await?;
                 if let Some(question) = &asking {
                     self.turn_aside(&mut voice)?;
                     self.ask(question);
@@ -325,11 +310,10 @@ impl Chat {
 
     /// Has the job end; true if that was asked for already, so that the person wants to leave.
     async fn interrupt(&self, job: JobId, voice: &mut Voice) -> Result<bool> {
-        if asked_to_stop(&*self.with.queries, job).await {
+        if self.with.talk.interrupt(job, now()).await? {
             return Ok(true);
         }
         self.turn_aside(voice)?;
-        self.with.jobs.cancel(job, "interrupted by the person".into(), now()).await?;
         Ok(false)
     }
 
@@ -392,13 +376,8 @@ impl Chat {
 
     /// The job as it is, if it waits for what a person has to mend.
     async fn helpless(&self, job: JobId) -> Result<Option<Job>> {
-        let job = self.with.queries.job(job).await?;
+        let job = self.with.talk.store.job(job).await?;
         Ok(job.filter(|job| models::is_helpless(&self.with.models, job)))
-    }
-
-    async fn next_question(&self, job: JobId) -> Result<Option<Question>> {
-        let filter = QuestionFilter { settled: false, job: Some(job), limit: 1 };
-        Ok(self.with.queries.questions(filter).await?.pop())
     }
 
     fn ask(&self, question: &Question) {
@@ -410,14 +389,15 @@ impl Chat {
 
     /// Saves an answer; false if it cannot be one.
     async fn answer(&self, question: &Question, text: String) -> Result<bool> {
-        if let Err(why) = check_answer(&text) {
-            self.out.warn(format!("the answer {why}"));
-            self.ask(question);
-            return Ok(false);
-        }
-        let answered = self.with.jobs.answer(question.id, text, PERSON.into(), now()).await?;
-        if let Some(Answered::Settled { .. }) = answered {
-            self.remark("it was settled elsewhere in the meantime".into());
+        match self.with.talk.answer(question, text, now()).await {
+            Ok(true) => {}
+            Ok(false) => self.remark("it was settled elsewhere in the meantime".into()),
+            Err(error) if error.kind() == Kind::Invalid => {
+                self.out.warn(error.to_string());
+                self.ask(question);
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
         }
         Ok(true)
     }
@@ -439,21 +419,6 @@ impl Chat {
         let rows: Vec<_> = rows.iter().map(|row| self.out.note_paint.dim(row)).collect();
         self.out.note(rows.join("\n"));
     }
-}
-
-/// What the person said lately in sessions with this role, oldest first.
-async fn history(with: &Conversation) -> Result<Vec<String>> {
-    let (sessions, turns) = HISTORY_OF;
-    let mut said = Vec::new();
-    for session in with.queries.sessions(Some(with.session.role.clone()), sessions).await?.iter().rev() {
-        said.extend(with.queries.session_turns(session.id, None).await?.into_iter().map(|turn| turn.goal));
-    }
-    Ok(said.split_off(said.len().saturating_sub(turns)))
-}
-
-/// Whether the job's end was asked for already: whoever asks again wants to leave.
-async fn asked_to_stop(queries: &dyn JobQueries, job: JobId) -> bool {
-    matches!(queries.job(job).await, Ok(Some(job)) if job.cancel_requested)
 }
 
 /// The next thing heard; for ever nothing where nobody speaks. `None` after a gap.

@@ -26,7 +26,6 @@ mod job;
 mod job_events;
 mod job_fork;
 mod job_show;
-mod jsonl;
 mod lists;
 mod metrics;
 mod model;

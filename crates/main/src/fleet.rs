@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use futures::FutureExt as _;
+use posse_app::retention;
 use posse_core::job::JobState;
 use posse_core::metrics::{MetricsSource, ModelTallies};
-use posse_core::port::{CareRepository, JobFilter, JobQueries, WorkerRecord};
+use posse_core::port::{CareRepository, JobFilter, JobQueries, Store, WorkerRecord};
 use posse_core::queue::retention::Keep;
 use posse_core::worker::executor::AgentExecutor;
 use posse_core::worker::{Fleet, FleetOptions, Phase, Progress, WorkerService, maintain};
@@ -21,9 +22,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::output::Out;
 use crate::records::{Recorder, RunFiles};
-use crate::retention;
 use crate::staff::Latest;
-use crate::wire::Workshop;
 
 /// How long steps that were asked to stop are waited for: a tool may take 5 s to end.
 const AFTER_STOP: Duration = Duration::from_secs(8);
@@ -68,14 +67,14 @@ pub enum Heard {
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
 /// One role's work in this process.
-pub struct Post {
+pub struct RoleWork {
     /// The role.
     pub role: String,
     /// Who does the work.
     pub executor: Arc<dyn AgentExecutor>,
 }
 
-/// How a crew works.
+/// How a process works.
 pub struct Plan {
     /// Only jobs of these queues; all when empty.
     pub queues: Vec<String>,
@@ -100,7 +99,7 @@ struct Served {
 }
 
 /// The services of this process, at work.
-pub struct Crew {
+pub struct WorkerProcess {
     fleet: Arc<Fleet>,
     services: JoinSet<()>,
     served: BTreeMap<String, Served>,
@@ -114,30 +113,30 @@ pub struct Crew {
     heard: Option<broadcast::Receiver<Progress>>,
 }
 
-impl Crew {
-    /// Announces this process and puts one service to each post.
-    pub async fn start(shop: &Workshop, posts: Vec<Post>, plan: Plan) -> Result<Crew> {
+impl WorkerProcess {
+    /// Announces this process and puts a service to each role.
+    pub async fn start(store: &Arc<dyn Store>, work: Vec<RoleWork>, plan: Plan) -> Result<WorkerProcess> {
         let Plan { queues, slots, lease, retention, sessions, watched, files } = plan;
-        let roles: Vec<_> = posts.iter().map(|post| post.role.clone()).collect();
+        let roles: Vec<_> = work.iter().map(|one| one.role.clone()).collect();
         let worker = record(roles, slots, lease);
         let id = worker.id.clone();
         let options = FleetOptions {
-            jobs: Arc::clone(&shop.jobs),
-            queries: Arc::clone(&shop.queries),
-            care: Arc::clone(&shop.care),
+            jobs: store.clone(),
+            queries: store.clone(),
+            care: store.clone(),
             clock: Arc::new(SystemClock),
             processes: Arc::new(LinuxProcessProbe),
             worker,
         };
-        warn_of_other_retention(&*shop.care, &retention).await?;
+        warn_of_other_retention(&**store, &retention).await?;
         let fleet = Fleet::start(options).await?;
         // Before the first claim, so that nothing is missed.
         let heard = watched.then(|| fleet.watch());
-        let recorder = files.map(|files| Recorder::start(files, Arc::clone(&shop.queries), fleet.watch()));
+        let recorder = files.map(|files| Recorder::start(files, store.clone(), fleet.watch()));
         let maintenance = tokio::spawn(maintain(Arc::clone(&fleet)));
-        let sweeping = tokio::spawn(sweep(Arc::clone(&shop.queries), sessions));
-        let (services, served, queries) = (JoinSet::new(), BTreeMap::new(), Arc::clone(&shop.queries));
-        let mut crew = Crew {
+        let sweeping = tokio::spawn(sweep(store.clone(), sessions));
+        let (services, served, queries) = (JoinSet::new(), BTreeMap::new(), store.clone());
+        let mut process = WorkerProcess {
             fleet,
             services,
             served,
@@ -150,12 +149,12 @@ impl Crew {
             worker: id,
             heard,
         };
-        posts.into_iter().for_each(|post| crew.hire(post));
-        Ok(crew)
+        work.into_iter().for_each(|one| process.serve(one));
+        Ok(process)
     }
 
-    /// Puts a service to a post.
-    pub fn hire(&mut self, Post { role, executor }: Post) {
+    /// Puts a service to a role.
+    pub fn serve(&mut self, RoleWork { role, executor }: RoleWork) {
         let executor = Arc::new(Latest::new(executor));
         let service = WorkerService {
             handles_role: role.clone(),
@@ -172,15 +171,15 @@ impl Crew {
     }
 
     /// Has the jobs of a role worked by another executor.
-    pub fn change(&mut self, post: Post) {
-        match self.served.get(&post.role) {
-            Some(served) => served.executor.replace(post.executor),
-            None => self.hire(post),
+    pub fn change(&mut self, one: RoleWork) {
+        match self.served.get(&one.role) {
+            Some(served) => served.executor.replace(one.executor),
+            None => self.serve(one),
         }
     }
 
     /// Begins no more jobs of a role; those in hand go on.
-    pub fn dismiss(&mut self, role: &str) {
+    pub fn retire(&mut self, role: &str) {
         self.served.remove(role);
     }
 
@@ -195,9 +194,8 @@ impl Crew {
     }
 
     /// Where this process's numbers come from.
-    pub fn metrics(&self, shop: &Workshop, models: Arc<ModelTallies>) -> Arc<MetricsSource> {
-        let (store, clock) = (Arc::clone(&shop.metrics), Arc::new(SystemClock));
-        Arc::new(MetricsSource::new(store, self.fleet.tally(), models, clock))
+    pub fn metrics(&self, store: &Arc<dyn Store>, models: Arc<ModelTallies>) -> Arc<MetricsSource> {
+        Arc::new(MetricsSource::new(store.clone(), self.fleet.tally(), models, Arc::new(SystemClock)))
     }
 
     /// What happens in this process from its beginning, if it is watched; given once.
@@ -228,7 +226,7 @@ impl Crew {
     /// Ends: claims nothing more, gives steps in progress `grace` to end, then stops them. Jobs in
     /// hand go back to the queue with their attempt. A signal in between cuts the grace short, one
     /// more ends the process. Fails if its database was lost.
-    pub async fn stand_down(mut self, out: &Out, grace: Duration, signals: &mut Signals) -> Result<()> {
+    pub async fn shut_down(mut self, out: &Out, grace: Duration, signals: &mut Signals) -> Result<()> {
         self.fleet.drain();
         let jobs = match self.fleet.lost() {
             Some(_) => Vec::new(),

@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 use crate::settings::FileModel;
 
 /// The name of the local model where the settings give it none.
-pub const NAME: &str = "local";
+pub const NAME: &str = posse_app::enqueue::LOCAL_MODEL;
 
 /// Reading a long prompt is slow without a graphics card, and nothing is said meanwhile.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15 * 60);

@@ -12,7 +12,6 @@ mod metrics;
 mod models;
 mod output;
 mod records;
-mod retention;
 mod settings;
 mod staff;
 mod trust;

@@ -15,12 +15,12 @@ use posse_core::skill::Skill;
 use posse_core::worker::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_infra::persona::{Loaded, PersonaFile, Severity};
 
-use crate::fleet::{Crew, Post};
+use crate::fleet::{RoleWork, WorkerProcess};
 use crate::models::Catalog;
 use crate::output::Out;
 use crate::output::text::visible;
 use crate::settings::Settings;
-use crate::wire::{self, Kit, Offer};
+use crate::wire::{self, Offer, Project};
 
 /// How often the files are looked at. What has changed is read when it has been the same for two looks, so that a
 /// file that is being written is read whole.
@@ -29,9 +29,9 @@ pub const EVERY: Duration = Duration::from_secs(1);
 /// What became of a role.
 pub enum Change {
     /// Nobody had worked it.
-    New(Post),
+    New(RoleWork),
     /// It is worked differently from now on.
-    Changed(Post),
+    Changed(RoleWork),
     /// It has no persona any more.
     Gone(String),
 }
@@ -62,14 +62,14 @@ pub struct Staff {
 
 impl Staff {
     /// Those that were there at the beginning, and have been told of.
-    pub fn new(settings: &Settings, kit: &Kit, personas: &[PersonaFile], only: Vec<String>) -> Staff {
-        let known = |persona: &PersonaFile| (persona.persona.role.clone(), known(&kit.offer, persona));
+    pub fn new(settings: &Settings, project: &Project, personas: &[PersonaFile], only: Vec<String>) -> Staff {
+        let known = |persona: &PersonaFile| (persona.persona.role.clone(), known(&project.offer, persona));
         Staff {
             known: personas.iter().map(known).collect(),
-            told: kit.personas.problems.iter().map(ToString::to_string).collect(),
+            told: project.personas.problems.iter().map(ToString::to_string).collect(),
             settings: settings.clone(),
-            models: Arc::clone(&kit.models),
-            workspace: kit.workspace.clone(),
+            models: Arc::clone(&project.models),
+            workspace: project.workspace.clone(),
             only,
             seen: Stamp::new(),
             read: None,
@@ -90,8 +90,8 @@ impl Staff {
         let offer = Offer::gather(&self.settings);
         match wire::personas(&self.settings, &offer) {
             Ok(personas) => {
-                let kit = self.kit(offer, personas);
-                self.compare(out, kit)
+                let project = self.project(offer, personas);
+                self.compare(out, project)
             }
             Err(error) => {
                 if self.told.insert(error.to_string()) {
@@ -102,42 +102,42 @@ impl Staff {
         }
     }
 
-    fn kit(&self, offer: Offer, personas: Loaded) -> Kit {
-        Kit { models: Arc::clone(&self.models), offer, personas, workspace: self.workspace.clone() }
+    fn project(&self, offer: Offer, personas: Loaded) -> Project {
+        Project { models: Arc::clone(&self.models), offer, personas, workspace: self.workspace.clone() }
     }
 
-    fn compare(&mut self, out: &Out, kit: Kit) -> Vec<Change> {
-        self.tell(out, &kit);
+    fn compare(&mut self, out: &Out, project: Project) -> Vec<Change> {
+        self.tell(out, &project);
         let mut changes = Vec::new();
         let is_ours = |role: &String| self.only.is_empty() || self.only.contains(role);
-        for persona in kit.personas.personas.iter().filter(|persona| is_ours(&persona.persona.role)) {
-            let (role, now) = (persona.persona.role.clone(), known(&kit.offer, persona));
+        for persona in project.personas.personas.iter().filter(|persona| is_ours(&persona.persona.role)) {
+            let (role, now) = (persona.persona.role.clone(), known(&project.offer, persona));
             if self.known.get(&role) == Some(&now) {
                 continue;
             }
-            let executor: Arc<dyn AgentExecutor> = match kit.executor(persona) {
+            let executor: Arc<dyn AgentExecutor> = match project.executor(persona) {
                 Ok(executor) => executor,
                 Err(error) => {
                     out.warn(visible(&format!("{error:#}")));
                     continue;
                 }
             };
-            let post = Post { role: role.clone(), executor };
+            let one = RoleWork { role: role.clone(), executor };
             changes.push(match self.known.insert(role.clone(), now) {
                 None => {
                     out.note(format!("  the persona {role} is new: its jobs are worked here from now on"));
-                    Change::New(post)
+                    Change::New(one)
                 }
                 Some(_) => {
                     out.note(format!("  the persona {role} has changed: runs that begin from now on follow it"));
-                    Change::Changed(post)
+                    Change::Changed(one)
                 }
             });
         }
         let broken: Vec<_> =
-            kit.personas.problems.iter().filter(|p| p.severity == Severity::Error).map(|p| &p.file).collect();
+            project.personas.problems.iter().filter(|p| p.severity == Severity::Error).map(|p| &p.file).collect();
         let gone = |(role, known): &(&String, &Known)| {
-            kit.personas.get(role).is_none() && !broken.contains(&&known.persona.file)
+            project.personas.get(role).is_none() && !broken.contains(&&known.persona.file)
         };
         let gone: Vec<_> = self.known.iter().filter(gone).map(|(role, _)| role.clone()).collect();
         for role in gone {
@@ -149,9 +149,9 @@ impl Staff {
     }
 
     /// Says what is wrong now and was not before.
-    fn tell(&mut self, out: &Out, kit: &Kit) {
-        let now: BTreeSet<_> = kit.personas.problems.iter().map(ToString::to_string).collect();
-        for problem in kit.personas.problems.iter().filter(|problem| !self.told.contains(&problem.to_string())) {
+    fn tell(&mut self, out: &Out, project: &Project) {
+        let now: BTreeSet<_> = project.personas.problems.iter().map(ToString::to_string).collect();
+        for problem in project.personas.problems.iter().filter(|problem| !self.told.contains(&problem.to_string())) {
             let in_force = self.known.values().any(|known| known.persona.file == problem.file);
             match problem.severity {
                 Severity::Error if in_force => {
@@ -219,16 +219,16 @@ impl AgentExecutor for Latest {
 }
 
 /// Applies changes to the services of this process.
-pub async fn apply(crew: &mut Crew, changes: Vec<Change>) -> Result<()> {
+pub async fn apply(process: &mut WorkerProcess, changes: Vec<Change>) -> Result<()> {
     if changes.is_empty() {
         return Ok(());
     }
     for change in changes {
         match change {
-            Change::New(post) => crew.hire(post),
-            Change::Changed(post) => crew.change(post),
-            Change::Gone(role) => crew.dismiss(&role),
+            Change::New(one) => process.serve(one),
+            Change::Changed(one) => process.change(one),
+            Change::Gone(role) => process.retire(&role),
         }
     }
-    crew.announce().await
+    process.announce().await
 }

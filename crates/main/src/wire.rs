@@ -8,11 +8,9 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use posse_app::Code;
 use posse_core::clock::Clock;
-use posse_core::metrics::MetricsQueries;
 use posse_core::model::Models;
 use posse_core::persona::PersonaTemplate;
-use posse_core::port::Rules;
-use posse_core::port::{CareRepository, JobQueries, JobRelations, JobRepository, RepositoryError, Store};
+use posse_core::port::{Database, RepositoryError, Store};
 use posse_core::queue::retention::Retention;
 use posse_core::skill::SkillScope;
 use posse_core::skill::shelf::{self, FIND_SKILLS};
@@ -24,7 +22,7 @@ use posse_infra::persona::{Loaded, PersonaFile, PersonaFileProblem, Severity, lo
 use posse_infra::process::SystemClock;
 use posse_infra::sandbox::{Commands, Exact};
 use posse_infra::skill::{self, LoadedSkills, SkillFileProblem, SkillRoot};
-use posse_infra::sqlite::{Options, SqliteStore, Synchronous, extension};
+use posse_infra::sqlite::{Options, SqliteDatabase, SqliteStore, Synchronous, extension};
 use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 
 use crate::exit::{fail, not_found, usage};
@@ -81,17 +79,12 @@ fn trust_own_database(settings: &Settings) -> Result<()> {
 
 /// Opens the database to be changed by a command that tells of it then; makes it, and its folder, if it is not there.
 pub fn open_store(settings: &Settings) -> Result<Arc<dyn Store>> {
-    Ok(open_file(settings)?)
-}
-
-/// The same, for what only this database can do.
-pub fn open_file(settings: &Settings) -> Result<Arc<SqliteStore>> {
     crate::output::before_change()?;
     open_to_work(settings)
 }
 
 /// Opens the database to be worked.
-fn open_to_work(settings: &Settings) -> Result<Arc<SqliteStore>> {
+fn open_to_work(settings: &Settings) -> Result<Arc<dyn Store>> {
     register_extension(settings)?;
     make_database_folder(settings)?;
     let path = &settings.database;
@@ -141,11 +134,6 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
 
 /// Opens the database to be looked at, without writing anything. None where there is none yet.
 pub fn open_reader(settings: &Settings) -> Result<Option<Arc<dyn Store>>> {
-    Ok(open_to_look(settings)?.map(|store| store as Arc<dyn Store>))
-}
-
-/// The same, for what only this database can tell.
-pub fn open_to_look(settings: &Settings) -> Result<Option<Arc<SqliteStore>>> {
     let path = &settings.database;
     match path.try_exists() {
         Ok(true) => {}
@@ -164,6 +152,11 @@ pub fn open_to_look(settings: &Settings) -> Result<Option<Arc<SqliteStore>>> {
         Err(RepositoryError::Unavailable(_)) if path.metadata().is_ok_and(|meta| meta.len() == 0) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The database as it lies there, for what is done to it while it is closed.
+pub fn database(settings: &Settings) -> Box<dyn Database> {
+    Box::new(SqliteDatabase { path: settings.database.clone(), keys: settings.keys.clone() })
 }
 
 /// Where sessions keep what happens in them: beside the database, and under its name where that is not the
@@ -424,7 +417,7 @@ pub fn warn_of_problem(out: &crate::output::Out, problem: &PersonaFileProblem) {
 }
 
 /// What is known before there is a database.
-pub struct Kit {
+pub struct Project {
     /// The models.
     pub models: Arc<Catalog>,
     /// What personas may name.
@@ -435,9 +428,9 @@ pub struct Kit {
     pub workspace: PathBuf,
 }
 
-impl Kit {
+impl Project {
     /// Gathers it all.
-    pub async fn gather(settings: &Settings) -> Result<Kit> {
+    pub async fn gather(settings: &Settings) -> Result<Project> {
         let offer = Offer::gather(settings);
         let personas = personas(settings, &offer)?;
         let workspace = &settings.workspace;
@@ -450,7 +443,7 @@ impl Kit {
         }
         let workspace = workspace::real_path(settings, workspace)?;
         let models = Arc::new(Catalog::find(settings, &|name| std::env::var_os(name)).await?);
-        Ok(Kit { models, offer, personas, workspace })
+        Ok(Project { models, offer, personas, workspace })
     }
 
     /// Gathers it for one persona, whose jobs are worked in this process by `model`, or by its own. A
@@ -460,14 +453,22 @@ impl Kit {
         settings: &Settings,
         role: &str,
         model: Option<&str>,
-    ) -> Result<(Kit, PersonaFile, Arc<GenericAgentExecutor>)> {
-        let kit = Kit::gather(settings).await?;
-        kit.models.insist();
-        let file = persona(&kit.personas, role)?.clone();
-        warn_of_skills_of(out, &kit.offer.skills, &file.persona);
-        let executor = kit.executor(&file)?;
-        kit.models.get(model.or(file.persona.model.as_deref()))?;
-        Ok((kit, file, executor))
+    ) -> Result<(Project, PersonaFile, Arc<GenericAgentExecutor>)> {
+        let project = Project::gather(settings).await?;
+        project.models.insist();
+        let file = persona(&project.personas, role)?.clone();
+        warn_of_skills_of(out, &project.offer.skills, &file.persona);
+        let executor = project.executor(&file)?;
+        project.models.get(model.or(file.persona.model.as_deref()))?;
+        Ok((project, file, executor))
+    }
+
+    /// Opens the database, to be worked. From now on the models here are asked as often as all processes on it may ask
+    /// them together.
+    pub fn open(&self, settings: &Settings) -> Result<Arc<dyn Store>> {
+        let store = open_to_work(settings)?;
+        self.models.share(store.clone());
+        Ok(store)
     }
 
     /// Who works the jobs of `persona`.
@@ -482,39 +483,6 @@ impl Kit {
         let executor = executor.with_context(|| format!("the persona '{}' cannot be used", persona.persona.role))?;
         let hooks = self.offer.hooks.resolve(&persona.persona.hooks)?;
         Ok(Arc::new(executor.with_skills(self.offer.skills.skills.clone()).with_hooks(hooks)))
-    }
-}
-
-/// Everything a worker process works with.
-pub struct Workshop {
-    /// Changes jobs.
-    pub jobs: Arc<dyn JobRepository>,
-    /// Changes jobs by hand.
-    pub relations: Arc<dyn JobRelations>,
-    /// Asks about jobs.
-    pub queries: Arc<dyn JobQueries>,
-    /// Whether jobs may start.
-    pub rules: Arc<dyn Rules>,
-    /// Keeps schedules, and the database in order.
-    pub care: Arc<dyn CareRepository>,
-    /// Numbers to watch.
-    pub metrics: Arc<dyn MetricsQueries>,
-}
-
-impl Workshop {
-    /// Opens the database, to be changed. From now on the kit's models are asked as often as all
-    /// processes on it may ask them together.
-    pub fn open(settings: &Settings, kit: &Kit) -> Result<Workshop> {
-        let store = open_to_work(settings)?;
-        kit.models.share(store.clone());
-        Ok(Workshop {
-            jobs: store.clone(),
-            relations: store.clone(),
-            queries: store.clone(),
-            rules: store.clone(),
-            care: store.clone(),
-            metrics: store,
-        })
     }
 }
 

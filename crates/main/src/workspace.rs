@@ -5,38 +5,38 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use posse_app::Error;
 use posse_core::workspace::folder::FolderId;
 use posse_infra::folder::{identify, places};
 
-use crate::exit::usage;
 use crate::settings::Settings;
 use crate::trust::DECIDING;
 
 /// A folder that tools are confined to, as it is kept with a job.
-pub fn accepted(settings: &Settings, folder: &Path) -> Result<(String, FolderId)> {
+pub fn accepted(settings: &Settings, folder: &Path) -> Result<(String, FolderId), Error> {
     let shown = folder.display();
     let real = real_path(settings, folder)?;
-    let id = identify(&real).map_err(|e| usage(format!("workspace {shown} cannot be used: {e}")))?;
+    let id = identify(&real).map_err(|e| Error::invalid(format!("workspace {shown} cannot be used: {e}")))?;
     if let Err(error) = settings.trust.clone().note_workspace(&settings.root, &real) {
         tracing::debug!("it is not remembered that agents work in {}: {error:#}", real.display());
     }
     let text = real.into_os_string().into_string();
-    Ok((text.map_err(|_| usage(format!("workspace {shown} has a path that is not UTF-8; rename it")))?, id))
+    Ok((text.map_err(|_| Error::invalid(format!("workspace {shown} has a path that is not UTF-8; rename it")))?, id))
 }
 
 /// The real path of a workspace, if it may be one.
-pub fn real_path(settings: &Settings, folder: &Path) -> Result<PathBuf> {
+pub fn real_path(settings: &Settings, folder: &Path) -> Result<PathBuf, Error> {
     let shown = folder.display();
-    let wrong = |why: String| usage(format!("workspace {shown} cannot be used: {why}"));
+    let wrong = |why: String| Error::invalid(format!("workspace {shown} cannot be used: {why}"));
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.into());
     let mut written: Vec<_> = settings.trust.workspaces().map(Path::to_owned).collect();
     written.extend([real(&settings.root), real(&settings.workspace)]);
-    let cwd = std::env::current_dir().map_err(|e| usage(format!("the current folder cannot be found: {e}")))?;
+    let cwd =
+        std::env::current_dir().map_err(|e| Error::invalid(format!("the current folder cannot be found: {e}")))?;
     let path = resolved(&cwd.join(folder), &written).map_err(wrong)?;
     let meta = path.metadata().map_err(|e| wrong(format!("{e}; name a folder that exists")))?;
     if !meta.is_dir() {
-        return Err(usage(format!("workspace {shown} is no folder; tools are confined to a folder")));
+        return Err(Error::invalid(format!("workspace {shown} is no folder; tools are confined to a folder")));
     }
     let own = DECIDING.iter().map(|name| real(&settings.root).join(name)).chain([real(&settings.personas)]);
     let state = settings.trust.file().and_then(Path::parent).map(real);

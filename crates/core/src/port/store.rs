@@ -1,15 +1,25 @@
 //! Everything that is kept, behind one name.
 
-use super::{CareRepository, JobQueries, JobRelations, JobRepository, JobSearch, MetricsQueries, RateLimiter, Rules};
+use super::{
+    CareRepository, JobQueries, JobRelations, JobRepository, JobSearch, MetricsQueries, RateLimiter, Rules, Upkeep,
+};
 
 /// A store: all that an application asks of one database. Nothing is to be implemented for it; whatever implements the
 /// ports is one.
 pub trait Store:
-    JobRepository + JobQueries + JobRelations + JobSearch + CareRepository + Rules + RateLimiter + MetricsQueries
+    JobRepository + JobQueries + JobRelations + JobSearch + CareRepository + Rules + RateLimiter + MetricsQueries + Upkeep
 {
 }
 
 impl<T> Store for T where
-    T: JobRepository + JobQueries + JobRelations + JobSearch + CareRepository + Rules + RateLimiter + MetricsQueries
+    T: JobRepository
+        + JobQueries
+        + JobRelations
+        + JobSearch
+        + CareRepository
+        + Rules
+        + RateLimiter
+        + MetricsQueries
+        + Upkeep
 {
 }

@@ -2,12 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
-use posse_core::port::RepositoryError;
+use posse_core::port::{Backup, RepositoryError, SchemaSteps};
 
 use super::connection::{Access, beside, open};
 use super::fault::{Fault, Outcome, describe};
@@ -16,15 +16,6 @@ use super::{SqliteStore, restore, traceless};
 
 /// Most problems told of at once.
 const PROBLEMS: usize = 20;
-
-/// A copy that was made and looked through.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Backup {
-    /// Where it is.
-    pub path: PathBuf,
-    /// Its size.
-    pub bytes: u64,
-}
 
 impl SqliteStore {
     /// Copies the database to `to` as it is at one moment, while others work on; what they write
@@ -42,15 +33,6 @@ impl SqliteStore {
     pub async fn check(&self, full: bool) -> Result<Vec<String>, RepositoryError> {
         self.readers.run(move |connection| check(connection, full)).await
     }
-}
-
-/// Which schema a database has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SchemaSteps {
-    /// The last step it has, if it has any.
-    pub last: Option<String>,
-    /// Whether it has every step of this version.
-    pub is_current: bool,
 }
 
 /// The schema of the database at `path`. Changes nothing; a newer one is an error.

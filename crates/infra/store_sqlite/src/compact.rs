@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use diesel::connection::SimpleConnection;
-use posse_core::port::RepositoryError;
+use posse_core::port::{Compacted, RepositoryError};
 use posse_core::text::bytes;
 
 use super::connection::{Access, open};
@@ -12,17 +12,6 @@ use super::log::Log;
 use super::migrate::{self, Schema};
 use super::{Synchronous, care};
 use posse_host::process::free_space;
-
-/// What a rewrite came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Compacted {
-    /// The file's size before, in bytes.
-    pub before: u64,
-    /// Its size now.
-    pub after: u64,
-    /// What is left of the log beside it, because somebody still reads: it has what was there before.
-    pub log_bytes: u64,
-}
 
 /// Rewrites the database at `path` without its free space. From then on it gives free space back to the
 /// disk by itself, which files that were made by an early version cannot do.

@@ -81,17 +81,18 @@ mod search;
 mod sessions;
 mod turns;
 mod unique;
+mod upkeep;
 mod wake;
 mod workers;
 mod writer;
 
-pub use backup::{Backup, SchemaSteps, schema_of};
-pub use compact::{Compacted, compact};
+pub use backup::schema_of;
+pub use compact::compact;
 pub use guest::{CallersTransaction, complete_in, enqueue_in, ring};
 pub use looking::{left_behind, try_write};
 pub use posse_core::store::seal::{KEY_BYTES, KEYS_VARIABLE, Keys};
-pub use reseal::Resealed;
-pub use restore::{Restored, restore};
+pub use restore::restore;
+pub use upkeep::SqliteDatabase;
 
 use connection::{Access, beside, traceless};
 use fault::describe;

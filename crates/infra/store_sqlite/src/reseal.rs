@@ -5,7 +5,7 @@
 
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Integer, Text};
-use posse_core::port::RepositoryError;
+use posse_core::port::{RepositoryError, Resealed};
 
 use super::SqliteStore;
 use super::fault::Outcome;
@@ -60,17 +60,6 @@ const COLUMNS: [Column; 13] = [
 ];
 
 const CONTENTS: Column = Column { name: "blobs.bytes", kind: Kind::Contents };
-
-/// What came of sealing a database again.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Resealed {
-    /// Values that were written anew.
-    pub values: u64,
-    /// Values that could not be opened, and were left as they are.
-    pub closed: u64,
-    /// What is wrong with the first of those.
-    pub first_closed: Option<String>,
-}
 
 /// How far it is in a column.
 #[derive(Debug, Clone, Copy)]

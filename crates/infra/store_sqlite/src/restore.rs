@@ -14,7 +14,7 @@ use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use posse_core::clock::{Clock, Millis};
-use posse_core::port::RepositoryError;
+use posse_core::port::{RepositoryError, Restored};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::backup::{check, copy_into};
@@ -31,17 +31,6 @@ use super::writer::Transaction;
 use super::{Synchronous, in_use, installation, last_words, leases};
 use posse_core::store::seal::Keys;
 use posse_host::process::SystemClock;
-
-/// A database that was put in the place of another one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Restored {
-    /// Where what was there before is kept; none if nothing was.
-    pub kept: Option<PathBuf>,
-    /// Its schema.
-    pub schema: String,
-    /// Jobs that a worker had in hand when the backup was made, and that wait now.
-    pub given_back: usize,
-}
 
 /// Puts a copy of `backup` in the place of the database at `path`, and keeps what is there beside it. Refuses a
 /// backup that is damaged, newer, or sealed with a key that is not among `keys`, and a database that

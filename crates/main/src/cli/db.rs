@@ -8,9 +8,8 @@ use posse_app::Code;
 use posse_app::workers::alive;
 use posse_core::doctor::RESTORE;
 use posse_core::job::JobState;
-use posse_core::port::{CareRepository as _, JobQueries as _, WorkerRecord};
+use posse_core::port::{Compacted, Restored, SchemaSteps, WorkerRecord};
 use posse_infra::process::LinuxProcessProbe;
-use posse_infra::sqlite::{Compacted, Restored, SchemaSteps, schema_of};
 use serde_json::json;
 
 use super::{Context, db_retention};
@@ -95,7 +94,7 @@ pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
         DbCommand::Reseal(args) => return reseal(cx, args.clear).await,
         DbCommand::Restore(args) => return restore(cx, args.backup).await,
         DbCommand::Backup(args) => {
-            let store = wire::open_to_look(&settings)?.ok_or_else(none)?;
+            let store = wire::open_reader(&settings)?.ok_or_else(none)?;
             before_change()?;
             let backup = store.backup(&args.path).await?;
             let to = backup.path.display().to_string();
@@ -108,10 +107,10 @@ pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
         }
         DbCommand::Migrate => {
             let exists = settings.database.exists();
-            let before = if exists { Some(schema_of(&settings.database)?) } else { None };
+            let before = if exists { Some(wire::database(&settings).schema()?) } else { None };
             drop(wire::open_store(&settings)?);
-            let after = schema_of(&settings.database)?.last;
-            let keeps_space = match wire::open_to_look(&settings)? {
+            let after = wire::database(&settings).schema()?.last;
+            let keeps_space = match wire::open_reader(&settings)? {
                 Some(store) => !store.storage().await?.gives_back,
                 None => false,
             };
@@ -143,7 +142,7 @@ async fn restore(cx: &Context, backup: PathBuf) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let path = settings.database.display().to_string();
     // What cannot be read any more cannot tell who works on it; then only who has it open counts.
-    if let Ok(Some(store)) = wire::open_to_look(&settings)
+    if let Ok(Some(store)) = wire::open_reader(&settings)
         && let Ok(workers) = store.workers().await
     {
         drop(store);
@@ -151,9 +150,8 @@ async fn restore(cx: &Context, backup: PathBuf) -> Result<Exit> {
     }
     wire::make_database_folder(&settings)?;
     before_change()?;
-    let (database, from, keys) = (settings.database.clone(), backup.clone(), settings.keys.clone());
-    let Restored { kept, schema, given_back } =
-        tokio::task::spawn_blocking(move || posse_infra::sqlite::restore(&database, &from, &keys)).await??;
+    let (database, from) = (wire::database(&settings), backup.clone());
+    let Restored { kept, schema, given_back } = tokio::task::spawn_blocking(move || database.restore(&from)).await??;
     let (backup, kept) = (backup.display().to_string(), kept.map(|kept| kept.display().to_string()));
     if cx.out.json {
         let document = json!({
@@ -179,9 +177,8 @@ async fn compact(cx: &Context) -> Result<Exit> {
     let path = settings.database.display().to_string();
     nobody_at_work(&settings).await?;
     before_change()?;
-    let database = settings.database.clone();
-    let Compacted { before, after, .. } =
-        tokio::task::spawn_blocking(move || posse_infra::sqlite::compact(&database)).await??;
+    let database = wire::database(&settings);
+    let Compacted { before, after, .. } = tokio::task::spawn_blocking(move || database.compact()).await??;
     if cx.out.json {
         cx.out.document(&json!({"path": path, "before": before, "after": after}))?;
     } else {
@@ -201,20 +198,19 @@ async fn reseal(cx: &Context, clear: bool) -> Result<Exit> {
         ));
     };
     nobody_at_work(&settings).await?;
-    let store = wire::open_file(&settings)?;
+    let store = wire::open_store(&settings)?;
     let (out, mut told) = (cx.out, 0);
-    let done = store.reseal(clear, |column, values| {
+    let mut tell = |column: &str, values| {
         if values >= told + TOLD_EVERY {
             out.note(format!("{} so far, at {column}", plural(values, "value")));
             told = values;
         }
-    });
-    let done = done.await?;
+    };
+    let done = store.reseal(clear, &mut tell).await?;
     drop(store);
     // What was there before is still in the file's free space.
-    let database = settings.database.clone();
-    let Compacted { after, log_bytes, .. } =
-        tokio::task::spawn_blocking(move || posse_infra::sqlite::compact(&database)).await??;
+    let database = wire::database(&settings);
+    let Compacted { after, log_bytes, .. } = tokio::task::spawn_blocking(move || database.compact()).await??;
     if log_bytes > 0 {
         cx.out.warn("another process reads the database, so its log still has what was there before; run this again");
     }
@@ -247,7 +243,7 @@ const TOLD_EVERY: u64 = 10_000;
 /// Refuses while a worker is at work, with how to end it.
 async fn nobody_at_work(settings: &Settings) -> Result<()> {
     let path = settings.database.display();
-    let store = wire::open_to_look(settings)?
+    let store = wire::open_reader(settings)?
         .ok_or_else(|| not_found(format!("there is no database at {path} yet; the first job makes it")))?;
     refuse_for(&store.workers().await?)
 }
@@ -266,13 +262,13 @@ fn refuse_for(workers: &[WorkerRecord]) -> Result<()> {
 async fn check(cx: &Context, full: bool) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let path = settings.database.display().to_string();
-    let store = wire::open_to_look(&settings)?
+    let store = wire::open_reader(&settings)?
         .ok_or_else(|| not_found(format!("there is no database at {path} yet; the first job makes it")))?;
     let problems = store.check(full).await?;
     // A damaged file may not even be counted.
     let counts = if problems.is_empty() { store.counts().await? } else { Vec::new() };
     let storage = store.storage().await?;
-    let schema = schema_of(&settings.database)?.last;
+    let schema = wire::database(&settings).schema()?.last;
     let of_state = |state| counts.iter().filter(|(_, s, _)| *s == state).map(|(_, _, n)| n).sum::<u64>();
     let totals: Vec<_> = JobState::ALL.into_iter().map(|s| (s, of_state(s))).filter(|(_, n)| *n > 0).collect();
     if cx.out.json {

@@ -2,8 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use posse_app::times;
-use posse_core::port::CareRepository as _;
+use posse_app::{retention, times};
 use posse_core::queue::retention::{Keep, Kept, Retention};
 use serde_json::json;
 
@@ -11,7 +10,7 @@ use super::Context;
 use crate::exit::{Exit, usage};
 use crate::output::text::visible;
 use crate::settings::Settings;
-use crate::{retention, wire};
+use crate::wire;
 
 /// What to keep, and for how long: a time like 12h or 30d, or forever. Without any, it is shown
 #[derive(Args)]
@@ -67,7 +66,7 @@ pub async fn dispatch(cx: &Context, args: RetentionArgs) -> Result<Exit> {
     let said = args.said(&settings)?;
     let (kept, is_stored) = match said.is_empty() {
         false => (wire::open_store(&settings)?.set_retention(said).await?, true),
-        true => match wire::open_to_look(&settings)? {
+        true => match wire::open_reader(&settings)? {
             Some(store) => (store.retention().await?.unwrap_or_default(), true),
             None => (Retention::default().with(&settings.retention), false),
         },

@@ -5,16 +5,18 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use posse_app::times;
+use posse_app::enqueue::{EnqueuedView, HeldChoice as Held, Intake, RetryAsked};
+use posse_app::personas::Personas;
+use posse_app::{filter, times};
 use posse_core::clock::Millis;
 use posse_core::job::dependency::{After, OnFailed};
-use posse_core::job::enqueue::{Ask, MAX_GOAL_BYTES, accept};
-use posse_core::job::retry::{RetryPolicy, Strategy};
+use posse_core::job::enqueue::{Ask, MAX_GOAL_BYTES};
+use posse_core::job::name::role_name;
+use posse_core::job::retry::Strategy;
 use posse_core::job::unique::Became;
-use posse_core::job::{DEFAULT_PRIORITY, DEFAULT_QUEUE, IfHeld, JobId, Meta, NewJob, Unique};
+use posse_core::job::{DEFAULT_PRIORITY, DEFAULT_QUEUE, IfHeld, JobId, Unique};
 use posse_core::port::Enqueued;
-use posse_infra::persona::Loaded;
-use serde::{Deserialize, Serialize};
+use posse_infra::persona::{Loaded, Severity};
 
 use super::Context;
 use crate::exit::{Exit, usage};
@@ -61,8 +63,7 @@ pub struct RetryArgs {
 }
 
 /// How waits grow.
-#[derive(Debug, Clone, Copy, ValueEnum, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum RetryChoice {
     /// Four times as long after each failure.
     Exponential,
@@ -73,39 +74,14 @@ pub enum RetryChoice {
 }
 
 impl RetryArgs {
-    /// These, and of `others` what they leave open.
-    pub fn or(self, others: &RetryArgs) -> RetryArgs {
-        RetryArgs {
-            retry: self.retry.or(others.retry),
-            retry_wait: self.retry_wait.or(others.retry_wait),
-            retry_wait_most: self.retry_wait_most.or(others.retry_wait_most),
-        }
-    }
-
-    /// The persona's policy, with what the command line says over it.
-    fn over(&self, persona: Option<RetryPolicy>) -> Option<RetryPolicy> {
-        let RetryArgs { retry, retry_wait, retry_wait_most } = self;
-        if retry.is_none() && retry_wait.is_none() && retry_wait_most.is_none() {
-            return persona;
-        }
-        let mut policy = persona.unwrap_or_default();
-        let seconds = |ms: &Millis| u32::try_from(ms / 1000).unwrap_or(u32::MAX);
-        policy.base_seconds = retry_wait.as_ref().map_or(policy.base_seconds, seconds);
-        policy.max_seconds = match retry_wait_most {
-            Some(most) => seconds(most),
-            // A first wait may be named without the longest.
-            None => policy.max_seconds.max(policy.base_seconds),
-        };
-        policy.strategy = match retry {
-            Some(RetryChoice::Exponential) => Strategy::Exponential,
-            Some(RetryChoice::Fixed) => Strategy::Fixed,
-            Some(RetryChoice::None) => Strategy::None,
-            None => policy.strategy,
-        };
-        if policy.strategy == Strategy::None {
-            policy.max_attempts = None;
-        }
-        Some(policy)
+    /// What they ask for.
+    pub fn asked(&self) -> RetryAsked {
+        let strategy = self.retry.map(|choice| match choice {
+            RetryChoice::Exponential => Strategy::Exponential,
+            RetryChoice::Fixed => Strategy::Fixed,
+            RetryChoice::None => Strategy::None,
+        });
+        RetryAsked { strategy, wait: self.retry_wait, wait_most: self.retry_wait_most }
     }
 }
 
@@ -122,11 +98,9 @@ pub struct HeldArgs {
 }
 
 /// What becomes of the holder.
-#[derive(Debug, Clone, Copy, Default, PartialEq, ValueEnum, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum HeldChoice {
     /// Nothing.
-    #[default]
     Keep,
     /// It becomes this job.
     Replace,
@@ -136,16 +110,13 @@ pub enum HeldChoice {
 
 impl HeldArgs {
     /// What the key's terms say of it.
-    pub fn rule(&self) -> Result<IfHeld> {
-        let choice = self.if_held.unwrap_or_default();
-        if self.debounce_at_most.is_some() && choice != HeldChoice::Debounce {
-            return Err(usage("debounce_at_most is for debounce; say that it is to debounce if held, or leave it out"));
-        }
-        Ok(match choice {
-            HeldChoice::Keep => IfHeld::Keep,
-            HeldChoice::Replace => IfHeld::Replace,
-            HeldChoice::Debounce => IfHeld::Debounce { at_most_ms: self.debounce_at_most },
-        })
+    fn rule(&self) -> Result<IfHeld> {
+        let choice = self.if_held.map(|choice| match choice {
+            HeldChoice::Keep => Held::Keep,
+            HeldChoice::Replace => Held::Replace,
+            HeldChoice::Debounce => Held::Debounce,
+        });
+        Ok(choice.unwrap_or_default().rule(self.debounce_at_most)?)
     }
 }
 
@@ -197,7 +168,7 @@ pub struct EnqueueArgs {
     #[arg(long, value_name = "TAG")]
     tag: Vec<String>,
     /// What you want to be kept with it; may be given more than once
-    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_meta)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = filter::meta)]
     meta: Vec<(String, String)>,
     /// Many jobs: a file with one JSON object in each line; `-` is standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["goal", "after", "after_group"])]
@@ -222,33 +193,10 @@ later lines can name it in after:
   {\"role\": \"scribe\", \"goal\": \"...\", \"after\": [\"fetch\", 41]}
 A file is checked whole before anything is stored. Lines are stored 1,000 at a time, all or none of them.";
 
-#[derive(Serialize)]
-struct Shown<'a> {
-    id: JobId,
-    /// Whether a job with this unique key was there already; then it is that one's id.
-    existing: bool,
-    /// stored; or of the one that was there: kept, begun (neither was changed), replaced, debounced.
-    became: Became,
-    role: &'a str,
-    queue: &'a str,
-    priority: u8,
-    max_attempts: u32,
-    /// Milliseconds since 1970; null when it is due at once.
-    run_at: Option<Millis>,
-    unique: Option<&'a Unique>,
-    concurrency_key: Option<&'a str>,
-    goal: &'a str,
-    after: &'a [i64],
-    after_groups: &'a [String],
-    group: Option<&'a str>,
-    tags: &'a [String],
-    meta: &'a Meta,
-}
-
 /// Enqueues, and answers after it is durable.
 pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let personas = wire::personas(&settings, &wire::Offer::gather(&settings))?;
+    let intake = intake(&settings, &wire::personas(&settings, &wire::Offer::gather(&settings))?);
     let now = wire::now();
     let EnqueueArgs {
         role,
@@ -287,44 +235,16 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
         ..terms.ask(&settings)?
     };
     if let Some(file) = jsonl {
-        return super::enqueue_many::enqueue_many(
-            cx,
-            &settings,
-            &personas,
-            &file,
-            batch,
-            super::enqueue_many::Defaults { ask, retry: terms.retry },
-        )
-        .await;
+        return super::enqueue_many::enqueue_many(cx, &settings, &intake, &file, batch, (ask, terms.retry.asked()))
+            .await;
     }
     ask.goal = read_goal(goal)?;
-    let job = accepted(&settings, &personas, ask, &terms.retry)?;
+    let job = intake.accept(ask, &terms.retry.asked())?;
     let store = wire::open_store(&settings)?;
     let enqueued = store.enqueue(vec![job.clone()], now).await?[0];
     let (Enqueued { id, became }, existing) = (enqueued, enqueued.existed());
     if cx.out.json {
-        let NewJob { role, queue, priority, max_attempts, run_at, unique, concurrency_key, payload, .. } = &job;
-        let (priority, max_attempts, run_at, goal) = (*priority, *max_attempts, *run_at, payload.goal.as_str());
-        let (unique, concurrency_key) = (unique.as_ref(), concurrency_key.as_deref());
-        let (after, group, tags, meta) = (after.as_slice(), job.group.as_deref(), job.tags.as_slice(), &job.meta);
-        cx.out.document(&Shown {
-            id,
-            existing,
-            became,
-            role,
-            queue,
-            priority,
-            max_attempts,
-            run_at,
-            unique,
-            concurrency_key,
-            goal,
-            after,
-            after_groups: &job.after_groups,
-            group,
-            tags,
-            meta,
-        })?;
+        cx.out.document(&EnqueuedView::new(job, enqueued))?;
         return Ok(Exit::Ok);
     }
     let (word, note) = match became {
@@ -370,36 +290,20 @@ impl TermsArgs {
     }
 }
 
-/// The job that is asked for, checked.
-pub fn accepted(settings: &Settings, personas: &Loaded, ask: Ask, retry: &RetryArgs) -> Result<NewJob> {
-    if personas.get(&ask.role).is_none() && !personas.errors_of(&ask.role).is_empty() {
-        // A broken file is a better answer than that there is none.
-        wire::persona(personas, &ask.role)?;
-    }
-    if let Some(model) =
-        ask.model.as_deref().filter(|m| !settings.models.is_empty() && !settings.models.contains_key(*m))
-    {
-        let names = settings.models.keys().cloned().collect::<Vec<_>>().join(", ");
-        if model != crate::local::NAME {
-            return Err(usage(format!("model '{model}' is not in the settings; there are {names} (posse model list)")));
-        }
-    }
-    let ask = Ask {
+/// What jobs are checked against in this project.
+pub fn intake(settings: &Settings, loaded: &Loaded) -> Intake {
+    let broken = loaded.problems.iter().filter(|problem| problem.severity == Severity::Error).filter_map(|problem| {
+        let role = role_name(&problem.file.file_stem()?.to_string_lossy());
+        let told: Vec<_> = loaded.errors_of(&role).iter().map(ToString::to_string).collect();
+        Some((role, told.join("; ")))
+    });
+    let usable = loaded.personas.iter().map(|file| file.persona.clone()).collect();
+    Intake {
+        personas: Personas::new(usable, broken.collect()),
+        models: settings.models.keys().cloned().collect(),
         priority_step_ms: settings.priority_step.as_millis() as Millis,
-        max_crashes: ask
-            .max_crashes
-            .or(personas.get(&ask.role).and_then(|file| file.persona.limits.max_crashes))
-            .or(settings.max_crashes),
-        retry: retry.over(personas.get(&ask.role).and_then(|file| file.persona.retry)),
-        ..ask
-    };
-    Ok(accept(ask, &personas.roles())?)
-}
-
-/// A key and what it is to be, as it is written on the command line.
-pub fn parse_meta(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("write it as key=value")?;
-    Ok((key.to_owned(), value.to_owned()))
+        max_crashes: settings.max_crashes,
+    }
 }
 
 /// A goal as it is written on the command line.

@@ -1,12 +1,9 @@
 //! Which jobs are meant: as flags of `posse list`, and as `--where` of what changes many.
 
-use std::str::FromStr as _;
-
 use clap::Args;
-use posse_app::times;
+use posse_app::filter;
 use posse_core::clock::Millis;
 use posse_core::job::JobState;
-use posse_core::job::name::role_name;
 use posse_core::port::JobFilter;
 
 use crate::wire;
@@ -23,7 +20,7 @@ pub struct WhereArgs {
 impl WhereArgs {
     /// The filter they make, without a limit.
     pub fn filter(&self) -> Result<JobFilter, String> {
-        parse_where(&self.terms).map_err(|error| format!("--where: {error}"))
+        filter::parse(&self.terms, wire::now()).map_err(|error| format!("--where: {error}"))
     }
 }
 
@@ -51,7 +48,7 @@ pub struct FilterArgs {
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
     /// Only with this in their metadata
-    #[arg(long, value_name = "KEY=VALUE", value_parser = super::enqueue::parse_meta)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = filter::meta)]
     meta: Option<(String, String)>,
     /// Only enqueued since then: 2h (ago), or 2026-05-01T09:00
     #[arg(long, value_name = "TIME", value_parser = parse_since)]
@@ -109,97 +106,5 @@ impl FilterArgs {
 
 /// A time, or how long ago it was.
 fn parse_since(text: &str) -> Result<Millis, String> {
-    match times::span(text) {
-        Ok(ago) => Ok(wire::now() - ago),
-        Err(_) => times::moment(text).map_err(|error| format!("{error}; or how long ago: 2h, 1d")),
-    }
-}
-
-const KEYS: [&str; 11] =
-    ["state", "role", "queue", "group", "tag", "search", "meta", "since", "until", "ended-since", "ended-until"];
-
-/// The filter that `--where` makes: `key=value`, all of which must hold, with spaces between them or
-/// given one by one. A value goes on to the next key, so that it may have spaces itself.
-pub fn parse_where(terms: &[String]) -> Result<JobFilter, String> {
-    let mut filter = JobFilter::default();
-    let known = format!("keys are {}", KEYS.join(", "));
-    for term in terms {
-        let mut parts: Vec<(&str, String)> = Vec::new();
-        for word in term.split_whitespace() {
-            match (word.split_once('='), parts.last_mut()) {
-                (Some((key, value)), _) if KEYS.contains(&key) => parts.push((key, value.to_owned())),
-                (_, Some((_, value))) => *value = format!("{value} {word}"),
-                (Some((key, _)), None) => return Err(format!("'{key}' is no key; {known}")),
-                (None, None) => return Err(format!("'{word}' is no key=value; {known}")),
-            }
-        }
-        if parts.is_empty() {
-            return Err(format!("it is empty; write key=value, {known}"));
-        }
-        for (key, value) in parts {
-            take(&mut filter, key, value).map_err(|error| format!("{key}: {error}"))?;
-        }
-    }
-    Ok(filter)
-}
-
-fn take(filter: &mut JobFilter, key: &str, value: String) -> Result<(), String> {
-    if value.is_empty() {
-        return Err("has no value".into());
-    }
-    let word = |place: &mut Option<String>, value: String| match place.replace(value) {
-        None => Ok(()),
-        Some(first) => Err(format!("is given twice ('{first}' before); all must hold")),
-    };
-    match key {
-        // A job is in one state only, so several can only mean any of them.
-        "state" => {
-            for name in value.split(',') {
-                filter.states.push(JobState::from_str(name.trim()).map_err(|error| error.to_string())?);
-            }
-            Ok(())
-        }
-        "role" => word(&mut filter.role, role_name(&value)),
-        "queue" => word(&mut filter.queue, value),
-        "group" => word(&mut filter.group, value),
-        "tag" => word(&mut filter.tag, value),
-        "search" => word(&mut filter.text, value),
-        "meta" => match filter.meta.replace(super::enqueue::parse_meta(&value)?) {
-            None => Ok(()),
-            Some((first, _)) => Err(format!("is given twice ('{first}' before); one can be asked for")),
-        },
-        "since" => parse_since(&value).map(|at| filter.created_from = Some(at)),
-        "until" => parse_since(&value).map(|at| filter.created_before = Some(at)),
-        "ended-since" => parse_since(&value).map(|at| filter.ended_from = Some(at)),
-        _ => parse_since(&value).map(|at| filter.ended_before = Some(at)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn terms_make_a_filter_or_say_what_is_wrong() {
-        let parse = |terms: &[&str]| parse_where(&terms.iter().map(ToString::to_string).collect::<Vec<_>>());
-        let filter = parse(&["state=discarded,cancelled role=scribe search=the big one", "tag=a=b"]).expect("is fine");
-        assert_eq!(filter.states, [JobState::Discarded, JobState::Cancelled]);
-        assert_eq!((filter.role.as_deref(), filter.text.as_deref()), (Some("scribe"), Some("the big one")));
-        assert_eq!(filter.tag.as_deref(), Some("a=b"));
-        let meta = parse(&["meta=customer=7 role=scribe"]).expect("is fine").meta;
-        assert_eq!(meta, Some(("customer".into(), "7".into())));
-        assert_eq!(parse(&["since=1970-01-01T00:00:01Z"]).expect("is fine").created_from, Some(1000));
-        for (wrong, words) in [
-            ("colour=red", "'colour' is no key; keys are state, role"),
-            ("everything", "'everything' is no key=value"),
-            (" ", "it is empty"),
-            ("state=done", "state: 'done' is no job state"),
-            ("role=", "role: has no value"),
-            ("role=a role=b", "role: is given twice"),
-            ("since=soon", "since: write it as"),
-        ] {
-            let error = parse(&[wrong]).expect_err(wrong);
-            assert!(error.contains(words), "{wrong}: {error}");
-        }
-    }
+    filter::since(text, wire::now())
 }

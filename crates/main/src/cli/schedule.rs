@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use posse_app::Code;
+use posse_app::enqueue::RetryAsked;
 use posse_app::json::listed;
 use posse_app::schedules::{Made, Run, ScheduleDocument, find, no_such, runs, zone_of};
 use posse_app::times;
@@ -16,7 +17,7 @@ use posse_infra::persona::Loaded;
 use serde_json::json;
 
 use super::Context;
-use super::enqueue::{TermsArgs, accepted, read_goal};
+use super::enqueue::{TermsArgs, intake, read_goal};
 use super::lists::FullArgs;
 use crate::exit::{Exit, fail, usage};
 use crate::output::table::{plain, render};
@@ -208,7 +209,7 @@ async fn add(cx: &Context, args: AddArgs, replaces: bool) -> Result<Exit> {
     let personas = wire::personas(&settings, &wire::Offer::gather(&settings))?;
     let LabelArgs { group, tag: tags, concurrency_key } = labels;
     let ask = Ask { role, goal: read_goal(goal)?, queue, group, tags, concurrency_key, ..terms.ask(&settings)? };
-    let job = accepted(&settings, &personas, ask, &terms.retry)?;
+    let job = intake(&settings, &personas).accept(ask, &terms.retry.asked())?;
     let now = wire::now();
     let schedule = Schedule::new(&name, (&rule.cron, &rule.tz), job, (missed, overlap), now)?;
     if replaces {
@@ -314,7 +315,7 @@ fn edited(args: &EditArgs, settings: &Settings, personas: &Loaded, old: NewJob) 
         meta: old.meta.clone(),
         ..Ask::default()
     };
-    let new = accepted(settings, personas, ask, &Default::default())?;
+    let new = intake(settings, personas).accept(ask, &RetryAsked::default())?;
     // How failures are waited for is taken from a persona when a schedule is added.
     let retry = if new.role == old.role { old.retry } else { new.retry };
     let old_step = if priority.is_some() { new.priority_step_ms } else { old.priority_step_ms };

@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
-use posse_app::Code;
 use posse_app::json::listed;
-use posse_core::port::{JobQueries, RepositoryError};
+use posse_app::sessions::{self, SessionDocument, Which, no_such};
+use posse_core::port::{JobQueries, Store};
 use posse_core::session::{Session, SessionTurn};
 use serde_json::json;
 
 use super::Context;
-use super::chat::{Which, parse};
 use super::lists::page;
 use crate::chat::{remove_files, write_whole};
-use crate::exit::{Exit, fail, not_found};
+use crate::exit::Exit;
 use crate::output::before_change;
 use crate::output::table::{plain, render};
 use crate::output::text::{ago, excerpt, moment, plural, visible, wrap};
@@ -134,16 +133,13 @@ async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
 
 async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let (queries, session) = find(&settings, &args.session).await?;
-    let turns = queries.session_turns(session.id, None).await?;
-    let remembers = match session.previous {
-        Some(stretch) => queries.session_summary(stretch).await?,
-        None => None,
-    };
+    let (store, session) = found(&settings, &args.session).await?;
+    let shown = SessionDocument::read(&*store, session).await?;
     if cx.out.json {
-        cx.out.document(&json!({"session": session, "remembers": remembers, "turns": turns}))?;
+        cx.out.document(&shown)?;
         return Ok(Exit::Ok);
     }
+    let SessionDocument { session, remembers, turns } = shown;
     let paint = cx.out.paint;
     let now = wire::now();
     cx.out.line(format!(
@@ -184,8 +180,9 @@ fn said(cx: &Context, who: &str, text: &str, beside: &str, full: bool) -> Result
 
 async fn export(cx: &Context, args: ExportArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let (queries, session) = find(&settings, &args.session).await?;
+    let (store, session) = found(&settings, &args.session).await?;
     if args.events {
+        let queries: Arc<dyn JobQueries> = store;
         before_change()?;
         let path = write_whole(&queries, &wire::sessions_folder(&settings), &session).await?;
         match cx.out.json {
@@ -194,7 +191,7 @@ async fn export(cx: &Context, args: ExportArgs) -> Result<Exit> {
         }
         return Ok(Exit::Ok);
     }
-    let turns = queries.session_turns(session.id, None).await?;
+    let turns = store.session_turns(session.id, None).await?;
     match args.format {
         Format::Jsonl => turns.iter().try_for_each(|turn| jsonl(cx, turn))?,
         Format::Markdown => cx.out.raw(&markdown(&session, &turns))?,
@@ -227,27 +224,20 @@ fn markdown(session: &Session, turns: &[SessionTurn]) -> String {
 
 async fn delete(cx: &Context, args: DeleteArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let mut found = Vec::new();
+    let mut all = Vec::new();
     for text in &args.sessions {
-        let session = find(&settings, text).await?.1;
-        if !found.contains(&session) {
-            found.push(session);
+        let session = found(&settings, text).await?.1;
+        if !all.contains(&session) {
+            all.push(session);
         }
     }
     let store = wire::open_store(&settings)?;
     let mut deleted = Vec::new();
-    for session in found {
+    for session in all {
         let label = session.label();
-        let jobs = store.session_turns(session.id, None).await?;
-        let turns = store.delete_session(session.id, wire::now()).await;
-        let turns = turns.map_err(|error| match error {
-            RepositoryError::Refused(why) => fail(Code::Conflict, format!("session {label} is not deleted: {why}")),
-            error => error.into(),
-        })?;
-        // Somebody else was first: then it is gone all the same.
-        let turns = turns.unwrap_or(0);
+        let (turns, jobs) = sessions::delete(&*store, &session, wire::now()).await?;
         remove_files(&wire::sessions_folder(&settings), &label)?;
-        jobs.iter().try_for_each(|turn| records::remove(&settings, turn.job))?;
+        jobs.into_iter().try_for_each(|job| records::remove(&settings, job))?;
         if !cx.out.json {
             cx.out.line(format!("deleted session {label}, {}", plural(turns, "turn")))?;
         }
@@ -259,15 +249,9 @@ async fn delete(cx: &Context, args: DeleteArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-async fn find(settings: &Settings, text: &str) -> Result<(Arc<dyn JobQueries>, Session)> {
-    let missing = || {
-        not_found(format!("there is no session '{}'; posse session list shows those there are", text.escape_debug()))
-    };
-    let which = parse(text)?;
-    let queries: Arc<dyn JobQueries> = wire::open_reader(settings)?.ok_or_else(missing)?;
-    let session = match which {
-        Which::Id(id) => queries.session(id).await?,
-        Which::Name(name) => queries.session_named(name).await?,
-    };
-    Ok((queries, session.ok_or_else(missing)?))
+async fn found(settings: &Settings, called: &str) -> Result<(Arc<dyn Store>, Session)> {
+    Which::parse(called)?;
+    let store = wire::open_reader(settings)?.ok_or_else(|| no_such(called))?;
+    let session = sessions::find(&*store, called).await?;
+    Ok((store, session))
 }

@@ -11,24 +11,25 @@ use posse_core::job::enqueue::Ask;
 use posse_core::job::{Job, JobState};
 use posse_core::metrics::ModelTallies;
 use posse_core::model::Models as _;
+use posse_core::port::Store;
 use posse_infra::model::outage::Outages;
 use posse_infra::persona::PersonaFile;
 use tokio::net::TcpListener;
 
 use super::endpoint::EndpointArgs;
-use super::enqueue::{TermsArgs, accepted, read_goal};
+use super::enqueue::{TermsArgs, intake, read_goal};
 use super::job::exit_of;
 use super::{Context, job_show};
 use crate::descriptors;
 use crate::exit::{Exit, usage};
-use crate::fleet::{Crew, Plan, Post, Signals, random};
+use crate::fleet::{Plan, RoleWork, Signals, WorkerProcess, random};
 use crate::live::{AtWork, Renderer, feed, follow};
 use crate::output::text::{plural, visible};
 use crate::output::{Out, before_change};
 use crate::records::RunFiles;
 use crate::settings::{Overrides, Settings};
 use crate::staff::{self, Staff};
-use crate::wire::{self, Kit, Workshop};
+use crate::wire::{self, Project};
 use crate::{metrics, models};
 
 /// Which model works, where none is named
@@ -117,39 +118,39 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     let model = terms.model.clone();
     let settings = cx.settings(Overrides { model: model.clone(), endpoint, ..Overrides::default() })?;
     let mut signals = Signals::listen()?;
-    let (kit, persona, executor) = Kit::gather_for(&cx.out, &settings, &role, model.as_deref()).await?;
-    warn_of_commands(cx, &settings, &kit, std::slice::from_ref(&persona)).await;
+    let (project, persona, executor) = Project::gather_for(&cx.out, &settings, &role, model.as_deref()).await?;
+    warn_of_commands(cx, &settings, &project, std::slice::from_ref(&persona)).await;
     // A queue of its own, so that this process works this job and no other; any posse work takes it
     // over should this process end before it.
     let queue = format!("run-{:08x}", random() & 0xffff_ffff);
     let job = {
         let known = Settings { models: Default::default(), ..settings.clone() };
         let ask = Ask { role, goal: read_goal(goal)?, queue: queue.clone(), ..terms.ask(&settings)? };
-        accepted(&known, &kit.personas, ask, &terms.retry)?
+        intake(&known, &project.personas).accept(ask, &terms.retry.asked())?
     };
     before_change()?;
-    let shop = Workshop::open(&settings, &kit)?;
-    let post = Post { role: persona.persona.role.clone(), executor };
+    let store = project.open(&settings)?;
+    let one = RoleWork { role: persona.persona.role.clone(), executor };
     let (lease, retention) = (settings.lease, settings.retention.clone());
     let (files, sessions) = (RunFiles::of(&settings), wire::sessions_folder(&settings));
     let plan = Plan { queues: vec![queue], slots: 1, lease, retention, sessions, watched: true, files };
     // Before there is a job, so that this process hears of it before any other can.
-    let mut crew = Crew::start(&shop, vec![post], plan).await?;
-    let id = match shop.jobs.enqueue(vec![job], wire::now()).await {
+    let mut process = WorkerProcess::start(&store, vec![one], plan).await?;
+    let id = match store.enqueue(vec![job], wire::now()).await {
         Ok(enqueued) => enqueued[0].id,
         Err(error) => {
-            crew.stand_down(&cx.out, settings.grace, &mut signals).await?;
+            process.shut_down(&cx.out, settings.grace, &mut signals).await?;
             return Err(error.into());
         }
     };
-    if let Some(held) = shop.rules.held(id, wire::now()).await? {
+    if let Some(held) = store.held(id, wire::now()).await? {
         cx.out.warn(format!("job {id} is held: {held} (posse limit list)"));
     }
     let renderer = Renderer::new(cx.out.paint, cx.out.width, full, wire::free_models(&settings));
-    let follower = Follower::new(Arc::clone(&shop.queries), id);
-    let models = Arc::clone(&kit.models);
+    let follower = Follower::new(store.clone(), id);
+    let models = Arc::clone(&project.models);
     let is_helpless = Box::new(move |job: &Job| models::is_helpless(&models, job));
-    let at_work = AtWork { worker: crew.worker().to_owned(), heard: crew.heard(), is_helpless };
+    let at_work = AtWork { worker: process.worker().to_owned(), heard: process.heard(), is_helpless };
     // In a task of its own: a reader who stops reading keeps nobody from hearing signals.
     let out = cx.out;
     let mut following = tokio::spawn(async move {
@@ -163,7 +164,7 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
         () = signals.next() => None,
     };
     following.abort();
-    crew.stand_down(&cx.out, settings.grace, &mut signals).await?;
+    process.shut_down(&cx.out, settings.grace, &mut signals).await?;
     match ended {
         Some(job) => {
             let (job, unwritten) = job??;
@@ -189,7 +190,7 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
             })
         }
         None => {
-            let job = shop.queries.job(id).await?;
+            let job = store.job(id).await?;
             match job.map(|job| (job.state, exit_of(&job))) {
                 Some((state, exit)) if state.is_final() => return Ok(exit),
                 Some((JobState::Running, _)) => cx.out.note(format!(
@@ -209,52 +210,51 @@ pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
     let WorkArgs { role, queue, model, metrics, quiet } = args;
     let mut settings = settings_for(cx, model)?;
     let mut signals = Signals::listen()?;
-    let kit = Kit::gather(&settings).await?;
-    wire::warn_of_problems(&cx.out, &kit.personas);
-    wire::warn_of_skills(&cx.out, &kit.offer.skills);
-    let personas = chosen(&kit, &role)?;
+    let project = Project::gather(&settings).await?;
+    wire::warn_of_problems(&cx.out, &project.personas);
+    wire::warn_of_skills(&cx.out, &project.offer.skills);
+    let personas = chosen(&project, &role)?;
     fit_slots(cx, &mut settings, personas.len());
-    warn_of_commands(cx, &settings, &kit, &personas).await;
-    let posts = posts(&kit, &personas)?;
+    warn_of_commands(cx, &settings, &project, &personas).await;
+    let work = work_of(&project, &personas)?;
     let listener = match metrics {
         Some(address) => Some(metrics::listen(address).await?),
         None => None,
     };
-    let shop = Workshop::open(&settings, &kit)?;
+    let store = project.open(&settings)?;
     if !quiet {
-        greet(&cx.out, &settings, &kit, &personas);
+        greet(&cx.out, &settings, &project, &personas);
     }
-    look_for_default_model(&kit);
-    let metrics = listener.map(|at| (at, kit.models.tallies()));
-    let staff = Staff::new(&settings, &kit, &personas, role);
-    let serving = Serving { posts, staff, queues: queue, quiet, metrics, outages: kit.models.outages() };
-    serve(cx, &settings, &shop, serving, &mut signals).await
+    look_for_default_model(&project);
+    let metrics = listener.map(|at| (at, project.models.tallies()));
+    let staff = Staff::new(&settings, &project, &personas, role);
+    let serving = Serving { work, staff, queues: queue, quiet, metrics, outages: project.models.outages() };
+    serve(cx, &settings, &store, serving, &mut signals).await
 }
 
 /// Checks the project, says what is served, works everything.
 pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
     let mut settings = settings_for(cx, args.model)?;
     let mut signals = Signals::listen()?;
-    let kit = Kit::gather(&settings).await?;
-    wire::warn_of_problems(&cx.out, &kit.personas);
-    wire::warn_of_skills(&cx.out, &kit.offer.skills);
-    let personas = chosen(&kit, &[])?;
+    let project = Project::gather(&settings).await?;
+    wire::warn_of_problems(&cx.out, &project.personas);
+    wire::warn_of_skills(&cx.out, &project.offer.skills);
+    let personas = chosen(&project, &[])?;
     fit_slots(cx, &mut settings, personas.len());
-    warn_of_commands(cx, &settings, &kit, &personas).await;
-    let posts = posts(&kit, &personas)?;
-    let shop = Workshop::open(&settings, &kit)?;
-    greet(&cx.out, &settings, &kit, &personas);
-    look_for_default_model(&kit);
-    let waiting: u64 =
-        shop.queries.counts().await?.iter().filter(|(_, state, _)| !state.is_final()).map(|(_, _, n)| n).sum();
+    warn_of_commands(cx, &settings, &project, &personas).await;
+    let work = work_of(&project, &personas)?;
+    let store = project.open(&settings)?;
+    greet(&cx.out, &settings, &project, &personas);
+    look_for_default_model(&project);
+    let waiting: u64 = store.counts().await?.iter().filter(|(_, state, _)| !state.is_final()).map(|(_, _, n)| n).sum();
     let example = personas.first().map_or("researcher", |p| p.persona.role.as_str());
     cx.out.note(format!("  waiting    {}", plural(waiting, "job")));
     cx.out.note(format!("  enqueue    posse enqueue --role {example} \"<what is to be done>\""));
     cx.out.note("  look       posse list · posse show ID · posse job watch ID\n");
-    let staff = Staff::new(&settings, &kit, &personas, Vec::new());
-    let (queues, outages) = (Vec::new(), kit.models.outages());
-    let serving = Serving { posts, staff, queues, quiet: false, metrics: None, outages };
-    serve(cx, &settings, &shop, serving, &mut signals).await
+    let staff = Staff::new(&settings, &project, &personas, Vec::new());
+    let (queues, outages) = (Vec::new(), project.models.outages());
+    let serving = Serving { work, staff, queues, quiet: false, metrics: None, outages };
+    serve(cx, &settings, &store, serving, &mut signals).await
 }
 
 /// Asks for no more jobs at once than this process has open files for, and says so.
@@ -268,13 +268,13 @@ fn fit_slots(cx: &Context, settings: &mut Settings, roles: usize) {
 
 /// Has it said where the usual model cannot be asked by this process, with what to do: the catalog says so,
 /// once for each model.
-fn look_for_default_model(kit: &Kit) {
-    let _ = kit.models.get(None);
+fn look_for_default_model(project: &Project) {
+    let _ = project.models.get(None);
 }
 
 /// Says so, once, where agents are going to want commands and cannot have them.
-async fn warn_of_commands(cx: &Context, settings: &Settings, kit: &Kit, personas: &[PersonaFile]) {
-    if let Some(Err(why)) = wire::probe_commands(settings, &kit.offer, personas).await {
+async fn warn_of_commands(cx: &Context, settings: &Settings, project: &Project, personas: &[PersonaFile]) {
+    if let Some(Err(why)) = wire::probe_commands(settings, &project.offer, personas).await {
         cx.out.warn(format!("commands cannot run here: {}. {}", visible(&why), wire::COMMANDS_WAY_OUT));
     }
 }
@@ -285,16 +285,16 @@ fn settings_for(cx: &Context, args: ModelArgs) -> Result<Settings> {
 }
 
 /// The personas to work: all that can be used, or the ones named, each of which must be usable.
-fn chosen(kit: &Kit, roles: &[String]) -> Result<Vec<PersonaFile>> {
+fn chosen(project: &Project, roles: &[String]) -> Result<Vec<PersonaFile>> {
     let mut personas = Vec::new();
     for role in roles {
-        let found = wire::persona(&kit.personas, role)?;
+        let found = wire::persona(&project.personas, role)?;
         if !personas.contains(found) {
             personas.push(found.clone());
         }
     }
     if roles.is_empty() {
-        personas.clone_from(&kit.personas.personas);
+        personas.clone_from(&project.personas.personas);
     }
     if personas.is_empty() {
         return Err(usage("there is no persona to work for; posse persona check says why, posse init writes four"));
@@ -302,11 +302,11 @@ fn chosen(kit: &Kit, roles: &[String]) -> Result<Vec<PersonaFile>> {
     Ok(personas)
 }
 
-fn greet(out: &Out, settings: &Settings, kit: &Kit, personas: &[PersonaFile]) {
+fn greet(out: &Out, settings: &Settings, project: &Project, personas: &[PersonaFile]) {
     let paint = out.note_paint;
     let roles: Vec<_> = personas.iter().map(|p| p.persona.role.as_str()).collect();
-    let model = match kit.models.default_name() {
-        Some(name) => match kit.models.known().get(name) {
+    let model = match project.models.default_name() {
+        Some(name) => match project.models.known().get(name) {
             Some(known) => {
                 format!("{name} ({}, {})", known.table.model.as_deref().unwrap_or("its usual model"), known.place())
             }
@@ -328,15 +328,16 @@ fn greet(out: &Out, settings: &Settings, kit: &Kit, personas: &[PersonaFile]) {
     }
 }
 
-fn posts(kit: &Kit, personas: &[PersonaFile]) -> Result<Vec<Post>> {
-    let post =
-        |persona: &PersonaFile| Ok(Post { role: persona.persona.role.clone(), executor: kit.executor(persona)? });
-    personas.iter().map(post).collect()
+fn work_of(project: &Project, personas: &[PersonaFile]) -> Result<Vec<RoleWork>> {
+    let one = |persona: &PersonaFile| {
+        Ok(RoleWork { role: persona.persona.role.clone(), executor: project.executor(persona)? })
+    };
+    personas.iter().map(one).collect()
 }
 
 /// What a process serves, and how.
 struct Serving {
-    posts: Vec<Post>,
+    work: Vec<RoleWork>,
     /// Their personas, as they change.
     staff: Staff,
     /// Only jobs of these queues; all when empty.
@@ -350,31 +351,31 @@ struct Serving {
 async fn serve(
     cx: &Context,
     settings: &Settings,
-    shop: &Workshop,
+    store: &Arc<dyn Store>,
     serving: Serving,
     signals: &mut Signals,
 ) -> Result<Exit> {
-    let Serving { posts, mut staff, queues, quiet, metrics, outages } = serving;
+    let Serving { work, mut staff, queues, quiet, metrics, outages } = serving;
     let watched = !quiet || cx.out.json;
     let (lease, retention) = (settings.lease, settings.retention.clone());
     let (files, sessions) = (RunFiles::of(settings), wire::sessions_folder(settings));
     let plan = Plan { queues, slots: settings.slots, lease, retention, sessions, watched, files };
-    let mut crew = Crew::start(shop, posts, plan).await?;
+    let mut process = WorkerProcess::start(store, work, plan).await?;
     let watched = match metrics {
         Some((listener, models)) => {
             cx.out.note(format!("  metrics    http://{}/metrics", listener.local_addr()?));
-            Some(tokio::spawn(metrics::serve(listener, crew.metrics(shop, models))))
+            Some(tokio::spawn(metrics::serve(listener, process.metrics(store, models))))
         }
         None => None,
     };
-    let heard = crew.heard();
+    let heard = process.heard();
     let showing = async {
         match heard {
             Some(heard) => feed::show(&cx.out, heard, outages).await,
             None => std::future::pending().await,
         }
     };
-    let asked_to_end = crew.asked_to_end();
+    let asked_to_end = process.asked_to_end();
     tokio::pin!(showing, asked_to_end);
     let mut tick = tokio::time::interval(staff::EVERY);
     let shown = loop {
@@ -382,19 +383,19 @@ async fn serve(
             shown = &mut showing => break shown,
             () = &mut asked_to_end => break tokio::select! {
                 shown = &mut showing => shown,
-                () = crew.drained(&cx.out) => Ok(()),
+                () = process.drained(&cx.out) => Ok(()),
                 () = signals.next() => Ok(()),
             },
             () = signals.next() => break Ok(()),
             _ = tick.tick() => {
                 let changes = staff.look(&cx.out);
-                if let Err(error) = staff::apply(&mut crew, changes).await {
+                if let Err(error) = staff::apply(&mut process, changes).await {
                     cx.out.warn(format!("others are not told which roles are worked here: {error:#}"));
                 }
             }
         }
     };
-    let stood_down = crew.stand_down(&cx.out, settings.grace, signals).await;
+    let stood_down = process.shut_down(&cx.out, settings.grace, signals).await;
     if let Some(watched) = watched {
         watched.abort();
     }

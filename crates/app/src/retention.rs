@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn lengths_read_as_they_are_written() {
         for text in ["1ms", "1500ms", "90s", "1m", "36h", "2d", "forever"] {
-            assert_eq!(words(posse_app::times::keep(text).expect("a length")), text);
+            assert_eq!(words(crate::times::keep(text).expect("a length")), text);
         }
         assert_eq!(words(Some(0)), "0ms");
     }
