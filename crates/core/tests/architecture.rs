@@ -169,7 +169,7 @@ fn root() -> PathBuf {
 
 #[test]
 fn what_the_code_map_names_is_there() {
-    let files = rust_files(&root().join("crates"));
+    let files = [rust_files(&root().join("crates")), rust_files(&root().join("tests"))].concat();
     let is_there = |name: &str| {
         let end = format!("/{}", name.trim_start_matches("crates/"));
         files.iter().any(|file| {

@@ -7,9 +7,6 @@
 // A failed `unwrap` is how a test fails.
 #![allow(clippy::unwrap_used)]
 
-#[path = "support/entries.rs"]
-#[allow(dead_code, reason = "each test file uses its part")]
-mod entries;
 #[path = "../../core/tests/agent_machine/histories.rs"]
 #[allow(dead_code, reason = "each test file uses its part")]
 mod histories;
@@ -18,12 +15,11 @@ mod histories;
 mod kit;
 #[path = "../../core/tests/support/parts.rs"]
 mod parts;
-#[path = "support/rules.rs"]
-mod rules;
 #[path = "../../core/tests/support/sendable.rs"]
 mod sendable;
 
-use entries::{author, entry, reader};
+use crate::support::entries::{author, entry, reader};
+use crate::support::rules::all_rules;
 use histories::{moves, play, setups};
 use kit::{Harness, TASK, Tokenizer, check, count, half_the_bytes};
 use posse_core::model::conversation::{Normaliser, Rules};
@@ -37,7 +33,6 @@ use posse_core::tool::ToolSpec;
 use posse_infra::model::validate::{validate_strictly, validate_tools};
 use proptest::prelude::*;
 use proptest::sample::Index;
-use rules::all_rules;
 use serde_json::json;
 use std::sync::Arc;
 

@@ -1,11 +1,7 @@
 //! Promise 5: whatever a run went through, its conversation can be sent, to every kind of provider.
 
-#[path = "support/entries.rs"]
-mod entries;
-#[path = "support/rules.rs"]
-mod rules;
-
-use entries::{call, entry, id, reader, reasoning, text};
+use crate::support::entries::{call, entry, id, reader, reasoning, text};
+use crate::support::rules::all_rules;
 use posse_core::model::conversation::{Normaliser, Rules, normalise};
 use posse_core::model::{CallRequest, Finish, Message, ModelReply, ToolCalling, Usage};
 use posse_core::persona::{PersonaTemplate, RunLimits};
@@ -15,7 +11,6 @@ use posse_core::run::machine::{Effect, Input, Verdict, step};
 use posse_core::tool::{EffectClass, ToolSpec};
 use posse_infra::model::validate::validate_strictly;
 use proptest::prelude::*;
-use rules::all_rules;
 use serde_json::json;
 use std::collections::HashSet;
 use std::sync::Arc;

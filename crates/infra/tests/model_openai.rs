@@ -1,10 +1,7 @@
 //! The OpenAI-compatible model against a real server on loopback: the cases from the field, and
 //! what holds between tries.
 
-#[path = "support/model_server.rs"]
-mod model_server;
-
-use model_server::{Answer, ModelServer};
+use crate::support::model_server::{Answer, ModelServer};
 use posse_core::model::conversation::ReasoningBack;
 use posse_core::model::*;
 use posse_core::stop::{Stop, StopReason, stop_pair};

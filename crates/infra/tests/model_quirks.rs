@@ -3,10 +3,7 @@
 //! `tests/conversation.rs` (p here too, as it is learned); what becomes of a call in a text (i) and of a name that is not offered
 //! (t) is in its `tests/run_machine.rs`.
 
-#[path = "support/model_server.rs"]
-mod model_server;
-
-use model_server::{Answer, ModelServer};
+use crate::support::model_server::{Answer, ModelServer};
 use posse_core::model::*;
 use posse_core::stop::Stop;
 use posse_core::tool::ToolSpec;

@@ -1,9 +1,6 @@
 //! Tokens counted by the server that runs a model, against a real server on loopback, and by a file.
 
-#[path = "support/model_server.rs"]
-mod model_server;
-
-use model_server::{Answer, ModelServer};
+use crate::support::model_server::{self, Answer, ModelServer};
 use posse_core::model::{Model, TokenCounter};
 use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, TokenizerChoice, ToolCallingChoice};
 use posse_infra::model::secret::Secret;

@@ -10,7 +10,7 @@ use posse_testing::TestFleet;
 use serde_json::json;
 use std::sync::Arc;
 
-use crate::kit::{Home, Worker, WorkerOptions, gate, lines, persona};
+use super::kit::{Home, Worker, WorkerOptions, gate, lines, persona};
 
 fn read(path: &str) -> (&'static str, serde_json::Value) {
     ("read_file", json!({"path": path}))

@@ -12,7 +12,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::kit::{Gate, Home, Worker, WorkerOptions, gate, lines};
+use super::kit::{Gate, Home, Worker, WorkerOptions, gate, lines};
 
 const HOUR: i64 = 3_600_000;
 const LEASE: i64 = 30_000;

@@ -10,7 +10,7 @@ use posse_infra::process::SystemClock;
 use serde_json::json;
 use std::sync::Arc;
 
-use crate::kit::{Home, Worker, WorkerOptions};
+use super::kit::{Home, Worker, WorkerOptions};
 
 /// A reply whose token counts teach nothing, as those of a provider that sends none.
 fn uncounted(mut reply: ModelReply) -> Play {

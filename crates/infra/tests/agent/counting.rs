@@ -6,8 +6,8 @@ use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, TokenizerChoice, Too
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-use crate::kit::{Home, Worker, WorkerOptions};
-use crate::model_server::{Answer, ModelServer};
+use super::kit::{Home, Worker, WorkerOptions};
+use crate::support::model_server::{Answer, ModelServer};
 
 const WINDOW: u32 = 6_000;
 

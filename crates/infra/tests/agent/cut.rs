@@ -14,7 +14,7 @@ use posse_infra::model::scripted::ScriptedModel;
 use posse_infra::process::SystemClock;
 use std::sync::Arc;
 
-use crate::kit::{Home, Worker, WorkerOptions};
+use super::kit::{Home, Worker, WorkerOptions};
 
 const WORDS: &str = "a story that never comes to its end ";
 

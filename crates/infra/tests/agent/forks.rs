@@ -12,7 +12,7 @@ use posse_core::run::journal::Entry;
 use posse_infra::model::scripted::{Play, ScriptedModel, text_reply};
 use serde_json::json;
 
-use crate::kit::{Home, Worker};
+use super::kit::{Home, Worker};
 
 /// A run with reading and changing calls, a refused one, and a question that Ada answers.
 async fn recorded(home: &Home) -> posse_core::job::JobId {

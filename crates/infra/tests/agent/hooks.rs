@@ -10,7 +10,7 @@ use posse_core::run::journal::Entry;
 use posse_infra::model::scripted::ScriptedModel;
 use serde_json::json;
 
-use crate::kit::{Home, Worker, WorkerOptions, persona};
+use super::kit::{Home, Worker, WorkerOptions, persona};
 
 /// Takes a tool away, offers another description of one, adds to what the agent is told.
 struct Changes;

@@ -10,8 +10,8 @@ use posse_infra::process::SystemClock;
 use serde_json::json;
 use std::sync::Arc;
 
-use crate::expire::Expire as _;
-use crate::kit::{Home, Worker, WorkerOptions, gate, lines};
+use super::kit::{Home, Worker, WorkerOptions, gate, lines};
+use crate::support::expire::Expire as _;
 
 #[tokio::test]
 async fn a_shutdown_costs_nothing() {

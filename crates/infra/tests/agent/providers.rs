@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::kit::{Home, Worker, WorkerOptions};
-use crate::model_server::{Answer, ModelServer};
+use super::kit::{Home, Worker, WorkerOptions};
+use crate::support::model_server::{Answer, ModelServer};
 
 fn config(server: &ModelServer) -> OpenAiConfig {
     OpenAiConfig {

@@ -10,7 +10,7 @@ use posse_infra::process::SystemClock;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-use crate::kit::{Home, Worker, WorkerOptions};
+use super::kit::{Home, Worker, WorkerOptions};
 
 fn ask(questions: &[&str]) -> (&'static str, Value) {
     ("finish", json!({"final_summary": "", "clarifying_questions": questions}))

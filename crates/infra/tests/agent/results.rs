@@ -11,7 +11,7 @@ use posse_core::port::{AttemptEnd, ClaimRequest, Ending, JobRepository as _};
 use posse_infra::model::scripted::{Play, ScriptedModel, text_reply};
 use serde_json::json;
 
-use crate::kit::{Home, ROLE, Worker, WorkerOptions};
+use super::kit::{Home, ROLE, Worker, WorkerOptions};
 
 /// When jobs are stored by hand, in milliseconds.
 const EARLY: i64 = 1;
@@ -129,7 +129,7 @@ async fn a_resumed_run_sends_the_same_bytes_whatever_became_of_those_before() {
     end_all(&home, |_| completed("the first answer")).await;
     let model = Arc::new(ScriptedModel::new().call(&[("read_file", json!({"path": "alpha.txt"}))]).hang());
     let worker = Worker::start(&home, model.clone()).await;
-    crate::kit::until(|| model.asked() == 2).await;
+    super::kit::until(|| model.asked() == 2).await;
     drop(worker);
     // Somebody runs the first one again, and it comes to something else.
     home.store.retry(first[0], EARLY).await.expect("runs again");

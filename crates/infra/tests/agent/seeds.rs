@@ -15,8 +15,8 @@ use posse_infra::tool::FnTool;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-use crate::kit::{Home, Worker, WorkerOptions};
-use crate::transcript::{check_snapshot, transcript};
+use super::kit::{Home, Worker, WorkerOptions};
+use super::transcript::{check_snapshot, transcript};
 
 fn options(persona: &str) -> WorkerOptions {
     let persona: PersonaTemplate = serde_json::from_str(persona).expect("a persona");

@@ -13,7 +13,7 @@ use posse_core::session::{NewSession, Session};
 use posse_infra::model::scripted::{Play, ScriptedModel, text_reply};
 use serde_json::json;
 
-use crate::kit::{Home, ROLE, Worker, WorkerOptions};
+use super::kit::{Home, ROLE, Worker, WorkerOptions};
 
 async fn begin(home: &Home) -> Session {
     let new = NewSession { name: None, role: ROLE.into() };

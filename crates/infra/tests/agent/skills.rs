@@ -13,7 +13,7 @@ use posse_infra::skill::{SkillRoot, load_all};
 use posse_infra::tool::ToolRegistry;
 use serde_json::json;
 
-use crate::kit::{Home, Worker, WorkerOptions, persona};
+use super::kit::{Home, Worker, WorkerOptions, persona};
 
 /// The description is no valid YAML; the restriction must hold all the same.
 const TIDY: &str = "---\nname: tidy-report\ndescription: Makes a report. Use when: the user wants a summary.\n\

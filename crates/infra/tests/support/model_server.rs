@@ -1,8 +1,6 @@
 //! An OpenAI-compatible server on loopback that plays a script, keeps every request, and judges
 //! their JSON as a strict provider would.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};

@@ -13,7 +13,7 @@ use posse_core::workspace::protected::Protected;
 use posse_infra::tool::ToolRegistry;
 use serde_json::Value;
 
-use crate::tree::{Tree, tree};
+use crate::support::tree::{Tree, tree};
 
 /// What stands in files outside the workspace.
 pub const SECRET: &str = "s3cret-canary";

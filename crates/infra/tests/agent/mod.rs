@@ -1,0 +1,19 @@
+//! The agent at work: a real database, real tools, the real worker service, and a scripted model
+//! that judges every request.
+
+mod cases;
+mod clock;
+mod compaction;
+mod counting;
+mod cut;
+mod forks;
+mod hooks;
+mod kit;
+mod lease;
+mod providers;
+mod questions;
+mod results;
+mod seeds;
+mod sessions;
+mod skills;
+mod transcript;

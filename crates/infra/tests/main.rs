@@ -1,0 +1,24 @@
+//! The adapters, each against what it adapts: real files, servers on loopback, a real database. One program for all of
+//! it: linking is most of what a test program costs.
+
+mod agent;
+mod any_history;
+mod conversation;
+mod local_model;
+mod model_fallback;
+mod model_guarded;
+mod model_openai;
+mod model_quirks;
+mod model_tokenizer;
+mod skill_loading;
+mod support {
+    pub mod entries;
+    #[path = "../../../../tests/support/expire.rs"]
+    pub mod expire;
+    pub mod model_server;
+    pub mod rules;
+    #[path = "../../../../tests/support/tree.rs"]
+    pub mod tree;
+}
+mod tool_files;
+mod tool_schema;

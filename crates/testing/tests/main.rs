@@ -1,0 +1,4 @@
+//! The test kit as its users use it.
+
+mod ahead;
+mod fleet;

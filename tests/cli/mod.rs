@@ -1,0 +1,24 @@
+//! The program as people and scripts use it: what it prints, how it ends, what it leaves.
+
+mod agents;
+mod care;
+mod certificates;
+mod chat;
+mod chat_terminal;
+mod commands;
+mod descriptors;
+mod disk_full;
+mod hostile;
+mod lists;
+mod metrics;
+mod output;
+mod questions;
+mod rules;
+mod sealed;
+mod sessions;
+mod skills;
+mod staff;
+mod terminal;
+mod together;
+mod trust;
+mod workspaces;

@@ -1,0 +1,268 @@
+//! Texts that are sealed: the behaviour suite with a key, and what a key keeps from those who have none.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use posse_core::annotation::NewAnnotation;
+use posse_core::job::transition::Event;
+use posse_core::job::{JobProgress, JobState, NewJob, Payload};
+use posse_core::port::RateLimiter;
+use posse_core::port::{
+    CareRepository, Ending, JobFilter, JobQueries, JobRepository, JobSearch, MemoryRepository, QuestionFilter,
+    QuestionRepository, RepositoryError, SessionQueries, SessionRepository,
+};
+use posse_core::queue::rate::{ModelRates, ModelUse, RequestOutcome};
+use posse_core::run::journal::Entry;
+use posse_core::schedule::{Missed, Overlap, Schedule};
+use posse_core::session::{NewSession, Stretch};
+use posse_infra::sqlite::{CallersTransaction as _, Keys, Options, SqliteStore, Synchronous, compact, enqueue_in};
+
+use super::behaviour::{
+    self, Door, Store, T0, behaviours, claim, ending, job, note, output, request, shared_behaviours, suite,
+};
+
+/// What must not be found in a file.
+const CANARY: &str = "canary-4711-in-the-clear";
+
+fn keys(seeds: &[&str]) -> Keys {
+    let words: Vec<_> = seeds.iter().map(|seed| seed.repeat(64)).collect();
+    Keys::parse(&words.join(",")).expect("are keys")
+}
+
+fn open(path: &Path, keys: Keys) -> SqliteStore {
+    try_open(path, keys).expect("opens")
+}
+
+fn try_open(path: &Path, keys: Keys) -> Result<SqliteStore, RepositoryError> {
+    SqliteStore::open(path, Options { synchronous: Synchronous::Normal, keys, ..Options::default() })
+}
+
+struct SealedDoor(tempfile::TempDir);
+
+fn door() -> SealedDoor {
+    SealedDoor(tempfile::tempdir().expect("a folder"))
+}
+
+#[async_trait]
+impl Door for SealedDoor {
+    async fn fresh(&self) -> Arc<dyn Store> {
+        self.again().await
+    }
+
+    async fn again(&self) -> Arc<dyn Store> {
+        Arc::new(open(&self.0.path().join("jobs.db"), keys(&["a"])))
+    }
+}
+
+suite!(door());
+
+/// Says the canary everywhere where people and models say something.
+async fn say_it_everywhere(store: &SqliteStore) {
+    let goal = || Payload { goal: format!("find the {CANARY}"), ..Payload::default() };
+    let (session, _) = store.begin_session(NewSession { name: None, role: "r".into() }, T0).await.expect("begins");
+    let said = NewJob { payload: Payload { session: Some(session.id), ..goal() }, ..job("r") };
+    store.enqueue(vec![said, NewJob { payload: goal(), ..job("r") }], T0).await.expect("is stored");
+    let claimed = claim(store, "r", 2, T0).await;
+    let [first, second] = [claimed[0].lease, claimed[1].lease];
+    let long = Entry::CallEnded {
+        call_id: "none".into(),
+        outcome: posse_core::run::journal::CallOutcome::Done,
+        text: format!("{CANARY} ").repeat(500),
+        annotations: vec![NewAnnotation { text: CANARY.into(), tags: vec![] }],
+        ms: 1,
+    };
+    let entries = vec![behaviour::journals::began(CANARY), note(CANARY), long];
+    store.append(first, 0, entries, T0).await.expect("is saved");
+    store.archive(first, 2, CANARY.into(), T0).await.expect("is saved");
+    store.report_progress(first, JobProgress::new(0.5, CANARY, T0)).await.expect("is kept");
+    store.annotate(first.job, "kim".into(), NewAnnotation { text: CANARY.into(), tags: vec![] }, T0).await.expect("is");
+    let done = Ending { output: Some(output(CANARY)), ..ending(Event::Complete, T0) };
+    store.finish(first, done, T0).await.expect("ends");
+    let stretch = Stretch { session: session.id, through: first.job };
+    store.keep_summary(stretch, format!("they said {CANARY}"), T0).await.expect("is kept");
+    let asked = Entry::Asked { call_id: "q".into(), questions: vec![format!("is it {CANARY}?")], open_ms: None };
+    let waits = Ending { entries: vec![asked], ..ending(Event::Suspend, T0) };
+    store.finish(second, waits, T0).await.expect("waits");
+    let question =
+        store.questions(QuestionFilter { limit: 1, ..QuestionFilter::default() }).await.expect("can be read");
+    store.answer(question[0].id, format!("yes, {CANARY}"), "kim".into(), T0).await.expect("is answered");
+    let again = claim(store, "r", 1, T0).await[0].lease;
+    let failed = Ending { reason: Some(format!("no {CANARY}")), ..ending(Event::Fail, T0 + 9) };
+    store.finish(again, failed, T0).await.expect("ends");
+    let schedule = Schedule {
+        name: "often".into(),
+        cron: "0 9 * * *".into(),
+        zone: "UTC".into(),
+        job: NewJob { payload: goal(), ..job("r") },
+        damage: None,
+        missed: Missed::Once,
+        overlap: Overlap::Skip,
+        next_at: T0,
+        paused_at: None,
+        created_at: T0,
+        last: None,
+    };
+    store.add_schedule(schedule).await.expect("is added");
+    let rates = ModelRates::default();
+    let about = ModelUse { endpoint: "e".into(), model: "m".into(), rates, requests: 1, tokens: 0, is_probe: false };
+    store.settle(about.clone(), about, RequestOutcome::Failed(CANARY.into()), T0).await.expect("is settled");
+}
+
+/// Everything that was said, as it can be read.
+async fn all_that_was_said(store: &SqliteStore) -> Vec<String> {
+    let mut said = Vec::new();
+    for job in store.jobs(JobFilter { limit: 9, ..JobFilter::default() }).await.expect("can be listed") {
+        said.extend([format!("{:?}", store.attempts(job.id).await), format!("{:?}", store.journal(job.id, 0).await)]);
+        said.extend([format!("{:?}", store.annotations(job.id).await), format!("{:?}", store.archived(job.id).await)]);
+        said.push(format!("{job:?}"));
+    }
+    let questions = QuestionFilter { settled: true, limit: 9, ..QuestionFilter::default() };
+    said.push(format!("{:?}", store.questions(questions).await));
+    for session in store.sessions(None, 9).await.expect("can be listed") {
+        let turns = store.session_turns(session.id, None).await.expect("can be read");
+        let through = turns[0].job;
+        said.push(format!("{turns:?}"));
+        said.push(format!("{:?}", store.session_summary(Stretch { session: session.id, through }).await));
+    }
+    said.push(format!("{:?}", store.schedules().await));
+    said.push(format!("{:?}", store.failing_endpoints().await));
+    said
+}
+
+/// In how many of the database's files the canary can be found.
+fn found_in_files(path: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(path.parent().expect("a folder")).expect("can be read");
+    let has = |file: &PathBuf| {
+        let bytes = std::fs::read(file).expect("can be read");
+        bytes.windows(CANARY.len()).any(|window| window == CANARY.as_bytes())
+    };
+    let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+    let ours = |file: &PathBuf| file.file_name().is_some_and(|other| other.to_string_lossy().starts_with(&name));
+    files.map(|file| file.expect("an entry").path()).filter(|file| ours(file) && has(file)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_is_said_stands_in_the_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("jobs.db");
+    let store = open(&path, keys(&["a"]));
+    say_it_everywhere(&store).await;
+    store.backup(&folder.path().join("jobs.db.copy")).await.expect("is copied");
+    // The log is there, and what was written stands in it.
+    assert!(std::fs::metadata(folder.path().join("jobs.db-wal")).expect("is there").len() > 0);
+    assert_eq!(found_in_files(&path), [""; 0].map(PathBuf::from));
+    let said = all_that_was_said(&store).await;
+    assert!(said.iter().filter(|said| said.contains(CANARY)).count() >= 12, "{said:#?}");
+    assert!(said.iter().all(|said| !said.contains("sealed with")), "{said:#?}");
+    for text in ["find the CANARY", "no canary", CANARY] {
+        let filter = JobFilter { text: Some(text.into()), limit: 9, ..JobFilter::default() };
+        let found = store.ids(filter).await.expect("can be searched").len();
+        assert_eq!(found, if text.starts_with("no") { 1 } else { 2 }, "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_is_sealed_turned_to_another_key_and_opened_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("jobs.db");
+    let store = open(&path, Keys::default());
+    say_it_everywhere(&store).await;
+    let said = all_that_was_said(&store).await;
+    drop(store);
+    assert_eq!(found_in_files(&path), std::slice::from_ref(&path), "in the clear it can be found");
+    let turn = async |keys: Keys, clear: bool| {
+        let store = open(&path, keys);
+        let done = store.reseal(clear, |_, _| {}).await.expect("works");
+        let again = store.reseal(clear, |_, _| {}).await.expect("works");
+        assert_eq!((done.closed, again.values), (0, 0), "what is done needs no more");
+        drop(store);
+        compact(&path).expect("is rewritten");
+        done.values
+    };
+    let first = turn(keys(&["a"]), false).await;
+    assert!(first >= 14, "{first} values");
+    assert_eq!(found_in_files(&path), [""; 0].map(PathBuf::from));
+    assert_eq!(all_that_was_said(&open(&path, keys(&["a"]))).await, said);
+
+    assert_eq!(turn(keys(&["b", "a"]), false).await, first);
+    assert!(try_open(&path, keys(&["a"])).is_err(), "the old key is of no use any more");
+    assert_eq!(all_that_was_said(&open(&path, keys(&["b"]))).await, said);
+
+    assert_eq!(turn(keys(&["b"]), true).await, first);
+    assert_eq!(all_that_was_said(&open(&path, Keys::default())).await, said);
+    assert_eq!(found_in_files(&path), std::slice::from_ref(&path));
+}
+
+#[tokio::test]
+async fn who_has_not_the_key_sees_that_something_is_there_and_changes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("jobs.db");
+    let right = keys(&["a"]);
+    let store = open(&path, right.clone());
+    say_it_everywhere(&store).await;
+    let id = right.sealing().expect("one seals");
+    for wrong in [Keys::default(), keys(&["b"])] {
+        let refused = try_open(&path, wrong.clone()).err().expect("is refused").to_string();
+        assert!(refused.contains(id) && refused.contains("POSSE_SEAL_KEYS"), "{refused}");
+        let looks = SqliteStore::open_read_only_with(&path, wrong.clone()).expect("may look");
+        let jobs = looks.jobs(JobFilter { role: Some("r".into()), limit: 9, ..JobFilter::default() }).await;
+        let jobs = jobs.expect("are listed");
+        assert_eq!(jobs.len(), 2);
+        assert!(jobs.iter().all(|job| job.payload.goal.contains(id) && job.damage.is_some()), "{jobs:?}");
+        let journal = looks.journal(jobs[0].id, 0).await.expect_err("cannot be read").to_string();
+        assert!(journal.contains(id), "{journal}");
+        let said = all_that_was_said(&looks).await;
+        assert!(said.iter().all(|said| !said.contains(CANARY)), "{said:#?}");
+        let mut guest =
+            <diesel::SqliteConnection as diesel::Connection>::establish(path.to_str().expect("UTF-8")).expect("opens");
+        assert!(wrong.enqueue_in(&mut guest, vec![job("r")], T0).is_err());
+        assert!(enqueue_in(&mut guest, vec![job("r")], T0).is_err(), "not in the clear either");
+        assert!(right.enqueue_in(&mut guest, vec![job("z")], T0).is_ok());
+    }
+    assert_eq!(claim(&store, "z", 9, T0).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_worker_leaves_what_it_cannot_open_and_works_the_rest() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("jobs.db");
+    let old = open(&path, keys(&["a"]));
+    let mine = behaviour::enqueue(&old, "r", T0).await;
+    // Others were given a new key while this one was at work.
+    let new = open(&path, keys(&["b", "a"]));
+    let theirs = behaviour::enqueue(&new, "r", T0 - 5).await;
+    let claimed = claim(&old, "r", 9, T0).await;
+    assert_eq!(claimed.iter().map(|one| one.job.id).collect::<Vec<_>>(), [mine]);
+    let refused = old.claim(request("r", 9, T0)).await.expect_err("is not here").to_string();
+    let key = keys(&["b"]);
+    assert!(refused.contains(key.sealing().expect("one seals")), "{refused}");
+    let job = new.job(theirs).await.expect("can be read").expect("is there");
+    assert_eq!((job.state, job.attempt), (JobState::Available, 0), "no attempt was spent");
+    assert_eq!(claim(&new, "r", 9, T0).await.len(), 1);
+}
+
+#[tokio::test]
+async fn rows_that_were_exchanged_are_not_worked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("jobs.db");
+    let store = open(&path, keys(&["a"]));
+    let jobs = behaviour::enqueue_all(&store, vec![job("r"), job("r"), job("r")], T0).await;
+    let other = rusqlite::Connection::open(&path).expect("opens");
+    let taken: String =
+        other.query_row("SELECT payload FROM job_data WHERE job_id = 1", [], |row| row.get(0)).expect("is there");
+    other.execute("UPDATE job_data SET payload = ?1 WHERE job_id = 2", [taken]).expect("works");
+    let shown = behaviour::get(&store, jobs[1]).await;
+    assert!(shown.damage.as_deref().is_some_and(|why| why.contains("somebody changed it")), "{shown:?}");
+    let claimed = claim(&store, "r", 9, T0).await;
+    assert_eq!(claimed.iter().map(|one| one.job.id).collect::<Vec<_>>(), [jobs[0], jobs[2]]);
+    let given_up = behaviour::get(&store, jobs[1]).await;
+    assert_eq!(given_up.state, JobState::Discarded);
+    assert!(given_up.reason.as_deref().is_some_and(|why| why.contains("somebody changed it")), "{given_up:?}");
+    // An entry of another journal's place.
+    store.append(claimed[0].lease, 0, vec![note("one"), note("two")], T0).await.expect("is saved");
+    let exchanged = "UPDATE steps SET data = (SELECT data FROM steps WHERE seq = 0) WHERE seq = 1";
+    other.execute(exchanged, []).expect("works");
+    let read = store.journal(jobs[0], 0).await;
+    assert!(matches!(read, Err(RepositoryError::Unusable(_))), "{read:?}");
+}
