@@ -69,8 +69,30 @@ codes! {
     JobState = "job.wrong_state", Conflict;
     /// The job would need a unique key that another one holds.
     UniqueHeld = "unique.held", Conflict;
+    /// The job has no answer yet.
+    JobNotEnded = "job.not_ended", Conflict;
+    /// The job ended without an answer.
+    JobUnanswered = "job.unanswered", Failed;
     /// A job cannot wait for a group without jobs.
     GroupEmpty = "group.empty", Conflict;
+    /// There is no such group.
+    GroupNotFound = "group.not_found", NotFound;
+    /// There is no such question.
+    QuestionNotFound = "question.not_found", NotFound;
+    /// The question takes no answer any more.
+    QuestionSettled = "question.settled", Conflict;
+    /// There is no such worker.
+    WorkerNotFound = "worker.not_found", NotFound;
+    /// There is nothing to be limited by there.
+    LimitNotFound = "limit.not_found", NotFound;
+    /// There is no such tool.
+    ToolNotFound = "tool.not_found", NotFound;
+    /// There is no such skill.
+    SkillNotFound = "skill.not_found", NotFound;
+    /// There is no such persona.
+    PersonaNotFound = "persona.not_found", NotFound;
+    /// There is a persona that plays the role.
+    PersonaExists = "persona.exists", Conflict;
     /// The persona's file is wrong.
     PersonaInvalid = "persona.invalid", Invalid;
     /// There is no such schedule.
@@ -87,6 +109,8 @@ codes! {
     LeaseLost = "lease.lost", Failed;
     /// A model cannot be asked, or gave no answer.
     ModelFailed = "model.failed", Failed;
+    /// There is no database yet.
+    DatabaseNotFound = "database.not_found", NotFound;
     /// The database cannot be written or reached now.
     DatabaseUnavailable = "database.unavailable", Database;
     /// The database is no longer the one that was opened.

@@ -15,6 +15,7 @@ pub mod groups;
 pub mod jobs;
 pub mod json;
 mod jsonl;
+pub mod models;
 pub mod personas;
 pub mod queues;
 pub mod retention;

@@ -10,6 +10,7 @@ use posse_app::enqueue::EnqueuedView;
 use posse_app::events::WorkEvent;
 use posse_app::groups::GroupView;
 use posse_app::jobs::{JobDocument, JobItem};
+use posse_app::models::ModelList;
 use posse_app::queues::QueueView;
 use posse_app::schedules::ScheduleDocument;
 use posse_app::sessions::SessionDocument;
@@ -42,6 +43,7 @@ fn the_schemas_of_what_is_given_out_stay_as_they_are() {
     add::<JobEvent>(&mut generator, &mut documents, "job event");
     add::<JobItem>(&mut generator, &mut documents, "job in a list");
     add::<Rule>(&mut generator, &mut documents, "limit in a list");
+    add::<ModelList>(&mut generator, &mut documents, "models");
     add::<Question>(&mut generator, &mut documents, "question");
     add::<QueueView>(&mut generator, &mut documents, "queue in a list");
     add::<Happened>(&mut generator, &mut documents, "run event");

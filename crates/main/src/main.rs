@@ -1,6 +1,7 @@
 //! `posse`: a durable worker fleet for AI agents. This crate wires the parts together and talks to
 //! people; [`wire`] is where to begin reading.
 
+mod catalog;
 mod chat;
 mod cli;
 mod descriptors;

@@ -1,12 +1,12 @@
 //! Which models there are, found once at the start and built when they are first asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
+use posse_app::models::{Counting, Origin};
 use posse_core::clock::Clock as _;
 use posse_core::job::{Job, JobState};
 use posse_core::metrics::ModelTallies;
@@ -20,7 +20,6 @@ use posse_infra::model::outage::Outages;
 use posse_infra::model::rate_limited::{LimiterSlot, RateLimitedModel};
 use posse_infra::model::secret::Secret;
 use posse_infra::process::SystemClock;
-use serde::Serialize;
 
 use crate::exit::usage;
 use crate::local;
@@ -36,46 +35,6 @@ use noted::{LastFailure, NotedModel};
 pub const OPENAI_DEFAULT_MODEL: &str = "gpt-4.1-mini";
 
 const OPENAI_URL: &str = "https://api.openai.com/v1";
-
-/// How we know of a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Origin {
-    /// From the settings file.
-    File,
-    /// From OPENAI_API_KEY, OPENAI_BASE_URL or `--base-url`.
-    Environment,
-    /// A running Ollama was found.
-    Ollama,
-    /// It is always there.
-    BuiltIn,
-}
-
-/// How we know how many tokens a text has for a model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "by")]
-pub enum Counting {
-    /// The server that runs it counts.
-    Server,
-    /// Its tokenizer is in a file.
-    File {
-        /// The file.
-        path: PathBuf,
-    },
-    /// They are estimated, and what replies say corrects the estimate.
-    Estimate,
-}
-
-impl Counting {
-    /// In a word or a file's name, for people.
-    pub fn brief(&self) -> String {
-        match self {
-            Counting::Server => "server".into(),
-            Counting::File { path } => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            Counting::Estimate => "estimated".into(),
-        }
-    }
-}
 
 /// One model that can be asked for by name.
 #[derive(Debug, Clone)]

@@ -15,12 +15,13 @@ use posse_core::skill::Skill;
 use posse_core::worker::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_infra::persona::{Loaded, PersonaFile, Severity};
 
+use crate::catalog::{self, Offer};
 use crate::fleet::{RoleWork, WorkerProcess};
 use crate::models::Catalog;
 use crate::output::Out;
 use crate::output::text::visible;
 use crate::settings::Settings;
-use crate::wire::{self, Offer, Project};
+use crate::wire::Project;
 
 /// How often the files are looked at. What has changed is read when it has been the same for two looks, so that a
 /// file that is being written is read whole.
@@ -88,7 +89,7 @@ impl Staff {
         }
         self.read = Some(now);
         let offer = Offer::gather(&self.settings);
-        match wire::personas(&self.settings, &offer) {
+        match catalog::personas(&self.settings, &offer) {
             Ok(personas) => {
                 let project = self.project(offer, personas);
                 self.compare(out, project)
@@ -157,7 +158,7 @@ impl Staff {
                 Severity::Error if in_force => {
                     out.warn(format!("{problem} (the persona as it was before stays in force)"));
                 }
-                _ => wire::warn_of_problem(out, problem),
+                _ => catalog::warn_of_problem(out, problem),
             }
         }
         self.told = now;
@@ -175,7 +176,7 @@ fn stamp(settings: &Settings) -> Stamp {
     for entry in entries(&settings.personas) {
         add(&mut stamp, entry);
     }
-    for root in wire::skill_roots(settings) {
+    for root in catalog::skill_roots(settings) {
         for entry in entries(&root.folder) {
             add(&mut stamp, entry.join("SKILL.md"));
         }

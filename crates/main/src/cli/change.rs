@@ -19,7 +19,8 @@ use super::Context;
 use super::enqueue::{read_goal, read_words};
 use super::filter::{FilterArgs, WhereArgs};
 use super::job::{reader_for, table};
-use crate::exit::{Exit, fail, not_found, usage};
+use crate::catalog;
+use crate::exit::{Exit, fail, usage};
 use crate::output::text::{count, plural};
 use crate::wire;
 
@@ -263,7 +264,7 @@ pub async fn move_to(cx: &Context, args: MoveArgs) -> Result<Exit> {
 async fn one_or_many(cx: &Context, meant: Meant, edit: Edit) -> Result<Exit> {
     let personas = {
         let settings = cx.plain_settings()?;
-        wire::personas(&settings, &wire::Offer::gather(&settings))?
+        catalog::personas(&settings, &catalog::Offer::gather(&settings))?
     };
     accept_edit(&edit, &personas.roles())?;
     match meant {
@@ -297,7 +298,8 @@ async fn one(cx: &Context, id: i64, change: Change) -> Result<Exit> {
 
 async fn many(cx: &Context, filter: JobFilter, yes: bool, change: Change) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let nothing = || not_found(format!("there is no database at {} yet", settings.database.display()));
+    let nothing =
+        || fail(Code::DatabaseNotFound, format!("there is no database at {} yet", settings.database.display()));
     let queries = wire::open_reader(&settings)?.ok_or_else(nothing)?;
     let mut told = Preview::find(&*queries, filter, &change).await?;
     let Preview { jobs, change: done, .. } = told;

@@ -13,7 +13,7 @@ use posse_infra::process::LinuxProcessProbe;
 use serde_json::json;
 
 use super::{Context, db_retention};
-use crate::exit::{Exit, fail, not_found, usage};
+use crate::exit::{Exit, fail, usage};
 use crate::output::before_change;
 use crate::output::text::{bytes, plural, visible};
 use crate::settings::Settings;
@@ -82,7 +82,7 @@ pub struct ResealArgs {
 pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let path = settings.database.display().to_string();
-    let none = || not_found(format!("there is no database at {path} yet; the first job makes it"));
+    let none = || fail(Code::DatabaseNotFound, format!("there is no database at {path} yet; the first job makes it"));
     match command {
         DbCommand::Path if cx.out.json => {
             cx.out.document(&json!({"path": path, "exists": settings.database.exists()}))?
@@ -243,8 +243,9 @@ const TOLD_EVERY: u64 = 10_000;
 /// Refuses while a worker is at work, with how to end it.
 async fn nobody_at_work(settings: &Settings) -> Result<()> {
     let path = settings.database.display();
-    let store = wire::open_reader(settings)?
-        .ok_or_else(|| not_found(format!("there is no database at {path} yet; the first job makes it")))?;
+    let store = wire::open_reader(settings)?.ok_or_else(|| {
+        fail(Code::DatabaseNotFound, format!("there is no database at {path} yet; the first job makes it"))
+    })?;
     refuse_for(&store.workers().await?)
 }
 
@@ -262,8 +263,9 @@ fn refuse_for(workers: &[WorkerRecord]) -> Result<()> {
 async fn check(cx: &Context, full: bool) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let path = settings.database.display().to_string();
-    let store = wire::open_reader(&settings)?
-        .ok_or_else(|| not_found(format!("there is no database at {path} yet; the first job makes it")))?;
+    let store = wire::open_reader(&settings)?.ok_or_else(|| {
+        fail(Code::DatabaseNotFound, format!("there is no database at {path} yet; the first job makes it"))
+    })?;
     let problems = store.check(full).await?;
     // A damaged file may not even be counted.
     let counts = if problems.is_empty() { store.counts().await? } else { Vec::new() };

@@ -12,6 +12,7 @@ use posse_infra::process::LinuxProcessProbe;
 use posse_infra::sandbox::Exact;
 
 use super::Context;
+use crate::catalog;
 use crate::exit::Exit;
 use crate::output::text::visible;
 use crate::settings::Settings;
@@ -66,10 +67,10 @@ async fn project(settings: &Settings) -> Vec<Finding> {
                 }
             }));
             findings.extend(models(&project));
-            findings.push(match wire::probe_commands(settings, &project.offer, &project.personas.personas).await {
+            findings.push(match catalog::probe_commands(settings, &project.offer, &project.personas.personas).await {
                 None => Finding::ok("commands", "no persona runs any"),
                 Some(Ok(exact)) => Finding::ok("commands", format!("run in sandboxes; {}", held(exact))),
-                Some(Err(why)) => Finding::wrong("commands", format!("cannot run: {why}"), wire::COMMANDS_WAY_OUT),
+                Some(Err(why)) => Finding::wrong("commands", format!("cannot run: {why}"), catalog::COMMANDS_WAY_OUT),
             });
         }
     }
@@ -131,7 +132,7 @@ async fn database(settings: &Settings, full: bool) -> Vec<Finding> {
         Err(error) => return vec![unusable(&error)],
     };
     findings.push(doctor::writing(&*file));
-    let roles = match wire::personas(settings, &wire::Offer::gather(settings)) {
+    let roles = match catalog::personas(settings, &catalog::Offer::gather(settings)) {
         Ok(personas) => personas.roles(),
         Err(error) => {
             findings.extend(doctor::damage(&*store, full).await.unwrap_or_else(|error| vec![unusable(&error)]));

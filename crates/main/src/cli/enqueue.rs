@@ -19,6 +19,7 @@ use posse_core::port::Enqueued;
 use posse_infra::persona::{Loaded, Severity};
 
 use super::Context;
+use crate::catalog;
 use crate::exit::{Exit, usage};
 use crate::output::text::{moment, plural, visible};
 use crate::settings::Settings;
@@ -196,7 +197,7 @@ A file is checked whole before anything is stored. Lines are stored 1,000 at a t
 /// Enqueues, and answers after it is durable.
 pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let intake = intake(&settings, &wire::personas(&settings, &wire::Offer::gather(&settings))?);
+    let intake = intake(&settings, &catalog::personas(&settings, &catalog::Offer::gather(&settings))?);
     let now = wire::now();
     let EnqueueArgs {
         role,

@@ -2,12 +2,13 @@
 
 use anyhow::Result;
 use clap::Subcommand;
+use posse_app::Code;
 use posse_app::groups::GroupView;
 use posse_app::json::listed;
 use posse_core::job::GroupStanding;
 
 use super::Context;
-use crate::exit::{Exit, not_found};
+use crate::exit::{Exit, fail};
 use crate::output::table::{plain, render};
 use crate::output::text::{count, one_line, plural, visible};
 use crate::wire;
@@ -58,7 +59,7 @@ async fn list(cx: &Context) -> Result<Exit> {
 }
 
 async fn show(cx: &Context, name: String) -> Result<Exit> {
-    let nothing = || not_found(format!("there is no group '{}' (posse group list)", visible(&name)));
+    let nothing = || fail(Code::GroupNotFound, format!("there is no group '{}' (posse group list)", visible(&name)));
     let queries = wire::open_reader(&cx.plain_settings()?)?.ok_or_else(nothing)?;
     let (standing, used) = queries.group(name.clone()).await?.ok_or_else(nothing)?;
     if cx.out.json {

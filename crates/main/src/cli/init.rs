@@ -9,10 +9,10 @@ use posse_app::Code;
 use serde_json::json;
 
 use super::Context;
+use crate::catalog::{BUILT_IN, BUILT_IN_SKILLS};
 use crate::exit::{Exit, fail, usage};
 use crate::output::text::visible;
 use crate::trust::{self, Extent, Trust};
-use crate::wire::{BUILT_IN, BUILT_IN_SKILLS};
 
 /// Where to begin a project
 #[derive(Args)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use posse_app::Code;
 use posse_app::jobs::{self, JobItem};
 use posse_app::json::item_of;
 use posse_core::annotation::{MAX_TEXT_BYTES, NewAnnotation, check_tag, check_text};
@@ -16,7 +17,7 @@ use serde_json::json;
 use super::filter::FilterArgs;
 use super::lists::FullArgs;
 use super::{Context, change, enqueue, job_events, job_fork, job_show};
-use crate::exit::{Exit, not_found, usage};
+use crate::exit::{Exit, fail, usage};
 use crate::fleet::Signals;
 use crate::live::{Renderer, follow};
 use crate::output::table::{Cell, painted, plain, render};
@@ -199,7 +200,10 @@ fn cells(cx: &Context, JobItem { job, waits }: &JobItem, now: Millis) -> Vec<Cel
 pub fn reader_for(settings: &Settings, id: i64) -> Result<Arc<dyn Store>> {
     let path = settings.database.display();
     wire::open_reader(settings)?.ok_or_else(|| {
-        not_found(format!("there is no job {id}, and no database at {path} yet (--db, POSSE_DB name another)"))
+        fail(
+            Code::JobNotFound,
+            format!("there is no job {id}, and no database at {path} yet (--db, POSSE_DB name another)"),
+        )
     })
 }
 

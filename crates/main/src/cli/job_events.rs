@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use futures::StreamExt as _;
+use posse_app::Code;
 use posse_app::json::item_of;
 use posse_core::events::JobEvent;
 use posse_core::events::run::{RunFollower, stream};
@@ -18,7 +19,7 @@ use serde_json::json;
 use super::Context;
 use super::job::{exit_of, reader_for};
 use super::lists::FullArgs;
-use crate::exit::{Exit, not_found, usage};
+use crate::exit::{Exit, fail, usage};
 use crate::fleet::Signals;
 use crate::live::Renderer;
 use crate::output::text::visible;
@@ -106,7 +107,7 @@ pub async fn export(cx: &Context, args: ExportArgs) -> Result<Exit> {
     let queries: Arc<dyn JobQueries> = reader_for(&settings, id)?;
     let id = JobId(id);
     if queries.job(id).await?.is_none() {
-        return Err(not_found(format!("there is no job {id} in {}", settings.database.display())));
+        return Err(fail(Code::JobNotFound, format!("there is no job {id} in {}", settings.database.display())));
     }
     if to.is_none() && settings.keys.seals() {
         let what = "what this database says is sealed, and files beside it are not: name the folder with --to";
@@ -128,7 +129,8 @@ pub async fn replay(cx: &Context, args: ReplayArgs) -> Result<Exit> {
     let queries = reader_for(&settings, args.id)?;
     let id = JobId(args.id);
     let job = queries.job(id).await?;
-    let job = job.ok_or_else(|| not_found(format!("there is no job {id} in {}", settings.database.display())))?;
+    let job =
+        job.ok_or_else(|| fail(Code::JobNotFound, format!("there is no job {id} in {}", settings.database.display())))?;
     let journal = queries.journal(id, 0).await?;
     if args.requests {
         let attempts = queries.attempts(id).await?;

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use posse_app::Code;
 use posse_core::job::JobId;
 use posse_core::run::fork::{Cut, MAX_EDIT_BYTES, fork as make};
 use serde_json::json;
@@ -9,7 +10,7 @@ use serde_json::json;
 use super::Context;
 use super::enqueue::{read_goal, read_words};
 use super::job::reader_for;
-use crate::exit::{Exit, not_found, usage};
+use crate::exit::{Exit, fail, usage};
 use crate::wire;
 
 /// What to fork, and where
@@ -41,7 +42,8 @@ pub async fn fork(cx: &Context, args: ForkArgs) -> Result<Exit> {
     let store = wire::open_store(&settings)?;
     let id = JobId(id);
     let source = store.job(id).await?;
-    let source = source.ok_or_else(|| not_found(format!("there is no job {id} in {}", settings.database.display())))?;
+    let source = source
+        .ok_or_else(|| fail(Code::JobNotFound, format!("there is no job {id} in {}", settings.database.display())))?;
     let journal = store.journal(id, 0).await?;
     let fork = make(&source, journal, Cut { at_step, edit, goal })?;
     let new = store.fork(fork, wire::now()).await?;

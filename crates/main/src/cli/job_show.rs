@@ -48,14 +48,14 @@ pub fn answer(cx: &Context, job: &Job) -> Result<Exit> {
             Ok(Exit::Ok)
         }
         (state, Some(_)) if state.is_final() => Err(fail(
-            Code::Failed,
+            Code::JobUnanswered,
             format!("job {id} has no answer, it was {state}{why}; posse show {id} tells what it had by then"),
         )),
         (state, _) if state.is_final() => {
-            Err(fail(Code::Failed, format!("job {id} has no answer, it was {state}{why}")))
+            Err(fail(Code::JobUnanswered, format!("job {id} has no answer, it was {state}{why}")))
         }
         (state, _) => Err(fail(
-            Code::Conflict,
+            Code::JobNotEnded,
             format!("job {id} has no answer yet, it is {state}{why}; posse job watch {id} waits for it"),
         )),
     }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Subcommand;
+use posse_app::models::{Counting, LocalFile, ModelList, ModelView, Origin};
 use posse_app::{Code, json};
 use posse_core::clock::Millis;
 use posse_core::model::{Message, ModelRequest, Models as _, ToolCalling, Usage};
@@ -14,13 +15,12 @@ use posse_infra::local_model;
 use posse_infra::local_model::cache::models_dir;
 use posse_infra::local_model::catalogue::{DEFAULT, KnownModel, MODELS, by_name, default_model};
 use posse_infra::local_model::pull::Progress;
-use serde::Serialize;
 use serde_json::json;
 
 use super::Context;
 use super::endpoint::EndpointArgs;
 use crate::exit::{Exit, fail, usage};
-use crate::models::{Catalog, Counting, Known, Origin};
+use crate::models::{Catalog, Known};
 use crate::output::stream::stderr;
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{ago, bytes, cost, duration, one_line, plural, tokens, visible};
@@ -46,22 +46,6 @@ pub enum ModelCommand {
     },
 }
 
-#[derive(Serialize)]
-struct Listed {
-    name: String,
-    default: bool,
-    kind: &'static str,
-    place: String,
-    model: Option<String>,
-    origin: Origin,
-    key_env: Option<String>,
-    key_set: Option<bool>,
-    /// How its tokens are counted.
-    tokens: Counting,
-    /// How its endpoint has been doing, where it has failed since it last answered.
-    failing: Option<EndpointState>,
-}
-
 /// Does what was asked.
 pub async fn dispatch(cx: &Context, command: ModelCommand) -> Result<Exit> {
     match command {
@@ -82,7 +66,7 @@ async fn list(cx: &Context) -> Result<Exit> {
     let listed: Vec<_> = catalog.known().iter().map(describe).collect();
     let files = local_files();
     if cx.out.json {
-        cx.out.document(&json!({"models": json::listed(listed, false)?, "next": null, "local_files": files}))?;
+        cx.out.document(&ModelList { models: json::listed(listed, false)?, next: None, local_files: files })?;
         return Ok(Exit::Ok);
     }
     let (paint, now) = (cx.out.paint, wire::now());
@@ -155,15 +139,6 @@ fn health(failing: Option<&EndpointState>, now: Millis) -> String {
     }
 }
 
-/// A model file that can be fetched.
-#[derive(Serialize)]
-struct LocalFile {
-    name: &'static str,
-    status: &'static str,
-    bytes: u64,
-    good_for: &'static str,
-}
-
 fn local_files() -> Vec<LocalFile> {
     let Some(folder) = models_dir() else { return Vec::new() };
     let describe = |(model, status): (&KnownModel, local_model::Status)| LocalFile {
@@ -180,7 +155,7 @@ fn local_files() -> Vec<LocalFile> {
     local_model::list(&folder).into_iter().map(describe).collect()
 }
 
-fn describe(name: &str, known: &Known, default: Option<&str>, failing: &[EndpointState]) -> Listed {
+fn describe(name: &str, known: &Known, default: Option<&str>, failing: &[EndpointState]) -> ModelView {
     let endpoint = known.endpoint();
     // What it takes nothing for is known by the model's name behind its own.
     let of_model = endpoint.as_ref().zip(known.table.model.as_ref()).map(|(at, model)| format!("{at} {model}"));
@@ -193,7 +168,7 @@ fn describe(name: &str, known: &Known, default: Option<&str>, failing: &[Endpoin
     let usual = || (kind == "local").then(|| DEFAULT.to_owned());
     let (model, origin, place) = (known.table.model.clone().or_else(usual), known.origin, known.place());
     let (name, default, tokens) = (name.to_owned(), default == Some(name), known.counting());
-    Listed { name, default, kind, place, model, origin, key_env, key_set, tokens, failing }
+    ModelView { name, default, kind, place, model, origin, key_env, key_set, tokens, failing }
 }
 
 fn env(name: &str) -> Option<std::ffi::OsString> {

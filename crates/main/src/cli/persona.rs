@@ -18,11 +18,11 @@ use serde_json::json;
 use super::Context;
 use super::enqueue::read_goal;
 use super::lists::FullArgs;
+use crate::catalog::{self, Offer};
 use crate::exit::{Exit, fail, usage};
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{count, one_line, plural, visible, wrap};
 use crate::settings::Settings;
-use crate::wire::{self, Offer};
 
 /// Personas
 #[derive(Subcommand)]
@@ -67,11 +67,11 @@ pub fn dispatch(cx: &Context, command: PersonaCommand) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let settings = cx.plain_settings()?;
-    let offer = wire::Offer::gather(&settings);
-    let loaded = wire::personas(&settings, &offer)?;
+    let offer = catalog::Offer::gather(&settings);
+    let loaded = catalog::personas(&settings, &offer)?;
     match command {
         PersonaCommand::List(args) => list(cx, &loaded, args),
-        PersonaCommand::Show { role } => show(cx, wire::persona(&loaded, &role)?, &offer),
+        PersonaCommand::Show { role } => show(cx, catalog::persona(&loaded, &role)?, &offer),
         PersonaCommand::Check => check(cx, &settings, &loaded),
         PersonaCommand::New(args) => new(cx, &settings, &loaded, &offer.tools, args),
         PersonaCommand::Schema => Ok(Exit::Ok),
@@ -91,7 +91,7 @@ struct Listed<'a> {
 }
 
 fn list(cx: &Context, loaded: &Loaded, args: FullArgs) -> Result<Exit> {
-    wire::warn_of_problems(&cx.out, loaded);
+    catalog::warn_of_problems(&cx.out, loaded);
     if cx.out.json {
         let all = loaded.personas.iter().map(|p| Listed { file: &p.file, persona: &p.persona });
         cx.out.list("personas", listed(all, args.full)?, None)?;
@@ -244,7 +244,7 @@ fn new(cx: &Context, settings: &Settings, loaded: &Loaded, registry: &ToolRegist
         loaded.get(&persona.role).map(|found| &found.file).filter(|found| found.starts_with(&settings.personas));
     if let Some(there) = taken.or(file.exists().then_some(&file)) {
         return Err(fail(
-            Code::Conflict,
+            Code::PersonaExists,
             format!("{} plays '{}' already; nothing was changed", there.display(), persona.role),
         ));
     }

@@ -14,7 +14,7 @@ use posse_core::port::QuestionFilter;
 use super::Context;
 use super::enqueue::read_words;
 use super::lists::{FullArgs, page};
-use crate::exit::{Exit, fail, not_found, usage};
+use crate::exit::{Exit, fail, usage};
 use crate::output::table::{Cell, painted, plain, render};
 use crate::output::text::{ago, moment, one_line, visible, wrap};
 use crate::settings::Settings;
@@ -182,7 +182,7 @@ async fn answer(cx: &Context, args: AnswerArgs) -> Result<Exit> {
                 cx.out.document(&answered)?;
                 return Ok(Exit::Conflict);
             }
-            Err(fail(Code::Conflict, why))
+            Err(fail(Code::QuestionSettled, why))
         }
     }
 }
@@ -206,8 +206,11 @@ async fn find(settings: &Settings, id: i64) -> Result<Question> {
 }
 
 fn no_such(id: i64, settings: &Settings) -> anyhow::Error {
-    not_found(format!(
-        "there is no question {id} in {}; posse question list shows those there are",
-        settings.database.display()
-    ))
+    fail(
+        Code::QuestionNotFound,
+        format!(
+            "there is no question {id} in {}; posse question list shows those there are",
+            settings.database.display()
+        ),
+    )
 }

@@ -2,12 +2,14 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use posse_app::Code;
 use posse_app::json::listed;
 use posse_core::queue::rules::{Limits, LimitsChange, Rule, Scope, problem};
 use serde_json::json;
 
 use super::Context;
-use crate::exit::{Exit, not_found, usage};
+use crate::catalog;
+use crate::exit::{Exit, fail, usage};
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{ago, visible};
 use crate::settings::Settings;
@@ -41,7 +43,7 @@ impl ScopeArgs {
             return Err(usage(problem));
         }
         if let Scope::Role(role) = &scope
-            && !wire::personas(settings, &wire::Offer::gather(settings))?.roles().contains(role)
+            && !catalog::personas(settings, &catalog::Offer::gather(settings))?.roles().contains(role)
         {
             cx.out.warn(format!("no persona of this project plays the role '{role}' (posse persona list)"));
         }
@@ -138,7 +140,10 @@ async fn remove(cx: &Context, args: ScopeArgs) -> Result<Exit> {
     let store = wire::open_store(&settings)?;
     let limited = |rule: &Rule| rule.scope == scope && rule.limits != Limits::default();
     if !store.rules().await?.iter().any(limited) {
-        return Err(not_found(format!("{} has no limits (posse limit list)", visible(&scope.to_string()))));
+        return Err(fail(
+            Code::LimitNotFound,
+            format!("{} has no limits (posse limit list)", visible(&scope.to_string())),
+        ));
     }
     store.set_limits(scope.clone(), Limits::default()).await?;
     if cx.out.json {

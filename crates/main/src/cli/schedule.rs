@@ -19,6 +19,7 @@ use serde_json::json;
 use super::Context;
 use super::enqueue::{TermsArgs, intake, read_goal};
 use super::lists::FullArgs;
+use crate::catalog;
 use crate::exit::{Exit, fail, usage};
 use crate::output::table::{plain, render};
 use crate::output::text::{ago, moment, one_line, visible};
@@ -206,7 +207,7 @@ fn in_words(run: &Run) -> String {
 async fn add(cx: &Context, args: AddArgs, replaces: bool) -> Result<Exit> {
     let AddArgs { name, rule, missed, overlap, queue, role, terms, labels, goal } = args;
     let settings = cx.plain_settings()?;
-    let personas = wire::personas(&settings, &wire::Offer::gather(&settings))?;
+    let personas = catalog::personas(&settings, &catalog::Offer::gather(&settings))?;
     let LabelArgs { group, tag: tags, concurrency_key } = labels;
     let ask = Ask { role, goal: read_goal(goal)?, queue, group, tags, concurrency_key, ..terms.ask(&settings)? };
     let job = intake(&settings, &personas).accept(ask, &terms.retry.asked())?;
@@ -257,7 +258,7 @@ fn or_none(word: String) -> Option<String> {
 async fn edit(cx: &Context, args: EditArgs) -> Result<Exit> {
     let EditArgs { name, cron, tz, missed, overlap, .. } = &args;
     let settings = cx.plain_settings()?;
-    let personas = wire::personas(&settings, &wire::Offer::gather(&settings))?;
+    let personas = catalog::personas(&settings, &catalog::Offer::gather(&settings))?;
     let store = wire::open_reader(&settings)?.ok_or_else(|| no_such(name))?;
     let old = find(&*store, name).await?;
     if let Some(why) = &old.damage {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Subcommand;
+use posse_app::Code;
 use posse_app::json;
 use posse_core::skill::{Severity, Skill, SkillScope, sanitise};
 use posse_infra::skill::{LoadedSkills, SkillFileProblem, load_path};
@@ -12,10 +13,10 @@ use serde_json::json;
 
 use super::Context;
 use super::lists::FullArgs;
-use crate::exit::{Exit, not_found, usage};
+use crate::catalog::{self, Offer};
+use crate::exit::{Exit, fail, not_found, usage};
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{one_line, plural, visible, wrap};
-use crate::wire::{self, Offer};
 
 /// Skills
 #[derive(Subcommand)]
@@ -77,7 +78,7 @@ fn listed(skill: &Skill) -> Listed<'_> {
 }
 
 fn list(cx: &Context, loaded: &LoadedSkills, root: &Path, args: FullArgs) -> Result<Exit> {
-    wire::warn_of_skills(&cx.out, loaded);
+    catalog::warn_of_skills(&cx.out, loaded);
     if cx.out.json {
         cx.out.list("skills", json::listed(loaded.skills.iter().map(listed), args.full)?, None)?;
         return Ok(Exit::Ok);
@@ -129,7 +130,7 @@ fn show(cx: &Context, loaded: &LoadedSkills, name: &str) -> Result<Exit> {
         // What keeps it from being one may be among the problems.
         let about = |p: &&SkillFileProblem| p.file.parent().and_then(Path::file_name).is_some_and(|f| f == name);
         let why: Vec<_> = loaded.problems.iter().filter(about).map(|p| format!("\n  {p}")).collect();
-        return Err(not_found(format!("{}{}", loaded.unknown(name), visible(&why.concat()))));
+        return Err(fail(Code::SkillNotFound, format!("{}{}", loaded.unknown(name), visible(&why.concat()))));
     };
     let text = sanitise(&skill.body);
     if cx.out.json {

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Subcommand;
+use posse_app::Code;
 use posse_app::json::listed;
 use posse_core::tool::{EffectClass, ToolSpec, Tools as _};
 use posse_infra::persona::nearest;
@@ -9,7 +10,7 @@ use serde::Serialize;
 
 use super::Context;
 use super::lists::FullArgs;
-use crate::exit::{Exit, not_found};
+use crate::exit::{Exit, fail};
 use crate::output::table::{painted, plain, render};
 use crate::output::text::wrap;
 use crate::wire;
@@ -67,7 +68,10 @@ pub fn dispatch(cx: &Context, command: ToolCommand) -> Result<Exit> {
                 let names: Vec<_> = tools.iter().map(|(_, tool)| tool.spec().name.as_str()).collect();
                 let near =
                     nearest(&name, names.iter().copied()).map(|n| format!("; did you mean {n}?")).unwrap_or_default();
-                return Err(not_found(format!("there is no tool '{name}'{near} There are: {}", names.join(", "))));
+                return Err(fail(
+                    Code::ToolNotFound,
+                    format!("there is no tool '{name}'{near} There are: {}", names.join(", ")),
+                ));
             };
             let (effect, spec) = (tool.effect(), tool.spec());
             if cx.out.json {

@@ -20,6 +20,7 @@ use super::endpoint::EndpointArgs;
 use super::enqueue::{TermsArgs, intake, read_goal};
 use super::job::exit_of;
 use super::{Context, job_show};
+use crate::catalog;
 use crate::descriptors;
 use crate::exit::{Exit, usage};
 use crate::fleet::{Plan, RoleWork, Signals, WorkerProcess, random};
@@ -211,8 +212,8 @@ pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
     let mut settings = settings_for(cx, model)?;
     let mut signals = Signals::listen()?;
     let project = Project::gather(&settings).await?;
-    wire::warn_of_problems(&cx.out, &project.personas);
-    wire::warn_of_skills(&cx.out, &project.offer.skills);
+    catalog::warn_of_problems(&cx.out, &project.personas);
+    catalog::warn_of_skills(&cx.out, &project.offer.skills);
     let personas = chosen(&project, &role)?;
     fit_slots(cx, &mut settings, personas.len());
     warn_of_commands(cx, &settings, &project, &personas).await;
@@ -237,8 +238,8 @@ pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
     let mut settings = settings_for(cx, args.model)?;
     let mut signals = Signals::listen()?;
     let project = Project::gather(&settings).await?;
-    wire::warn_of_problems(&cx.out, &project.personas);
-    wire::warn_of_skills(&cx.out, &project.offer.skills);
+    catalog::warn_of_problems(&cx.out, &project.personas);
+    catalog::warn_of_skills(&cx.out, &project.offer.skills);
     let personas = chosen(&project, &[])?;
     fit_slots(cx, &mut settings, personas.len());
     warn_of_commands(cx, &settings, &project, &personas).await;
@@ -274,8 +275,8 @@ fn look_for_default_model(project: &Project) {
 
 /// Says so, once, where agents are going to want commands and cannot have them.
 async fn warn_of_commands(cx: &Context, settings: &Settings, project: &Project, personas: &[PersonaFile]) {
-    if let Some(Err(why)) = wire::probe_commands(settings, &project.offer, personas).await {
-        cx.out.warn(format!("commands cannot run here: {}. {}", visible(&why), wire::COMMANDS_WAY_OUT));
+    if let Some(Err(why)) = catalog::probe_commands(settings, &project.offer, personas).await {
+        cx.out.warn(format!("commands cannot run here: {}. {}", visible(&why), catalog::COMMANDS_WAY_OUT));
     }
 }
 
@@ -288,7 +289,7 @@ fn settings_for(cx: &Context, args: ModelArgs) -> Result<Settings> {
 fn chosen(project: &Project, roles: &[String]) -> Result<Vec<PersonaFile>> {
     let mut personas = Vec::new();
     for role in roles {
-        let found = wire::persona(&project.personas, role)?;
+        let found = catalog::persona(&project.personas, role)?;
         if !personas.contains(found) {
             personas.push(found.clone());
         }

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use posse_app::Code;
 use posse_app::json;
 use posse_app::workers::{self, WorkerView};
 use posse_core::job::lease::WorkerId;
@@ -9,7 +10,7 @@ use posse_infra::process::LinuxProcessProbe;
 use serde_json::json;
 
 use super::Context;
-use crate::exit::{Exit, not_found, usage};
+use crate::exit::{Exit, fail, usage};
 use crate::output::table::{plain, render};
 use crate::output::text::{ago, one_line};
 use crate::wire;
@@ -96,7 +97,7 @@ async fn list(cx: &Context) -> Result<Exit> {
 
 async fn drain(cx: &Context, args: DrainArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let none = || not_found("no worker is on the list");
+    let none = || fail(Code::WorkerNotFound, "no worker is on the list");
     let workers = wire::open_reader(&settings)?.ok_or_else(none)?.workers().await?;
     let worker = match (args.id, &workers[..]) {
         (_, []) => return Err(none()),
@@ -111,7 +112,7 @@ async fn drain(cx: &Context, args: DrainArgs) -> Result<Exit> {
     let store = wire::open_store(&settings)?;
     let asked = store.request_drain(worker.clone().map(WorkerId), wire::now()).await?;
     if let Some(id) = worker.filter(|_| asked.is_empty()) {
-        return Err(not_found(format!("there is no worker '{id}' (posse worker list)")));
+        return Err(fail(Code::WorkerNotFound, format!("there is no worker '{id}' (posse worker list)")));
     }
     if cx.out.json {
         cx.out.document(&json!({"asked": asked}))?;
