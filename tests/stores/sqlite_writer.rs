@@ -1,5 +1,6 @@
 //! What only this database has: group commit, locks of other processes, a full disk, the bell.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -324,4 +325,35 @@ async fn the_log_is_taken_into_the_database_beside_the_writing() {
     let id = store.enqueue(vec![job("one more")], 2).await.expect("is stored")[0].id;
     drop(store);
     assert!(open(&folder).job(id).await.expect("is read").is_some());
+}
+
+/// Callers write for themselves where that takes no wait, and what one claim has seen is behind the next one all the same.
+#[test]
+fn claims_on_many_threads_go_on_behind_each_other() {
+    fn wait<T>(work: impl Future<Output = Result<T, RepositoryError>>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("starts");
+        runtime.block_on(work).expect("works")
+    }
+    let folder = folder();
+    let options = Options { synchronous: Synchronous::Normal, ..Options::default() };
+    let store = &SqliteStore::open(&folder.path().join("jobs.db"), options).expect("opens");
+    // Three times as many lines as one claim takes from.
+    let line = |key: String| NewJob { concurrency_key: Some(key), ..job("g") };
+    let new = (0..3000).map(|n| line(format!("k{n:04}"))).collect();
+    let mut last: HashSet<JobId> = wait(store.enqueue(new, 1))[2000..].iter().map(|made| made.id).collect();
+    for _ in 0..30 {
+        let claim = || wait(store.claim(ClaimRequest { limit: 200, ..request() }));
+        let claimed = std::thread::scope(|scope| scope.spawn(claim).join()).expect("ends");
+        last.retain(|id| !claimed.iter().any(|claimed| claimed.job.id == *id));
+        if last.is_empty() {
+            return;
+        }
+        // New ones come all the time, in the lines before all others.
+        let keys = claimed.into_iter().filter_map(|claimed| claimed.job.concurrency_key);
+        let more: Vec<_> = keys.filter(|key| key.as_str() < "k1000").map(line).collect();
+        if !more.is_empty() {
+            wait(store.enqueue(more, 1));
+        }
+    }
+    panic!("{} of the last lines had no turn", last.len());
 }

@@ -4,20 +4,56 @@
 //! writes rows in sets and decides nothing: it chooses no state and makes no sentence for people. What the
 //! ports of [`crate::port`] promise is kept here.
 
+use crate::clock::Millis;
 use crate::port::RepositoryError;
 
 pub mod annotations;
 pub mod attempts;
+pub mod batches;
+pub mod cancel;
+pub mod care;
+pub mod change;
+mod children;
+pub mod claim;
+pub mod deaths;
 pub mod driver;
+pub mod endpoints;
+pub mod engine;
+pub mod enqueue;
 pub mod fault;
+pub mod find;
+pub mod finish;
+pub mod forks;
+pub mod groups;
 pub mod jobs;
+pub mod journal;
+pub mod leases;
+pub mod ledger;
+pub mod limits;
+pub mod memory;
+mod ports;
+pub mod quarantine;
+pub mod questions;
+pub mod retention;
+pub mod retry;
+pub mod schedules;
 pub mod seal;
+pub mod sessions;
+mod unique;
 pub mod views;
+pub mod waits;
+pub mod watch;
 
 pub use driver::Driver;
 pub use fault::{DbError, Done, Fault, Outcome, Unreadable};
 
+use claim::Places;
 use seal::Keys;
+
+/// Roughly what a change of a row takes, in bytes.
+pub const ROW: usize = 300;
+/// What is said of a change that may touch any number of rows, in bytes.
+pub const MANY_ROWS: usize = 1000 * ROW;
 
 /// What a command sees: its database, inside of a transaction.
 pub struct Tx<'a, D> {
@@ -25,13 +61,17 @@ pub struct Tx<'a, D> {
     pub db: &'a mut D,
     /// What texts are sealed with.
     pub keys: &'a Keys,
+    /// Where claims go on.
+    pub places: &'a mut Places,
+    /// How much later than it was asked for the command is run, in milliseconds; 0 where that is not worth mentioning.
+    pub late_ms: Millis,
     rings: &'a mut bool,
 }
 
 impl<'a, D> Tx<'a, D> {
     /// Commands run on `db` set `rings` if they want waiting workers to look.
-    pub fn new(db: &'a mut D, keys: &'a Keys, rings: &'a mut bool) -> Self {
-        Tx { db, keys, rings }
+    pub fn new(db: &'a mut D, keys: &'a Keys, places: &'a mut Places, rings: &'a mut bool) -> Self {
+        Tx { db, keys, places, late_ms: 0, rings }
     }
 
     /// Has waiting workers look once this is committed: a job may have become claimable or due, or the end of

@@ -132,6 +132,46 @@ fn no_module_of_the_core_sees_one_above_it() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// What a driver of rows would decide with, or say to people.
+const DECIDING: &[&str] = &[
+    "transition(",
+    "transition::{",
+    "Event",
+    "meaning(",
+    "beginning(",
+    "meet(",
+    "Gate",
+    "OnFailed::",
+    "Keys",
+    "Place::",
+    ".ring(",
+    "RepositoryError",
+    "Fault",
+    "refused(",
+    "unusable(",
+];
+
+#[test]
+fn a_driver_of_rows_decides_nothing() {
+    let mut found = Vec::new();
+    let mut files = 0;
+    for file in rust_files(&root().join("crates/infra")) {
+        let path = file.to_string_lossy().into_owned();
+        if !path.contains("/store_") || !path.contains("/rows") {
+            continue;
+        }
+        files += 1;
+        let text = std::fs::read_to_string(&file).expect("a source file");
+        for (i, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            let decides = DECIDING.iter().filter(|name| code.contains(**name));
+            found.extend(decides.map(|name| format!("{path}:{}: {name}", i + 1)));
+        }
+    }
+    assert!(files > 10, "only {files} files of drivers were looked at");
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
 #[test]
 fn no_adapter_depends_on_another() {
     let mut looked = 0;

@@ -5,8 +5,8 @@ use super::fault::no_such;
 use super::seal::Place;
 use super::{Done, Outcome, Tx};
 use crate::clock::Millis;
-use crate::job::JobId;
-use crate::job::transition::Transition;
+use crate::job::transition::{Event, Transition, transition};
+use crate::job::{JobId, JobState};
 
 /// The row of a job that is to be there.
 pub fn existing<D: Driver>(db: &mut D, job: JobId) -> Outcome<JobRow> {
@@ -24,4 +24,14 @@ pub fn store<D: Driver>(db: &mut D, job: JobId, transition: &Transition, now: Mi
 pub fn set_reason<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, reason: Option<&str>) -> Done<()> {
     let reason = reason.map(|reason| tx.keys.seal(Place::reason(job.0), reason));
     tx.db.set_reason(job, reason)
+}
+
+/// Has a suspended job go on: what it waited for is there.
+pub(super) fn proceed<D: Driver>(tx: &mut Tx<'_, D>, row: &JobRow, now: Millis) -> Outcome<JobState> {
+    let change = transition(row.standing, Event::Decide, now)?;
+    store(tx.db, row.id, &change, now)?;
+    set_reason(tx, row.id, None)?;
+    // A timer must be set anew where it is due later.
+    tx.ring();
+    Ok(change.to.state)
 }

@@ -331,7 +331,7 @@ impl From<Closed> for Fault {
 }
 
 /// A text as it is stored. Made by [`Keys::seal`] or by a driver that read it, and understood by [`Keys::open`] alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sealed(String);
 
 impl Sealed {

@@ -5,13 +5,13 @@ use std::path::Path;
 use diesel::connection::SimpleConnection;
 use posse_core::port::{Compacted, RepositoryError};
 use posse_core::text::bytes;
+use posse_host::process::free_space;
 
 use super::connection::{Access, open};
 use super::fault::{Fault, describe};
 use super::log::Log;
 use super::migrate::{self, Schema};
-use super::{Synchronous, care};
-use posse_host::process::free_space;
+use super::{Synchronous, space};
 
 /// Rewrites the database at `path` without its free space. From then on it gives free space back to the
 /// disk by itself, which files that were made by an early version cannot do.
@@ -31,7 +31,7 @@ pub fn compact(path: &Path) -> Result<Compacted, RepositoryError> {
         Fault::Refused(error) => error,
         Fault::Db(error) => describe(&error, path),
     };
-    let (total, free, size) = care::pages(&mut connection).map_err(in_words)?;
+    let (total, free, size) = space::pages(&mut connection).map_err(in_words)?;
     let (needed, there) = ((total - free) * size, path.parent().and_then(free_space));
     if there.is_some_and(|there| there < needed + needed / 8) {
         return Err(RepositoryError::Unavailable(format!(
@@ -45,6 +45,6 @@ pub fn compact(path: &Path) -> Result<Compacted, RepositoryError> {
     connection.batch_execute("PRAGMA temp_store = file; PRAGMA auto_vacuum = INCREMENTAL; VACUUM").map_err(failed)?;
     // Whoever still reads keeps the log from being taken in whole; it is taken in later.
     connection.batch_execute("PRAGMA wal_checkpoint(TRUNCATE)").map_err(failed)?;
-    let (after, _, size) = care::pages(&mut connection).map_err(in_words)?;
+    let (after, _, size) = space::pages(&mut connection).map_err(in_words)?;
     Ok(Compacted { before: total * size, after: after * size, log_bytes: Log::of(path).bytes() })
 }

@@ -76,16 +76,6 @@ fn met(error: DbError) -> DieselError {
     }
 }
 
-/// A fault for the caller, in words.
-pub(super) fn unusable(message: impl Into<String>) -> Fault {
-    Fault::Refused(RepositoryError::Unusable(message.into()))
-}
-
-/// A fault of the caller, in words.
-pub(super) fn misused(message: impl Into<String>) -> Fault {
-    Fault::Refused(RepositoryError::Misused(message.into()))
-}
-
 /// What a database error is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {

@@ -4,10 +4,7 @@
 //!
 //! - **One connection writes** ([`writer`]), and answers after COMMIT. Many callers share one commit.
 //! - **Reads have their own connections** ([`readers`]) and never wait for a write.
-//! - **The core decides.** Whatever moves a job asks [`posse_core::job::transition`] and stores the
-//!   answer; whatever changes the ledger comes from [`posse_core::run::journal::ledger_changes`].
-//! - **Every write about a job carries its lease token**, or is a person's.
-//! - **The journal is only appended to**, and its large parts are stored once by content.
+//! - **The core decides**, in [`posse_core::store`]; here are rows ([`rows`]) and what runs commands ([`engine`]).
 //! - **Every query is diesel's**; what diesel cannot say is in [`literal`].
 
 // A failed `unwrap` is how a test fails.
@@ -23,72 +20,36 @@ use posse_core::port::RepositoryError;
 use posse_core::queue::retention::Retention;
 
 mod backup;
-mod batches;
-mod blobs;
-mod care;
-mod care_repository;
+mod callers_transaction;
 mod cause;
-mod change;
-mod claim;
 mod compact;
 mod connection;
-mod deaths;
-mod endpoints;
+mod engine;
 pub mod extension;
 mod fault;
-mod finish;
-mod forks;
-mod group_waits;
-mod groups;
-mod guest;
-mod holders;
 mod identity;
 mod in_use;
-mod jobs;
-mod journal;
 mod last_words;
-mod leases;
-mod ledger;
-mod lines;
 mod literal;
 mod log;
 mod looking;
-mod memory;
-mod metrics;
 mod migrate;
-mod people;
 #[cfg(test)]
 mod plans;
-mod progress;
-mod prune;
-mod quarantine;
-mod queries;
-mod questions;
 mod readers;
-mod relations;
-mod replace;
-mod repository;
 mod reseal;
 mod restore;
-mod results;
-mod retention;
 mod rows;
-mod rules;
-mod schedules;
 mod schema;
 mod sealed_text;
-mod search;
-mod sessions;
-mod turns;
-mod unique;
+mod space;
 mod upkeep;
 mod wake;
-mod workers;
 mod writer;
 
 pub use backup::schema_of;
+pub use callers_transaction::{CallersTransaction, complete_in, enqueue_in, ring};
 pub use compact::compact;
-pub use guest::{CallersTransaction, complete_in, enqueue_in, ring};
 pub use looking::{left_behind, try_write};
 pub use posse_core::store::seal::{KEY_BYTES, KEYS_VARIABLE, Keys};
 pub use restore::restore;
@@ -99,7 +60,9 @@ use fault::describe;
 use identity::Identity;
 use last_words::LastWords;
 use migrate::Schema;
+use posse_core::store::retention;
 use readers::Readers;
+use rows::Rows;
 use wake::{Bell, Ear};
 use writer::Writer;
 
@@ -261,17 +224,6 @@ impl SqliteStore {
         posse_core::metrics::MetricsQueries::written(self).commits
     }
 
-    /// Runs `read` on a connection of the readers, with the keys that open what it finds.
-    async fn read<T, E, F>(&self, read: F) -> Result<T, RepositoryError>
-    where
-        T: Send + 'static,
-        E: Into<fault::Fault>,
-        F: FnOnce(&mut SqliteConnection, &Keys) -> Result<T, E> + Send + 'static,
-    {
-        let keys = self.keys.clone();
-        self.readers.run(move |connection| read(connection, &keys)).await
-    }
-
     fn writer(&self) -> Result<&Writer, RepositoryError> {
         self.writer.as_ref().ok_or_else(|| {
             RepositoryError::Unavailable(format!("the database {} was opened to be read only", self.path.display()))
@@ -322,7 +274,7 @@ fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Bell>,
     let mut connection = connection::open(path, Access::Write(options.synchronous))?;
     prepare(&mut connection, options, path)?;
     let begun = sealed_text::begin(&mut connection, &options.keys).and_then(|()| match &options.retention {
-        Some(first) => retention::adopt(&mut connection, first),
+        Some(first) => Ok(retention::adopt(Rows::of(&mut connection), first)?),
         None => Ok(()),
     });
     begun.map_err(|fault| match fault {

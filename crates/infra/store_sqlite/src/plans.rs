@@ -11,11 +11,18 @@ use posse_core::job::transition::Event;
 use posse_core::job::{JobProgress, NewJob};
 use posse_core::port::{AttemptEnd, ClaimRequest, Ending, JobFilter};
 use posse_core::run::journal::Entry;
+use posse_core::store::claim::Places;
+use posse_core::store::driver::{LeaseRows as _, SessionRows as _};
+use posse_core::store::enqueue::{Batch, Enqueue, enqueue};
+use posse_core::store::finish::{End, Finish};
+use posse_core::store::journal::Sheet;
+use posse_core::store::{
+    Verb as _, cancel, claim, find, finish, leases, limits, memory, quarantine, retry, schedules, sessions,
+};
 
 use super::connection::{Access, open};
-use super::journal::Sheet;
 use super::rows::Rows;
-use super::writer::{Transaction, Verb};
+use super::writer::Transaction;
 use super::*;
 
 /// What a connection was asked.
@@ -78,15 +85,15 @@ fn run() -> Vec<Entry> {
 
 /// Everything a worker does, and what people do to single jobs.
 fn work(connection: &mut SqliteConnection) {
-    let (mut rings, keys) = (false, Keys::default());
-    let tx = &mut Transaction::new(Rows::of(connection), &keys, &mut rings);
+    let (mut rings, mut places, keys) = (false, Places::default(), Keys::default());
+    let tx = &mut Transaction::new(Rows::of(connection), &keys, &mut places, &mut rings);
     let new = NewJob { queue: "q".into(), role: "r".into(), ..NewJob::default() };
     let later = NewJob { run_at: Some(99), ..new.clone() };
     let beneath = new.clone();
     let mut jobs = vec![new; 8];
     jobs.push(later);
-    let batch = jobs::Batch::new(jobs, 1).expect("is JSON");
-    jobs::Enqueue::run(tx, &[&batch]).expect("enqueues");
+    let batch = Batch::new(jobs, 1).expect("is JSON");
+    Enqueue::run(tx, &[&batch]).expect("enqueues");
     let asked = request(vec![]);
     let claimed = claim::claim(tx, &asked).expect("claims").read(&keys, &asked).0;
     claim::claim(tx, &request(vec!["q".into()])).expect("claims");
@@ -94,19 +101,19 @@ fn work(connection: &mut SqliteConnection) {
     leases::heartbeat(tx, &WorkerId("w".into()), &leases, 100, 10).expect("beats");
     let sheets = Sheet::all(&run()).expect("is JSON");
     finish::append(tx, leases[0], 0, &sheets, 10).expect("appends");
-    let end = |lease, ending| finish::End::new(&AttemptEnd { lease, ending }, 10).expect("is JSON");
+    let end = |lease, ending| End::new(&AttemptEnd { lease, ending }, 10).expect("is JSON");
     let ends = [end(leases[0], ending(Event::Complete)), end(leases[1], ending(Event::Fail))];
-    finish::Finish::run(tx, &ends.each_ref()).expect("finishes");
+    Finish::run(tx, &ends.each_ref()).expect("finishes");
     let told = JobProgress::new(0.5, "half", 10);
-    progress::report(tx, leases[3], &told).expect("is kept");
+    memory::report(tx, leases[3], &told).expect("is kept");
     let child = NewJob { after: vec![After::Job(leases[3].job)], ..beneath };
     let suspended = Ending { children: vec![child], ..ending(Event::Suspend) };
-    finish::Finish::run(tx, &[&end(leases[4], suspended)]).expect("finishes");
-    finish::Finish::run(tx, &[&end(leases[3], ending(Event::GiveUp))]).expect("finishes");
-    people::cancel(tx, leases[2].job, "enough", 10).expect("cancels");
+    Finish::run(tx, &[&end(leases[4], suspended)]).expect("finishes");
+    Finish::run(tx, &[&end(leases[3], ending(Event::GiveUp))]).expect("finishes");
+    cancel::cancel_within(tx, leases[2].job, posse_core::port::Reach::Alone, "enough", 10).expect("cancels");
     grouped(tx, leases[2].job);
-    people::retry(tx, leases[0].job, 10).expect("runs again");
-    leases::overdue(&mut tx.db.0, 1000).expect("looks");
+    retry::retry(tx, leases[0].job, 10).expect("runs again");
+    leases::overdue(tx.db, 1000).expect("looks");
     leases::rescue(tx, &[(false, WorkerId("w".into()))], 1000).expect("rescues");
     ruled(tx);
 }
@@ -117,14 +124,14 @@ fn grouped(tx: &mut Transaction<'_>, ended: posse_core::job::JobId) {
     let waits = || NewJob { role: "r".into(), after_groups: vec!["g".into()], ..NewJob::default() };
     let cancelled = NewJob { after: vec![After::Job(ended)], ..member() };
     let all: Vec<_> = (0..40).map(|_| member()).chain([waits(), waits(), member()]).collect();
-    let made = jobs::enqueue(tx, &jobs::Batch::new(all, 10).expect("is JSON"), None).expect("enqueues");
-    relations::cancel_within(tx, made[40].id, posse_core::port::Reach::Beneath, "enough", 10).expect("cancels");
+    let made = enqueue(tx, &Batch::new(all, 10).expect("is JSON"), None).expect("enqueues");
+    cancel::cancel_within(tx, made[40].id, posse_core::port::Reach::Beneath, "enough", 10).expect("cancels");
     let ask = ClaimRequest { role: "g".into(), limit: 1, ..request(vec![]) };
     let (claimed, _) = claim::claim(tx, &ask).expect("claims").read(tx.keys, &ask);
     let end = AttemptEnd { lease: claimed[0].lease, ending: ending(Event::Complete) };
-    finish::Finish::run(tx, &[&finish::End::new(&end, 10).expect("is JSON")]).expect("finishes");
-    people::retry(tx, claimed[0].job.id, 10).expect("runs again");
-    jobs::enqueue(tx, &jobs::Batch::new(vec![cancelled], 10).expect("is JSON"), None).expect("enqueues");
+    Finish::run(tx, &[&End::new(&end, 10).expect("is JSON")]).expect("finishes");
+    retry::retry(tx, claimed[0].job.id, 10).expect("runs again");
+    enqueue(tx, &Batch::new(vec![cancelled], 10).expect("is JSON"), None).expect("enqueues");
 }
 
 /// The same where there are rules, unique keys and several lines.
@@ -133,7 +140,7 @@ fn ruled(tx: &mut Transaction<'_>) {
     use posse_core::queue::rules::{Limits, Scope};
     let limits = Limits { running: Some(100), running_per_key: Some(50), per_minute: Some(6000), fair: false };
     for scope in [Scope::All, Scope::Queue("q".into())] {
-        rules::change(tx, &scope, |rule| rule.limits = limits).expect("is set");
+        limits::change(tx, &scope, |rule| rule.limits = limits).expect("is set");
     }
     let with_key = |n: usize| NewJob {
         queue: "q".into(),
@@ -142,23 +149,23 @@ fn ruled(tx: &mut Transaction<'_>) {
         unique: Some(Unique { key: format!("u{n}"), for_ms: Some(1), ..Unique::default() }),
         ..NewJob::default()
     };
-    let batch = |now| jobs::Batch::new((0..60).map(with_key).collect(), now).expect("is JSON");
-    jobs::enqueue(tx, &batch(2000), None).expect("enqueues");
-    jobs::enqueue(tx, &batch(2000), None).expect("they are there");
+    let batch = |now| Batch::new((0..60).map(with_key).collect(), now).expect("is JSON");
+    enqueue(tx, &batch(2000), None).expect("enqueues");
+    enqueue(tx, &batch(2000), None).expect("they are there");
     let many = ClaimRequest { role: "s".into(), limit: 40, now: 2000, lease_until: 3000, ..request(vec![]) };
     let (claimed, _) = claim::claim(tx, &many).expect("claims").read(tx.keys, &many);
     claim::claim(tx, &ClaimRequest { queues: vec!["q".into()], limit: 5, ..many.clone() }).expect("claims");
     // And where keys take turns, in a queue and over all of them.
     for scope in [Scope::Queue("q".into()), Scope::Role("s".into())] {
-        rules::change(tx, &scope, |rule| rule.limits.fair = true).expect("is set");
+        limits::change(tx, &scope, |rule| rule.limits.fair = true).expect("is set");
         claim::claim(tx, &ClaimRequest { limit: 5, ..many.clone() }).expect("claims");
     }
     let end = AttemptEnd { lease: claimed[0].lease, ending: ending(Event::Complete) };
-    let end = finish::End::new(&end, 2000).expect("is JSON");
-    finish::Finish::run(tx, &[&end]).expect("finishes");
-    let unreadable = quarantine::Unreadable { lease: claimed[1].lease, why: "why".into() };
-    quarantine::give_up(tx, &[unreadable], 2000).expect("gives up");
-    jobs::enqueue(tx, &batch(9000), None).expect("a key's time is over");
+    let end = End::new(&end, 2000).expect("is JSON");
+    Finish::run(tx, &[&end]).expect("finishes");
+    let unworkable = quarantine::Unworkable { lease: claimed[1].lease, why: "why".into() };
+    quarantine::give_up(tx, &[unworkable], 2000).expect("gives up");
+    enqueue(tx, &batch(9000), None).expect("a key's time is over");
 }
 
 fn new_database(folder: &tempfile::TempDir) -> SqliteConnection {
@@ -176,12 +183,12 @@ fn no_statement_of_the_hot_paths_walks_a_table() {
     let mut connection = new_database(&folder);
     let asked = listen(&mut connection);
     work(&mut connection);
-    queries::next_deadline(&mut connection, 0).expect("can be read");
-    queries::cancel_requested(&mut connection).expect("can be read");
+    find::next_deadline(Rows::of(&mut connection), 0).expect("can be read");
+    Rows::of(&mut connection).to_be_cancelled().expect("can be read");
     // What every process asks once a second, and what finds jobs to delete.
-    schedules::due(&mut connection, &Keys::default(), 99).expect("can be read");
-    care::drain_requested(&mut connection, &WorkerId("w".into())).expect("can be read");
-    prune::has_any(&mut connection, i64::MAX).expect("can be read");
+    schedules::due(Rows::of(&mut connection), &Keys::default(), 99).expect("can be read");
+    Rows::of(&mut connection).asked_to_end(&WorkerId("w".into())).expect("can be read");
+    retention::has_any(Rows::of(&mut connection), i64::MAX).expect("can be read");
     connection.set_instrumentation(|_: InstrumentationEvent<'_>| {});
     let ran: BTreeSet<_> = std::mem::take(&mut asked.lock().expect("no panic").ran).into_iter().collect();
     assert!(ran.len() > 20, "statements were heard");
@@ -217,16 +224,16 @@ fn a_turn_costs_the_same_however_many_keys_and_jobs_there_are() {
     use posse_core::queue::rules::Scope;
     let folder = tempfile::tempdir().expect("a folder");
     let mut connection = new_database(&folder);
-    let (mut rings, keys) = (false, Keys::default());
-    let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut rings);
-    rules::change(tx, &Scope::All, |rule| rule.limits.fair = true).expect("is set");
+    let (mut rings, mut places, keys) = (false, Places::default(), Keys::default());
+    let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut places, &mut rings);
+    limits::change(tx, &Scope::All, |rule| rule.limits.fair = true).expect("is set");
     let mut statements = |with_key: &dyn Fn(usize) -> String, jobs: usize| {
         let new = |n| NewJob { role: "r".into(), concurrency_key: Some(with_key(n)), ..NewJob::default() };
-        let batch = jobs::Batch::new((0..jobs).map(new).collect(), 1).expect("is JSON");
-        let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut rings);
-        jobs::enqueue(tx, &batch, None).expect("enqueues");
+        let batch = Batch::new((0..jobs).map(new).collect(), 1).expect("is JSON");
+        let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut places, &mut rings);
+        enqueue(tx, &batch, None).expect("enqueues");
         let asked = listen(&mut connection);
-        let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut rings);
+        let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut places, &mut rings);
         let request = ClaimRequest { limit: 20, ..request(vec![]) };
         let (claimed, _) = claim::claim(tx, &request).expect("claims").read(&keys, &request);
         assert_eq!(claimed.len(), 20);
@@ -243,13 +250,17 @@ fn a_turn_costs_the_same_however_many_keys_and_jobs_there_are() {
 fn lists_and_counts_read_the_index_of_their_state() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut connection = new_database(&folder);
-    for step in [queries::COUNTS, search::LIVE, metrics::JOBS].iter().flat_map(|sql| plan(&mut connection, sql)) {
+    for step in [rows::COUNTS, rows::LIVE, rows::JOBS].iter().flat_map(|sql| plan(&mut connection, sql)) {
         assert!(!step.starts_with("SCAN jobs") || step.contains("INDEX jobs_"), "{step}");
     }
     let asked = listen(&mut connection);
     let discarded = vec![posse_core::job::JobState::Discarded];
-    search::list(&mut connection, &Keys::default(), &JobFilter { states: discarded, limit: 5, ..JobFilter::default() })
-        .expect("lists");
+    find::list(
+        Rows::of(&mut connection),
+        &Keys::default(),
+        &JobFilter { states: discarded, limit: 5, ..JobFilter::default() },
+    )
+    .expect("lists");
     connection.set_instrumentation(|_: InstrumentationEvent<'_>| {});
     let sql = asked.lock().expect("no panic").ran.remove(0);
     let steps = plan(&mut connection, &sql).join("\n");
@@ -276,18 +287,18 @@ fn turns_of_a_session_are_found_by_their_index() {
     use posse_core::session::NewSession;
     let folder = tempfile::tempdir().expect("a folder");
     let mut connection = new_database(&folder);
-    let (mut rings, keys) = (false, Keys::default());
-    let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut rings);
+    let (mut rings, mut places, keys) = (false, Places::default(), Keys::default());
+    let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut places, &mut rings);
     let (session, _) = sessions::begin(tx, &NewSession { name: None, role: "r".into() }, 1).expect("begins");
     let asked = listen(&mut connection);
-    let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut rings);
+    let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut places, &mut rings);
     let mut said = NewJob { role: "r".into(), ..NewJob::default() };
     said.payload.session = Some(session.id);
-    let batch = jobs::Batch::new(vec![said], 1).expect("is JSON");
-    jobs::enqueue(tx, &batch, None).expect("enqueues");
-    sessions::turns(&mut connection, &keys, session.id, None).expect("reads");
-    sessions::list(&mut connection, Some("r"), 5).expect("reads");
-    sessions::list(&mut connection, None, 5).expect("reads");
+    let batch = Batch::new(vec![said], 1).expect("is JSON");
+    enqueue(tx, &batch, None).expect("enqueues");
+    sessions::turns(Rows::of(&mut connection), &keys, session.id, None).expect("reads");
+    Rows::of(&mut connection).sessions(Some("r"), 5).expect("reads");
+    Rows::of(&mut connection).sessions(None, 5).expect("reads");
     connection.set_instrumentation(|_: InstrumentationEvent<'_>| {});
     let ran = std::mem::take(&mut asked.lock().expect("no panic").ran);
     assert!(ran.len() > 5, "statements were heard");

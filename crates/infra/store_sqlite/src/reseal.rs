@@ -6,12 +6,11 @@
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Integer, Text};
 use posse_core::port::{RepositoryError, Resealed};
-
-use super::SqliteStore;
-use super::fault::Outcome;
-use super::sealed_text;
-use super::writer::Transaction;
 use posse_core::store::seal::{Keys, Place, Row as PlaceRow};
+
+use super::fault::Outcome;
+use super::writer::Transaction;
+use super::{SqliteStore, sealed_text};
 
 /// Values in one transaction.
 const AT_ONCE: i64 = 200;

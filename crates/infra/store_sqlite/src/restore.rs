@@ -15,6 +15,10 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use posse_core::clock::{Clock, Millis};
 use posse_core::port::{RepositoryError, Restored};
+use posse_core::store::claim::Places;
+use posse_core::store::leases;
+use posse_core::store::seal::Keys;
+use posse_host::process::SystemClock;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::backup::{check, copy_into};
@@ -22,15 +26,11 @@ use super::connection::{Access, beside, open};
 use super::fault::{Fault, Kind, Outcome, describe, kind};
 use super::literal::IsRunning;
 use super::migrate::{self, Schema};
-use super::rows::JobColumns;
-use super::rows::Rows;
+use super::rows::{JobColumns, Rows};
 use super::schema::{duties, jobs, workers};
-use super::sealed_text;
 use super::wake::Bell;
 use super::writer::Transaction;
-use super::{Synchronous, in_use, installation, last_words, leases};
-use posse_core::store::seal::Keys;
-use posse_host::process::SystemClock;
+use super::{Synchronous, in_use, installation, last_words, sealed_text};
 
 /// Puts a copy of `backup` in the place of the database at `path`, and keeps what is there beside it. Refuses a
 /// backup that is damaged, newer, or sealed with a key that is not among `keys`, and a database that
@@ -188,8 +188,8 @@ fn tidy(connection: &mut SqliteConnection, keys: &Keys, sequences: &[Sequence]) 
     diesel::delete(duties::table).execute(connection)?;
     let rows: Vec<JobColumns> = jobs::table.filter(IsRunning).select(JobColumns::as_select()).load(connection)?;
     let held = rows.len();
-    let mut rings = false;
-    let tx = &mut Transaction::new(Rows::of(connection), keys, &mut rings);
+    let (mut places, mut rings) = (Places::default(), false);
+    let tx = &mut Transaction::new(Rows::of(connection), keys, &mut places, &mut rings);
     for row in rows.into_iter().map(JobColumns::read) {
         let row = row?;
         let why = format!(

@@ -3,10 +3,27 @@
 
 use diesel::SqliteConnection;
 
+mod care;
+mod change;
+mod claim;
+mod deaths;
+mod endpoints;
 mod jobs;
+mod journal;
+mod leases;
+mod limits;
 mod people;
+mod schedules;
+mod sessions;
+mod views;
+mod waits;
 
 pub(super) use jobs::{DataColumns, JobColumns, both, count, state, stored};
+#[cfg(test)]
+pub(super) use {
+    limits::JOBS,
+    views::{COUNTS, LIVE},
+};
 
 /// The rows of a database, on a connection.
 ///

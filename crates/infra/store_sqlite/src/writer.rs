@@ -2,7 +2,7 @@
 //!
 //! One connection writes. Commands that wait are run in one transaction, committed once, and only
 //! then answered, all of them. What many callers ask for alike is done in a few statements for all
-//! of them ([`Verb`]). A command that fails changes nothing and does not harm its neighbours. When the
+//! of them ([`posse_core::store::Verb`]). A command that fails changes nothing and does not harm its neighbours. When the
 //! commit fails, every command of the batch fails: nothing is reported done that is not on disk.
 //!
 //! A thread of its own does the writing, since a commit waits for the disk and for other processes.
@@ -19,21 +19,24 @@ use std::time::Instant;
 use diesel::prelude::*;
 use posse_core::metrics::Written;
 use posse_core::port::RepositoryError;
+use posse_core::store::Answer;
+use posse_core::store::enqueue::{self, Enqueue};
+use posse_core::store::finish::{self, Finish};
+use posse_core::store::seal::Keys;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::fault::{Fault, Outcome};
+use super::Synchronous;
+use super::fault::Fault;
 use super::identity::Identity;
 use super::wake::Bell;
-use super::{Synchronous, finish, jobs};
-use posse_core::store::seal::Keys;
 
 mod batch;
 mod checkpoint;
-mod desk;
+mod owner;
 
+pub(super) use batch::Transaction;
 use batch::{Alone, Batch, Call, Command, Place, What};
-pub(super) use batch::{Answer, Transaction, Verb};
-use desk::Desk;
+use owner::Owner;
 
 /// Most commands waiting; further callers wait for a place.
 const WAITING: usize = 4096;
@@ -63,7 +66,7 @@ struct Shared {
     /// Something waits, or the writer is dropped.
     changed: Condvar,
     /// Whoever holds it writes. Taken before `waiting`, never after it.
-    desk: Mutex<Desk>,
+    owner: Mutex<Owner>,
     /// How many batches of the thread's had one command, one after the other, up to [`ALONE`].
     alone: AtomicU32,
 }
@@ -84,12 +87,12 @@ impl Writer {
         (identity, path, keys): (Arc<Identity>, PathBuf, Keys),
         bell: Arc<Bell>,
     ) -> std::io::Result<Writer> {
-        let desk = Desk::new(connection, synchronous, (identity, path, keys), bell);
-        let count = desk.count();
+        let owner = Owner::new(connection, synchronous, (identity, path, keys), bell);
+        let count = owner.count();
         let shared = Arc::new(Shared {
             waiting: Mutex::default(),
             changed: Condvar::new(),
-            desk: Mutex::new(desk),
+            owner: Mutex::new(owner),
             alone: AtomicU32::new(0),
         });
         let thread = std::thread::Builder::new().name("posse-writer".into()).spawn({
@@ -113,26 +116,23 @@ impl Writer {
 
     /// The same, but a power cut may take it back: for what means nothing after a restart of the
     /// machine, as a lease does. Whatever is written after it and survives, it survives with.
-    pub async fn run_passing<T, F>(&self, bytes: usize, work: F) -> Result<T, RepositoryError>
+    pub async fn run_passing<T, E, F>(&self, bytes: usize, work: F) -> Result<T, RepositoryError>
     where
         T: Send + 'static,
-        F: FnMut(&mut Transaction<'_>) -> Outcome<T> + Send + 'static,
+        E: Into<Fault>,
+        F: FnMut(&mut Transaction<'_>) -> Result<T, E> + Send + 'static,
     {
         self.ask(bytes, true, |place, answer| What::Alone(Box::new(Alone::new(work, place, answer)))).await?
     }
 
     /// Stores jobs; the same holds as for [`Writer::run`].
-    pub async fn enqueue(&self, bytes: usize, batch: jobs::Batch) -> Answer<jobs::Enqueue> {
+    pub async fn enqueue(&self, bytes: usize, batch: enqueue::Batch) -> Answer<Enqueue> {
         let call = |place, answer| What::Enqueue(Call::new(vec![batch], place, answer));
         self.ask(bytes, false, call).await?.pop().ok_or_else(stopped)?
     }
 
     /// Ends attempts; the same holds as for [`Writer::run`], for each of them.
-    pub async fn finish(
-        &self,
-        bytes: usize,
-        ends: Vec<finish::End>,
-    ) -> Result<Vec<Answer<finish::Finish>>, RepositoryError> {
+    pub async fn finish(&self, bytes: usize, ends: Vec<finish::End>) -> Result<Vec<Answer<Finish>>, RepositoryError> {
         self.ask(bytes, false, |place, answer| What::Finish(Call::new(ends, place, answer))).await
     }
 
@@ -194,9 +194,9 @@ impl Shared {
     }
 
     fn write_at_once(&self, batch: &mut Batch) -> bool {
-        let Ok(mut desk) = self.desk.try_lock() else { return false };
+        let Ok(mut owner) = self.owner.try_lock() else { return false };
         let alone = self.waiting().commands.is_empty();
-        alone && !desk.needs_care() && desk.write_at_once(batch)
+        alone && !owner.needs_care() && owner.write_at_once(batch)
     }
 
     /// What the thread does.
@@ -204,15 +204,15 @@ impl Shared {
         let _closed_at_last = Closed(self);
         let mut next_care = Instant::now();
         while self.wait(next_care) {
-            let Ok(mut desk) = self.desk.lock() else { return };
-            next_care = desk.care();
+            let Ok(mut owner) = self.owner.lock() else { return };
+            next_care = owner.care();
             let mut batch = Batch::collect(&mut self.waiting().commands);
             let alone = if batch.len() <= 1 { (self.alone.load(Ordering::Relaxed) + 1).min(ALONE) } else { 0 };
             self.alone.store(alone, Ordering::Relaxed);
             if batch.len() > 0 {
-                desk.write(&mut batch);
+                owner.write(&mut batch);
             }
-            drop(desk);
+            drop(owner);
             batch.answer();
         }
     }

@@ -2,6 +2,8 @@
 
 use crate::clock::Millis;
 use crate::job::JobId;
+use crate::job::question::{QuestionId, QuestionState};
+use crate::session::SessionId;
 use crate::store::Done;
 use crate::store::seal::Sealed;
 
@@ -11,6 +13,31 @@ pub trait PeopleRows {
     fn annotations(&mut self, job: JobId) -> Done<Vec<AnnotationRow>>;
     /// Stores a remark and gives its number.
     fn annotate(&mut self, job: JobId, row: AnnotationInsert<'_>) -> Done<i64>;
+    /// Questions, oldest first.
+    fn asks(&mut self, of: AsksOf) -> Done<Vec<AskRow>>;
+    /// How many questions of a job are open.
+    fn open_asks(&mut self, job: JobId) -> Done<u32>;
+    /// The earliest time at which an open question expires.
+    fn next_expiry(&mut self) -> Done<Option<Millis>>;
+    /// Stores a question.
+    fn ask(&mut self, job: JobId, row: AskInsert) -> Done<()>;
+    /// Stores how a question was settled.
+    fn settle(
+        &mut self,
+        id: QuestionId,
+        state: QuestionState,
+        answer: Option<Sealed>,
+        by: Option<&str>,
+        at: Millis,
+    ) -> Done<()>;
+    /// Stores that the questions of a job that are in these states came to another one.
+    fn move_asks(
+        &mut self,
+        job: JobId,
+        from: &[QuestionState],
+        to: QuestionState,
+        settled_at: Option<Millis>,
+    ) -> Done<()>;
 }
 
 /// A remark.
@@ -39,4 +66,76 @@ pub struct AnnotationInsert<'a> {
     pub tags: String,
     /// When it was made.
     pub created_at: Millis,
+}
+
+/// Which questions.
+#[derive(Debug, Clone, Copy)]
+pub enum AsksOf {
+    /// One.
+    One(QuestionId),
+    /// All of a job.
+    Job(JobId),
+    /// All of the jobs of a session.
+    Session(SessionId),
+    /// Open ones whose time is over then, at most so many.
+    Overdue(Millis, u32),
+    /// Those of one job or of all that are open, or all.
+    Listed {
+        /// The job.
+        job: Option<JobId>,
+        /// Whether settled ones are wanted too.
+        settled: bool,
+        /// At most so many.
+        most: u32,
+    },
+}
+
+/// A question.
+#[derive(Debug)]
+pub struct AskRow {
+    /// Its number.
+    pub id: QuestionId,
+    /// Who asks.
+    pub job: JobId,
+    /// The role of that job.
+    pub role: String,
+    /// The place of the entry that asks it.
+    pub seq: i64,
+    /// Its place in that entry.
+    pub position: i32,
+    /// What is asked.
+    pub text: Sealed,
+    /// Where it is.
+    pub state: QuestionState,
+    /// What was answered.
+    pub answer: Option<Sealed>,
+    /// Who answered.
+    pub settled_by: Option<String>,
+    /// When it was asked.
+    pub created_at: Millis,
+    /// Until when it is open.
+    pub expires_at: Option<Millis>,
+    /// When it was settled.
+    pub settled_at: Option<Millis>,
+}
+
+/// A question to be stored.
+#[derive(Debug)]
+pub struct AskInsert {
+    /// The place of the entry that asks it.
+    pub seq: i64,
+    /// Its place in that entry.
+    pub position: i32,
+    /// What is asked.
+    pub text: Sealed,
+    /// Where it is.
+    pub state: QuestionState,
+    /// What was answered.
+    pub answer: Option<Sealed>,
+    /// When it is asked.
+    pub created_at: Millis,
+    /// Until when it is open.
+    pub expires_at: Option<Millis>,
+    /// When it was settled.
+    pub settled_at: Option<Millis>,
 }

@@ -3,18 +3,20 @@
 use std::str::FromStr;
 
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel::sql_types::{self, BigInt, Nullable};
 use posse_core::clock::Millis;
 use posse_core::job::transition::Standing;
 use posse_core::job::{JobId, JobState};
-use posse_core::store::driver::{AttemptRow, DataRow, JobRow, JobRows, StoredJob};
+use posse_core::store::driver::{
+    AttemptRow, DataRow, HolderRow, JobInsert, JobRow, JobRows, Leaving, ProgressRow, RunningRow, StoredJob,
+};
 use posse_core::store::seal::Sealed;
 use posse_core::store::{Done, Unreadable};
 
 use super::Rows;
-use crate::literal::{among, update};
-use crate::schema::{attempts, job_data, jobs};
-use crate::sealed_text::{SealedText, Text as Sealing};
+use crate::literal::{IsRunning, MayHoldKey, among, update};
+use crate::schema::{attempts, job_data, job_tags, jobs, progress, session_jobs, sqlite_sequence};
+use crate::sealed_text::{SealedText, Text};
 
 /// A [`JobRow`] as diesel reads it.
 #[derive(Queryable, Selectable)]
@@ -139,7 +141,7 @@ impl JobRows for Rows {
     }
 
     fn set_reason(&mut self, id: JobId, reason: Option<Sealed>) -> Done<()> {
-        update(jobs::table, jobs::id.eq(id.0), jobs::reason.eq(reason.map(Sealing))).execute(&mut self.0)?;
+        update(jobs::table, jobs::id.eq(id.0), jobs::reason.eq(reason.map(Text))).execute(&mut self.0)?;
         Ok(())
     }
 
@@ -161,8 +163,8 @@ impl JobRows for Rows {
             jobs::leased_by.assume_not_null(),
             jobs::claimed_at.assume_not_null(),
             at.into_sql::<Nullable<BigInt>>(),
-            outcome.into_sql::<Nullable<Text>>(),
-            reason.map(Sealing).into_sql::<Nullable<SealedText>>(),
+            outcome.into_sql::<Nullable<sql_types::Text>>(),
+            reason.map(Text).into_sql::<Nullable<SealedText>>(),
         ));
         diesel::insert_into(attempts::table)
             .values(ended)
@@ -212,4 +214,229 @@ impl JobRows for Rows {
             Ok((rows.into_iter().map(attempt).collect(), last))
         })
     }
+
+    fn next_id(&mut self) -> Done<JobId> {
+        let last: Option<i64> = sqlite_sequence::table
+            .filter(sqlite_sequence::name.eq("jobs"))
+            .select(sqlite_sequence::seq)
+            .first(&mut self.0)
+            .optional()?;
+        Ok(JobId(last.unwrap_or(0) + 1))
+    }
+
+    fn insert_jobs<'r, R: AsMut<JobInsert<'r>>>(&mut self, rows: &mut [R]) -> Done<()> {
+        // In blocks, because a statement costs as much as several rows. Each size is a statement.
+        let (blocks, rest) = rows.as_chunks_mut::<32>();
+        blocks.iter_mut().try_for_each(|block| insert(&mut self.0, block))?;
+        let (blocks, rest) = rest.as_chunks_mut::<4>();
+        blocks.iter_mut().try_for_each(|block| insert(&mut self.0, block))?;
+        rest.iter_mut().try_for_each(|row| insert(&mut self.0, std::array::from_mut(row)))?;
+        for row in rows {
+            let row = row.as_mut();
+            insert_tags(&mut self.0, row.id, row.tags)?;
+        }
+        Ok(())
+    }
+
+    fn replace_job(&mut self, row: JobInsert<'_>) -> Done<()> {
+        let id = row.id;
+        let standing = (
+            jobs::queue.eq(row.queue),
+            jobs::role.eq(row.role),
+            jobs::state.eq(row.state.as_str()),
+            jobs::priority.eq(i32::from(row.priority)),
+            jobs::run_at.eq(row.run_at),
+            jobs::max_attempts.eq(stored(row.max_attempts)),
+            jobs::finalized_at.eq(row.finalized_at),
+            jobs::reason.eq(row.reason.map(Text)),
+            jobs::priority_step_ms.eq(row.priority_step_ms),
+            jobs::concurrency_key.eq(row.concurrency_key),
+            jobs::unique_ms.eq(row.unique_ms),
+        );
+        update(jobs::table, jobs::id.eq(id.0), standing).execute(&mut self.0)?;
+        let data = (
+            job_data::payload.eq(Text(row.payload)),
+            job_data::retry.eq(row.retry),
+            job_data::group_name.eq(row.group),
+            job_data::tags.eq(row.tags_json),
+            job_data::meta.eq(row.meta),
+            job_data::max_crashes.eq(row.max_crashes.map(stored)),
+        );
+        update(job_data::table, job_data::job_id.eq(id.0), data).execute(&mut self.0)?;
+        diesel::delete(job_tags::table.filter(job_tags::job_id.eq(id.0))).execute(&mut self.0)?;
+        insert_tags(&mut self.0, id, row.tags)?;
+        diesel::delete(session_jobs::table.filter(session_jobs::job_id.eq(id.0))).execute(&mut self.0)?;
+        Ok(())
+    }
+
+    fn leave_group(&mut self, id: JobId) -> Done<()> {
+        let none = job_data::group_name.eq(None::<String>);
+        update(job_data::table, job_data::job_id.eq(id.0), none).execute(&mut self.0)?;
+        Ok(())
+    }
+
+    fn key_holder(&mut self, key: &str) -> Done<Option<HolderRow>> {
+        type Row = (i64, String, Option<i64>, Option<i64>, i64, i64, i64);
+        let found: Option<Row> = jobs::table
+            .filter(jobs::unique_key.eq(key))
+            .filter(MayHoldKey)
+            .select((
+                jobs::id,
+                jobs::state,
+                jobs::finalized_at,
+                jobs::unique_ms,
+                jobs::lease_token,
+                jobs::created_at,
+                jobs::run_at,
+            ))
+            .first(&mut self.0)
+            .optional()?;
+        let holder = |(id, name, finalized_at, for_ms, lease_token, created_at, run_at): Row| {
+            let (id, state) = (JobId(id), state(&name)?);
+            Ok(HolderRow { id, state, finalized_at, for_ms, lease_token, created_at, run_at })
+        };
+        found.map(holder).transpose()
+    }
+
+    fn free_key(&mut self, id: JobId) -> Done<()> {
+        update(jobs::table, jobs::id.eq(id.0), jobs::unique_ms.eq(None::<i64>)).execute(&mut self.0)?;
+        Ok(())
+    }
+
+    fn running(&mut self, ids: &[JobId]) -> Done<Vec<RunningRow>> {
+        jobs::table
+            .filter(IsRunning)
+            .filter(among(ids))
+            .select(RunningColumns::as_select())
+            .load_iter(&mut self.0)?
+            .map(|row| Ok(row?.into()))
+            .collect()
+    }
+
+    fn leave(&mut self, ids: &[JobId], left: &Leaving<'_>, keeps_holder: bool) -> Done<()> {
+        let to = left.to;
+        let left = (
+            jobs::state.eq(to.state.as_str()),
+            jobs::attempt.eq(stored(to.attempt)),
+            jobs::crashes.eq(stored(to.crashes)),
+            jobs::cancel_requested.eq(to.cancel_requested),
+            jobs::run_at.eq(to.run_at),
+            jobs::finalized_at.eq(left.finalized_at),
+            jobs::lease_until.eq(None::<i64>),
+            jobs::output.eq(left.output.map(Text)),
+            jobs::reason.eq(left.reason.map(Text)),
+        );
+        if keeps_holder {
+            update(jobs::table, among(ids), left).execute(&mut self.0)?;
+        } else {
+            update(jobs::table, among(ids), (left, jobs::leased_by.eq(None::<String>))).execute(&mut self.0)?;
+        }
+        Ok(())
+    }
+
+    fn set_progress(&mut self, id: JobId, row: &ProgressRow) -> Done<()> {
+        diesel::replace_into(progress::table)
+            .values((
+                progress::job_id.eq(id.0),
+                progress::share.eq(row.share),
+                progress::text.eq(Text(&row.text)),
+                progress::at.eq(row.at),
+            ))
+            .execute(&mut self.0)?;
+        Ok(())
+    }
+}
+
+/// A [`RunningRow`] as diesel reads it.
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
+struct RunningColumns {
+    id: i64,
+    role: String,
+    run_at: i64,
+    attempt: i32,
+    max_attempts: i32,
+    crashes: i32,
+    lease_token: i64,
+    cancel_requested: bool,
+    awaited: bool,
+    output: Option<Sealed>,
+    reason: Option<Sealed>,
+}
+
+impl From<RunningColumns> for RunningRow {
+    fn from(row: RunningColumns) -> RunningRow {
+        RunningRow {
+            id: JobId(row.id),
+            role: row.role,
+            standing: Standing {
+                state: JobState::Running,
+                attempt: count(row.attempt),
+                max_attempts: count(row.max_attempts),
+                crashes: count(row.crashes),
+                cancel_requested: row.cancel_requested,
+                run_at: row.run_at,
+            },
+            lease_token: row.lease_token,
+            awaited: row.awaited,
+            output: row.output,
+            reason: row.reason,
+        }
+    }
+}
+
+/// Has a job be found by `tags` too.
+fn insert_tags(connection: &mut SqliteConnection, job: JobId, tags: &[String]) -> QueryResult<()> {
+    for tag in tags {
+        diesel::insert_into(job_tags::table)
+            .values((job_tags::tag.eq(tag), job_tags::job_id.eq(job.0)))
+            .execute(connection)?;
+    }
+    Ok(())
+}
+
+/// Stores rows by one statement per table, which diesel keeps prepared only if its values are owned.
+fn insert<'r, R: AsMut<JobInsert<'r>>, const N: usize>(
+    connection: &mut SqliteConnection,
+    rows: &mut [R; N],
+) -> QueryResult<()> {
+    let new = rows.each_mut().map(|row| {
+        let row = row.as_mut();
+        (
+            jobs::id.eq(row.id.0),
+            jobs::queue.eq(row.queue.to_owned()),
+            jobs::role.eq(row.role.to_owned()),
+            jobs::state.eq(row.state.as_str()),
+            jobs::priority.eq(i32::from(row.priority)),
+            jobs::run_at.eq(row.run_at),
+            jobs::attempt.eq(0),
+            jobs::max_attempts.eq(stored(row.max_attempts)),
+            jobs::crashes.eq(0),
+            jobs::lease_token.eq(0),
+            jobs::cancel_requested.eq(false),
+            jobs::created_at.eq(row.created_at),
+            jobs::finalized_at.eq(row.finalized_at),
+            jobs::reason.eq(row.reason.take().map(Text)),
+            jobs::priority_step_ms.eq(row.priority_step_ms),
+            jobs::concurrency_key.eq(row.concurrency_key.to_owned()),
+            jobs::unique_key.eq(row.unique_key.map(str::to_owned)),
+            jobs::unique_ms.eq(row.unique_ms),
+        )
+    });
+    diesel::insert_into(jobs::table).values(new).execute(connection)?;
+    let data = rows.each_mut().map(|row| {
+        let row = row.as_mut();
+        (
+            job_data::job_id.eq(row.id.0),
+            job_data::payload.eq(Text(std::mem::take(&mut row.payload))),
+            job_data::retry.eq(row.retry.map(str::to_owned)),
+            job_data::parent_id.eq(row.parent.map(|job| job.0)),
+            job_data::root_id.eq(row.root.map(|job| job.0)),
+            job_data::group_name.eq(row.group.map(str::to_owned)),
+            job_data::tags.eq(row.tags_json.map(str::to_owned)),
+            job_data::meta.eq(row.meta.map(str::to_owned)),
+            job_data::max_crashes.eq(row.max_crashes.map(stored)),
+        )
+    });
+    diesel::insert_into(job_data::table).values(data).execute(connection).map(drop)
 }

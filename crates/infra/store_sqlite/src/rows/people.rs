@@ -1,14 +1,58 @@
-//! Rows of `annotations`.
+//! Rows of `annotations` and `asks`.
 
+use diesel::dsl::{count_star, min};
 use diesel::prelude::*;
+use posse_core::clock::Millis;
 use posse_core::job::JobId;
-use posse_core::store::Done;
-use posse_core::store::driver::{AnnotationInsert, AnnotationRow, PeopleRows};
+use posse_core::job::question::{QuestionId, QuestionState};
+use posse_core::store::driver::{AnnotationInsert, AnnotationRow, AskInsert, AskRow, AsksOf, PeopleRows};
 use posse_core::store::seal::Sealed;
+use posse_core::store::{Done, Unreadable};
 
 use super::Rows;
-use crate::schema::annotations;
+use crate::literal::{IsOpenAsk, update};
+use crate::schema::{annotations, asks, jobs, session_jobs};
 use crate::sealed_text::Text;
+
+/// An [`AskRow`] as diesel reads it.
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = asks)]
+struct AskColumns {
+    id: i64,
+    job_id: i64,
+    seq: i64,
+    position: i32,
+    text: Sealed,
+    state: String,
+    answer: Option<Sealed>,
+    settled_by: Option<String>,
+    created_at: i64,
+    expires_at: Option<i64>,
+    settled_at: Option<i64>,
+    #[diesel(select_expression = jobs::role, select_expression_type = jobs::role)]
+    role: String,
+}
+
+impl AskColumns {
+    fn read(self) -> Done<AskRow> {
+        let known = QuestionState::ALL.into_iter().find(|known| known.as_str() == self.state);
+        Ok(AskRow {
+            id: QuestionId(self.id),
+            job: JobId(self.job_id),
+            role: self.role,
+            seq: self.seq,
+            position: self.position,
+            text: self.text,
+            state: known
+                .ok_or_else(|| Unreadable(format!("question {} has the unknown state '{}'", self.id, self.state)))?,
+            answer: self.answer,
+            settled_by: self.settled_by,
+            created_at: self.created_at,
+            expires_at: self.expires_at,
+            settled_at: self.settled_at,
+        })
+    }
+}
 
 impl PeopleRows for Rows {
     fn annotations(&mut self, job: JobId) -> Done<Vec<AnnotationRow>> {
@@ -40,5 +84,105 @@ impl PeopleRows for Rows {
             ))
             .returning(annotations::id)
             .get_result(&mut self.0)?)
+    }
+
+    fn asks(&mut self, of: AsksOf) -> Done<Vec<AskRow>> {
+        let asks = asks::table.inner_join(jobs::table).select(AskColumns::as_select());
+        let in_order = (asks::job_id, asks::seq, asks::position);
+        let rows: Vec<AskColumns> = match of {
+            AsksOf::One(id) => asks.filter(asks::id.eq(id.0)).load(&mut self.0)?,
+            AsksOf::Job(job) => asks.filter(asks::job_id.eq(job.0)).order(in_order).load(&mut self.0)?,
+            AsksOf::Session(session) => {
+                let of_session = session_jobs::table.filter(session_jobs::session_id.eq(session.0));
+                let of_session = asks::job_id.eq_any(of_session.select(session_jobs::job_id));
+                asks.filter(of_session).order(in_order).load(&mut self.0)?
+            }
+            AsksOf::Overdue(at, most) => asks
+                .filter(IsOpenAsk)
+                .filter(asks::expires_at.le(at))
+                .order(asks::id)
+                .limit(i64::from(most))
+                .load(&mut self.0)?,
+            AsksOf::Listed { job, settled, most } => {
+                let mut query = asks.order(asks::id).limit(i64::from(most)).into_boxed();
+                if !settled {
+                    query = query.filter(IsOpenAsk);
+                }
+                if let Some(job) = job {
+                    query = query.filter(asks::job_id.eq(job.0));
+                }
+                query.load(&mut self.0)?
+            }
+        };
+        rows.into_iter().map(AskColumns::read).collect()
+    }
+
+    fn open_asks(&mut self, job: JobId) -> Done<u32> {
+        let open = asks::table.filter(asks::job_id.eq(job.0)).filter(IsOpenAsk);
+        let open: i64 = open.select(count_star()).first(&mut self.0)?;
+        Ok(u32::try_from(open).unwrap_or(u32::MAX))
+    }
+
+    fn next_expiry(&mut self) -> Done<Option<Millis>> {
+        let open = asks::table.filter(IsOpenAsk).filter(asks::expires_at.is_not_null());
+        Ok(open.select(min(asks::expires_at)).first(&mut self.0)?)
+    }
+
+    fn ask(&mut self, job: JobId, row: AskInsert) -> Done<()> {
+        diesel::insert_into(asks::table)
+            .values((
+                asks::job_id.eq(job.0),
+                asks::seq.eq(row.seq),
+                asks::position.eq(row.position),
+                asks::kind.eq("question"),
+                asks::text.eq(Text(row.text)),
+                asks::state.eq(row.state.as_str()),
+                asks::answer.eq(row.answer.map(Text)),
+                asks::created_at.eq(row.created_at),
+                asks::expires_at.eq(row.expires_at),
+                asks::settled_at.eq(row.settled_at),
+            ))
+            .execute(&mut self.0)?;
+        Ok(())
+    }
+
+    fn settle(
+        &mut self,
+        id: QuestionId,
+        state: QuestionState,
+        answer: Option<Sealed>,
+        by: Option<&str>,
+        at: Millis,
+    ) -> Done<()> {
+        diesel::update(asks::table.find(id.0))
+            .set((
+                asks::state.eq(state.as_str()),
+                asks::answer.eq(answer.map(Text)),
+                asks::settled_by.eq(by),
+                asks::settled_at.eq(at),
+            ))
+            .execute(&mut self.0)?;
+        Ok(())
+    }
+
+    fn move_asks(
+        &mut self,
+        job: JobId,
+        from: &[QuestionState],
+        to: QuestionState,
+        settled_at: Option<Millis>,
+    ) -> Done<()> {
+        let set = (asks::state.eq(to.as_str()), asks::settled_at.eq(settled_at));
+        let of_job = asks::job_id.eq(job.0);
+        match from {
+            // Spells the condition of the index of open ones.
+            [QuestionState::Open] => update(asks::table, of_job.and(IsOpenAsk), set).execute(&mut self.0)?,
+            [from] => update(asks::table, of_job.and(asks::state.eq(from.as_str())), set).execute(&mut self.0)?,
+            from => {
+                let from = asks::state.eq_any(from.iter().map(|state| state.as_str()));
+                diesel::update(asks::table).filter(of_job).filter(from).set(set).execute(&mut self.0)?
+            }
+        };
+        Ok(())
     }
 }

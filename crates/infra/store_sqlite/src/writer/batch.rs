@@ -2,17 +2,21 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use diesel::prelude::*;
+use posse_core::clock::Millis;
 use posse_core::port::RepositoryError;
-use posse_core::store::Tx;
+use posse_core::store::claim::Places;
+use posse_core::store::enqueue::Enqueue;
+use posse_core::store::finish::Finish;
+use posse_core::store::seal::Keys;
+use posse_core::store::{Answer, Tx, Verb};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::fault::{Fault, Kind, Outcome, describe, kind};
 use crate::literal::{Release, RollbackTo, Savepoint};
 use crate::rows::Rows;
-use crate::{finish, jobs};
-use posse_core::store::seal::Keys;
 
 /// Most commands in one transaction.
 const BATCH_COMMANDS: usize = 512;
@@ -23,23 +27,16 @@ const BATCH_BYTES: usize = 8 << 20;
 /// What a command sees: the rows, inside the batch's transaction.
 pub(crate) type Transaction<'a> = Tx<'a, Rows>;
 
-/// Work that many callers ask for, and that costs less when it is done for all of them at once.
-pub(crate) trait Verb {
-    /// What one caller asks for. It is done whole or not at all.
-    type Ask: Send + 'static;
-    /// What comes of it.
-    type Answer: Send + 'static;
-
-    /// Does what is asked for and gives an answer for each, in order. An ask that is refused in its
-    /// answer has changed nothing. A fault is about all: then they are done one at a time.
-    fn run(tx: &mut Transaction<'_>, asks: &[&Self::Ask]) -> Outcome<Vec<Answer<Self>>>;
-}
-
-/// What comes of one ask.
-pub(crate) type Answer<V> = Result<<V as Verb>::Answer, RepositoryError>;
-
 /// A command's place among those that may wait.
 pub(super) type Place = OwnedSemaphorePermit;
+
+/// What of a wait is made up for, so that a lease does not begin with what others held the lock for.
+const NOTABLE_WAIT: Duration = Duration::from_secs(1);
+
+/// A wait as commands see it; see [`Tx::late_ms`].
+fn late_ms(waited: Duration) -> Millis {
+    if waited < NOTABLE_WAIT { 0 } else { Millis::try_from(waited.as_millis()).unwrap_or(0) }
+}
 
 /// What a caller asks for.
 pub(super) struct Command {
@@ -52,8 +49,8 @@ pub(super) struct Command {
 
 /// The kinds of commands.
 pub(super) enum What {
-    Enqueue(Call<jobs::Enqueue>),
-    Finish(Call<finish::Finish>),
+    Enqueue(Call<Enqueue>),
+    Finish(Call<Finish>),
     Alone(Box<dyn Piece>),
 }
 
@@ -92,6 +89,7 @@ pub(super) trait Piece: Send {
 /// Work that nobody else asks for alike.
 pub(super) struct Alone<T, F> {
     work: F,
+    asked_at: Instant,
     result: Option<Result<T, RepositoryError>>,
     answer: oneshot::Sender<Result<T, RepositoryError>>,
     _place: Place,
@@ -99,7 +97,7 @@ pub(super) struct Alone<T, F> {
 
 impl<T, F> Alone<T, F> {
     pub fn new(work: F, place: Place, answer: oneshot::Sender<Result<T, RepositoryError>>) -> Alone<T, F> {
-        Alone { work, result: None, answer, _place: place }
+        Alone { work, asked_at: Instant::now(), result: None, answer, _place: place }
     }
 }
 
@@ -114,6 +112,7 @@ where
     }
 
     fn run(&mut self, tx: &mut Transaction<'_>) -> Outcome<()> {
+        tx.late_ms = late_ms(self.asked_at.elapsed());
         self.result = Some(Ok((self.work)(tx).map_err(Into::into)?));
         Ok(())
     }
@@ -133,8 +132,8 @@ where
 /// Commands that are committed together. Their callers wait side by side, so any order is right.
 #[derive(Default)]
 pub(super) struct Batch {
-    enqueues: Vec<Call<jobs::Enqueue>>,
-    finishes: Vec<Call<finish::Finish>>,
+    enqueues: Vec<Call<Enqueue>>,
+    finishes: Vec<Call<Finish>>,
     others: Vec<Box<dyn Piece>>,
     bytes: usize,
     lasting: bool,
@@ -205,6 +204,7 @@ pub(super) struct Try<'a> {
     pub connection: &'a mut SqliteConnection,
     pub path: &'a Path,
     pub keys: &'a Keys,
+    pub places: &'a mut Places,
     /// Whether each piece is to be undone by itself when it fails.
     pub apart: bool,
     /// Whether the bell is to be rung once it is committed.
@@ -215,7 +215,7 @@ impl Try<'_> {
     /// Runs the batch. False when something failed and is not `apart`; then all is to be undone.
     /// An error is about the whole batch.
     pub fn run(&mut self, batch: &mut Batch) -> Result<bool, diesel::result::Error> {
-        if !self.all::<jobs::Enqueue>(&mut batch.enqueues)? || !self.all::<finish::Finish>(&mut batch.finishes)? {
+        if !self.all::<Enqueue>(&mut batch.enqueues)? || !self.all::<Finish>(&mut batch.finishes)? {
             return Ok(false);
         }
         for piece in batch.others.iter_mut().filter(|piece| !piece.abandoned()) {
@@ -258,15 +258,17 @@ impl Try<'_> {
 
     /// Runs one piece of the batch. When it fails: `None`, or if it is `apart` its error, and then
     /// nothing of it was kept.
-    fn piece<T>(
+    fn piece<T, E: Into<Fault>>(
         &mut self,
-        work: impl FnOnce(&mut Transaction<'_>) -> Outcome<T>,
+        work: impl FnOnce(&mut Transaction<'_>) -> Result<T, E>,
     ) -> Result<Option<Result<T, RepositoryError>>, diesel::result::Error> {
         if self.apart {
             Savepoint.execute(self.connection)?;
         }
         let mut rings = false;
-        let result = match work(&mut Transaction::new(Rows::of(self.connection), self.keys, &mut rings)) {
+        let result = match work(&mut Transaction::new(Rows::of(self.connection), self.keys, self.places, &mut rings))
+            .map_err(Into::into)
+        {
             Ok(value) => Ok(value),
             Err(Fault::Db(error)) if kind(&error) != Kind::Statement => return Err(error),
             Err(_) if !self.apart => return Ok(None),

@@ -1,0 +1,105 @@
+//! What people change about jobs, one or many.
+
+use super::driver::{Driver, Edited, JobRow};
+use super::fault::Fault;
+use super::jobs::{existing, store};
+use super::seal::Place;
+use super::{Outcome, Tx, cancel, journal, questions, retry, waits};
+use crate::clock::Millis;
+use crate::job::change::{Change, Changed, Edit};
+use crate::job::transition::{Event, transition};
+use crate::job::{JobId, Payload};
+use crate::port::{Reach, RepositoryError};
+
+/// Changes each job whose state allows it, and tells of each that is there.
+pub fn change<D: Driver>(
+    tx: &mut Tx<'_, D>,
+    installation: &str,
+    ids: &[JobId],
+    change: &Change,
+    now: Millis,
+) -> Outcome<Vec<Changed>> {
+    let mut told = Vec::with_capacity(ids.len());
+    for &job in ids {
+        let Some(row) = tx.db.job(job)? else { continue };
+        let refused = match change.refusal(&row.standing) {
+            Some(why) => Some(why),
+            None => apply(tx, installation, job, &row, change, now)?,
+        };
+        told.push(Changed { job, refused });
+    }
+    Ok(told)
+}
+
+/// Changes one job whose state allows it; gives why not, where something else is in the way.
+fn apply<D: Driver>(
+    tx: &mut Tx<'_, D>,
+    installation: &str,
+    job: JobId,
+    row: &JobRow,
+    change: &Change,
+    now: Millis,
+) -> Outcome<Option<String>> {
+    match change {
+        Change::Cancel { reason } => {
+            cancel::cancel_within(tx, job, Reach::Beneath, reason, now)?;
+        }
+        Change::Retry => match retry::retry(tx, job, now) {
+            // Nothing was changed yet, and the others are not to suffer from it.
+            Err(Fault::Refused(held @ RepositoryError::KeyHeld { .. })) => return Ok(Some(held.to_string())),
+            outcome => outcome?,
+        },
+        Change::Delete => {
+            // It would wait for ever if this one were not there any more.
+            let waiting = if row.awaited { tx.db.any_waiting_for(job)? } else { None };
+            if let Some(waiting) = waiting {
+                return Ok(Some(format!("job {waiting} waits for it; cancel that first")));
+            }
+            tx.db.forget_summaries_of(job)?;
+            tx.db.delete_job_alone(job)?;
+        }
+        Change::Edit(edit) => return edit_one(tx, installation, job, row, edit, now),
+    }
+    Ok(None)
+}
+
+fn edit_one<D: Driver>(
+    tx: &mut Tx<'_, D>,
+    installation: &str,
+    job: JobId,
+    row: &JobRow,
+    edit: &Edit,
+    now: Millis,
+) -> Outcome<Option<String>> {
+    let payload = match &edit.goal {
+        Some(goal) => match serde_json::from_str(&tx.keys.open(Place::payload(job.0), &tx.db.payload(job)?)?) {
+            Ok(payload) => Some(Payload { goal: goal.clone(), ..payload }),
+            Err(error) => return Ok(Some(format!("its payload cannot be read ({error}); enqueue another job"))),
+        },
+        None => None,
+    };
+    if edit.restarts() && journal::restart(tx, installation, job, &row.role, now)? {
+        questions::drop_all(tx.db, job, now)?;
+        waits::decide_unless_waiting(tx, job, now)?;
+    }
+    if let Some(payload) = payload {
+        let payload = tx.keys.seal(Place::payload(job.0), serde_json::to_string(&payload)?);
+        tx.db.set_payload(job, payload)?;
+    }
+    if let Some(at) = edit.run_at {
+        let standing = existing(tx.db, job)?.standing;
+        store(tx.db, job, &transition(standing, Event::Postpone, at)?, now)?;
+    }
+    tx.db.edit_job(
+        job,
+        &Edited {
+            role: edit.role.as_deref().unwrap_or(&row.role),
+            queue: edit.queue.as_deref().unwrap_or(&row.queue),
+            priority: edit.priority.unwrap_or(row.priority),
+            max_attempts: edit.max_attempts.unwrap_or(row.standing.max_attempts),
+        },
+    )?;
+    // Another role's or queue's workers may take it now.
+    tx.ring();
+    Ok(None)
+}

@@ -1,0 +1,181 @@
+//! Claiming: due jobs become available, available jobs become somebody's.
+
+use std::collections::HashMap;
+
+use super::driver::{ClaimRow, DataRow, Driver, Taking};
+use super::fault::Fault;
+use super::quarantine::Unworkable;
+use super::seal::{Keys, Place, Sealed};
+use super::views::{Content, content};
+use super::{Done, Outcome, Tx, deaths};
+use crate::clock::Millis;
+use crate::job::deaths::{Claimable, Suspect, claimable};
+use crate::job::lease::Lease;
+use crate::job::transition::{Event, Standing, transition};
+use crate::job::{Job, JobId, JobState};
+use crate::port::{ClaimRequest, Claimed, RepositoryError};
+
+mod fairness;
+mod selection;
+
+pub use selection::Places;
+use selection::{Choice, choose};
+
+/// Most jobs whose time has come that one claim makes available, so that a great many due at one
+/// instant do not hold the write lock for seconds. The next claim goes on.
+const PROMOTED_AT_ONCE: u32 = 5_000;
+
+/// Jobs that were taken, still as they are stored, so that reading them keeps nobody from writing.
+#[derive(Debug)]
+pub struct Taken(Vec<(ClaimRow, DataRow, Standing)>);
+
+/// Takes due jobs in the order of their rank, as far as the rules let them start.
+pub fn claim<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest) -> Outcome<Taken> {
+    let later;
+    let request = match tx.late_ms {
+        0 => request,
+        late => {
+            let (now, lease_until) = (request.now + late, request.lease_until + late);
+            later = ClaimRequest { now, lease_until, ..request.clone() };
+            &later
+        }
+    };
+    promote(tx, request.now)?;
+    let suspects = deaths::suspects(tx.db)?;
+    let rows = match suspects.is_empty() {
+        true => select(tx, request)?,
+        false => select_beside(tx, request, &suspects)?,
+    };
+    // Jobs that come to stand alike are taken by one statement; nearly always that is all of them.
+    let mut alike: Vec<(Standing, Vec<JobId>)> = Vec::new();
+    let mut taken = Vec::with_capacity(rows.len());
+    let mut closed = None;
+    for (row, data) in rows {
+        // Whoever has its key may work it; here it would be an attempt for nothing.
+        let sealed = [Some(&data.payload), row.output.as_ref()].into_iter().flatten();
+        if let Some(key) = sealed.filter_map(Sealed::key).find(|key| !tx.keys.has(key)) {
+            closed = Some((row.id, key.to_owned()));
+            continue;
+        }
+        let to = transition(row.standing, Event::Claim, request.now)?.to;
+        match alike.iter_mut().find(|(other, _)| (other.state, other.attempt) == (to.state, to.attempt)) {
+            Some((_, ids)) => ids.push(row.id),
+            None => alike.push((to, vec![row.id])),
+        }
+        taken.push((row, data, to));
+    }
+    if let Some((job, key)) = closed.filter(|_| taken.is_empty()) {
+        return Err(Fault::Refused(RepositoryError::Unavailable(format!(
+            "job {job} is next and sealed with key {key}, which is not configured here: add it to POSSE_SEAL_KEYS or \
+             [sealing] key_file"
+        ))));
+    }
+    for (Standing { state, attempt, .. }, ids) in alike {
+        let (worker, at, until) = (request.worker.0.as_str(), request.now, request.lease_until);
+        tx.db.take(&ids, &Taking { state, attempt, worker, at, until })?;
+    }
+    Ok(Taken(taken))
+}
+
+impl Taken {
+    /// The jobs as the core sees them, with their leases; and those that cannot be read, which are to be
+    /// given up.
+    pub fn read(self, keys: &Keys, request: &ClaimRequest) -> (Vec<Claimed>, Vec<Unworkable>) {
+        let (mut claimed, mut unworkable) = (Vec::with_capacity(self.0.len()), Vec::new());
+        for (row, data, to) in self.0 {
+            let lease = Lease { job: row.id, token: row.lease_token + 1 };
+            let Content { payload, output, retry, tags, meta } =
+                match content(keys, row.id.0, &data, row.output.as_ref()) {
+                    Ok(content) => content,
+                    Err(why) => {
+                        unworkable.push(Unworkable { lease, why });
+                        continue;
+                    }
+                };
+            let job = Job {
+                id: lease.job,
+                queue: row.queue,
+                role: request.role.clone(),
+                state: to.state,
+                priority: row.priority,
+                run_at: to.run_at,
+                attempt: to.attempt,
+                max_attempts: to.max_attempts,
+                crashes: to.crashes,
+                retry,
+                unique_key: row.unique_key,
+                concurrency_key: Some(row.concurrency_key).filter(|key| !key.is_empty()),
+                leased_by: Some(request.worker.0.clone()),
+                lease_until: Some(request.lease_until),
+                cancel_requested: to.cancel_requested,
+                payload,
+                output,
+                reason: row.reason.map(|reason| keys.show(Place::reason(lease.job.0), &reason)),
+                created_at: row.created_at,
+                finalized_at: None,
+                parent: data.parent,
+                root: data.root,
+                group: data.group,
+                tags,
+                meta,
+                progress: None,
+                damage: None,
+            };
+            claimed.push(Claimed { job, lease });
+        }
+        (claimed, unworkable)
+    }
+}
+
+/// Makes waiting jobs whose time has come available: those of every role, since a job that is due
+/// and still waiting would keep every timer firing.
+fn promote<D: Driver>(tx: &mut Tx<'_, D>, now: Millis) -> Done<()> {
+    let due = tx.db.due(now, PROMOTED_AT_ONCE)?;
+    if !due.is_empty() {
+        // `Event::Due` changes nothing but the state, and is legal for exactly these.
+        tx.db.set_state(&due, JobState::Available)?;
+        // Whoever serves their roles is waiting for a time that nobody will tell them of again.
+        tx.ring();
+    }
+    Ok(())
+}
+
+/// The same while there are suspects, which are worked with nothing beside them.
+fn select_beside<D: Driver>(
+    tx: &mut Tx<'_, D>,
+    request: &ClaimRequest,
+    suspects: &[Suspect],
+) -> Done<Vec<(ClaimRow, DataRow)>> {
+    let worker = &request.worker.0;
+    let has_jobs = tx.db.has_jobs(worker)?;
+    match claimable(suspects, worker, has_jobs, &request.role, &request.queues) {
+        Claimable::All => return select(tx, request),
+        Claimable::One => return select(tx, &ClaimRequest { limit: 1, ..request.clone() }),
+        Claimable::Nothing => return Ok(Vec::new()),
+        Claimable::Others => {}
+    }
+    let more = u32::try_from(suspects.len()).unwrap_or(u32::MAX);
+    let mut rows = select(tx, &ClaimRequest { limit: request.limit.saturating_add(more), ..request.clone() })?;
+    // Among those that the rules let start.
+    let suspect = |row: &ClaimRow| suspects.iter().find(|suspect| suspect.job == row.id);
+    let next = rows.iter().filter_map(|(row, _)| suspect(row)).find(|s| s.is_worth_waiting(worker, request.now));
+    if let Some(next) = next {
+        tx.db.await_empty_hands(next.job, worker)?;
+        return Ok(Vec::new());
+    }
+    rows.retain(|(row, _)| suspect(row).is_none());
+    rows.truncate(request.limit as usize);
+    Ok(rows)
+}
+
+fn select<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest) -> Done<Vec<(ClaimRow, DataRow)>> {
+    match choose(tx, request)? {
+        Choice::Line(queue, key) => tx.db.first_of_line(&request.role, &queue, &key, request.limit),
+        Choice::Jobs(ids) => {
+            let mut found = tx.db.available(&ids)?;
+            let places: HashMap<JobId, usize> = ids.into_iter().zip(0..).collect();
+            found.sort_by_key(|(row, _)| places.get(&row.id).copied());
+            Ok(found)
+        }
+    }
+}

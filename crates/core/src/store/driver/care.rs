@@ -1,0 +1,62 @@
+//! Rows that a database is cared for by.
+
+use std::time::Duration;
+
+use crate::clock::Millis;
+use crate::job::lease::WorkerId;
+use crate::job::{JobId, JobState};
+use crate::port::{ClockJump, DueJobs, HeldJob};
+use crate::queue::retention::{Kept, Retention};
+use crate::session::SessionId;
+use crate::store::Done;
+
+/// Rows that a database is cared for by.
+pub trait CareRows {
+    /// Time since a moment that stays the same while the process lives.
+    fn elapsed(&self) -> Duration;
+    /// Who has a duty, and until when.
+    fn duty(&mut self, duty: &str) -> Done<Option<(WorkerId, Millis)>>;
+    /// Stores who has a duty, and until when.
+    fn set_duty(&mut self, duty: &str, worker: &WorkerId, until: Millis) -> Done<()>;
+    /// Stores that the clock was set, and deletes all of these but the last `most`.
+    fn add_jump(&mut self, jump: &ClockJump, most: i64) -> Done<()>;
+    /// Times at which the clock was set, newest first.
+    fn jumps(&mut self) -> Done<Vec<ClockJump>>;
+    /// Jobs in workers' hands, by worker and job.
+    fn held_jobs(&mut self) -> Done<Vec<HeldJob>>;
+    /// Jobs that may be claimed, and then those whose time has come by `now`, each by role.
+    fn due_by_role(&mut self, now: Millis) -> Done<Vec<DueJobs>>;
+    /// For how long each kind is kept, by its name; empty where nobody has said.
+    fn retention(&mut self) -> Done<Vec<(String, Option<Millis>)>>;
+    /// Stores for how long kinds are kept that nobody has said anything of, all at once.
+    fn adopt_retention(&mut self, first: &Retention) -> Done<()>;
+    /// Stores for how long a kind is kept.
+    fn keep_for(&mut self, kind: Kept, keep: Option<Millis>) -> Done<()>;
+    /// The oldest jobs of a state that ended before `end`, at most `most`: but those that somebody waits for, turns of
+    /// sessions, and those that hold their unique keys at `now`.
+    fn ended(&mut self, state: JobState, end: Millis, now: Millis, most: usize) -> Done<Vec<JobId>>;
+    /// Sessions that nobody used since `since`, longest unused first: nothing was said in them or answered, nobody waits
+    /// for a turn, and no session that was used since remembers them.
+    fn unused_sessions(&mut self, since: Millis, most: usize) -> Done<Vec<SessionId>>;
+    /// Sessions that were deleted and have rows left.
+    fn deleted_sessions(&mut self, most: usize) -> Done<Vec<SessionId>>;
+    /// The first turns of a session, whatever became of them.
+    fn turns_left(&mut self, session: SessionId, most: usize) -> Done<Vec<TurnLeft>>;
+    /// Deletes a job with all that belongs to it, and contents that nothing refers to any more; gives how many of these.
+    fn delete_job(&mut self, id: JobId) -> Done<u64>;
+}
+
+/// What decides whether a turn of a deleted session may be deleted.
+#[derive(Debug)]
+pub struct TurnLeft {
+    /// Its job.
+    pub job: JobId,
+    /// Where that is.
+    pub state: JobState,
+    /// When it ended.
+    pub finalized_at: Option<Millis>,
+    /// Whether somebody waits for it.
+    pub awaited: bool,
+    /// For how long it holds its unique key once it is completed.
+    pub unique_ms: Option<Millis>,
+}

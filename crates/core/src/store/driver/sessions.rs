@@ -1,0 +1,85 @@
+//! Rows of sessions, of their turns, and of what is remembered of them.
+
+use crate::clock::Millis;
+use crate::job::{JobId, JobState};
+use crate::session::{Session, SessionId, Stretch};
+use crate::store::Done;
+use crate::store::seal::Sealed;
+
+/// Rows of sessions, of their turns, and of what is remembered of them.
+pub trait SessionRows {
+    /// A session, unless it was deleted.
+    fn session(&mut self, id: SessionId) -> Done<Option<Session>>;
+    /// The session of that name. Case tells sessions apart only where there are two already.
+    fn session_named(&mut self, name: &str) -> Done<Option<Session>>;
+    /// Sessions of one role or of all, those used last first.
+    fn sessions(&mut self, role: Option<&str>, most: u32) -> Done<Vec<Session>>;
+    /// Stores a session that remembers another one, and gives its number.
+    fn begin_session(
+        &mut self,
+        name: Option<&str>,
+        role: &str,
+        remembers: Option<Stretch>,
+        at: Millis,
+    ) -> Done<SessionId>;
+    /// Stores that a session is nobody's any more: it has no name, nobody remembers it, and of it no summary is left.
+    fn delete_session(&mut self, id: SessionId, at: Millis) -> Done<()>;
+    /// Deletes the rows of sessions that are nobody's and have no turns any more.
+    fn drop_empty_sessions(&mut self) -> Done<()>;
+    /// A session's last turn.
+    fn last_turn(&mut self, id: SessionId) -> Done<Option<JobId>>;
+    /// Any turn of a session that has not ended.
+    fn open_turn(&mut self, id: SessionId) -> Done<Option<JobId>>;
+    /// Any turn of a session that somebody waits for.
+    fn awaited_turn(&mut self, id: SessionId) -> Done<Option<JobId>>;
+    /// Turns of a session that have not ended and were not asked to, nor are planned for later, but `but`.
+    fn open_turns(&mut self, id: SessionId, but: JobId) -> Done<Vec<JobId>>;
+    /// Whether a job is planned for later and was never claimed.
+    fn is_planned(&mut self, job: JobId) -> Done<bool>;
+    /// What was said in a session before a turn or until now, in order.
+    fn turns(&mut self, id: SessionId, before: Option<JobId>) -> Done<Vec<TurnRow>>;
+    /// Stores that a job is a turn, and when its session was used last.
+    fn join_session(&mut self, id: SessionId, job: JobId, at: Millis) -> Done<()>;
+    /// The summary that is kept of a part of a session.
+    fn summary(&mut self, of: Stretch) -> Done<Option<Sealed>>;
+    /// Stores a summary, unless there is one.
+    fn keep_summary(&mut self, of: Stretch, text: Sealed, at: Millis) -> Done<()>;
+    /// Deletes the summaries that tell of a turn.
+    fn forget_summaries_of(&mut self, job: JobId) -> Done<()>;
+    /// What was archived of a job's conversation, by entry.
+    fn archived(&mut self, job: JobId) -> Done<Vec<ArchivedRow>>;
+    /// Stores what left a job's conversation, unless there is something of that entry.
+    fn archive(&mut self, job: JobId, role: &str, row: ArchivedRow) -> Done<()>;
+    /// Deletes what was archived of the turns of a session.
+    fn forget_archived(&mut self, id: SessionId) -> Done<()>;
+}
+
+/// A turn.
+#[derive(Debug)]
+pub struct TurnRow {
+    /// Its job.
+    pub job: JobId,
+    /// Where that is.
+    pub state: JobState,
+    /// When it was said.
+    pub said_at: Millis,
+    /// When it was answered.
+    pub ended_at: Option<Millis>,
+    /// JSON.
+    pub payload: Sealed,
+    /// JSON.
+    pub output: Option<Sealed>,
+    /// Why the job is where it is.
+    pub reason: Option<Sealed>,
+}
+
+/// What left a conversation.
+#[derive(Debug)]
+pub struct ArchivedRow {
+    /// The entry with which it left.
+    pub seq: i64,
+    /// What it was.
+    pub content: Sealed,
+    /// When it left.
+    pub created_at: Millis,
+}

@@ -1,0 +1,220 @@
+//! Enqueueing: jobs are made, or found by their unique keys.
+
+use super::driver::{Driver, JobInsert};
+use super::seal::Place;
+use super::{Answer, MANY_ROWS, Outcome, Tx, Verb, groups, sessions, unique, waits};
+use crate::clock::Millis;
+use crate::job::deaths::DEFAULT_MAX_CRASHES;
+use crate::job::dependency::beginning;
+use crate::job::unique::{Became, first_due};
+use crate::job::{IfHeld, JobId, JobState, NewJob};
+use crate::port::Enqueued;
+use crate::store::seal::Keys;
+
+mod replace;
+
+/// Jobs about to be stored, with what is JSON of them already written out.
+#[derive(Debug)]
+pub struct Batch {
+    jobs: Vec<Sheet>,
+    now: Millis,
+}
+
+/// A job about to be stored.
+#[derive(Debug)]
+struct Sheet {
+    job: NewJob,
+    payload: String,
+    retry: Option<String>,
+    tags: Option<String>,
+    meta: Option<String>,
+}
+
+impl Batch {
+    /// Prepares jobs, outside of the transaction.
+    pub fn new(jobs: Vec<NewJob>, now: Millis) -> Result<Batch, serde_json::Error> {
+        let sheet = |job: NewJob| {
+            let payload = serde_json::to_string(&job.payload)?;
+            let retry = job.retry.as_ref().map(serde_json::to_string).transpose()?;
+            let tags = (!job.tags.is_empty()).then(|| serde_json::to_string(&job.tags)).transpose()?;
+            let meta = (!job.meta.is_empty()).then(|| serde_json::to_string(&job.meta)).transpose()?;
+            Ok(Sheet { job, payload, retry, tags, meta })
+        };
+        Ok(Batch { jobs: jobs.into_iter().map(sheet).collect::<Result<_, _>>()?, now })
+    }
+
+    /// Roughly what it will take.
+    pub fn bytes(&self) -> usize {
+        let of = |sheet: &Sheet| {
+            // Each job of a group that is waited for is a row.
+            let groups = sheet.job.after_groups.len() * MANY_ROWS;
+            groups + sheet.payload.len() + sheet.meta.as_ref().map_or(0, String::len) + 200
+        };
+        self.jobs.iter().map(of).sum()
+    }
+
+    /// Whether there is nothing to store.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+}
+
+impl Sheet {
+    /// The row of the job that is due from `run_at` on and waits for `others`.
+    fn row(
+        &self,
+        (keys, id, above): (&Keys, JobId, Option<Ancestors>),
+        run_at: Millis,
+        others: &[(JobId, JobState)],
+        now: Millis,
+    ) -> JobInsert<'_> {
+        let job = &self.job;
+        let begins = beginning(run_at, now, others, job.on_failed);
+        JobInsert {
+            id,
+            queue: &job.queue,
+            role: &job.role,
+            state: begins.state,
+            priority: job.priority,
+            run_at,
+            max_attempts: job.max_attempts,
+            created_at: now,
+            finalized_at: begins.state.is_final().then_some(now),
+            reason: begins.reason.map(|reason| keys.seal(Place::reason(id.0), reason)),
+            priority_step_ms: job.priority_step_ms,
+            concurrency_key: job.concurrency_key.as_deref().unwrap_or_default(),
+            unique_key: job.unique.as_ref().map(|unique| unique.key.as_str()),
+            unique_ms: job.unique.as_ref().and_then(|unique| unique.for_ms),
+            payload: keys.seal(Place::payload(id.0), self.payload.as_str()),
+            retry: self.retry.as_deref(),
+            tags_json: self.tags.as_deref(),
+            tags: &job.tags,
+            meta: self.meta.as_deref(),
+            parent: above.map(|above| above.parent),
+            root: above.map(|above| above.root),
+            group: job.group.as_deref(),
+            max_crashes: (job.max_crashes != DEFAULT_MAX_CRASHES).then_some(job.max_crashes),
+        }
+    }
+}
+
+/// Above the jobs of a batch.
+#[derive(Debug, Clone, Copy)]
+pub struct Ancestors {
+    /// Their parent.
+    pub parent: JobId,
+    /// The topmost job above that, or itself.
+    pub root: JobId,
+}
+
+/// Storing jobs.
+pub enum Enqueue {}
+
+impl Verb for Enqueue {
+    type Ask = Batch;
+    /// What became of each job, in their order.
+    type Answer = Vec<Enqueued>;
+
+    fn run<D: Driver>(tx: &mut Tx<'_, D>, batches: &[&Batch]) -> Outcome<Vec<Answer<Enqueue>>> {
+        Ok(enqueue_all(tx, batches, None)?.into_iter().map(Ok).collect())
+    }
+}
+
+/// Stores the jobs whose unique keys are free as part of another command, and says what became of each in
+/// the same order.
+pub fn enqueue<D: Driver>(tx: &mut Tx<'_, D>, batch: &Batch, above: Option<Ancestors>) -> Outcome<Vec<Enqueued>> {
+    Ok(enqueue_all(tx, &[batch], above)?.pop().unwrap_or_default())
+}
+
+fn enqueue_all<D: Driver>(
+    tx: &mut Tx<'_, D>,
+    batches: &[&Batch],
+    above: Option<Ancestors>,
+) -> Outcome<Vec<Vec<Enqueued>>> {
+    // Given out here rather than read back row by row: nobody else's job gets one meanwhile.
+    let JobId(mut next) = tx.db.next_id()?;
+    let mut taken = unique::Taken::default();
+    let mut rows = Vec::new();
+    let mut answers = Vec::with_capacity(batches.len());
+    for batch in batches {
+        let mut enqueued = Vec::with_capacity(batch.jobs.len());
+        for sheet in &batch.jobs {
+            let (job, id, now) = (&sheet.job, JobId(next), batch.now);
+            let changes = job.unique.as_ref().is_some_and(|unique| unique.if_held != IfHeld::Keep);
+            if changes || !job.after.is_empty() || !job.after_groups.is_empty() {
+                // It may change one of those before it, or wait for it, so they have to be there.
+                insert_all(tx, &mut rows)?;
+            }
+            if let Some((holder, meeting)) = taken.take(tx.db, job, id, now)? {
+                if let Some(due_at) = meeting.due_at {
+                    let begins = replace::replace(tx, holder, sheet, due_at, &enqueued, now)?;
+                    if begins.is_final() {
+                        taken.look_again();
+                    }
+                }
+                enqueued.push(Enqueued { id: holder, became: meeting.became });
+                continue;
+            }
+            let others = groups::awaited_by(tx.db, job, &enqueued)?;
+            let row = sheet.row((tx.keys, id, above), first_due(job, now, now), &others, now);
+            let ends = row.state.is_final();
+            if ends {
+                taken.give_back(job);
+            }
+            rows.push(New { row, job, others });
+            enqueued.push(Enqueued { id, became: Became::Stored });
+            next += 1;
+            if ends && job.group.is_some() {
+                // Its end may be that of those who wait for its group.
+                insert_all(tx, &mut rows)?;
+                taken.look_again();
+            }
+        }
+        answers.push(enqueued);
+    }
+    insert_all(tx, &mut rows)?;
+    tx.ring();
+    Ok(answers)
+}
+
+/// A job to be stored.
+struct New<'a> {
+    row: JobInsert<'a>,
+    job: &'a NewJob,
+    /// The jobs it names to wait for, and where they are.
+    others: Vec<(JobId, JobState)>,
+}
+
+impl<'a> AsMut<JobInsert<'a>> for New<'a> {
+    fn as_mut(&mut self) -> &mut JobInsert<'a> {
+        &mut self.row
+    }
+}
+
+/// Stores rows and what belongs to them; then there are none left.
+fn insert_all<D: Driver>(tx: &mut Tx<'_, D>, rows: &mut Vec<New<'_>>) -> Outcome<()> {
+    tx.db.insert_jobs(rows)?;
+    for New { row, job, others } in rows.drain(..) {
+        belong(tx, (row.id, row.state), job, &others, row.created_at)?;
+    }
+    Ok(())
+}
+
+/// Has a job that was just stored belong to whom it says, and wait for whom it says.
+fn belong<D: Driver>(
+    tx: &mut Tx<'_, D>,
+    (id, began): (JobId, JobState),
+    job: &NewJob,
+    others: &[(JobId, JobState)],
+    now: Millis,
+) -> Outcome<()> {
+    if let Some(session) = job.payload.session {
+        sessions::join(tx, session, id, &job.role, now)?;
+    }
+    waits::wait_for(tx.db, id, others, began, job.on_failed)?;
+    groups::wait_for(tx.db, id, job, began)?;
+    if let Some(group) = &job.group {
+        groups::join(tx, group, id, began, now)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,239 @@
+//! What the holder of a lease writes: entries while it works, and how its attempt ends.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use super::driver::{Driver, JobRow, Leaving, RunningRow};
+use super::enqueue::Batch;
+use super::journal::{self, Sheet};
+use super::seal::{Keys, Place, Sealed};
+use super::{Answer, Done, Fault, Outcome, Tx, Verb, attempts, children, deaths, questions, waits};
+use crate::clock::Millis;
+use crate::job::lease::Lease;
+use crate::job::transition::{Event, Standing, transition};
+use crate::job::{JobId, JobState};
+use crate::port::{Appended, AttemptEnd, RepositoryError};
+
+/// The job's row, if the lease still stands.
+pub fn guarded<D: Driver>(db: &mut D, lease: Lease) -> Outcome<JobRow> {
+    db.job(lease.job)?
+        .filter(|row| row.is_leased_as(lease.token))
+        .ok_or(Fault::Refused(RepositoryError::LeaseLost(lease.job)))
+}
+
+/// Appends entries from place `seq` on; starts no call for a job that is to be cancelled.
+pub fn append<D: Driver>(
+    tx: &mut Tx<'_, D>,
+    lease: Lease,
+    seq: u64,
+    sheets: &[Sheet],
+    now: Millis,
+) -> Outcome<Appended> {
+    let row = guarded(tx.db, lease)?;
+    let (begun, appended) = match sheets.iter().position(Sheet::starts_call) {
+        Some(start) if row.standing.cancel_requested => (&sheets[..start], Appended::UpToCancellation),
+        _ => (sheets, Appended::Whole),
+    };
+    journal::append(tx, lease.job, &row.role, seq, begun, now)?;
+    Ok(appended)
+}
+
+/// The end of an attempt, with its values written out. Made outside of the transaction.
+pub struct End {
+    lease: Lease,
+    event: Event,
+    due_at: Millis,
+    reason: Option<String>,
+    output: Option<String>,
+    sheets: Vec<Sheet>,
+    seq: u64,
+    /// The jobs for which it then waits.
+    children: Batch,
+    now: Millis,
+}
+
+impl End {
+    /// Writes the values of an ending out.
+    pub fn new(end: &AttemptEnd, now: Millis) -> Result<End, serde_json::Error> {
+        let AttemptEnd { lease, ending } = end;
+        Ok(End {
+            lease: *lease,
+            event: ending.event,
+            due_at: ending.due_at,
+            reason: ending.reason.clone(),
+            output: ending.output.as_ref().map(serde_json::to_string).transpose()?,
+            sheets: Sheet::all(&ending.entries)?,
+            seq: ending.seq,
+            children: Batch::new(ending.children.clone(), now)?,
+            now,
+        })
+    }
+
+    /// Roughly what it will take.
+    pub fn bytes(&self) -> usize {
+        let written = self.output.as_ref().map_or(0, String::len) + self.sheets.iter().map(Sheet::bytes).sum::<usize>();
+        300 + written + self.children.bytes()
+    }
+}
+
+/// Ending attempts.
+pub enum Finish {}
+
+impl Verb for Finish {
+    type Ask = End;
+    /// Where the job is then.
+    type Answer = JobState;
+
+    fn run<D: Driver>(tx: &mut Tx<'_, D>, ends: &[&End]) -> Outcome<Vec<Answer<Finish>>> {
+        let ids: Vec<_> = ends.iter().map(|end| end.lease.job).collect();
+        let mut rows: HashMap<JobId, RunningRow> = tx.db.running(&ids)?.into_iter().map(|row| (row.id, row)).collect();
+        // Jobs that come to stand alike are stored by one statement.
+        let mut alike: Vec<(Left, Vec<JobId>)> = Vec::new();
+        // What others have to do with the ends follows when those are stored.
+        let (mut awaited, mut parents, mut asking) = (Vec::new(), Vec::new(), Vec::new());
+        let mut answers = Vec::with_capacity(ends.len());
+        for end in ends {
+            let job = end.lease.job;
+            let left = match rows.entry(job) {
+                Entry::Occupied(row) if row.get().lease_token == end.lease.token => match change(row.get(), end) {
+                    Ok(to) => {
+                        // The row is used up: a second end of one attempt finds the lease gone.
+                        let row = row.remove();
+                        if row.awaited && to.state.is_final() {
+                            awaited.push((job, to.state, end.now));
+                        }
+                        left(tx.keys, row, to, end)
+                    }
+                    Err(refused) => {
+                        answers.push(Err(refused));
+                        continue;
+                    }
+                },
+                _ => {
+                    answers.push(Err(RepositoryError::LeaseLost(job)));
+                    continue;
+                }
+            };
+            if left.to.state == JobState::Suspended {
+                questions::reopen(tx.db, job)?;
+                match end.children.is_empty() {
+                    true => asking.push((job, end.now)),
+                    false => parents.push((answers.len(), end)),
+                }
+            }
+            if !end.sheets.is_empty() {
+                journal::append(tx, job, &left.role, end.seq, &end.sheets, end.now)?;
+            }
+            if end.event == Event::Suspend && left.to.state != JobState::Suspended {
+                // Its end was asked for while it was asking.
+                questions::close(tx.db, job, end.now)?;
+            }
+            answers.push(Ok(left.to.state));
+            match alike.iter_mut().rev().find(|(other, _)| *other == left) {
+                Some((_, ids)) => ids.push(job),
+                None => alike.push((left, vec![job])),
+            }
+        }
+        if !alike.is_empty() && tx.db.any_counts_running()? {
+            tx.ring();
+        }
+        if !alike.is_empty() {
+            clear_suspects(tx, &alike)?;
+        }
+        for (left, ids) in alike {
+            left.store(tx, &ids)?;
+        }
+        for (job, now) in asking {
+            questions::tell_again(tx, job, now)?;
+        }
+        for (job, to, now) in awaited {
+            waits::tell(tx, job, to, now)?;
+        }
+        // Last: a child may be a job that is there already, by its unique key, and that ended just now.
+        for (place, end) in parents {
+            answers[place] = Ok(children::wait_for_children(tx, end.lease.job, &end.children, end.now)?);
+        }
+        Ok(answers)
+    }
+}
+
+/// Whoever waits for empty hands, or for a suspect to end, is told; and of those that ended with their worker alive
+/// nothing is suspected any more.
+fn clear_suspects<D: Driver>(tx: &mut Tx<'_, D>, ended: &[(Left<'_>, Vec<JobId>)]) -> Outcome<()> {
+    let suspects = deaths::suspects(tx.db)?;
+    if suspects.is_empty() {
+        return Ok(());
+    }
+    tx.ring();
+    for (left, ids) in ended {
+        // These say nothing: the work had perhaps not begun.
+        let is_proof = left.to.state.is_final() || !matches!(left.event, Event::Interrupt | Event::Snooze);
+        for suspect in suspects.iter().filter(|suspect| is_proof && ids.contains(&suspect.job)) {
+            tx.db.clear_suspect(suspect.job)?;
+        }
+    }
+    Ok(())
+}
+
+/// What an attempt leaves behind.
+#[derive(PartialEq)]
+struct Left<'a> {
+    event: Event,
+    to: Standing,
+    /// Why the attempt ended.
+    why: Option<&'a str>,
+    /// Why the job is where it is.
+    reason: Option<Sealed>,
+    output: Option<Sealed>,
+    role: String,
+    now: Millis,
+}
+
+/// What becomes of the running job of this row by `end`.
+fn change(row: &RunningRow, end: &End) -> Result<Standing, RepositoryError> {
+    if !end.children.is_empty() && end.event != Event::Suspend {
+        let said = "an ending brings children but does not suspend the job; nothing was saved";
+        return Err(RepositoryError::Unusable(said.into()));
+    }
+    let at = match end.event {
+        Event::Fail | Event::Snooze => end.due_at,
+        _ => end.now,
+    };
+    let mut change = transition(row.standing, end.event, at)?;
+    if !change.frees_lease {
+        // The first cancel of a running job only asks its worker, and here the worker is answering.
+        change = transition(change.to, end.event, at)?;
+    }
+    Ok(change.to)
+}
+
+fn left<'a>(keys: &Keys, row: RunningRow, to: Standing, end: &'a End) -> Left<'a> {
+    let (why, job) = (end.reason.as_deref(), end.lease.job.0);
+    // A job that ends because somebody asked for it keeps what they said as its reason.
+    let is_asked_for = to.state == JobState::Cancelled && row.standing.cancel_requested;
+    let reason = if is_asked_for { row.reason } else { why.map(|why| keys.seal(Place::reason(job), why)) };
+    let output = end.output.as_deref().map(|output| keys.seal(Place::output(job), output)).or(row.output);
+    Left { event: end.event, to, why, reason, output, role: row.role, now: end.now }
+}
+
+impl Left<'_> {
+    /// Stores it for running jobs that all leave it.
+    fn store<D: Driver>(&self, tx: &mut Tx<'_, D>, ids: &[JobId]) -> Done<()> {
+        // Then the job's row goes on to tell of the attempt.
+        let is_plain = self.to.state == JobState::Completed && self.why.is_none();
+        if !is_plain {
+            attempts::end(tx, ids, self.event, self.why, self.now)?;
+        }
+        let left = Leaving {
+            to: &self.to,
+            finalized_at: self.to.state.is_final().then_some(self.now),
+            output: self.output.as_ref(),
+            reason: self.reason.as_ref(),
+        };
+        tx.db.leave(ids, &left, is_plain)?;
+        if matches!(self.to.state, JobState::Available | JobState::Retryable | JobState::Scheduled) {
+            tx.ring();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! The care of a database: schedules, retention, and what those ask who look after it.
+
+use async_trait::async_trait;
+
+use super::unwritable;
+use crate::clock::Millis;
+use crate::job::lease::WorkerId;
+use crate::job::{JobId, NewJob};
+use crate::port::{
+    CareRepository, ClockJump, DueJobs, Enqueued, Firing, HeldJob, Pruned, RepositoryError, Storage, Waiting,
+};
+use crate::queue::retention::{Keep, Retention};
+use crate::schedule::Schedule;
+use crate::store::driver::{CareRows as _, LeaseRows as _, ScheduleRows as _};
+use crate::store::engine::Engine;
+use crate::store::enqueue::Batch;
+use crate::store::{MANY_ROWS, ROW, care, find, retention, schedules};
+
+#[async_trait]
+impl<E: Engine> CareRepository for E {
+    async fn add_schedule(&self, schedule: Schedule) -> Result<bool, RepositoryError> {
+        let bytes = ROW + schedule.job.payload.goal.len();
+        self.write(bytes, move |tx| schedules::add(tx, &schedule)).await
+    }
+
+    async fn replace_schedule(&self, schedule: Schedule, keeps_next: bool) -> Result<bool, RepositoryError> {
+        let bytes = ROW + schedule.job.payload.goal.len();
+        self.write(bytes, move |tx| schedules::replace(tx, &schedule, keeps_next)).await
+    }
+
+    async fn run_schedule(&self, name: String, job: NewJob, now: Millis) -> Result<Option<Enqueued>, RepositoryError> {
+        let batch = Batch::new(vec![job], now).map_err(unwritable)?;
+        self.write(ROW + batch.bytes(), move |tx| schedules::run_now(tx, &name, &batch, now)).await
+    }
+
+    async fn remove_schedule(&self, name: String) -> Result<bool, RepositoryError> {
+        self.write(ROW, move |tx| tx.db.forget_schedule(&name)).await
+    }
+
+    async fn pause_schedule(
+        &self,
+        name: String,
+        resume_at: Option<Millis>,
+        now: Millis,
+    ) -> Result<bool, RepositoryError> {
+        self.write(ROW, move |tx| schedules::pause(tx, &name, resume_at, now)).await
+    }
+
+    async fn fire(&self, firing: Firing, now: Millis) -> Result<Option<Vec<JobId>>, RepositoryError> {
+        let new = firing.jobs.iter().map(|(_, job)| job.clone()).collect();
+        let batch = Batch::new(new, now).map_err(unwritable)?;
+        self.write(ROW + batch.bytes(), move |tx| schedules::fire(tx, &firing, &batch)).await
+    }
+
+    async fn schedules(&self) -> Result<Vec<Schedule>, RepositoryError> {
+        self.read(schedules::all).await
+    }
+
+    async fn due_schedules(&self, now: Millis) -> Result<Vec<Schedule>, RepositoryError> {
+        self.read(move |db, keys| schedules::due(db, keys, now)).await
+    }
+
+    async fn schedule_jobs(&self, name: String, limit: u32) -> Result<Vec<(Millis, JobId)>, RepositoryError> {
+        self.read(move |db, _| db.runs(&name, limit)).await
+    }
+
+    async fn take_duty(
+        &self,
+        duty: &'static str,
+        worker: WorkerId,
+        until: Millis,
+        now: Millis,
+    ) -> Result<bool, RepositoryError> {
+        self.write(ROW, move |tx| care::take_duty(tx, duty, &worker, until, now)).await
+    }
+
+    async fn retention(&self) -> Result<Option<Retention>, RepositoryError> {
+        self.read(|db, _| retention::stored(db)).await
+    }
+
+    async fn set_retention(&self, said: Vec<Keep>) -> Result<Retention, RepositoryError> {
+        self.write(ROW, move |tx| retention::set(tx, &said)).await
+    }
+
+    async fn has_prunable(&self, now: Millis) -> Result<bool, RepositoryError> {
+        self.read(move |db, _| retention::has_any(db, now)).await
+    }
+
+    async fn prune(&self, now: Millis) -> Result<Pruned, RepositoryError> {
+        self.write(MANY_ROWS, move |tx| retention::prune(tx, now)).await
+    }
+
+    async fn shrink(&self) -> Result<bool, RepositoryError> {
+        self.give_back().await
+    }
+
+    async fn clock_jumped(&self, jump: ClockJump) -> Result<(), RepositoryError> {
+        self.write(MANY_ROWS, move |tx| care::clock_jumped(tx, &jump)).await
+    }
+
+    async fn request_drain(&self, worker: Option<WorkerId>, now: Millis) -> Result<Vec<String>, RepositoryError> {
+        self.write(ROW, move |tx| care::request_drain(tx, worker.as_ref(), now)).await
+    }
+
+    async fn drain_requested(&self, worker: WorkerId) -> Result<bool, RepositoryError> {
+        let since = self.read(move |db, _| db.asked_to_end(&worker)).await?;
+        Ok(since.is_some())
+    }
+
+    async fn held_jobs(&self) -> Result<Vec<HeldJob>, RepositoryError> {
+        self.read(|db, _| db.held_jobs()).await
+    }
+
+    async fn due_jobs(&self, now: Millis) -> Result<Vec<DueJobs>, RepositoryError> {
+        self.read(move |db, _| care::due(db, now)).await
+    }
+
+    async fn key_holders(&self, before: Millis, limit: u32) -> Result<Vec<Waiting>, RepositoryError> {
+        self.read(move |db, _| find::key_holders(db, before, limit)).await
+    }
+
+    async fn clock_jumps(&self) -> Result<Vec<ClockJump>, RepositoryError> {
+        self.read(|db, _| db.jumps()).await
+    }
+
+    async fn storage(&self) -> Result<Storage, RepositoryError> {
+        self.space().await
+    }
+}

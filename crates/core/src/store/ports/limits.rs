@@ -1,0 +1,110 @@
+//! What limits work: rules for jobs, and what endpoints of models can take; and the numbers to watch all of it by.
+
+use async_trait::async_trait;
+
+use crate::clock::Millis;
+use crate::job::JobId;
+use crate::model::breaker::Breaker;
+use crate::port::{MetricsQueries, RateLimiter, RepositoryError, Rules, Standing, Written};
+use crate::queue::rate::{EndpointState, ModelRates, ModelUse, Pass, RequestOutcome};
+use crate::queue::rules::{Held, Limits, LimitsChange, QueueState, Rule, Scope};
+use crate::store::driver::LimitRows as _;
+use crate::store::endpoints::{self, Leaves};
+use crate::store::engine::Engine;
+use crate::store::seal::Keys;
+use crate::store::{ROW, limits, watch};
+
+/// Roughly what a rule takes, in bytes.
+const RULE: usize = 200;
+
+#[async_trait]
+impl<E: Engine> Rules for E {
+    async fn set_limits(&self, scope: Scope, limits: Limits) -> Result<(), RepositoryError> {
+        self.write(RULE, move |tx| limits::change(tx, &scope, |rule| rule.limits = limits)).await
+    }
+
+    async fn change_limits(&self, scope: Scope, wanted: LimitsChange) -> Result<Limits, RepositoryError> {
+        let changed = move |rule: &mut Rule| {
+            rule.limits = wanted.apply(rule.limits);
+            rule.limits
+        };
+        self.write(RULE, move |tx| limits::change(tx, &scope, changed)).await
+    }
+
+    async fn pause(&self, scope: Scope, now: Millis) -> Result<bool, RepositoryError> {
+        let pause = move |rule: &mut Rule| {
+            let is_new = rule.paused_at.is_none();
+            rule.paused_at = rule.paused_at.or(Some(now));
+            is_new
+        };
+        self.write(RULE, move |tx| limits::change(tx, &scope, pause)).await
+    }
+
+    async fn resume(&self, scope: Scope) -> Result<bool, RepositoryError> {
+        self.write(RULE, move |tx| limits::change(tx, &scope, |rule| rule.paused_at.take().is_some())).await
+    }
+
+    async fn rules(&self) -> Result<Vec<Rule>, RepositoryError> {
+        self.read(|db, _| db.rules()).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueState>, RepositoryError> {
+        self.read(|db, _| limits::queues(db)).await
+    }
+
+    async fn held(&self, job: JobId, now: Millis) -> Result<Option<Held>, RepositoryError> {
+        self.read(move |db, _| limits::held(db, job, now)).await
+    }
+}
+
+#[async_trait]
+impl<E: Engine> RateLimiter for E {
+    async fn reserve(&self, about: ModelUse, patience_ms: Millis, now: Millis) -> Result<Pass, RepositoryError> {
+        if about.rates == ModelRates::default() {
+            // Nothing is counted, so there is nothing to write while the endpoint is well or resting.
+            let asked = about.clone();
+            let states = self.read(move |db, keys| endpoints::breakers(db, keys, &asked));
+            match endpoints::ask(&mut states.await?, &about, now) {
+                Leaves::Go => return Ok(Pass::Go { after_ms: 0 }),
+                Leaves::Out(pass) => return Ok(pass),
+                Leaves::Probe => {}
+            }
+        }
+        self.write(ROW, move |tx| endpoints::reserve(tx, &about, patience_ms, now)).await
+    }
+
+    async fn settle(
+        &self,
+        reserved: ModelUse,
+        used: ModelUse,
+        went: RequestOutcome,
+        now: Millis,
+    ) -> Result<Option<Millis>, RepositoryError> {
+        if reserved.rates == ModelRates::default() && matches!(went, RequestOutcome::Answered | RequestOutcome::Unknown)
+        {
+            let asked = reserved.clone();
+            let known = self.read(move |db, _| endpoints::breakers(db, &Keys::default(), &asked)).await?;
+            if known.iter().all(|state| state.breaker == Breaker::default()) {
+                return Ok(None);
+            }
+        }
+        self.write(ROW, move |tx| endpoints::settle(tx, &reserved, &used, &went, now)).await
+    }
+
+    async fn failing_endpoints(&self) -> Result<Vec<EndpointState>, RepositoryError> {
+        self.read(endpoints::failing).await
+    }
+}
+
+#[async_trait]
+impl<E: Engine> MetricsQueries for E {
+    async fn standing(&self, now: Millis) -> Result<Standing, RepositoryError> {
+        let mut standing = self.read_at_once(move |db, keys| watch::standing(db, keys, now)).await?;
+        standing.storage = self.space().await?;
+        Ok(standing)
+    }
+
+    fn written(&self) -> Written {
+        self.tally()
+    }
+}

@@ -1,0 +1,185 @@
+//! What is asked about jobs and sessions.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use crate::annotation::Annotation;
+use crate::clock::Millis;
+use crate::job::dependency::{Dependency, GroupWait};
+use crate::job::question::{Question, QuestionId};
+use crate::job::{Attempt, GroupStanding, GroupUse, Job, JobId, JobState};
+use crate::port::{
+    BatchStanding, JobFilter, JobQueries, JobSearch, Overdue, QuestionFilter, RepositoryError, SessionQueries,
+    StateRow, WorkerRecord,
+};
+use crate::run::journal::{LedgerRow, Recorded};
+use crate::run::results::ResultCounts;
+use crate::session::{Session, SessionId, SessionTurn, Stretch};
+use crate::store::driver::{LeaseRows as _, PeopleRows as _, SessionRows as _, ViewRows as _, WaitRows as _};
+use crate::store::engine::Engine;
+use crate::store::{annotations, attempts, batches, find, journal, leases, ledger, memory, questions, sessions};
+
+#[async_trait]
+impl<E: Engine> SessionQueries for E {
+    async fn session(&self, id: SessionId) -> Result<Option<Session>, RepositoryError> {
+        self.read(move |db, _| db.session(id)).await
+    }
+
+    async fn session_named(&self, name: String) -> Result<Option<Session>, RepositoryError> {
+        self.read(move |db, _| db.session_named(&name)).await
+    }
+
+    async fn sessions(&self, role: Option<String>, limit: u32) -> Result<Vec<Session>, RepositoryError> {
+        self.read(move |db, _| db.sessions(role.as_deref(), limit)).await
+    }
+
+    async fn session_turns(&self, id: SessionId, before: Option<JobId>) -> Result<Vec<SessionTurn>, RepositoryError> {
+        self.read(move |db, keys| sessions::turns(db, keys, id, before)).await
+    }
+
+    async fn session_summary(&self, of: Stretch) -> Result<Option<String>, RepositoryError> {
+        self.read(move |db, keys| sessions::summary(db, keys, of)).await
+    }
+}
+
+#[async_trait]
+impl<E: Engine> JobQueries for E {
+    async fn job(&self, id: JobId) -> Result<Option<Job>, RepositoryError> {
+        self.read(move |db, keys| find::job(db, keys, id)).await
+    }
+
+    async fn jobs(&self, filter: JobFilter) -> Result<Vec<Job>, RepositoryError> {
+        self.read(move |db, keys| find::list(db, keys, &filter)).await
+    }
+
+    async fn children(&self, parent: JobId) -> Result<Vec<Job>, RepositoryError> {
+        self.read(move |db, keys| find::children(db, keys, parent)).await
+    }
+
+    async fn result_counts(&self, of: JobId) -> Result<ResultCounts, RepositoryError> {
+        self.read(move |db, _| find::result_counts(db, of)).await
+    }
+
+    async fn results(&self, of: JobId, after: JobId, limit: u32) -> Result<Vec<Job>, RepositoryError> {
+        self.read(move |db, keys| find::results(db, keys, of, after, limit)).await
+    }
+
+    async fn counts(&self) -> Result<Vec<(String, JobState, u64)>, RepositoryError> {
+        self.read(|db, _| find::counts(db)).await
+    }
+
+    async fn journal(&self, job: JobId, from: u64) -> Result<Vec<Recorded>, RepositoryError> {
+        self.read(move |db, keys| journal::read(db, keys, job, from)).await
+    }
+
+    async fn ledger(&self, job: JobId) -> Result<Vec<LedgerRow>, RepositoryError> {
+        let installation = Arc::clone(self.database_id());
+        self.read(move |db, _| ledger::read(db, &installation, job)).await
+    }
+
+    async fn attempts(&self, job: JobId) -> Result<Vec<Attempt>, RepositoryError> {
+        self.read(move |db, keys| attempts::of(db, keys, job)).await
+    }
+
+    async fn annotations(&self, job: JobId) -> Result<Vec<Annotation>, RepositoryError> {
+        self.read(move |db, keys| annotations::of(db, keys, job)).await
+    }
+
+    async fn next_expiry(&self) -> Result<Option<Millis>, RepositoryError> {
+        self.read(|db, _| db.next_expiry()).await
+    }
+
+    async fn question(&self, id: QuestionId) -> Result<Option<Question>, RepositoryError> {
+        self.read(move |db, keys| questions::one(db, keys, id)).await
+    }
+
+    async fn questions(&self, filter: QuestionFilter) -> Result<Vec<Question>, RepositoryError> {
+        self.read(move |db, keys| questions::list(db, keys, &filter)).await
+    }
+
+    async fn archived(&self, job: JobId) -> Result<Vec<(u64, String)>, RepositoryError> {
+        self.read(move |db, keys| memory::of(db, keys, job)).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>, RepositoryError> {
+        self.read(|db, _| db.workers()).await
+    }
+
+    async fn cancel_requested(&self) -> Result<Vec<JobId>, RepositoryError> {
+        self.read(|db, _| db.to_be_cancelled()).await
+    }
+
+    async fn overdue(&self, now: Millis) -> Result<Vec<Overdue>, RepositoryError> {
+        self.read(move |db, _| leases::overdue(db, now)).await
+    }
+
+    async fn next_lease_end(&self) -> Result<Option<Millis>, RepositoryError> {
+        self.read(|db, _| db.next_lease_end()).await
+    }
+
+    async fn next_deadline(&self, now: Millis) -> Result<Option<Millis>, RepositoryError> {
+        self.read(move |db, _| find::next_deadline(db, now)).await
+    }
+
+    fn still_there(&self) -> Result<(), RepositoryError> {
+        self.check_identity()
+    }
+
+    fn installation(&self) -> &str {
+        self.database_id()
+    }
+
+    fn wakes(&self) -> watch::Receiver<u64> {
+        self.rung()
+    }
+}
+
+#[async_trait]
+impl<E: Engine> JobSearch for E {
+    async fn dependencies(&self, job: JobId) -> Result<Vec<Dependency>, RepositoryError> {
+        self.read(move |db, _| db.dependencies(job)).await
+    }
+
+    async fn awaited_groups(&self, job: JobId) -> Result<Vec<GroupWait>, RepositoryError> {
+        self.read(move |db, _| db.awaited_groups(job)).await
+    }
+
+    async fn ids(&self, filter: JobFilter) -> Result<Vec<JobId>, RepositoryError> {
+        self.read(move |db, keys| find::numbers(db, keys, &filter)).await
+    }
+
+    async fn groups(&self) -> Result<Vec<GroupStanding>, RepositoryError> {
+        self.read(|db, _| find::groups(db)).await
+    }
+
+    async fn group(&self, name: String) -> Result<Option<(GroupStanding, GroupUse)>, RepositoryError> {
+        self.read(move |db, keys| find::group(db, keys, &name)).await
+    }
+
+    async fn batch(&self, name: String) -> Result<BatchStanding, RepositoryError> {
+        self.read_at_once(move |db, _| batches::standing(db, &name)).await
+    }
+
+    async fn states(&self, jobs: Vec<JobId>) -> Result<Vec<StateRow>, RepositoryError> {
+        self.read(move |db, _| db.states(&jobs)).await
+    }
+
+    async fn states_after(
+        &self,
+        after: JobId,
+        group: Option<String>,
+        limit: u32,
+    ) -> Result<Vec<StateRow>, RepositoryError> {
+        self.read(move |db, _| db.states_after(after, group.as_deref(), limit)).await
+    }
+
+    async fn live(&self, group: Option<String>) -> Result<(JobId, Vec<StateRow>), RepositoryError> {
+        self.read(move |db, _| db.live(group.as_deref())).await
+    }
+
+    fn committed(&self) -> watch::Receiver<u64> {
+        self.commit_rung()
+    }
+}

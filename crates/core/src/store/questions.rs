@@ -1,0 +1,122 @@
+//! Questions to people: made by a journal entry, settled by another.
+
+use std::borrow::Cow;
+
+use super::driver::{AskRow, AsksOf, Driver};
+use super::jobs::proceed;
+use super::seal::{Keys, Place, Sealed};
+use super::{Done, Outcome, Tx, journal};
+use crate::clock::Millis;
+use crate::job::question::{Answered, Question, QuestionId, QuestionState};
+use crate::job::{JobId, JobState};
+use crate::port::QuestionFilter;
+use crate::run::journal::Entry;
+
+/// Questions settled in one transaction.
+const EXPIRED_AT_ONCE: u32 = 500;
+
+fn question(keys: &Keys, row: AskRow) -> Question {
+    let AskRow { id, job, seq, position, text, answer, .. } = row;
+    let text = keys.show(Place::question(job.0, seq, position), &text);
+    let answer = answer.map(|answer| keys.show(Place::answer(job.0, seq, position), &answer));
+    let AskRow { role, state, settled_by, created_at, expires_at, settled_at, .. } = row;
+    Question { id, job, role, text, state, answer, settled_by, created_at, expires_at, settled_at }
+}
+
+/// One question.
+pub fn one<D: Driver>(db: &mut D, keys: &Keys, id: QuestionId) -> Outcome<Option<Question>> {
+    Ok(db.asks(AsksOf::One(id))?.pop().map(|row| question(keys, row)))
+}
+
+/// Questions by filter, oldest first.
+pub fn list<D: Driver>(db: &mut D, keys: &Keys, filter: &QuestionFilter) -> Outcome<Vec<Question>> {
+    let of = AsksOf::Listed { job: filter.job, settled: filter.settled, most: filter.limit };
+    Ok(db.asks(of)?.into_iter().map(|row| question(keys, row)).collect())
+}
+
+/// Saves an answer, unless the question is settled.
+pub fn answer<D: Driver>(
+    tx: &mut Tx<'_, D>,
+    id: QuestionId,
+    answer: &str,
+    by: &str,
+    now: Millis,
+) -> Outcome<Option<Answered>> {
+    let Some(row) = tx.db.asks(AsksOf::One(id))?.pop() else { return Ok(None) };
+    if row.state != QuestionState::Open {
+        return Ok(Some(Answered::Settled { question: question(tx.keys, row) }));
+    }
+    let open = settle(tx, &row, Some((answer, by)), now)?;
+    Ok(Some(Answered::Accepted { job: row.job, open }))
+}
+
+/// Settles questions whose time is over.
+pub fn expire<D: Driver>(tx: &mut Tx<'_, D>, now: Millis) -> Outcome<u32> {
+    let over = tx.db.asks(AsksOf::Overdue(now, EXPIRED_AT_ONCE))?;
+    for row in &over {
+        settle(tx, row, None, now)?;
+    }
+    Ok(u32::try_from(over.len()).unwrap_or(u32::MAX))
+}
+
+/// Settles an open question, tells the run, and lets the job go on if it was the last one. Gives how
+/// many are still open.
+fn settle<D: Driver>(tx: &mut Tx<'_, D>, ask: &AskRow, answer: Option<(&str, &str)>, now: Millis) -> Outcome<u32> {
+    let state = if answer.is_some() { QuestionState::Answered } else { QuestionState::Expired };
+    let (text, by) = answer.unzip();
+    let sealed = text.map(|text| tx.keys.seal(Place::answer(ask.job.0, ask.seq, ask.position), text));
+    tx.db.settle(ask.id, state, sealed, by, now)?;
+    let question = ask.position.unsigned_abs();
+    journal::append_unleased(tx, ask.job, &Entry::Answered { question, answer: text.map(str::to_owned) }, now)?;
+    let open = tx.db.open_asks(ask.job)?;
+    if open == 0 {
+        go_on(tx, ask.job, now)?;
+    }
+    Ok(open)
+}
+
+/// Lets a job go on whose questions are all settled. One that ended without its answers is left as it is.
+fn go_on<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, now: Millis) -> Outcome<()> {
+    match tx.db.job(job)? {
+        Some(row) if row.standing.state == JobState::Suspended => proceed(tx, &row, now).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// Tells a suspended run again what was answered, if its journal has lost that: it waits for answers
+/// that were given, and nobody can give them twice.
+pub fn tell_again<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, now: Millis) -> Outcome<()> {
+    let mut last = tx.db.asks(AsksOf::Job(job))?;
+    let Some(asked_at) = last.iter().map(|ask| ask.seq).max() else { return Ok(()) };
+    last.retain(|ask| ask.seq == asked_at);
+    if last.iter().any(|ask| ask.state == QuestionState::Open) {
+        return Ok(());
+    }
+    let told = tx.db.count_steps(job, Some("answered"), asked_at + 1..i64::MAX)?;
+    // What it was told in full and waits all the same, telling it once more would not change.
+    if told >= last.len() as u64 {
+        return Ok(());
+    }
+    for AskRow { seq, position, answer, .. } in last {
+        let open = |answer: Sealed| tx.keys.open(Place::answer(job.0, seq, position), &answer).map(Cow::into_owned);
+        let answer = answer.map(open).transpose()?;
+        journal::append_unleased(tx, job, &Entry::Answered { question: position.unsigned_abs(), answer }, now)?;
+    }
+    go_on(tx, job, now)
+}
+
+/// Closes what is open: the job no longer waits.
+pub fn close<D: Driver>(db: &mut D, job: JobId, now: Millis) -> Done<()> {
+    db.move_asks(job, &[QuestionState::Open], QuestionState::Closed, Some(now))
+}
+
+/// Settles for good what is open or closed: the run that asked was begun again, and asks anew if it
+/// still wants to know.
+pub fn drop_all<D: Driver>(db: &mut D, job: JobId, now: Millis) -> Done<()> {
+    db.move_asks(job, &[QuestionState::Open, QuestionState::Closed], QuestionState::Expired, Some(now))
+}
+
+/// Opens again what was closed: the job was run again, and waits as before.
+pub fn reopen<D: Driver>(db: &mut D, job: JobId) -> Done<()> {
+    db.move_asks(job, &[QuestionState::Closed], QuestionState::Open, None)
+}

@@ -1,0 +1,126 @@
+//! Sessions: which jobs are turns of one conversation, and summaries of what was said.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::driver::{AskRow, AsksOf, Driver, TurnRow};
+use super::fault::refused;
+use super::seal::{Keys, Place, Sealed};
+use super::{Fault, Outcome, Tx, cancel};
+use crate::clock::Millis;
+use crate::job::question::QuestionState;
+use crate::job::{JobId, Output, Payload};
+use crate::port::Reach;
+use crate::session::{Asked, NewSession, Session, SessionId, SessionTurn, Stretch, superseded_by};
+
+/// Begins a session, or finds the one that has its name.
+pub fn begin<D: Driver>(tx: &mut Tx<'_, D>, new: &NewSession, now: Millis) -> Outcome<(Session, bool)> {
+    if let Some(name) = &new.name
+        && let Some(found) = tx.db.session_named(name)?
+    {
+        return Ok((found, false));
+    }
+    let remembered = match tx.db.sessions(Some(&new.role), 1)?.pop() {
+        // One in which nothing was said hands on what it remembers itself.
+        Some(Session { id: session, previous, .. }) => {
+            tx.db.last_turn(session)?.map(|through| Stretch { session, through }).or(previous)
+        }
+        None => None,
+    };
+    let id = tx.db.begin_session(new.name.as_deref(), &new.role, remembered, now)?;
+    Ok((tx.db.session(id)?.ok_or_else(|| no_such(id))?, true))
+}
+
+/// Has a session be nobody's because a person said so: then nothing of it is kept, not even what outlives jobs. Its
+/// jobs are deleted a few at a time, by whoever comes. Refused while a turn is open. Gives how many turns it had;
+/// none if there is no such session.
+pub fn delete_by_hand<D: Driver>(tx: &mut Tx<'_, D>, id: SessionId, now: Millis) -> Outcome<Option<u64>> {
+    let Some(session) = tx.db.session(id)? else { return Ok(None) };
+    if let Some(job) = tx.db.open_turn(id)? {
+        return Err(refused(format!("job {job} of it has not ended; posse job cancel {job} ends it")));
+    }
+    if let Some(job) = tx.db.awaited_turn(id)? {
+        return Err(refused(format!(
+            "others wait for job {job} of it; posse show {job} tells who. Cancel those first"
+        )));
+    }
+    tx.db.forget_archived(id)?;
+    tx.db.delete_session(id, now)?;
+    tx.db.drop_empty_sessions()?;
+    Ok(Some(session.turns))
+}
+
+/// Makes a job that was just stored a turn of its session. It supersedes what was said before and has no answer yet:
+/// whoever says something else waits for that. A turn that is only planned for later is left alone.
+pub(super) fn join<D: Driver>(tx: &mut Tx<'_, D>, id: SessionId, job: JobId, role: &str, now: Millis) -> Outcome<()> {
+    let session = tx.db.session(id)?.ok_or_else(|| no_such(id))?;
+    if session.role != role {
+        let has = &session.role;
+        return Err(refused(format!(
+            "session {id} is with {has}, not with {role}; begin one (posse chat {role} --new)"
+        )));
+    }
+    tx.db.join_session(id, job, now)?;
+    if tx.db.is_planned(job)? {
+        return Ok(());
+    }
+    for open in tx.db.open_turns(id, job)? {
+        cancel::cancel_within(tx, open, Reach::Beneath, &superseded_by(job), now)?;
+    }
+    Ok(())
+}
+
+/// What was said in a session, oldest first.
+pub fn turns<D: Driver>(db: &mut D, keys: &Keys, id: SessionId, before: Option<JobId>) -> Outcome<Vec<SessionTurn>> {
+    let rows = db.turns(id, before)?;
+    let mut asked = asked(db, keys, id)?;
+    let turn = |TurnRow { job, state, said_at, ended_at, payload, output, reason }| {
+        // One turn that cannot be read must not end the conversation.
+        let lost = |_| "(this cannot be read any more)".to_owned();
+        let goal = match keys.open(Place::payload(job.0), &payload) {
+            Ok(text) => serde_json::from_str(&text).map_or_else(lost, |payload: Payload| payload.goal),
+            Err(closed) => format!("({closed})"),
+        };
+        let read = |output: Sealed| match keys.open(Place::output(job.0), &output) {
+            Ok(text) => serde_json::from_str(&text).map_or_else(lost, |output: Output| output.text),
+            Err(closed) => format!("({closed})"),
+        };
+        let text = output.map(read);
+        let reason = reason.map(|reason| keys.show(Place::reason(job.0), &reason));
+        let asked = asked.remove(&job).unwrap_or_default();
+        SessionTurn { job, state, goal, asked, text, reason, said_at, ended_at }
+    };
+    Ok(rows.into_iter().map(turn).collect())
+}
+
+/// What people were asked in a session, by job, in order.
+fn asked<D: Driver>(db: &mut D, keys: &Keys, id: SessionId) -> Outcome<HashMap<JobId, Vec<Asked>>> {
+    let mut asked: HashMap<JobId, Vec<Asked>> = HashMap::new();
+    for AskRow { job, seq, position, text, state, answer, .. } in db.asks(AsksOf::Session(id))? {
+        let question = keys.show(Place::question(job.0, seq, position), &text);
+        let answer = answer.map(|answer| keys.show(Place::answer(job.0, seq, position), &answer));
+        asked.entry(job).or_default().push(Asked { question, answer, is_open: state == QuestionState::Open });
+    }
+    Ok(asked)
+}
+
+/// The summary that is kept of a part of a session.
+pub fn summary<D: Driver>(db: &mut D, keys: &Keys, of: Stretch) -> Outcome<Option<String>> {
+    let text = db.summary(of)?;
+    Ok(text.map(|text| keys.open(place(of), &text).map(Cow::into_owned)).transpose()?)
+}
+
+fn place(of: Stretch) -> Place<'static> {
+    Place::summary(of.session.0, of.through.0)
+}
+
+/// Keeps a summary unless there is one, and gives the one that is kept.
+pub fn keep_summary<D: Driver>(tx: &mut Tx<'_, D>, of: Stretch, text: &str, now: Millis) -> Outcome<String> {
+    tx.db.session(of.session)?.ok_or_else(|| no_such(of.session))?;
+    tx.db.keep_summary(of, tx.keys.seal(place(of), text), now)?;
+    Ok(summary(tx.db, tx.keys, of)?.unwrap_or_default())
+}
+
+fn no_such(id: SessionId) -> Fault {
+    refused(format!("there is no session {id}; posse session list shows those there are"))
+}

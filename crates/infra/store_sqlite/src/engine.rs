@@ -1,0 +1,135 @@
+//! What SQLite brings to the core's store besides rows: the writer, the readers, the bell and the file.
+
+use std::sync::Arc;
+
+use diesel::prelude::*;
+use posse_core::job::lease::WorkerId;
+use posse_core::port::{RepositoryError, Storage, Written};
+use posse_core::store::engine::Engine;
+use posse_core::store::enqueue::{Batch, Enqueue};
+use posse_core::store::finish::{End, Finish};
+use posse_core::store::seal::Keys;
+use posse_core::store::{Answer, Fault, MANY_ROWS, Tx};
+use tokio::sync::watch;
+
+use super::log::Log;
+use super::rows::Rows;
+use super::writer::Writer;
+use super::{SqliteStore, fault, space};
+
+impl Engine for SqliteStore {
+    type Rows = Rows;
+
+    async fn write<T, F, W>(&self, bytes: usize, work: W) -> Result<T, RepositoryError>
+    where
+        T: Send + 'static,
+        F: Into<Fault> + 'static,
+        W: FnMut(&mut Tx<'_, Rows>) -> Result<T, F> + Send + 'static,
+    {
+        self.writer()?.run(bytes, ours(work)).await
+    }
+
+    async fn write_passing<T, F, W>(&self, bytes: usize, work: W) -> Result<T, RepositoryError>
+    where
+        T: Send + 'static,
+        F: Into<Fault> + 'static,
+        W: FnMut(&mut Tx<'_, Rows>) -> Result<T, F> + Send + 'static,
+    {
+        self.writer()?.run_passing(bytes, ours(work)).await
+    }
+
+    async fn enqueue_all(&self, batch: Batch) -> Answer<Enqueue> {
+        self.writer()?.enqueue(batch.bytes(), batch).await
+    }
+
+    async fn finish_ends(&self, ends: Vec<End>) -> Result<Vec<Answer<Finish>>, RepositoryError> {
+        self.writer()?.finish(ends.iter().map(End::bytes).sum(), ends).await
+    }
+
+    async fn read<T, F, R>(&self, read: R) -> Result<T, RepositoryError>
+    where
+        T: Send + 'static,
+        F: Into<Fault>,
+        R: FnOnce(&mut Rows, &Keys) -> Result<T, F> + Send + 'static,
+    {
+        let keys = self.keys.clone();
+        self.readers.run(move |connection| read(Rows::of(connection), &keys).map_err(Into::<Fault>::into)).await
+    }
+
+    async fn read_at_once<T, F, R>(&self, read: R) -> Result<T, RepositoryError>
+    where
+        T: Send + 'static,
+        F: Into<Fault>,
+        R: FnOnce(&mut Rows, &Keys) -> Result<T, F> + Send + 'static,
+    {
+        let keys = self.keys.clone();
+        let read = move |connection: &mut SqliteConnection| {
+            connection.transaction(|connection| {
+                read(Rows::of(connection), &keys).map_err(|fault| fault::Fault::from(Into::<Fault>::into(fault)))
+            })
+        };
+        self.readers.run(read).await
+    }
+
+    fn sealing_keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    fn database_id(&self) -> &Arc<str> {
+        &self.installation
+    }
+
+    fn check_identity(&self) -> Result<(), RepositoryError> {
+        self.identity.check()
+    }
+
+    fn rung(&self) -> watch::Receiver<u64> {
+        self.bell.listen()
+    }
+
+    fn commit_rung(&self) -> watch::Receiver<u64> {
+        self.bell.listen_to_commits()
+    }
+
+    fn tally(&self) -> Written {
+        self.writer.as_ref().map_or_else(Written::default, Writer::written)
+    }
+
+    async fn space(&self) -> Result<Storage, RepositoryError> {
+        let look = |connection: &mut SqliteConnection| {
+            Ok::<_, fault::Fault>((space::pages(connection)?, space::gives_back(connection)?))
+        };
+        let ((pages, free, size), gives_back) = self.readers.run(look).await?;
+        let log_bytes = Log::of(&self.path).bytes();
+        Ok(Storage { bytes: pages * size, free_bytes: free * size, log_bytes, gives_back })
+    }
+
+    async fn give_back(&self) -> Result<bool, RepositoryError> {
+        self.writer()?.run(MANY_ROWS, space::shrink).await
+    }
+
+    fn ended_by_itself(&self, worker: &WorkerId) -> bool {
+        self.last_words.has(worker)
+    }
+
+    fn say_word(&self, worker: &WorkerId) {
+        if let Err(error) = self.last_words.say(worker) {
+            tracing::warn!(
+                "nothing could be left beside {} that tells that this worker ended by itself ({error}): its jobs are \
+                 charged as if it had died",
+                self.path.display()
+            );
+        }
+    }
+
+    fn forget_word(&self, worker: &WorkerId) {
+        self.last_words.forget(worker);
+    }
+}
+
+/// Work whose faults are the writer's.
+fn ours<T, F: Into<Fault>>(
+    mut work: impl FnMut(&mut Tx<'_, Rows>) -> Result<T, F>,
+) -> impl FnMut(&mut Tx<'_, Rows>) -> Result<T, Fault> {
+    move |tx| work(tx).map_err(Into::into)
+}

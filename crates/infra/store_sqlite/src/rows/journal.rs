@@ -1,0 +1,150 @@
+//! Rows of `steps`, `blobs` and `tool_calls`.
+
+use std::ops::Range;
+
+use diesel::prelude::*;
+use diesel::sql_types::BigInt;
+use posse_core::clock::Millis;
+use posse_core::job::JobId;
+use posse_core::store::Done;
+use posse_core::store::driver::{CallInsert, CallRow, JournalRows, StepInsert, StepRow};
+use posse_core::store::seal::Sealed;
+
+use super::Rows;
+use crate::literal::update;
+use crate::schema::{blobs, steps, tool_calls};
+use crate::sealed_text::Text;
+
+impl JournalRows for Rows {
+    fn last_seq(&mut self, job: JobId) -> Done<Option<i64>> {
+        let steps = steps::table.filter(steps::job_id.eq(job.0)).order(steps::seq.desc());
+        Ok(steps.select(steps::seq).first(&mut self.0).optional()?)
+    }
+
+    fn last_step(&mut self, job: JobId) -> Done<Option<(i64, String)>> {
+        let steps = steps::table.filter(steps::job_id.eq(job.0)).order(steps::seq.desc());
+        Ok(steps.select((steps::seq, steps::kind)).first(&mut self.0).optional()?)
+    }
+
+    fn count_steps(&mut self, job: JobId, kind: Option<&str>, seqs: Range<i64>) -> Done<u64> {
+        let steps = steps::table
+            .filter(steps::job_id.eq(job.0))
+            .filter(steps::seq.ge(seqs.start).and(steps::seq.lt(seqs.end)))
+            .count();
+        let count: i64 = match kind {
+            Some(kind) => steps.filter(steps::kind.eq(kind)).get_result(&mut self.0)?,
+            None => steps.get_result(&mut self.0)?,
+        };
+        Ok(count.unsigned_abs())
+    }
+
+    fn journal(&mut self, job: JobId, from: i64) -> Done<Vec<StepRow>> {
+        type Row = (i64, String, Sealed, i64, Option<Vec<u8>>, Option<Vec<u8>>);
+        let rows: Vec<Row> = steps::table
+            .left_join(blobs::table.on(steps::blob_hash.eq(blobs::hash.nullable())))
+            .filter(steps::job_id.eq(job.0))
+            .filter(steps::seq.ge(from))
+            .order(steps::seq)
+            .select((
+                steps::seq,
+                steps::kind,
+                steps::data,
+                steps::created_at,
+                steps::blob_hash,
+                blobs::bytes.nullable(),
+            ))
+            .load(&mut self.0)?;
+        let step = |(seq, kind, data, at, hash, blob): Row| StepRow { seq, kind, data, at, blob: hash.zip(blob) };
+        Ok(rows.into_iter().map(step).collect())
+    }
+
+    fn append(&mut self, job: JobId, step: StepInsert<'_>) -> Done<()> {
+        if let Some((hash, bytes)) = &step.blob {
+            diesel::insert_into(blobs::table)
+                .values((blobs::hash.eq(*hash), blobs::bytes.eq(&**bytes)))
+                .on_conflict_do_nothing()
+                .execute(&mut self.0)?;
+        }
+        diesel::insert_into(steps::table)
+            .values((
+                steps::job_id.eq(job.0),
+                steps::seq.eq(step.seq),
+                steps::kind.eq(step.kind),
+                steps::data.eq(Text(step.data)),
+                steps::blob_hash.eq(step.blob.map(|(hash, _)| hash)),
+                steps::created_at.eq(step.at),
+            ))
+            .execute(&mut self.0)?;
+        Ok(())
+    }
+
+    fn copy_steps(&mut self, from: JobId, to: JobId, end: i64, but: &[i64]) -> Done<()> {
+        let same = steps::table
+            .filter(steps::job_id.eq(from.0))
+            .filter(steps::seq.lt(end))
+            .filter(steps::seq.ne_all(but.to_vec()))
+            .select((
+                to.0.into_sql::<BigInt>(),
+                steps::seq,
+                steps::kind,
+                steps::data,
+                steps::blob_hash,
+                steps::created_at,
+            ));
+        diesel::insert_into(steps::table)
+            .values(same)
+            .into_columns((steps::job_id, steps::seq, steps::kind, steps::data, steps::blob_hash, steps::created_at))
+            .execute(&mut self.0)?;
+        Ok(())
+    }
+
+    fn calls(&mut self, job: JobId) -> Done<Vec<CallRow>> {
+        type Row = (String, i64, String, String, String, i64);
+        let rows: Vec<Row> = tool_calls::table
+            .filter(tool_calls::job_id.eq(job.0))
+            .order((tool_calls::seq, tool_calls::position))
+            .select((
+                tool_calls::call_id,
+                tool_calls::seq,
+                tool_calls::tool,
+                tool_calls::effect_class,
+                tool_calls::state,
+                tool_calls::changed_at,
+            ))
+            .load(&mut self.0)?;
+        let call = |(id, seq, tool, effect, state, at): Row| CallRow { id, seq, tool, effect, state, at };
+        Ok(rows.into_iter().map(call).collect())
+    }
+
+    fn call(&mut self, job: JobId, id: &str) -> Done<Option<(String, String)>> {
+        Ok(tool_calls::table
+            .filter(tool_calls::job_id.eq(job.0).and(tool_calls::call_id.eq(id)))
+            .select((tool_calls::state, tool_calls::effect_class))
+            .first(&mut self.0)
+            .optional()?)
+    }
+
+    fn propose(&mut self, job: JobId, row: &CallInsert<'_>) -> Done<bool> {
+        let added = diesel::insert_into(tool_calls::table)
+            .values((
+                tool_calls::job_id.eq(job.0),
+                tool_calls::call_id.eq(row.id),
+                tool_calls::seq.eq(row.seq),
+                tool_calls::tool.eq(row.tool),
+                tool_calls::effect_class.eq(row.effect),
+                tool_calls::state.eq(row.state),
+                tool_calls::changed_at.eq(row.at),
+                tool_calls::position.eq(row.position),
+            ))
+            .on_conflict_do_nothing()
+            .execute(&mut self.0)?;
+        Ok(added > 0)
+    }
+
+    fn move_call(&mut self, job: JobId, id: &str, to: &str, at: Millis) -> Done<()> {
+        let this = tool_calls::job_id.eq(job.0).and(tool_calls::call_id.eq(id));
+        let moved = (tool_calls::state.eq(to), tool_calls::changed_at.eq(at));
+        update(tool_calls::table, this, moved).execute(&mut self.0)?;
+        Ok(())
+    }
+}

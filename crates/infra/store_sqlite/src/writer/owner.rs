@@ -1,0 +1,355 @@
+//! The owner of the connection that writes, through whom alone anything is done with it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use diesel::connection::SimpleConnection;
+use diesel::prelude::*;
+use diesel::sql_types::BigInt;
+use posse_core::store::claim::Places;
+use posse_core::store::seal::Keys;
+
+use super::Count;
+use super::batch::{Batch, Try};
+use super::checkpoint::Checkpointer;
+use crate::Synchronous;
+use crate::fault::{Kind, describe, kind};
+use crate::identity::Identity;
+use crate::literal::{Begin, Commit, Rollback};
+use crate::log::Log;
+use crate::wake::Bell;
+
+/// How long the write lock of another process is waited for.
+const LOCK_PATIENCE: Duration = Duration::from_secs(30);
+/// How often to look for changes that other processes made without ringing the bell.
+const POLL: Duration = Duration::from_secs(1);
+/// After roughly how many bytes written to it the log is taken into the database. That takes two syncs of
+/// the disk, which nobody is to wait for: so it is done beside the writing.
+const CHECKPOINT_BYTES: usize = 8 << 20;
+/// After how many it is done before the next command: else those who write outrun it, and the log grows.
+const MOST_BYTES: usize = 24 << 20;
+/// Roughly what a commit writes beside its content: the pages of the tables and indexes it touches.
+const COMMIT_BYTES: usize = 6 * 4096;
+
+/// See the module's documentation.
+pub(super) struct Owner {
+    connection: SqliteConnection,
+    identity: Arc<Identity>,
+    path: PathBuf,
+    keys: Keys,
+    /// Where its claims go on, whichever thread they come from.
+    places: Places,
+    bell: Arc<Bell>,
+    log: Log,
+    checkpointer: Checkpointer,
+    /// What a lasting commit is made with.
+    lasting: Synchronous,
+    /// What the connection is set to.
+    set_to: Synchronous,
+    count: Arc<Count>,
+    /// Roughly the bytes written to the log since it was last taken into the database.
+    written: usize,
+    /// The last `data_version`, which changes when another connection commits.
+    seen: Option<i64>,
+    next_poll: Instant,
+}
+
+impl Owner {
+    /// `synchronous` is what `connection` is set to.
+    pub fn new(
+        connection: SqliteConnection,
+        synchronous: Synchronous,
+        (identity, path, keys): (Arc<Identity>, PathBuf, Keys),
+        bell: Arc<Bell>,
+    ) -> Owner {
+        let log = Log::of(&path);
+        let checkpointer = Checkpointer::new(path.clone());
+        let mut owner = Owner {
+            connection,
+            identity,
+            path,
+            keys,
+            places: Places::default(),
+            bell,
+            log,
+            checkpointer,
+            lasting: synchronous,
+            set_to: synchronous,
+            count: Arc::default(),
+            written: 0,
+            seen: None,
+            next_poll: Instant::now(),
+        };
+        // From here on nothing that others commit goes unseen, however late the thread comes to run.
+        owner.poll();
+        owner
+    }
+
+    /// Counts what is written.
+    pub fn count(&self) -> Arc<Count> {
+        Arc::clone(&self.count)
+    }
+
+    /// Whether a commit of the batch waits for the disk.
+    pub fn syncs(&self, batch: &Batch) -> bool {
+        self.synchronous(batch) == Synchronous::Full
+    }
+
+    /// Whether something is to be looked after that may wait for the disk.
+    pub fn needs_care(&self) -> bool {
+        let now = Instant::now();
+        now >= self.next_poll || self.log.is_due(now) || self.written >= MOST_BYTES
+    }
+
+    /// Looks after what is due, and tells when to do so again if nothing is written.
+    pub fn care(&mut self) -> Instant {
+        let is_look = Instant::now() >= self.next_poll;
+        let there = if is_look { self.identity.check() } else { self.identity.found() };
+        if there.is_err() {
+            // Nothing that is found there is worth anything; whoever waits is told at once.
+            self.next_poll = Instant::now() + POLL;
+            self.bell.ring_here();
+            return self.next_poll;
+        }
+        if is_look {
+            self.poll();
+            self.next_poll = Instant::now() + POLL;
+        }
+        self.log.keep_small(&mut self.connection);
+        if self.written >= MOST_BYTES {
+            self.written = 0;
+            // What others keep it from taking over now is taken over the next time.
+            let _ = self.connection.batch_execute("PRAGMA wal_checkpoint(PASSIVE)");
+        } else if is_look && self.written >= CHECKPOINT_BYTES {
+            self.written = 0;
+            self.checkpointer.begin();
+        }
+        self.next_poll
+    }
+
+    /// Runs the batch and commits it, if that takes no waiting: for the lock, the disk, or a second
+    /// try. Otherwise nothing was kept, and it is to be written with [`Owner::write`].
+    pub fn write_at_once(&mut self, batch: &mut Batch) -> bool {
+        if self.syncs(batch)
+            || self.identity.check_changes().is_err()
+            || self.set_synchronous(batch).is_err()
+            || Begin.execute(&mut self.connection).is_err()
+        {
+            return false;
+        }
+        let rings = self.attempt(batch, false).ok().flatten();
+        if rings.is_some() {
+            self.tell(rings, batch);
+        }
+        rings.is_some()
+    }
+
+    /// Runs the batch and commits it.
+    pub fn write(&mut self, batch: &mut Batch) {
+        if let Err(lost) = self.identity.check_changes() {
+            return batch.fail(&lost);
+        }
+        // Most batches have no failing piece, and a savepoint for each would copy every page it
+        // touches. So they are tried without, and run again with savepoints when one fails.
+        let outcome = match self.begin_and_attempt(batch, false) {
+            Ok(None) => self.begin_and_attempt(batch, true),
+            outcome => outcome,
+        };
+        match outcome {
+            Ok(rings) => self.tell(rings, batch),
+            Err(error) => batch.fail(&describe(&error, &self.path)),
+        }
+    }
+
+    /// Tells of a commit. Before the answers: who is answered may ask at once who was woken. What went into a file that
+    /// nobody will find was not saved.
+    fn tell(&self, rings: Option<bool>, batch: &mut Batch) {
+        if let Err(lost) = self.identity.check_changes() {
+            return batch.fail(&lost);
+        }
+        match rings {
+            Some(true) => self.bell.ring(),
+            Some(false) => self.bell.committed(),
+            None => {}
+        }
+    }
+
+    fn begin_and_attempt(&mut self, batch: &mut Batch, apart: bool) -> Result<Option<bool>, diesel::result::Error> {
+        self.set_synchronous(batch)?;
+        self.begin()?;
+        self.attempt(batch, apart)
+    }
+
+    /// One try at a batch in the transaction that was begun; tells whether it rings. None when a
+    /// piece failed and `apart` was not asked for; then nothing was kept. An error is about the whole
+    /// batch; then nothing was kept either.
+    fn attempt(&mut self, batch: &mut Batch, apart: bool) -> Result<Option<bool>, diesel::result::Error> {
+        let mut this = Try {
+            connection: &mut self.connection,
+            path: &self.path,
+            keys: &self.keys,
+            places: &mut self.places,
+            apart,
+            rings: false,
+        };
+        let outcome = this.run(batch).and_then(|complete| {
+            if !complete {
+                return Ok(None);
+            }
+            Commit.execute(this.connection)?;
+            Ok(Some(this.rings))
+        });
+        if matches!(outcome, Ok(Some(_))) {
+            self.count.commits.fetch_add(1, Ordering::Relaxed);
+            self.count.commands.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            self.written += COMMIT_BYTES + batch.bytes();
+        } else {
+            // SQLite has rolled back by itself after some errors and then refuses this; the error
+            // worth telling is the first.
+            let _ = Rollback.execute(&mut self.connection);
+        }
+        outcome
+    }
+
+    /// Begins a transaction, waiting for other processes in small random steps: SQLite's own
+    /// waiting sleeps up to 100 ms at a time, long after the lock is free.
+    fn begin(&mut self) -> Result<(), diesel::result::Error> {
+        let deadline = Instant::now() + LOCK_PATIENCE;
+        let mut pause_us = 50;
+        loop {
+            match Begin.execute(&mut self.connection) {
+                Err(error) if kind(&error) == Kind::Busy && Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_micros(rand::random_range(pause_us / 2..=pause_us)));
+                    pause_us = (pause_us * 2).min(1000);
+                }
+                outcome => return outcome.map(drop),
+            }
+        }
+    }
+
+    fn synchronous(&self, batch: &Batch) -> Synchronous {
+        if batch.is_lasting() { self.lasting } else { Synchronous::Normal }
+    }
+
+    /// Has the next commit wait for the disk, or not, as the batch asks.
+    fn set_synchronous(&mut self, batch: &Batch) -> Result<(), diesel::result::Error> {
+        let wanted = self.synchronous(batch);
+        if self.set_to != wanted {
+            self.connection.batch_execute(&format!("PRAGMA synchronous = {}", wanted.as_str()))?;
+            self.set_to = wanted;
+        }
+        Ok(())
+    }
+
+    /// Rings the bell of this process if another one has committed since the last look. The look
+    /// is cheap; it is for file systems where the bell is not heard.
+    fn poll(&mut self) {
+        #[derive(QueryableByName)]
+        struct Version {
+            #[diesel(sql_type = BigInt)]
+            data_version: i64,
+        }
+        let version = diesel::sql_query("PRAGMA data_version").get_result::<Version>(&mut self.connection);
+        let Ok(Version { data_version }) = version else { return };
+        if self.seen.replace(data_version).is_some_and(|before| before != data_version) {
+            self.bell.ring_here();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posse_core::port::RepositoryError;
+    use tokio::sync::{Semaphore, oneshot};
+
+    use super::*;
+    use crate::connection::{self, Access};
+    use crate::fault::{Fault, Outcome};
+    use crate::writer::Transaction;
+    use crate::writer::batch::{Alone, Command, What};
+
+    type Answered = oneshot::Receiver<Result<i32, RepositoryError>>;
+
+    fn owner(folder: &tempfile::TempDir) -> Owner {
+        let path = folder.path().join("jobs.db");
+        std::fs::write(&path, b"").expect("may");
+        let mut connection = connection::open(&path, Access::Write(Synchronous::Full)).expect("opens");
+        let made = "PRAGMA journal_mode = WAL; CREATE TABLE t (n INTEGER) STRICT; PRAGMA busy_timeout = 0";
+        connection.batch_execute(made).expect("is made");
+        let bell = Arc::new(Bell::new(&folder.path().join("jobs.db.wake")));
+        let identity = Arc::new(Identity::of(&path));
+        Owner::new(connection, Synchronous::Full, (identity, path, Keys::default()), bell)
+    }
+
+    fn batch(
+        passing: bool,
+        mut work: impl FnMut(&mut Transaction<'_>) -> Outcome<i32> + Send + 'static,
+    ) -> (Batch, Answered) {
+        let (answer, answered) = oneshot::channel();
+        let place = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("is free");
+        let work = move |tx: &mut Transaction<'_>| {
+            diesel::sql_query("INSERT INTO t VALUES (1)").execute(&mut tx.db.0)?;
+            work(tx)
+        };
+        let what = What::Alone(Box::new(Alone::new(work, place, answer)));
+        let mut batch = Batch::default();
+        batch.add(Command { bytes: 1, passing, what });
+        (batch, answered)
+    }
+
+    /// Rows written, and what `PRAGMA synchronous` says: 1 is NORMAL, 2 is FULL.
+    fn standing(owner: &mut Owner) -> (i64, i64) {
+        #[derive(QueryableByName)]
+        struct Number {
+            #[diesel(sql_type = BigInt)]
+            n: i64,
+        }
+        let mut ask = |sql| diesel::sql_query(sql).get_result::<Number>(&mut owner.connection).expect("answers").n;
+        (ask("SELECT count(*) AS n FROM t"), ask("SELECT synchronous AS n FROM pragma_synchronous"))
+    }
+
+    #[test]
+    fn only_what_passes_is_written_without_waiting_for_the_disk() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut owner = owner(&folder);
+        let (mut passing, mut answered) = batch(true, |_| Ok(7));
+        assert!(owner.write_at_once(&mut passing));
+        passing.answer();
+        assert_eq!(answered.try_recv().expect("is answered").expect("works"), 7);
+        assert_eq!(standing(&mut owner), (1, 1));
+        let (mut lasting, mut answered) = batch(false, |_| Ok(8));
+        assert!(!owner.write_at_once(&mut lasting), "it would wait");
+        assert_eq!(standing(&mut owner).0, 1);
+        owner.write(&mut lasting);
+        lasting.answer();
+        assert_eq!(answered.try_recv().expect("is answered").expect("works"), 8);
+        assert_eq!(standing(&mut owner), (2, 2));
+        // Together with what lasts, it is synced too.
+        let (mut both, (more, _)) = (batch(true, |_| Ok(9)).0, batch(false, |_| Ok(9)));
+        both.add(more.into_command().expect("has one"));
+        owner.write(&mut both);
+        assert_eq!(standing(&mut owner).1, 2);
+    }
+
+    #[test]
+    fn what_cannot_be_done_at_once_has_done_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut owner = owner(&folder);
+        let refusal = |_: &mut Transaction<'_>| Err(Fault::Refused(RepositoryError::Unavailable("no".into())));
+        let (mut refused, mut answered) = batch(true, refusal);
+        assert!(!owner.write_at_once(&mut refused));
+        assert_eq!((standing(&mut owner).0, answered.try_recv().is_err()), (0, true));
+        owner.write(&mut refused);
+        refused.answer();
+        assert!(answered.try_recv().expect("is answered").is_err());
+        let other = rusqlite::Connection::open(&owner.path).expect("opens");
+        other.execute_batch("BEGIN IMMEDIATE").expect("locks");
+        let (mut held, _answered) = batch(true, |_| Ok(7));
+        assert!(!owner.write_at_once(&mut held));
+        other.execute_batch("COMMIT").expect("lets go");
+        assert!(owner.write_at_once(&mut held));
+        assert_eq!(standing(&mut owner).0, 1);
+    }
+}
