@@ -38,7 +38,7 @@ const NOBODY: u32 = 65534;
 
 fn main() {
     begin();
-    let attacks = named! { "";
+    let attacks = named! { "attacks::";
         links: rules_exchanged_with_a_link, rules_that_link_to_a_file_that_is_not_there, rules_with_a_second_name,
             rules_that_are_no_file, a_hidden_folder_exchanged_with_a_link, a_kept_folder_exchanged_with_a_link,
             a_workspace_exchanged_with_the_system, a_directory_exchanged_with_a_link;
