@@ -127,8 +127,6 @@ impl ContextRules {
 /// What one run may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-// The schema of personas is published; its names stay.
-#[schemars(rename = "Limits")]
 pub struct RunLimits {
     /// Model requests, at least 1.
     #[schemars(range(min = 1))]
