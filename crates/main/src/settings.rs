@@ -13,8 +13,8 @@ use posse_core::job::DEFAULT_PRIORITY_STEP_MS;
 use posse_core::job::deaths::MOST_CRASHES;
 use posse_core::job::enqueue::MAX_PRIORITY_STEP_MS;
 use posse_core::queue::retention::Keep;
+use posse_core::store::seal::Keys;
 use posse_infra::sandbox::CommandLimits;
-use posse_infra::sqlite::Keys;
 
 use crate::exit::usage;
 use crate::records::USUALLY_KEPT;

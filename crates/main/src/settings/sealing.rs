@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use anyhow::Result;
-use posse_infra::sqlite::{KEYS_VARIABLE, Keys};
+use posse_core::store::seal::{KEYS_VARIABLE, Keys};
 
 use super::{Env, text};
 use crate::exit::usage;
