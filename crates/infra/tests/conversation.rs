@@ -110,13 +110,24 @@ proptest! {
             None => Input::Begun { goal: TASK, opening: opening(calling) },
         };
         let mut effect = step(&mut run, first).effect;
-        while let Effect::RunCalls(calls) = effect {
-            effect = Effect::Wait;
-            for call in calls {
-                let result = Ok("it is so".to_owned().into());
-                let ended = Input::CallEnded { call_id: call.request.id, result, ms: 1, check: &check_call };
-                effect = step(&mut run, ended).effect;
-            }
+        loop {
+            effect = match effect {
+                Effect::RunCalls(calls) => {
+                    let mut next = Effect::Wait;
+                    for call in calls {
+                        let result = Ok("it is so".to_owned().into());
+                        let ended = Input::CallEnded { call_id: call.request.id, result, ms: 1, check: &check_call };
+                        next = step(&mut run, ended).effect;
+                    }
+                    next
+                }
+                // More messages than are sent at once.
+                Effect::Summarise(_) => step(&mut run, Input::Summarised { text: Some("notes".into()) }).effect,
+                other => {
+                    effect = other;
+                    break;
+                }
+            };
         }
         prop_assert!(matches!(effect, Effect::AskModel | Effect::End), "{effect:?}");
         for rules in all_rules() {
