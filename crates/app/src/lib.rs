@@ -4,6 +4,8 @@
 //! Everything between is here, once: checks, previews, views, codes of errors. Nothing here reads flags, prints, or
 //! knows an adapter; the database, files and time come in through the core's ports.
 
+#![warn(missing_docs)]
+
 pub mod batch;
 pub mod change;
 pub mod doctor;
