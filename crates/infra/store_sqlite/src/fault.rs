@@ -4,7 +4,6 @@ use std::path::Path;
 
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use posse_core::doctor::RESTORE;
-use posse_core::job::transition::IllegalTransition;
 use posse_core::port::RepositoryError;
 use posse_core::store::seal::Closed;
 use posse_core::store::{self, DbError};
@@ -32,18 +31,6 @@ impl From<DieselError> for Fault {
 impl From<RepositoryError> for Fault {
     fn from(error: RepositoryError) -> Self {
         Fault::Refused(error)
-    }
-}
-
-impl From<IllegalTransition> for Fault {
-    fn from(error: IllegalTransition) -> Self {
-        Fault::Refused(error.into())
-    }
-}
-
-impl From<serde_json::Error> for Fault {
-    fn from(error: serde_json::Error) -> Self {
-        store::Fault::from(error).into()
     }
 }
 

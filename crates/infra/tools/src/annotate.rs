@@ -1,6 +1,7 @@
 //! `annotate`: a remark on the job, for people to find later.
 
-use posse_core::annotation::{NewAnnotation, check_tag, check_text};
+use posse_core::annotation::{MAX_TEXT_BYTES, NewAnnotation, check_tag, check_text};
+use posse_core::text::has_too_many;
 use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -35,6 +36,10 @@ pub(super) fn tool() -> FnTool {
 
 fn annotate(args: Args) -> Result<ToolOutput, ToolError> {
     let text = args.text.trim();
+    if text.len() > MAX_TEXT_BYTES {
+        let too_many = has_too_many(text.len(), "byte", MAX_TEXT_BYTES);
+        return Err(over_limit(format!("the text {too_many}. Shorten it")));
+    }
     check_text(text).map_err(|why| invalid(format!("the text of the annotation {why}")))?;
     let mut tags: Vec<String> = Vec::new();
     for tag in args.tags.iter().map(|tag| tag.trim()) {
@@ -53,7 +58,8 @@ fn annotate(args: Args) -> Result<ToolOutput, ToolError> {
 
 #[cfg(test)]
 mod tests {
-    use posse_core::annotation::{MAX_TAG_BYTES, MAX_TEXT_BYTES};
+    use posse_core::annotation::MAX_TAG_BYTES;
+    use posse_core::tool::ToolErrorCategory;
 
     use super::*;
 
@@ -73,7 +79,9 @@ mod tests {
     fn empty_and_endless_remarks_are_refused() {
         let (long, many) = ("x".repeat(MAX_TEXT_BYTES + 1), vec!["t"; MAX_TAGS + 1]);
         assert!(with(" \n", &[]).is_err());
-        assert!(with(&long, &[]).is_err());
+        let refused = with(&long, &[]).unwrap_err();
+        assert_eq!(refused.category, ToolErrorCategory::LimitExceeded, "{}", refused.message);
+        assert!(refused.message.ends_with("Shorten it"), "{}", refused.message);
         assert!(with("x", &[" "]).is_err());
         assert!(with("x", &["a\nb"]).is_err());
         assert!(with(&long[1..], &["t".repeat(MAX_TAG_BYTES).as_str()]).is_ok(), "as people may");
