@@ -207,7 +207,7 @@ fn a_limit_holds_over_worker_processes_and_a_pause_ends_nothing() {
     until("two run", || running() == Some(2) && !server.requests().is_empty());
     project.posse(&["pause", "--all"]).ok();
     project.posse(&["limit", "set", "--all", "--running", "9"]).ok();
-    // A worker that may, claims within milliseconds of the bell; the pause is what holds it.
+    // A worker that may, claims within milliseconds of being notified; the pause is what holds it.
     let list = project.posse(&["queue", "list"]).ok();
     assert!(list.err.contains("everything is paused"), "{}", list.err);
     assert_eq!(running(), Some(2), "what runs goes on, and nothing starts");

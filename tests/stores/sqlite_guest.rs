@@ -10,7 +10,7 @@ use posse_core::job::dependency::After;
 use posse_core::job::lease::Lease;
 use posse_core::job::{JobId, JobState, NewJob, Output, Unique};
 use posse_core::port::{ClaimRequest, JobQueries, JobRepository, RepositoryError};
-use posse_infra::sqlite::{Options, SqliteStore, complete_in, enqueue_in, ring};
+use posse_infra::sqlite::{Options, SqliteStore, complete_in, enqueue_in, notify};
 
 fn job() -> NewJob {
     NewJob { role: "r".into(), ..NewJob::default() }
@@ -95,23 +95,23 @@ async fn rows_and_jobs_are_there_together_or_not_at_all() {
 async fn workers_are_told_after_the_commit() {
     let (folder, store, mut connection) = opened();
     let mut wakes = store.wakes();
-    let mut woken = async |rung: bool| {
+    let mut woken = async |notified: bool| {
         wakes.mark_unchanged();
         connection
             .immediate_transaction(|c| enqueue_in(c, vec![job()], 5).map_err(|_| diesel::NotFound))
             .expect("commits");
         let began = Instant::now();
-        if rung {
-            ring(&path_in(&folder));
+        if notified {
+            notify(&path_in(&folder));
         }
         tokio::time::timeout(Duration::from_secs(10), wakes.changed()).await.expect("are told").expect("is open");
         began.elapsed()
     };
     // The store has looked at least once, and sees from then on what others commit.
-    let mut rung = [woken(true).await, woken(true).await, woken(true).await];
+    let mut notified = [woken(true).await, woken(true).await, woken(true).await];
     let alone = woken(false).await;
-    rung.sort();
-    assert!(rung[1] < Duration::from_millis(500), "told after {rung:?}");
+    notified.sort();
+    assert!(notified[1] < Duration::from_millis(500), "told after {notified:?}");
     assert!(alone < Duration::from_secs(5), "found after {alone:?}");
 }
 

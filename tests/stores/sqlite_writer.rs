@@ -1,4 +1,4 @@
-//! What only this database has: group commit, locks of other processes, a full disk, the bell.
+//! What only this database has: group commit, locks of other processes, a full disk, notifications.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -119,7 +119,7 @@ async fn what_was_asked_for_is_written_before_the_store_closes() {
     }
     drop(store);
     let beside: Vec<_> = std::fs::read_dir(folder.path()).expect("can be listed").collect();
-    assert_eq!(beside.len(), 2, "the database and its bell; the log was taken in: {beside:?}");
+    assert_eq!(beside.len(), 2, "the database and its wake file; the log was taken in: {beside:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -153,21 +153,21 @@ async fn another_store_on_the_same_file_is_woken_at_once() {
 }
 
 #[tokio::test]
-async fn a_bell_that_nobody_else_hears_is_not_written() {
+async fn nobody_is_notified_where_nobody_else_listens() {
     let folder = folder();
     let here = open(&folder);
-    let bell = || std::fs::read(folder.path().join("jobs.db.wake")).expect("is there");
+    let written = || std::fs::read(folder.path().join("jobs.db.wake")).expect("is there");
     here.enqueue(vec![job("g")], 1).await.expect("is stored");
-    assert!(bell().is_empty());
+    assert!(written().is_empty());
     let there = open(&folder);
     here.enqueue(vec![job("g")], 1).await.expect("is stored");
-    let mark = bell();
+    let mark = written();
     assert!(!mark.is_empty());
     drop(there);
     // Its own mark would be another.
     std::fs::write(folder.path().join("jobs.db.wake"), b"nobody's").expect("may");
     here.enqueue(vec![job("g")], 1).await.expect("is stored");
-    assert_eq!(bell(), b"nobody's");
+    assert_eq!(written(), b"nobody's");
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn a_caller_who_comes_alone_keeps_no_thread_waiting() {
 }
 
 #[tokio::test]
-async fn a_store_without_its_bell_is_woken_by_its_own_look() {
+async fn a_store_without_its_wake_file_is_woken_by_its_own_look() {
     let folder = folder();
     let here = open(&folder);
     std::fs::remove_file(folder.path().join("jobs.db.wake")).expect("may");
@@ -273,7 +273,7 @@ async fn a_caller_who_gives_up_leaves_nothing_behind() {
     assert_eq!(claimed.len(), 1, "the job was not claimed for nobody");
 }
 
-/// Several processes, and one that may only look, hear of what one of them does.
+/// Several processes, and one that may only look, are told of what one of them does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_come_from_other_processes_too() {
     let folder = folder();

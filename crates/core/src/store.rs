@@ -65,19 +65,19 @@ pub struct Tx<'a, D> {
     pub places: &'a mut Places,
     /// How much later than it was asked for the command is run, in milliseconds; 0 where that is not worth mentioning.
     pub late_ms: Millis,
-    rings: &'a mut bool,
+    notifies: &'a mut bool,
 }
 
 impl<'a, D> Tx<'a, D> {
-    /// Commands run on `db` set `rings` if they want waiting workers to look.
-    pub fn new(db: &'a mut D, keys: &'a Keys, places: &'a mut Places, rings: &'a mut bool) -> Self {
-        Tx { db, keys, places, late_ms: 0, rings }
+    /// Commands run on `db` set `notifies` if they want waiting workers to look.
+    pub fn new(db: &'a mut D, keys: &'a Keys, places: &'a mut Places, notifies: &'a mut bool) -> Self {
+        Tx { db, keys, places, late_ms: 0, notifies }
     }
 
     /// Has waiting workers look once this is committed: a job may have become claimable or due, or the end of
     /// a running one was asked for.
-    pub fn ring(&mut self) {
-        *self.rings = true;
+    pub fn notify(&mut self) {
+        *self.notifies = true;
     }
 }
 

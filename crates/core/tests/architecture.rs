@@ -144,7 +144,7 @@ const DECIDING: &[&str] = &[
     "OnFailed::",
     "Keys",
     "Place::",
-    ".ring(",
+    ".notify(",
     "RepositoryError",
     "Fault",
     "refused(",

@@ -18,7 +18,7 @@ use posse_core::worker::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_core::worker::{Fleet, WorkerService, maintain};
 use posse_infra::fleet;
 use posse_infra::process::SystemClock;
-use posse_infra::sqlite::{Options, SqliteStore, complete_in, enqueue_in, ring};
+use posse_infra::sqlite::{Options, SqliteStore, complete_in, enqueue_in, notify};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -36,7 +36,7 @@ impl AgentExecutor for Packer {
     async fn process_job(&self, cx: &mut JobContext) -> StepOutcome {
         match self.pack(cx) {
             Ok(()) => {
-                ring(&self.path);
+                notify(&self.path);
                 StepOutcome::AlreadyCompleted
             }
             Err(error) => StepOutcome::Failed { reason: error.to_string() },
@@ -107,7 +107,7 @@ async fn main() -> Result<(), Failure> {
     let orders = ["two kettles", "a lamp", "seven spoons"].map(|what| place_order(&mut shop, what));
     let orders: Vec<JobId> = orders.into_iter().collect::<Result<_, _>>()?;
     // The commits are not the store's own, so it is told of them.
-    ring(&path);
+    notify(&path);
 
     // Until all three have ended, whichever process works them.
     let mut events = StateChanges::follow(Arc::clone(&store) as _, Followed::Jobs(orders.clone())).await?;

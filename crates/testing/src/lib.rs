@@ -40,7 +40,7 @@ use posse_core::tool::Tool;
 use posse_core::worker::executor::AgentExecutor;
 use posse_core::worker::{Fleet, WorkerService, maintain};
 use posse_infra::agent::GenericAgentExecutor;
-use posse_infra::sqlite::{Options, SqliteStore, ring};
+use posse_infra::sqlite::{Options, SqliteStore, notify};
 use posse_infra::tool::ToolRegistry;
 use tokio::task::JoinHandle;
 
@@ -233,7 +233,7 @@ impl TestFleet {
         let until = self.clock.now() + millis(by);
         while let Some(due) = self.next_due().await.filter(|due| *due <= until) {
             self.clock.advance((due - self.clock.now()).max(0));
-            ring(self.store.path());
+            notify(self.store.path());
             self.drain().await;
         }
         self.clock.advance(until - self.clock.now());

@@ -11,7 +11,7 @@ use crate::job::{Attempt, Job, JobId, JobState};
 use crate::port::{JobQueries, RepositoryError};
 use crate::run::journal::Recorded;
 
-/// How often a running job's journal is looked at: nothing rings for its entries, because nobody but
+/// How often a running job's journal is looked at: nobody is notified of its entries, because nobody but
 /// an onlooker would want to be woken by them.
 const RUNNING: Duration = Duration::from_millis(150);
 

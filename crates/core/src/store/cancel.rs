@@ -28,7 +28,7 @@ fn cancel<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, reason: &str, now: Millis) 
         questions::close(tx.db, job, now)?;
     }
     if change.to.state == JobState::Running {
-        tx.ring();
+        tx.notify();
         return Ok(Cancelled::Requested);
     }
     waits::ended(tx, &row, change.to.state, now)?;

@@ -38,7 +38,7 @@ pub fn clock_jumped<D: Driver>(tx: &mut Tx<'_, D>, jump: &ClockJump) -> Done<()>
             tx.db.cut_lease(job, most)?;
         }
     }
-    tx.ring();
+    tx.notify();
     Ok(())
 }
 
@@ -47,7 +47,7 @@ pub fn request_drain<D: Driver>(tx: &mut Tx<'_, D>, worker: Option<&WorkerId>, n
     let mut asked = tx.db.listed()?;
     asked.retain(|id| worker.is_none_or(|worker| worker.0 == *id));
     asked.iter().try_for_each(|id| tx.db.ask_to_end(id, now))?;
-    tx.ring();
+    tx.notify();
     Ok(asked)
 }
 

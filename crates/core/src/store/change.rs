@@ -100,6 +100,6 @@ fn edit_one<D: Driver>(
         },
     )?;
     // Another role's or queue's workers may take it now.
-    tx.ring();
+    tx.notify();
     Ok(None)
 }

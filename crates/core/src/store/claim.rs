@@ -135,7 +135,7 @@ fn promote<D: Driver>(tx: &mut Tx<'_, D>, now: Millis) -> Done<()> {
         // `Event::Due` changes nothing but the state, and is legal for exactly these.
         tx.db.set_state(&due, JobState::Available)?;
         // Whoever serves their roles is waiting for a time that nobody will tell them of again.
-        tx.ring();
+        tx.notify();
     }
     Ok(())
 }

@@ -62,9 +62,9 @@ pub trait Engine: Send + Sync + 'static {
     /// Fails once it is no longer the one that was opened.
     fn check_identity(&self) -> Result<(), RepositoryError>;
     /// Changes when workers are to look.
-    fn rung(&self) -> watch::Receiver<u64>;
+    fn listen(&self) -> watch::Receiver<u64>;
     /// Changes with each commit.
-    fn commit_rung(&self) -> watch::Receiver<u64>;
+    fn listen_to_commits(&self) -> watch::Receiver<u64>;
     /// What was committed so far.
     fn tally(&self) -> Written;
     /// What it takes, and what of that is free.

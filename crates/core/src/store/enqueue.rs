@@ -173,7 +173,7 @@ fn enqueue_all<D: Driver>(
         answers.push(enqueued);
     }
     insert_all(tx, &mut rows)?;
-    tx.ring();
+    tx.notify();
     Ok(answers)
 }
 

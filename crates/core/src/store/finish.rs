@@ -135,7 +135,7 @@ impl Verb for Finish {
             }
         }
         if !alike.is_empty() && tx.db.any_counts_running()? {
-            tx.ring();
+            tx.notify();
         }
         if !alike.is_empty() {
             clear_suspects(tx, &alike)?;
@@ -164,7 +164,7 @@ fn clear_suspects<D: Driver>(tx: &mut Tx<'_, D>, ended: &[(Left<'_>, Vec<JobId>)
     if suspects.is_empty() {
         return Ok(());
     }
-    tx.ring();
+    tx.notify();
     for (left, ids) in ended {
         // These say nothing: the work had perhaps not begun.
         let is_proof = left.to.state.is_final() || !matches!(left.event, Event::Interrupt | Event::Snooze);
@@ -232,7 +232,7 @@ impl Left<'_> {
         };
         tx.db.leave(ids, &left, is_plain)?;
         if matches!(self.to.state, JobState::Available | JobState::Retryable | JobState::Scheduled) {
-            tx.ring();
+            tx.notify();
         }
         Ok(())
     }

@@ -32,6 +32,6 @@ pub(super) fn proceed<D: Driver>(tx: &mut Tx<'_, D>, row: &JobRow, now: Millis) 
     store(tx.db, row.id, &change, now)?;
     set_reason(tx, row.id, None)?;
     // A timer must be set anew where it is due later.
-    tx.ring();
+    tx.notify();
     Ok(change.to.state)
 }

@@ -70,7 +70,7 @@ pub fn rescue<D: Driver>(tx: &mut Tx<'_, D>, gone: &[(bool, WorkerId)], now: Mil
         tx.db.unregister(worker)?;
     }
     if !rescued.is_empty() {
-        tx.ring();
+        tx.notify();
     }
     Ok(rescued)
 }
@@ -79,7 +79,7 @@ pub fn rescue<D: Driver>(tx: &mut Tx<'_, D>, gone: &[(bool, WorkerId)], now: Mil
 pub fn leave<D: Driver>(tx: &mut Tx<'_, D>, worker: &WorkerId, now: Millis) -> Outcome<()> {
     let rows = tx.db.held_by(worker)?;
     if !rows.is_empty() {
-        tx.ring();
+        tx.notify();
     }
     for row in rows {
         lost(tx, Fate::Ended, row, now)?;
@@ -98,7 +98,7 @@ pub fn take_back<D: Driver>(tx: &mut Tx<'_, D>, forfeits: &[(Fate, Overdue)], no
         rescued.push(lost(tx, *fate, row, now)?);
     }
     if !rescued.is_empty() {
-        tx.ring();
+        tx.notify();
     }
     Ok(rescued)
 }

@@ -43,7 +43,7 @@ pub fn change<D: Driver, T>(tx: &mut Tx<'_, D>, scope: &Scope, change: impl FnOn
         tx.db.forget_turns()?;
     }
     // Jobs may start that might not before.
-    tx.ring();
+    tx.notify();
     Ok(given)
 }
 

@@ -34,6 +34,6 @@ pub fn give_up<D: Driver>(tx: &mut Tx<'_, D>, unworkable: &[Unworkable], now: Mi
         tracing::warn!(job.id = job.0, "job {job} is discarded: {reason}");
     }
     // Whoever claims got fewer jobs than there may be.
-    tx.ring();
+    tx.notify();
     Ok(())
 }

@@ -19,6 +19,6 @@ pub fn retry<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, now: Millis) -> Outcome<
     journal::reopen(tx, job, now)?;
     tx.db.forget_deaths(job)?;
     groups::join_again(tx, job, change.to.state, now)?;
-    tx.ring();
+    tx.notify();
     Ok(())
 }

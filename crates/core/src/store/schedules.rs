@@ -22,7 +22,7 @@ pub fn add<D: Driver>(tx: &mut Tx<'_, D>, schedule: &Schedule) -> Outcome<bool> 
 pub fn replace<D: Driver>(tx: &mut Tx<'_, D>, schedule: &Schedule, keeps_next: bool) -> Outcome<bool> {
     let replaced = tx.db.replace_schedule(schedule, sealed(tx.keys, schedule)?, keeps_next)?;
     // Its next run may be sooner than anybody waits for.
-    tx.ring();
+    tx.notify();
     Ok(replaced)
 }
 

@@ -9,9 +9,10 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
 use posse_core::port::{Backup, RepositoryError, SchemaSteps};
 
-use super::connection::{Access, beside, open};
+use super::connection::{Access, open};
 use super::fault::{Fault, Outcome, describe};
 use super::migrate::{self, Schema};
+use super::paths::beside;
 use super::{SqliteStore, restore, traceless};
 
 /// Most problems told of at once.

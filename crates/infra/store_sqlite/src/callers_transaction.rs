@@ -15,11 +15,10 @@ use posse_core::store::finish::{End, Finish};
 use posse_core::store::seal::Keys;
 use posse_core::store::{self, Verb as _};
 
-use super::connection::beside;
 use super::fault::{Fault, Outcome, describe};
+use super::notify::Notifier;
 use super::rows::Rows;
 use super::sealed_text;
-use super::wake::Bell;
 use super::writer::Transaction;
 
 /// Stores jobs, all or none, in the transaction that `connection` is in (in one of its own if it is
@@ -33,7 +32,7 @@ use super::writer::Transaction;
 ///   short: all workers wait for it to end.
 /// - Make your own tables with plain SQL (`CREATE TABLE IF NOT EXISTS`). Migrations of your own need a
 ///   file of your own, since diesel keeps one list of migrations for each file.
-/// - Nothing is there for workers before your COMMIT. Call [`ring`] after it: then they are told
+/// - Nothing is there for workers before your COMMIT. Call [`notify`] after it: then they are told
 ///   within a millisecond, in all processes. Without it they find out by themselves within a second.
 pub fn enqueue_in(
     connection: &mut SqliteConnection,
@@ -52,7 +51,7 @@ pub fn enqueue_in(
 /// [`RepositoryError::LeaseLost`] when the job is not this worker's any more: whoever has it works it
 /// again, so nothing of this attempt may be kept, and the transaction is to be rolled back.
 ///
-/// The rules for `connection`, and the need for [`ring`], are those of [`enqueue_in`]. `output` is final;
+/// The rules for `connection`, and the need for [`notify`], are those of [`enqueue_in`]. `output` is final;
 /// entries of a journal are not stored here.
 pub fn complete_in(
     connection: &mut SqliteConnection,
@@ -129,9 +128,9 @@ fn within<T>(
 ) -> Result<T, RepositoryError> {
     let done: Outcome<T> = connection.transaction(|connection| {
         sealed_text::admit(connection, keys)?;
-        // The bell is for after the COMMIT, which is the caller's.
-        let mut rings = false;
-        Ok(work(&mut Transaction::new(Rows::of(connection), keys, &mut Places::default(), &mut rings))?)
+        // Workers are notified after the COMMIT, which is the caller's.
+        let mut notifies = false;
+        Ok(work(&mut Transaction::new(Rows::of(connection), keys, &mut Places::default(), &mut notifies))?)
     });
     done.map_err(|fault| match fault {
         Fault::Refused(error) => error,
@@ -140,7 +139,7 @@ fn within<T>(
 }
 
 /// Tells the workers of all processes that the database at `path` has something new for them.
-pub fn ring(path: &Path) {
+pub fn notify(path: &Path) {
     // What cannot be told is found within a second.
-    Bell::new(&beside(path, ".wake")).ring();
+    Notifier::new(path).notify();
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 use rustix::io::Errno;
 
-use super::connection::beside;
+use super::paths::beside;
 
 /// What is written to see whether that can be done.
 static PROBE: [u8; 64 << 10] = [0; 64 << 10];

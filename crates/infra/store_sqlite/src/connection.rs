@@ -1,13 +1,14 @@
 //! Opening connections: how a file is addressed, and the settings every connection gets.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use diesel::connection::SimpleConnection;
 use diesel::{Connection, ConnectionError, SqliteConnection};
 use posse_core::port::RepositoryError;
 
 use super::fault::{Kind, describe, describe_text, kind_of_text};
+use super::paths::beside;
 use super::{Synchronous, extension};
 
 /// How a connection is going to be used.
@@ -76,13 +77,6 @@ fn percent_encoded(path: &Path) -> String {
 /// How to look at the file without leaving a trace.
 pub(super) fn traceless(path: &Path) -> Access {
     if beside(path, "-wal").exists() { Access::Look } else { Access::Frozen }
-}
-
-/// The path of a file that lives beside the database: `jobs.db` and `-wal` give `jobs.db-wal`.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What SQLite brings to the core's store besides rows: the writer, the readers, the bell and the file.
+//! What SQLite brings to the core's store besides rows: the writer, the readers, notifications and the file.
 
 use std::sync::Arc;
 
@@ -83,12 +83,12 @@ impl Engine for SqliteStore {
         self.identity.check()
     }
 
-    fn rung(&self) -> watch::Receiver<u64> {
-        self.bell.listen()
+    fn listen(&self) -> watch::Receiver<u64> {
+        self.notifier.listen()
     }
 
-    fn commit_rung(&self) -> watch::Receiver<u64> {
-        self.bell.listen_to_commits()
+    fn listen_to_commits(&self) -> watch::Receiver<u64> {
+        self.notifier.listen_to_commits()
     }
 
     fn tally(&self) -> Written {

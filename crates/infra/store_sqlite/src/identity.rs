@@ -13,7 +13,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, StatxFlags, inotify, makedev};
 use rustix::io::{Errno, read};
 
-use super::connection::beside;
+use super::paths::beside;
 
 /// Which file it is: its device and its number there.
 type Id = (u64, u64);

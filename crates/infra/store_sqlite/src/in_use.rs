@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::connection::beside;
+use super::paths::beside;
 
 /// The bytes of a database file that locks are on: `PENDING_BYTE` and those behind it, in SQLite's words.
 const LOCKS: (i64, i64) = (0x4000_0000, 512);

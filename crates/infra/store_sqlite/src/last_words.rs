@@ -13,7 +13,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::connection::beside;
+use super::paths::beside;
 
 /// What such a file is called behind the database's name, before its worker's.
 const MIDDLE: &str = ".ended-";

@@ -34,6 +34,8 @@ mod literal;
 mod log;
 mod looking;
 mod migrate;
+mod notify;
+mod paths;
 #[cfg(test)]
 mod plans;
 mod readers;
@@ -44,26 +46,26 @@ mod schema;
 mod sealed_text;
 mod space;
 mod upkeep;
-mod wake;
 mod writer;
 
 pub use backup::schema_of;
-pub use callers_transaction::{CallersTransaction, complete_in, enqueue_in, ring};
+pub use callers_transaction::{CallersTransaction, complete_in, enqueue_in, notify};
 pub use compact::compact;
 pub use looking::{left_behind, try_write};
 pub use posse_core::store::seal::{KEY_BYTES, KEYS_VARIABLE, Keys};
 pub use restore::restore;
 pub use upkeep::SqliteDatabase;
 
-use connection::{Access, beside, traceless};
+use connection::{Access, traceless};
 use fault::describe;
 use identity::Identity;
 use last_words::LastWords;
 use migrate::Schema;
+use notify::{Listener, Notifier};
+use paths::may_write;
 use posse_core::store::retention;
 use readers::Readers;
 use rows::Rows;
-use wake::{Bell, Ear};
 use writer::Writer;
 
 /// What a commit promises.
@@ -107,8 +109,8 @@ pub struct SqliteStore {
     // Dropped in this order: no more writes, then no more listening.
     writer: Option<Writer>,
     readers: Readers,
-    _ear: Option<Ear>,
-    bell: Arc<Bell>,
+    _listener: Option<Listener>,
+    notifier: Arc<Notifier>,
     identity: Arc<Identity>,
     last_words: LastWords,
     installation: Arc<str>,
@@ -133,8 +135,8 @@ impl SqliteStore {
             )));
         }
         restore::finished(path)?;
-        let (connection, bell, installation) = start(path, &options)?;
-        let ear = Ear::open(&beside(path, ".wake"), Arc::clone(&bell))
+        let (connection, notifier, installation) = start(path, &options)?;
+        let listener = Listener::start(path, Arc::clone(&notifier))
             .inspect_err(|error| tracing::warn!(%error, "not woken by other processes; looking once a second"));
         let threads = |error| unavailable(path, "served", &error);
         let identity = Arc::new(Identity::of(path));
@@ -144,13 +146,13 @@ impl SqliteStore {
                     connection,
                     options.synchronous,
                     (Arc::clone(&identity), path.clone(), options.keys.clone()),
-                    Arc::clone(&bell),
+                    Arc::clone(&notifier),
                 )
                 .map_err(threads)?,
             ),
             readers: Readers::start(path.clone(), Access::Read, Arc::clone(&identity)).map_err(threads)?,
-            _ear: ear.ok(),
-            bell,
+            _listener: listener.ok(),
+            notifier,
             identity,
             last_words: LastWords::beside(path),
             installation,
@@ -185,16 +187,15 @@ impl SqliteStore {
             )));
         }
         let installation = installation(&mut connection, path)?;
-        let wake_file = beside(path, ".wake");
-        let bell = Arc::new(Bell::silent(&wake_file));
+        let notifier = Arc::new(Notifier::read_only(path));
         let identity = Arc::new(Identity::of_file(path));
         let readers = Readers::start(path.clone(), access, Arc::clone(&identity));
         Ok(SqliteStore {
             writer: None,
             readers: readers.map_err(|error| unavailable(path, "served", &error))?,
-            // Without a file there was never anybody to ring.
-            _ear: Ear::open(&wake_file, Arc::clone(&bell)).ok(),
-            bell,
+            // Without a file nobody can have notified us.
+            _listener: Listener::start(path, Arc::clone(&notifier)).ok(),
+            notifier,
             identity,
             last_words: LastWords::beside(path),
             installation,
@@ -236,7 +237,7 @@ impl SqliteStore {
 static STARTING: Mutex<()> = Mutex::new(());
 
 /// Makes the file if it is not there, and brings it to this version's schema.
-fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Bell>, Arc<str>), RepositoryError> {
+fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Notifier>, Arc<str>), RepositoryError> {
     let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     // Its length tells a new file from others; a start in another process may have just made it.
     let is_new = match std::fs::metadata(path) {
@@ -267,8 +268,8 @@ fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Bell>,
     if !may_write(path) {
         return Err(fault::describe_text(fault::Kind::ReadOnly, "it may only be read", path));
     }
-    let bell = Bell::new(&beside(path, ".wake"));
-    let starting = bell.lock();
+    let notifier = Notifier::new(path);
+    let starting = notifier.lock();
     // One may have begun meanwhile, and ended in the middle.
     restore::finished(path)?;
     let mut connection = connection::open(path, Access::Write(options.synchronous))?;
@@ -284,7 +285,7 @@ fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Bell>,
     drop(starting);
     let installation = installation(&mut connection, path)?;
     connection.batch_execute("PRAGMA busy_timeout = 0").map_err(|error| describe(&error, path))?;
-    Ok((connection, Arc::new(bell), installation))
+    Ok((connection, Arc::new(notifier), installation))
 }
 
 /// Fails while a process works on a database that was here, for one made now would be worked by nobody, and where its log
@@ -292,7 +293,7 @@ fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Bell>,
 fn nobody_misses(path: &Path) -> Result<(), RepositoryError> {
     // It may have been made at this moment by whoever listens.
     let Some(what) = looking::left_behind(path).filter(|_| !path.exists()) else { return Ok(()) };
-    let way_out = match Bell::silent(&beside(path, ".wake")).has_listeners() {
+    let way_out = match Notifier::read_only(path).has_listeners() {
         true => "put it back, or end that process (posse work ends by itself within a second or two)",
         false => {
             "put it back, or restore a backup (posse db restore FILE), or remove that log if nothing of it is wanted any more"
@@ -334,12 +335,6 @@ fn installation(connection: &mut SqliteConnection, path: &Path) -> Result<Arc<st
         .first::<String>(connection)
         .map(Arc::from)
         .map_err(|error| describe(&error, path))
-}
-
-/// Whether this process may write the file and make the files that SQLite needs beside it.
-fn may_write(path: &Path) -> bool {
-    let may = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
-    may(path) && path.parent().is_some_and(may)
 }
 
 fn unavailable(path: &Path, what: &str, error: &std::io::Error) -> RepositoryError {

@@ -17,7 +17,7 @@ use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_types::Integer;
 
-use super::connection::beside;
+use super::paths::beside;
 
 /// The size in bytes from which on the log is emptied.
 pub(super) const BOUND: u64 = 64 << 20;

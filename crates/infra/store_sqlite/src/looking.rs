@@ -5,10 +5,11 @@ use std::path::Path;
 use diesel::connection::SimpleConnection;
 use posse_core::port::RepositoryError;
 
-use super::connection::{Access, beside, open};
+use super::Synchronous;
+use super::connection::{Access, open};
 use super::fault::describe;
-use super::wake::Bell;
-use super::{Synchronous, may_write};
+use super::notify::Notifier;
+use super::paths::{beside, may_write};
 
 /// Tries to write to the database at `path`, and takes it back. Waits for whoever writes for two seconds.
 pub fn try_write(path: &Path) -> Result<(), RepositoryError> {
@@ -29,7 +30,7 @@ pub fn try_write(path: &Path) -> Result<(), RepositoryError> {
 /// What lies beside the place of a database that is not there, and tells that there was one, in words.
 pub fn left_behind(path: &Path) -> Option<String> {
     let name = |suffix| beside(path, suffix).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    if Bell::silent(&beside(path, ".wake")).has_listeners() {
+    if Notifier::read_only(path).has_listeners() {
         return Some(format!("a process still works on one that is gone ({} is listened to)", name(".wake")));
     }
     let log = beside(path, "-wal").metadata().is_ok_and(|data| data.len() > 0);

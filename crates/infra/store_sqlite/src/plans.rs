@@ -36,9 +36,9 @@ struct Asked {
 
 fn listen(connection: &mut SqliteConnection) -> Arc<Mutex<Asked>> {
     let asked = Arc::new(Mutex::new(Asked::default()));
-    let ear = Arc::clone(&asked);
+    let listener = Arc::clone(&asked);
     let hear = move |event: InstrumentationEvent<'_>| {
-        let mut asked = ear.lock().expect("no panic while it is held");
+        let mut asked = listener.lock().expect("no panic while it is held");
         match event {
             InstrumentationEvent::StartQuery { query, .. } => asked.ran.push(query.to_string()),
             InstrumentationEvent::CacheQuery { sql, .. } => drop(asked.kept.insert(sql.to_owned())),
@@ -85,8 +85,8 @@ fn run() -> Vec<Entry> {
 
 /// Everything a worker does, and what people do to single jobs.
 fn work(connection: &mut SqliteConnection) {
-    let (mut rings, mut places, keys) = (false, Places::default(), Keys::default());
-    let tx = &mut Transaction::new(Rows::of(connection), &keys, &mut places, &mut rings);
+    let (mut notifies, mut places, keys) = (false, Places::default(), Keys::default());
+    let tx = &mut Transaction::new(Rows::of(connection), &keys, &mut places, &mut notifies);
     let new = NewJob { queue: "q".into(), role: "r".into(), ..NewJob::default() };
     let later = NewJob { run_at: Some(99), ..new.clone() };
     let beneath = new.clone();
@@ -224,16 +224,16 @@ fn a_turn_costs_the_same_however_many_keys_and_jobs_there_are() {
     use posse_core::queue::rules::Scope;
     let folder = tempfile::tempdir().expect("a folder");
     let mut connection = new_database(&folder);
-    let (mut rings, mut places, keys) = (false, Places::default(), Keys::default());
-    let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut places, &mut rings);
+    let (mut notifies, mut places, keys) = (false, Places::default(), Keys::default());
+    let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut places, &mut notifies);
     limits::change(tx, &Scope::All, |rule| rule.limits.fair = true).expect("is set");
     let mut statements = |with_key: &dyn Fn(usize) -> String, jobs: usize| {
         let new = |n| NewJob { role: "r".into(), concurrency_key: Some(with_key(n)), ..NewJob::default() };
         let batch = Batch::new((0..jobs).map(new).collect(), 1).expect("is JSON");
-        let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut places, &mut rings);
+        let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut places, &mut notifies);
         enqueue(tx, &batch, None).expect("enqueues");
         let asked = listen(&mut connection);
-        let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut places, &mut rings);
+        let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut places, &mut notifies);
         let request = ClaimRequest { limit: 20, ..request(vec![]) };
         let (claimed, _) = claim::claim(tx, &request).expect("claims").read(&keys, &request);
         assert_eq!(claimed.len(), 20);
@@ -287,11 +287,11 @@ fn turns_of_a_session_are_found_by_their_index() {
     use posse_core::session::NewSession;
     let folder = tempfile::tempdir().expect("a folder");
     let mut connection = new_database(&folder);
-    let (mut rings, mut places, keys) = (false, Places::default(), Keys::default());
-    let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut places, &mut rings);
+    let (mut notifies, mut places, keys) = (false, Places::default(), Keys::default());
+    let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut places, &mut notifies);
     let (session, _) = sessions::begin(tx, &NewSession { name: None, role: "r".into() }, 1).expect("begins");
     let asked = listen(&mut connection);
-    let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut places, &mut rings);
+    let tx = &mut Transaction::new(Rows::of(&mut connection), &keys, &mut places, &mut notifies);
     let mut said = NewJob { role: "r".into(), ..NewJob::default() };
     said.payload.session = Some(session.id);
     let batch = Batch::new(vec![said], 1).expect("is JSON");

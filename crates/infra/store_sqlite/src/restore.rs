@@ -22,13 +22,14 @@ use posse_host::process::SystemClock;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::backup::{check, copy_into};
-use super::connection::{Access, beside, open};
+use super::connection::{Access, open};
 use super::fault::{Fault, Kind, Outcome, describe, kind};
 use super::literal::IsRunning;
 use super::migrate::{self, Schema};
+use super::notify::Notifier;
+use super::paths::beside;
 use super::rows::{JobColumns, Rows};
 use super::schema::{duties, jobs, workers};
-use super::wake::Bell;
 use super::writer::Transaction;
 use super::{Synchronous, in_use, installation, last_words, sealed_text};
 
@@ -48,9 +49,9 @@ pub fn restore(path: &Path, backup: &Path, keys: &Keys) -> Result<Restored, Repo
         return Err(RepositoryError::Refused(format!("{} is the database itself; name a backup", backup.display())));
     }
     // Whoever starts meanwhile waits, and finds the new one.
-    let bell = Bell::new(&beside(path, ".wake"));
-    let _starting = bell.lock();
-    nobody_has_it(path, &bell)?;
+    let notifier = Notifier::new(path);
+    let _starting = notifier.lock();
+    nobody_has_it(path, &notifier)?;
     let in_words = |fault, path: &Path| match fault {
         Fault::Refused(error) => error,
         Fault::Db(error) => describe(&error, path),
@@ -61,7 +62,7 @@ pub fn restore(path: &Path, backup: &Path, keys: &Keys) -> Result<Restored, Repo
     let given_back = part.fill(backup, keys, old.sequences(backup)).map_err(|fault| in_words(fault, &part.0))?;
     let schema = super::schema_of(&part.0)?.last.unwrap_or_default();
     old.fold(path)?;
-    nobody_has_it(path, &bell)?;
+    nobody_has_it(path, &notifier)?;
     let kept = swap(&part.0, path, &old).map_err(|error| not_restored(path, &error))?;
     last_words::sweep(path);
     Ok(Restored { kept, schema, given_back })
@@ -94,10 +95,10 @@ fn same_file(one: &Path, other: &Path) -> bool {
     id(one).is_some_and(|one| Some(one) == id(other))
 }
 
-fn nobody_has_it(path: &Path, bell: &Bell) -> Result<(), RepositoryError> {
+fn nobody_has_it(path: &Path, notifier: &Notifier) -> Result<(), RepositoryError> {
     let who = match in_use::holder(path) {
         Some(who) => who,
-        None if bell.has_listeners() => "a process that waits for its jobs".into(),
+        None if notifier.has_listeners() => "a process that waits for its jobs".into(),
         None => return Ok(()),
     };
     Err(RepositoryError::Refused(format!(
@@ -188,8 +189,8 @@ fn tidy(connection: &mut SqliteConnection, keys: &Keys, sequences: &[Sequence]) 
     diesel::delete(duties::table).execute(connection)?;
     let rows: Vec<JobColumns> = jobs::table.filter(IsRunning).select(JobColumns::as_select()).load(connection)?;
     let held = rows.len();
-    let (mut places, mut rings) = (Places::default(), false);
-    let tx = &mut Transaction::new(Rows::of(connection), keys, &mut places, &mut rings);
+    let (mut places, mut notifies) = (Places::default(), false);
+    let tx = &mut Transaction::new(Rows::of(connection), keys, &mut places, &mut notifies);
     for row in rows.into_iter().map(JobColumns::read) {
         let row = row?;
         let why = format!(

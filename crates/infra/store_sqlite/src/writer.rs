@@ -28,7 +28,7 @@ use tokio::sync::{Semaphore, oneshot};
 use super::Synchronous;
 use super::fault::Fault;
 use super::identity::Identity;
-use super::wake::Bell;
+use super::notify::Notifier;
 
 mod batch;
 mod checkpoint;
@@ -85,9 +85,9 @@ impl Writer {
         connection: SqliteConnection,
         synchronous: Synchronous,
         (identity, path, keys): (Arc<Identity>, PathBuf, Keys),
-        bell: Arc<Bell>,
+        notifier: Arc<Notifier>,
     ) -> std::io::Result<Writer> {
-        let owner = Owner::new(connection, synchronous, (identity, path, keys), bell);
+        let owner = Owner::new(connection, synchronous, (identity, path, keys), notifier);
         let count = owner.count();
         let shared = Arc::new(Shared {
             waiting: Mutex::default(),

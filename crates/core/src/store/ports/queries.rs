@@ -132,7 +132,7 @@ impl<E: Engine> JobQueries for E {
     }
 
     fn wakes(&self) -> watch::Receiver<u64> {
-        self.rung()
+        self.listen()
     }
 }
 
@@ -180,6 +180,6 @@ impl<E: Engine> JobSearch for E {
     }
 
     fn committed(&self) -> watch::Receiver<u64> {
-        self.commit_rung()
+        self.listen_to_commits()
     }
 }

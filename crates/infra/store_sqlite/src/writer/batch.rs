@@ -207,8 +207,8 @@ pub(super) struct Try<'a> {
     pub places: &'a mut Places,
     /// Whether each piece is to be undone by itself when it fails.
     pub apart: bool,
-    /// Whether the bell is to be rung once it is committed.
-    pub rings: bool,
+    /// Whether workers are to be notified once it is committed.
+    pub notifies: bool,
 }
 
 impl Try<'_> {
@@ -265,8 +265,8 @@ impl Try<'_> {
         if self.apart {
             Savepoint.execute(self.connection)?;
         }
-        let mut rings = false;
-        let result = match work(&mut Transaction::new(Rows::of(self.connection), self.keys, self.places, &mut rings))
+        let mut notifies = false;
+        let result = match work(&mut Transaction::new(Rows::of(self.connection), self.keys, self.places, &mut notifies))
             .map_err(Into::into)
         {
             Ok(value) => Ok(value),
@@ -276,7 +276,7 @@ impl Try<'_> {
             Err(Fault::Refused(error)) => Err(error),
         };
         match &result {
-            Ok(_) => self.rings |= rings,
+            Ok(_) => self.notifies |= notifies,
             Err(_) => drop(RollbackTo.execute(self.connection)?),
         }
         if self.apart {

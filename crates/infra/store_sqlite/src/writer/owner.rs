@@ -19,11 +19,11 @@ use crate::fault::{Kind, describe, kind};
 use crate::identity::Identity;
 use crate::literal::{Begin, Commit, Rollback};
 use crate::log::Log;
-use crate::wake::Bell;
+use crate::notify::Notifier;
 
 /// How long the write lock of another process is waited for.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
-/// How often to look for changes that other processes made without ringing the bell.
+/// How often to look for changes of which other processes notified nobody.
 const POLL: Duration = Duration::from_secs(1);
 /// After roughly how many bytes written to it the log is taken into the database. That takes two syncs of
 /// the disk, which nobody is to wait for: so it is done beside the writing.
@@ -41,7 +41,7 @@ pub(super) struct Owner {
     keys: Keys,
     /// Where its claims go on, whichever thread they come from.
     places: Places,
-    bell: Arc<Bell>,
+    notifier: Arc<Notifier>,
     log: Log,
     checkpointer: Checkpointer,
     /// What a lasting commit is made with.
@@ -62,7 +62,7 @@ impl Owner {
         connection: SqliteConnection,
         synchronous: Synchronous,
         (identity, path, keys): (Arc<Identity>, PathBuf, Keys),
-        bell: Arc<Bell>,
+        notifier: Arc<Notifier>,
     ) -> Owner {
         let log = Log::of(&path);
         let checkpointer = Checkpointer::new(path.clone());
@@ -72,7 +72,7 @@ impl Owner {
             path,
             keys,
             places: Places::default(),
-            bell,
+            notifier,
             log,
             checkpointer,
             lasting: synchronous,
@@ -110,7 +110,7 @@ impl Owner {
         if there.is_err() {
             // Nothing that is found there is worth anything; whoever waits is told at once.
             self.next_poll = Instant::now() + POLL;
-            self.bell.ring_here();
+            self.notifier.notify_here();
             return self.next_poll;
         }
         if is_look {
@@ -139,11 +139,11 @@ impl Owner {
         {
             return false;
         }
-        let rings = self.attempt(batch, false).ok().flatten();
-        if rings.is_some() {
-            self.tell(rings, batch);
+        let notifies = self.attempt(batch, false).ok().flatten();
+        if notifies.is_some() {
+            self.tell(notifies, batch);
         }
-        rings.is_some()
+        notifies.is_some()
     }
 
     /// Runs the batch and commits it.
@@ -158,20 +158,20 @@ impl Owner {
             outcome => outcome,
         };
         match outcome {
-            Ok(rings) => self.tell(rings, batch),
+            Ok(notifies) => self.tell(notifies, batch),
             Err(error) => batch.fail(&describe(&error, &self.path)),
         }
     }
 
     /// Tells of a commit. Before the answers: who is answered may ask at once who was woken. What went into a file that
     /// nobody will find was not saved.
-    fn tell(&self, rings: Option<bool>, batch: &mut Batch) {
+    fn tell(&self, notifies: Option<bool>, batch: &mut Batch) {
         if let Err(lost) = self.identity.check_changes() {
             return batch.fail(&lost);
         }
-        match rings {
-            Some(true) => self.bell.ring(),
-            Some(false) => self.bell.committed(),
+        match notifies {
+            Some(true) => self.notifier.notify(),
+            Some(false) => self.notifier.committed(),
             None => {}
         }
     }
@@ -182,7 +182,7 @@ impl Owner {
         self.attempt(batch, apart)
     }
 
-    /// One try at a batch in the transaction that was begun; tells whether it rings. None when a
+    /// One try at a batch in the transaction that was begun; tells whether workers are to look. None when a
     /// piece failed and `apart` was not asked for; then nothing was kept. An error is about the whole
     /// batch; then nothing was kept either.
     fn attempt(&mut self, batch: &mut Batch, apart: bool) -> Result<Option<bool>, diesel::result::Error> {
@@ -192,14 +192,14 @@ impl Owner {
             keys: &self.keys,
             places: &mut self.places,
             apart,
-            rings: false,
+            notifies: false,
         };
         let outcome = this.run(batch).and_then(|complete| {
             if !complete {
                 return Ok(None);
             }
             Commit.execute(this.connection)?;
-            Ok(Some(this.rings))
+            Ok(Some(this.notifies))
         });
         if matches!(outcome, Ok(Some(_))) {
             self.count.commits.fetch_add(1, Ordering::Relaxed);
@@ -243,8 +243,8 @@ impl Owner {
         Ok(())
     }
 
-    /// Rings the bell of this process if another one has committed since the last look. The look
-    /// is cheap; it is for file systems where the bell is not heard.
+    /// Notifies this process if another one has committed since the last look. The look is cheap; it is
+    /// for file systems without inotify.
     fn poll(&mut self) {
         #[derive(QueryableByName)]
         struct Version {
@@ -254,7 +254,7 @@ impl Owner {
         let version = diesel::sql_query("PRAGMA data_version").get_result::<Version>(&mut self.connection);
         let Ok(Version { data_version }) = version else { return };
         if self.seen.replace(data_version).is_some_and(|before| before != data_version) {
-            self.bell.ring_here();
+            self.notifier.notify_here();
         }
     }
 }
@@ -278,9 +278,9 @@ mod tests {
         let mut connection = connection::open(&path, Access::Write(Synchronous::Full)).expect("opens");
         let made = "PRAGMA journal_mode = WAL; CREATE TABLE t (n INTEGER) STRICT; PRAGMA busy_timeout = 0";
         connection.batch_execute(made).expect("is made");
-        let bell = Arc::new(Bell::new(&folder.path().join("jobs.db.wake")));
+        let notifier = Arc::new(Notifier::new(&path));
         let identity = Arc::new(Identity::of(&path));
-        Owner::new(connection, Synchronous::Full, (identity, path, Keys::default()), bell)
+        Owner::new(connection, Synchronous::Full, (identity, path, Keys::default()), notifier)
     }
 
     fn batch(

@@ -1,108 +1,109 @@
-//! Telling workers, in this process and others, that there may be something to do.
+//! Notifying workers, in this process and others, that there may be something to do.
 //!
 //! Beside the database lies a small file. A process that commits something of interest writes its
 //! mark into it; the others are told by inotify, within a millisecond and at no cost while nothing
-//! happens. Whoever listens holds a lock on it, so that a process that is alone need not write, and
-//! be told of it by inotify too. The same file, locked whole, makes starts of several processes wait
-//! for each other.
+//! happens. Every process that listens holds a shared lock on one byte of the file, so that a process
+//! can see that nobody else listens, and then writes nothing: inotify would tell it of its own
+//! writes too. The same file, locked whole, makes starts of several processes wait for each other.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use rustix::fs::{FlockOperation, inotify};
 use tokio::sync::watch;
 
-/// Rung when something of interest was committed.
-pub(super) struct Bell {
+use super::paths::beside;
+
+/// Notifies this process and, through the file, others.
+pub(super) struct Notifier {
+    /// Changes with every notification.
     changes: watch::Sender<u64>,
-    /// Rung by every commit of this store.
+    /// Changes with every commit of this store, and with every notification.
     commits: watch::Sender<u64>,
-    /// Absent where the file cannot be written; then others find out by their slow poll.
+    /// Absent where the file cannot be opened; then others find out by their slow poll.
     file: Option<File>,
     /// Tells this store's writes from those of others.
     mark: [u8; 8],
 }
 
-impl Bell {
-    /// A bell whose file is at `path`.
-    pub fn new(path: &Path) -> Bell {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-        Bell { file: file.ok(), ..Bell::silent_without_file() }
+fn file_of(database: &Path) -> PathBuf {
+    beside(database, ".wake")
+}
+
+impl Notifier {
+    /// Makes the file if it is not there.
+    pub fn new(database: &Path) -> Notifier {
+        let mut how = OpenOptions::new();
+        how.read(true).write(true).create(true).truncate(false).mode(0o600);
+        Notifier::with_file(how.open(file_of(database)).ok())
     }
 
-    /// A bell that is heard here only.
-    pub fn silent(path: &Path) -> Bell {
-        Bell { file: File::open(path).ok(), ..Bell::silent_without_file() }
+    /// One that reaches this process alone, and can tell whether others listen.
+    pub fn read_only(database: &Path) -> Notifier {
+        Notifier::with_file(File::open(file_of(database)).ok())
     }
 
-    fn silent_without_file() -> Bell {
-        Bell { changes: watch::Sender::new(0), commits: watch::Sender::new(0), file: None, mark: rand::random() }
+    fn with_file(file: Option<File>) -> Notifier {
+        Notifier { changes: watch::Sender::new(0), commits: watch::Sender::new(0), file, mark: rand::random() }
     }
 
-    /// For whoever looks at what this store committed.
-    pub fn committed(&self) {
-        self.commits.send_modify(|commits| *commits = commits.wrapping_add(1));
+    pub fn listen(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
-    /// Changes with every commit of this store, and with every ring that another process made.
     pub fn listen_to_commits(&self) -> watch::Receiver<u64> {
         self.commits.subscribe()
     }
 
-    /// Keeps other processes from starting until it is dropped: they wait, and find the database
-    /// made. It ends with the process, however that ends. Without the file nobody is kept.
+    /// Notifies those who follow the commits of this store.
+    pub fn committed(&self) {
+        self.commits.send_modify(|commits| *commits = commits.wrapping_add(1));
+    }
+
+    /// Notifies this process alone.
+    pub fn notify_here(&self) {
+        self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
+        self.committed();
+    }
+
+    /// Notifies all processes. The file is written first: a listener here that takes the mark for our own, and
+    /// so passes over what another process wrote before it, is told by the second step.
+    pub fn notify(&self) {
+        // A process that begins to listen after this looks for work after that, and finds what was committed.
+        if let Some(file) = self.file.as_ref().filter(|file| listeners::others(file))
+            && let Err(error) = file.write_all_at(&self.mark, 0)
+        {
+            tracing::debug!(%error, "other processes could not be woken; they look by themselves once a second");
+        }
+        self.notify_here();
+    }
+
+    /// Whether anybody listens through another open file.
+    pub fn has_listeners(&self) -> bool {
+        self.file.as_ref().is_some_and(listeners::others)
+    }
+
+    /// Keeps other processes from starting until it is dropped or this process ends: they wait, and find the
+    /// database made. Without the file nobody is kept.
     pub fn lock(&self) -> Option<Lock<'_>> {
         let file = self.file.as_ref()?;
         rustix::io::retry_on_intr(|| rustix::fs::flock(file, FlockOperation::LockExclusive)).ok()?;
         Some(Lock(file))
     }
 
-    /// For everybody. Others first: then a listener here that takes the mark for our own and stays
-    /// quiet can rely on being told by this very ring, after anything the mark has covered up.
-    pub fn ring(&self) {
-        // Who begins to listen after this looks for work after that, and finds what was committed.
-        if let Some(file) = self.file.as_ref().filter(|file| ears::others(file))
-            && let Err(error) = file.write_all_at(&self.mark, 0)
-        {
-            tracing::debug!(%error, "other processes could not be woken; they look by themselves once a second");
-        }
-        self.ring_here();
-    }
-
-    /// Whether anybody listens through another open file.
-    pub fn has_listeners(&self) -> bool {
-        self.file.as_ref().is_some_and(ears::others)
-    }
-
-    /// Lets others know from now on that somebody listens here.
-    fn announce(&self) -> io::Result<()> {
-        self.file.as_ref().map_or(Ok(()), ears::announce)
-    }
-
-    /// For this process.
-    pub fn ring_here(&self) {
-        self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
-        self.committed();
-    }
-
-    /// Changes with every ring.
-    pub fn listen(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
-    }
-
-    /// Whether the last one who wrote the file was this store.
-    fn is_own_echo(&self) -> bool {
+    /// Whether this store was the last to write to the file.
+    fn wrote_last(&self) -> bool {
         let mut mark = [0; 8];
         self.file.as_ref().is_some_and(|file| file.read_exact_at(&mut mark, 0).is_ok()) && mark == self.mark
     }
 }
 
-/// See [`Bell::lock`].
+/// See [`Notifier::lock`].
 pub(super) struct Lock<'a>(&'a File);
 
 impl Drop for Lock<'_> {
@@ -112,19 +113,18 @@ impl Drop for Lock<'_> {
     }
 }
 
-/// A thread that rings a [`Bell`] here when another process has rung it.
-pub(super) struct Ear {
+/// A thread that passes notifications of other processes on to a [`Notifier`] here.
+pub(super) struct Listener {
     inotify: Arc<rustix::fd::OwnedFd>,
     watch: i32,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Ear {
-    /// Listens to the bell's file at `path`.
-    pub fn open(path: &Path, bell: Arc<Bell>) -> io::Result<Ear> {
+impl Listener {
+    pub fn start(database: &Path, notifier: Arc<Notifier>) -> io::Result<Listener> {
         let inotify = Arc::new(inotify::init(inotify::CreateFlags::CLOEXEC)?);
-        let watch = inotify::add_watch(&inotify, path, inotify::WatchFlags::MODIFY)?;
-        bell.announce()?;
+        let watch = inotify::add_watch(&inotify, file_of(database), inotify::WatchFlags::MODIFY)?;
+        notifier.file.as_ref().map_or(Ok(()), listeners::announce)?;
         let thread = std::thread::Builder::new().name("posse-wake".into()).spawn({
             let inotify = Arc::clone(&inotify);
             move || {
@@ -134,8 +134,8 @@ impl Ear {
                     match events.next().map(|event| event.events()) {
                         // The watch has ended: the store closes, or somebody deleted the file.
                         Ok(seen) if seen.contains(inotify::ReadFlags::IGNORED) => return,
-                        Ok(_) if !events.is_buffer_empty() || bell.is_own_echo() => {}
-                        Ok(_) => bell.ring_here(),
+                        Ok(_) if !events.is_buffer_empty() || notifier.wrote_last() => {}
+                        Ok(_) => notifier.notify_here(),
                         Err(rustix::io::Errno::INTR) => {}
                         Err(error) => {
                             tracing::warn!(%error, "no longer woken by other processes; looking once a second");
@@ -145,11 +145,11 @@ impl Ear {
                 }
             }
         })?;
-        Ok(Ear { inotify, watch, thread: Some(thread) })
+        Ok(Listener { inotify, watch, thread: Some(thread) })
     }
 }
 
-impl Drop for Ear {
+impl Drop for Listener {
     fn drop(&mut self) {
         // Ending the watch is an event too, the thread's last. Where it fails the file was deleted,
         // and that was the thread's last.
@@ -160,14 +160,14 @@ impl Drop for Ear {
     }
 }
 
-/// Who listens, as locks on a byte of the bell's file behind the mark. They belong to the open file,
-/// so they end with it, and one process may have several.
-mod ears {
+/// The locks of those who listen, on the byte behind the mark. A lock belongs to the open file, so it ends with
+/// it, and one process may have several.
+mod listeners {
     use std::fs::File;
     use std::io;
     use std::os::fd::AsRawFd;
 
-    /// Holds a lock that all who listen share.
+    /// Takes a lock that all who listen share.
     pub fn announce(file: &File) -> io::Result<()> {
         call(file, libc::F_OFD_SETLK, libc::F_RDLCK).map(drop)
     }
