@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use posse_core::job::NewJob;
-use posse_core::port::{JobRepository as _, RepositoryError};
-use posse_infra::sqlite::{Keys, restore};
+use posse_core::port::{Database as _, JobRepository as _, RepositoryError, Upkeep as _};
+use posse_infra::sqlite::{Keys, SqliteDatabase};
 
 use super::host::{Host, LOST};
 use super::oracle::{Book, standings};
@@ -55,6 +55,7 @@ pub async fn rewind(host: &mut Host, book: &mut Book, how: Rewind, more: usize, 
     let backup = host.root().join("backup.db");
     let _ = std::fs::remove_file(&backup);
     let before = standings(host);
+    let database = SqliteDatabase { path: host.database(), keys: Keys::default() };
     host.store().backup(&backup).await.expect("a backup");
     let since = host.enqueue(more).await;
     book.ids.extend(&since);
@@ -67,7 +68,7 @@ pub async fn rewind(host: &mut Host, book: &mut Book, how: Rewind, more: usize, 
         }
         Rewind::Killed | Rewind::Ended => {
             host.close();
-            let refused = restore(&host.database(), &backup, &Keys::default()).expect_err("somebody works");
+            let refused = database.restore(&backup).expect_err("somebody works");
             assert!(
                 matches!(&refused, RepositoryError::Refused(said) if said.contains("open; end it first")),
                 "{refused}"
@@ -81,7 +82,7 @@ pub async fn rewind(host: &mut Host, book: &mut Book, how: Rewind, more: usize, 
             }
         }
     }
-    restore(&host.database(), &backup, &Keys::default()).expect("is restored");
+    database.restore(&backup).expect("is restored");
     host.open();
     let again = book.rewound(host, &before, &since);
     begin_again(host).await;

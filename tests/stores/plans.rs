@@ -1,56 +1,12 @@
-//! Every statement that a test sends to SQLite, held against what it costs: none may look at a row for every job that
-//! has ever ended, unless somebody decided so here.
+//! Every statement that the behaviours send to SQLite, held against what it costs: none may look at a row for every job
+//! that has ever ended, unless somebody decided so here.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::{Mutex, Once, PoisonError};
+use super::statements::Noted;
 
-use diesel::connection::{Instrumentation, InstrumentationEvent, set_default_instrumentation};
-use tempfile::TempDir;
-
-/// How folders begin whose databases are heard: other tests of this program have databases of their own.
-const HEARD: &str = "posse-behaviour-";
-
-static RAN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-
-/// A folder for a database of which every statement is heard from now on, as it runs.
-pub fn heard_folder() -> TempDir {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| set_default_instrumentation(|| Some(Box::new(Ear::default()))).expect("can be heard"));
-    tempfile::Builder::new().prefix(HEARD).tempdir().expect("a folder")
-}
-
-/// Hears one connection.
-#[derive(Default)]
-struct Ear {
-    is_heard: bool,
-}
-
-impl Instrumentation for Ear {
-    fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
-        match event {
-            InstrumentationEvent::StartEstablishConnection { url, .. } => self.is_heard = url.contains(HEARD),
-            InstrumentationEvent::StartQuery { query, .. } if self.is_heard => {
-                let query = query.to_string();
-                let text = query.split(" -- binds").next().unwrap_or(&query);
-                RAN.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned());
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Panics where a statement that ran walks a table which grows for ever. Values are not bound, so what SQLite must know
-/// to use a partial index has to be in the text: with values it would plan anew at every use.
-pub fn judge(database: &Path) {
-    let connection = rusqlite::Connection::open(database).expect("opens");
-    let ran = RAN.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    for sql in
-        ran.iter().filter(|sql| ["SELECT", "UPDATE", "DELETE", "WITH"].iter().any(|verb| sql.trim().starts_with(verb)))
-    {
-        let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect(sql);
-        let steps = plan.raw_query().mapped(|row| row.get(3)).collect::<Result<Vec<String>, _>>().expect(sql);
-        for step in steps {
+/// Panics where a statement that ran walks a table which grows for ever.
+pub fn judge(folder: &Noted) {
+    for sql in folder.sent().about_rows().into_iter().filter(|sql| !sql.starts_with("INSERT")) {
+        for step in folder.plan(sql) {
             assert!(is_bounded(&step, sql), "walks a table that grows for ever: {step}\n{sql}");
         }
     }

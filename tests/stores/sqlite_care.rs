@@ -11,12 +11,16 @@ use posse_core::job::dependency::After;
 use posse_core::job::lease::WorkerId;
 use posse_core::job::{JobState, NewJob, Payload};
 use posse_core::port::{
-    CareRepository, ClaimRequest, Firing, JobFilter, JobQueries, JobRelations, JobRepository, JobSearch,
-    RepositoryError,
+    CareRepository, ClaimRequest, Database as _, Firing, JobFilter, JobQueries, JobRelations, JobRepository, JobSearch,
+    RepositoryError, Upkeep as _,
 };
 use posse_core::queue::retention::Kept;
 use posse_core::schedule::Schedule;
-use posse_infra::sqlite::{Options, SqliteStore, Synchronous, schema_of};
+use posse_infra::sqlite::{Keys, Options, SqliteDatabase, SqliteStore, Synchronous};
+
+fn database(path: &Path) -> SqliteDatabase {
+    SqliteDatabase { path: path.to_owned(), keys: Keys::default() }
+}
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
@@ -147,7 +151,7 @@ async fn a_file_that_keeps_its_space_is_rewritten_and_gives_it_back_from_then_on
     let before = storage(&store);
     assert!(!before.gives_back && before.free_bytes > 9_000_000, "{before:?}");
     drop(store);
-    let compacted = posse_infra::sqlite::compact(&path).expect("works");
+    let compacted = database(&path).compact().expect("works");
     assert_eq!(compacted.before, before.bytes);
     let store = open(&path);
     let after = storage(&store);
@@ -155,7 +159,7 @@ async fn a_file_that_keeps_its_space_is_rewritten_and_gives_it_back_from_then_on
     assert!(compacted.after < compacted.before / 10, "{compacted:?}");
     assert_eq!(store.job(kept).await.expect("can be read").expect("is there").payload.goal, "kept");
     assert!(store.check(true).await.expect("works").is_empty());
-    let refused = posse_infra::sqlite::compact(&folder.path().join("none.db"));
+    let refused = database(&folder.path().join("none.db")).compact();
     assert!(refused.is_err() && !folder.path().join("none.db").exists());
 }
 
@@ -234,7 +238,7 @@ async fn the_schema_can_be_asked_for_without_a_trace() {
     let path = folder.path().join("jobs.db");
     drop(open(&path));
     let before = std::fs::read(&path).expect("can be read");
-    let schema = schema_of(&path).expect("can be read");
+    let schema = database(&path).schema().expect("can be read");
     assert!(schema.is_current && schema.last.is_some(), "{schema:?}");
     assert_eq!(std::fs::read(&path).expect("can be read"), before);
 }

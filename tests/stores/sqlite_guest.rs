@@ -10,7 +10,7 @@ use posse_core::job::dependency::After;
 use posse_core::job::lease::Lease;
 use posse_core::job::{JobId, JobState, NewJob, Output, Unique};
 use posse_core::port::{ClaimRequest, JobQueries, JobRepository, RepositoryError};
-use posse_infra::sqlite::{Options, SqliteStore, complete_in, enqueue_in, notify};
+use posse_infra::sqlite::{Keys, Options, SqliteStore, complete_in, enqueue_in, notify};
 
 fn job() -> NewJob {
     NewJob { role: "r".into(), ..NewJob::default() }
@@ -53,7 +53,7 @@ async fn rows_and_jobs_are_there_together_or_not_at_all() {
         .immediate_transaction(|connection| {
             diesel::sql_query("INSERT INTO orders VALUES (1)").execute(connection)?;
             let chain = vec![job(), NewJob { after: vec![After::Earlier(0)], ..job() }];
-            Ok::<_, diesel::result::Error>(enqueue_in(connection, chain, 5).expect("is stored"))
+            Ok::<_, diesel::result::Error>(enqueue_in(connection, &Keys::default(), chain, 5).expect("is stored"))
         })
         .expect("commits");
     let ids: Vec<JobId> = enqueued.into_iter().map(|one| one.id).collect();
@@ -64,7 +64,7 @@ async fn rows_and_jobs_are_there_together_or_not_at_all() {
     // The caller thinks better of it.
     let undone = connection.immediate_transaction(|connection| {
         diesel::sql_query("INSERT INTO orders VALUES (2)").execute(connection)?;
-        let ids = enqueue_in(connection, vec![job()], 5).expect("is stored");
+        let ids = enqueue_in(connection, &Keys::default(), vec![job()], 5).expect("is stored");
         assert!(ids[0].id > JobId(2));
         Err::<(), _>(diesel::result::Error::RollbackTransaction)
     });
@@ -76,7 +76,7 @@ async fn rows_and_jobs_are_there_together_or_not_at_all() {
         .immediate_transaction(|connection| {
             diesel::sql_query("INSERT INTO orders VALUES (3)").execute(connection)?;
             let unknown = vec![job(), NewJob { after: vec![After::Job(JobId(99))], ..job() }];
-            let refused = enqueue_in(connection, unknown, 5);
+            let refused = enqueue_in(connection, &Keys::default(), unknown, 5);
             assert!(matches!(refused, Err(RepositoryError::NoSuchJob(JobId(99)))), "{refused:?}");
             Ok::<_, diesel::result::Error>(())
         })
@@ -84,7 +84,7 @@ async fn rows_and_jobs_are_there_together_or_not_at_all() {
     assert_eq!((orders(&mut connection), state(JobId(3)).await), (2, None));
 
     // Without a transaction it makes one.
-    assert_eq!(enqueue_in(&mut connection, vec![job()], 5).expect("is stored")[0].id, JobId(3));
+    assert_eq!(enqueue_in(&mut connection, &Keys::default(), vec![job()], 5).expect("is stored")[0].id, JobId(3));
     drop(connection);
     assert_eq!(store.enqueue(vec![job()], 5).await.expect("the store goes on")[0].id, JobId(4));
     drop(store);
@@ -98,7 +98,7 @@ async fn workers_are_told_after_the_commit() {
     let mut woken = async |notified: bool| {
         wakes.mark_unchanged();
         connection
-            .immediate_transaction(|c| enqueue_in(c, vec![job()], 5).map_err(|_| diesel::NotFound))
+            .immediate_transaction(|c| enqueue_in(c, &Keys::default(), vec![job()], 5).map_err(|_| diesel::NotFound))
             .expect("commits");
         let began = Instant::now();
         if notified {
@@ -133,7 +133,7 @@ fn complete(connection: &mut SqliteConnection, lease: Lease, commits: bool) -> R
     let ended = connection.immediate_transaction(|connection| {
         diesel::sql_query("INSERT INTO orders (id) VALUES (NULL)").execute(connection)?;
         let output = Output { text: "packed".into(), ..Output::default() };
-        said = complete_in(connection, lease, output, 20);
+        said = complete_in(connection, &Keys::default(), lease, output, 20);
         if commits && said.is_ok() { Ok(()) } else { Err(diesel::result::Error::RollbackTransaction) }
     });
     assert_eq!(ended.is_ok(), commits && said.is_ok());

@@ -9,17 +9,18 @@ use posse_core::job::transition::Event;
 use posse_core::job::{JobProgress, JobState, NewJob, Payload};
 use posse_core::port::RateLimiter;
 use posse_core::port::{
-    CareRepository, Ending, JobFilter, JobQueries, JobRepository, JobSearch, MemoryRepository, QuestionFilter,
-    QuestionRepository, RepositoryError, SessionQueries, SessionRepository,
+    CareRepository, Database as _, Ending, JobFilter, JobQueries, JobRepository, JobSearch, MemoryRepository,
+    QuestionFilter, QuestionRepository, RepositoryError, SessionQueries, SessionRepository, Upkeep as _,
 };
 use posse_core::queue::rate::{ModelRates, ModelUse, RequestOutcome};
 use posse_core::run::journal::Entry;
 use posse_core::schedule::{Missed, Overlap, Schedule};
 use posse_core::session::{NewSession, Stretch};
-use posse_infra::sqlite::{CallersTransaction as _, Keys, Options, SqliteStore, Synchronous, compact, enqueue_in};
+use posse_infra::sqlite::{Keys, Options, SqliteDatabase, SqliteStore, Synchronous, enqueue_in};
 
 use super::behaviour::{
-    self, Door, Store, T0, behaviours, claim, ending, job, note, output, request, shared_behaviours, suite,
+    self, Door, Store, T0, behaviours, claim, ending, for_properties, job, note, output, request, shared_behaviours,
+    suite,
 };
 
 /// What must not be found in a file.
@@ -173,11 +174,11 @@ async fn a_database_is_sealed_turned_to_another_key_and_opened_again() {
     assert_eq!(found_in_files(&path), std::slice::from_ref(&path), "in the clear it can be found");
     let turn = async |keys: Keys, clear: bool| {
         let store = open(&path, keys);
-        let done = store.reseal(clear, |_, _| {}).await.expect("works");
-        let again = store.reseal(clear, |_, _| {}).await.expect("works");
+        let done = store.reseal(clear, &mut |_, _| {}).await.expect("works");
+        let again = store.reseal(clear, &mut |_, _| {}).await.expect("works");
         assert_eq!((done.closed, again.values), (0, 0), "what is done needs no more");
         drop(store);
-        compact(&path).expect("is rewritten");
+        SqliteDatabase { path: path.clone(), keys: Keys::default() }.compact().expect("is rewritten");
         done.values
     };
     let first = turn(keys(&["a"]), false).await;
@@ -216,9 +217,9 @@ async fn who_has_not_the_key_sees_that_something_is_there_and_changes_nothing() 
         assert!(said.iter().all(|said| !said.contains(CANARY)), "{said:#?}");
         let mut guest =
             <diesel::SqliteConnection as diesel::Connection>::establish(path.to_str().expect("UTF-8")).expect("opens");
-        assert!(wrong.enqueue_in(&mut guest, vec![job("r")], T0).is_err());
-        assert!(enqueue_in(&mut guest, vec![job("r")], T0).is_err(), "not in the clear either");
-        assert!(right.enqueue_in(&mut guest, vec![job("z")], T0).is_ok());
+        assert!(enqueue_in(&mut guest, &wrong, vec![job("r")], T0).is_err());
+        assert!(enqueue_in(&mut guest, &Keys::default(), vec![job("r")], T0).is_err(), "not in the clear either");
+        assert!(enqueue_in(&mut guest, &right, vec![job("z")], T0).is_ok());
     }
     assert_eq!(claim(&store, "z", 9, T0).await.len(), 2);
 }

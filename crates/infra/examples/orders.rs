@@ -18,7 +18,7 @@ use posse_core::worker::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_core::worker::{Fleet, WorkerService, maintain};
 use posse_infra::fleet;
 use posse_infra::process::SystemClock;
-use posse_infra::sqlite::{Options, SqliteStore, complete_in, enqueue_in, notify};
+use posse_infra::sqlite::{Keys, Options, SqliteStore, complete_in, enqueue_in, notify};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -53,7 +53,7 @@ impl Packer {
             diesel::sql_query("INSERT INTO parcels (what) VALUES (?)")
                 .bind::<diesel::sql_types::Text, _>(&cx.job.payload.goal)
                 .execute(shop)?;
-            Ok(complete_in(shop, cx.lease(), Output { text, ..Output::default() }, cx.now())?)
+            Ok(complete_in(shop, &Keys::default(), cx.lease(), Output { text, ..Output::default() }, cx.now())?)
         })
     }
 }
@@ -78,7 +78,7 @@ fn place_order(shop: &mut SqliteConnection, what: &str) -> Result<JobId, Failure
         let payload = Payload { goal: what.into(), ..Payload::default() };
         let job = NewJob { role: PACKER.into(), payload, ..NewJob::default() };
         // Whatever fails from here on takes the order back too.
-        Ok(enqueue_in(shop, vec![job], SystemClock.now())?[0].id)
+        Ok(enqueue_in(shop, &Keys::default(), vec![job], SystemClock.now())?[0].id)
     })
 }
 

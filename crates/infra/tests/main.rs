@@ -4,6 +4,7 @@
 mod agent;
 mod any_history;
 mod conversation;
+mod host_recognise;
 mod local_model;
 mod model_fallback;
 mod model_guarded;

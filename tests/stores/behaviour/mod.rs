@@ -34,6 +34,7 @@ pub mod limited;
 pub mod many;
 pub mod model;
 pub mod people;
+pub mod properties;
 pub mod questions;
 pub mod ranking;
 pub mod ruling;
@@ -95,6 +96,16 @@ macro_rules! shared_behaviours {
                 let door = $door;
                 $crate::stores::behaviour::$module::$name(&door).await;
             })+
+        })+
+    };
+}
+
+/// The same for properties, which make a door for each case.
+macro_rules! for_properties {
+    ($door:expr => $($name:ident),+ $(,)?) => {
+        $(#[test]
+        fn $name() {
+            $crate::stores::behaviour::properties::$name(|| $door, file!());
         })+
     };
 }
@@ -302,10 +313,16 @@ macro_rules! suite {
                 rules_are_seen_by_all_processes_at_once,
                 one_process_probes_for_all;
         }
+        for_properties! { $door =>
+            any_sequence_of_operations_follows_the_transition_function,
+            any_sequence_on_jobs_that_belong_together_follows_a_simple_model,
+            every_job_ends_or_is_explained,
+            no_limit_is_ever_exceeded_and_no_place_is_lost,
+        }
     };
 }
 
-pub(crate) use {behaviours, shared_behaviours, suite};
+pub(crate) use {behaviours, for_properties, shared_behaviours, suite};
 
 /// A job for `role`, due at once.
 pub fn job(role: &str) -> NewJob {

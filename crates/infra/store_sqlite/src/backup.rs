@@ -7,50 +7,29 @@ use std::path::Path;
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
-use posse_core::port::{Backup, RepositoryError, SchemaSteps};
+use posse_core::port::{Backup, RepositoryError};
+use posse_core::store::Done;
 
 use super::connection::{Access, open};
-use super::fault::{Fault, Outcome, describe};
+use super::fault::{describe, in_words};
 use super::migrate::{self, Schema};
 use super::paths::beside;
-use super::{SqliteStore, restore, traceless};
 
 /// Most problems told of at once.
 const PROBLEMS: usize = 20;
 
-impl SqliteStore {
-    /// Copies the database to `to` as it is at one moment, while others work on; what they write
-    /// meanwhile is not in it. The copy is looked through for damage before it gets its name, so that
-    /// there is either a good one or none. Only its owner may read it. Fails if there is something at
-    /// `to` already.
-    pub async fn backup(&self, to: &Path) -> Result<Backup, RepositoryError> {
-        let to = std::path::absolute(to).map_err(|error| not_made(to, &error))?;
-        let from = self.path.clone();
-        self.readers.run(move |_| make(&from, &to)).await
-    }
-
-    /// What is wrong with the file, in words; nothing where all is well. Reads the whole file, and with
-    /// `full` also compares each index with its table, which takes several times as long.
-    pub async fn check(&self, full: bool) -> Result<Vec<String>, RepositoryError> {
-        self.readers.run(move |connection| check(connection, full)).await
-    }
-}
-
-/// The schema of the database at `path`. Changes nothing; a newer one is an error.
-pub fn schema_of(path: &Path) -> Result<SchemaSteps, RepositoryError> {
-    restore::finished(path)?;
-    let mut connection = open(path, traceless(path))?;
-    let is_current = migrate::inspect(&mut connection, path)? == Schema::Current;
-    Ok(SchemaSteps { last: migrate::last_step(&mut connection, path)?, is_current })
-}
-
-fn make(from: &Path, to: &Path) -> Outcome<Backup> {
-    let refuse = |error: std::io::Error| Fault::Refused(not_made(to, &error));
+/// Copies the database at `from` to `to` as it is at one moment, while others work on; what they write
+/// meanwhile is not in it. The copy is looked through for damage before it gets its name, so that
+/// there is either a good one or none. Only its owner may read it. Fails if there is something at
+/// `to` already.
+pub(super) fn make(from: &Path, to: &Path) -> Result<Backup, RepositoryError> {
+    let refuse = |error: std::io::Error| not_made(to, &error);
+    let to = &std::path::absolute(to).map_err(refuse)?;
     if to.symlink_metadata().is_ok() {
-        return Err(Fault::Refused(RepositoryError::Unavailable(format!(
+        return Err(RepositoryError::Unavailable(format!(
             "{} is there already and was left as it is; name another file for the backup",
             to.display()
-        ))));
+        )));
     }
     let part = beside(to, ".part");
     // Left by a process that ended in the middle; nobody needs it.
@@ -75,29 +54,30 @@ fn make(from: &Path, to: &Path) -> Outcome<Backup> {
 }
 
 /// Writes a copy of the database at `from` into the empty file at `part`.
-pub(super) fn copy_into(from: &Path, access: Access, part: &Path) -> Outcome<()> {
+pub(super) fn copy_into(from: &Path, access: Access, part: &Path) -> Result<(), RepositoryError> {
     let mut source = open(from, access)?;
     // The setting would keep it from writing the copy too.
-    source.batch_execute("PRAGMA query_only = 0")?;
+    source.batch_execute("PRAGMA query_only = 0").map_err(|error| describe(&error, from))?;
     let copied = diesel::sql_query("VACUUM INTO ?").bind::<Text, _>(part.to_string_lossy()).execute(&mut source);
-    copied.map_err(|error| describe(&error, part))?;
-    Ok(())
+    copied.map(drop).map_err(|error| describe(&error, part))
 }
 
 /// The same, and looks the copy through.
-fn fill(from: &Path, part: &Path) -> Outcome<()> {
+fn fill(from: &Path, part: &Path) -> Result<(), RepositoryError> {
     copy_into(from, Access::Read, part)?;
     let mut copy = open(part, Access::Frozen)?;
     if migrate::inspect(&mut copy, part)? != Schema::Current {
         return Err(damaged(part, "its schema is not that of the original"));
     }
-    match check(&mut copy, true)?.first() {
+    match check(&mut copy, true).map_err(|error| in_words(error, part))?.first() {
         Some(problem) => Err(damaged(part, problem)),
         None => Ok(()),
     }
 }
 
-pub(super) fn check(connection: &mut SqliteConnection, full: bool) -> Outcome<Vec<String>> {
+/// What is wrong with the file, in words; nothing where all is well. Reads the whole file, and with `full` also compares
+/// each index with its table, which takes several times as long.
+pub(super) fn check(connection: &mut SqliteConnection, full: bool) -> Done<Vec<String>> {
     #[derive(QueryableByName)]
     struct Line {
         #[diesel(sql_type = Text)]
@@ -127,11 +107,11 @@ pub(super) fn check(connection: &mut SqliteConnection, full: bool) -> Outcome<Ve
     Ok(problems)
 }
 
-fn damaged(part: &Path, problem: &str) -> Fault {
+fn damaged(part: &Path, problem: &str) -> RepositoryError {
     let shown = part.display();
-    Fault::Refused(RepositoryError::Unusable(format!(
+    RepositoryError::Unusable(format!(
         "the copy {shown} is damaged ({problem}) and was removed; look the original through (posse db check --full)"
-    )))
+    ))
 }
 
 fn not_made(to: &Path, error: &std::io::Error) -> RepositoryError {

@@ -1,4 +1,4 @@
-//! Enqueueing and completing in somebody else's transaction: a program that keeps tables of its own in
+//! Enqueueing and completing in the caller's own transaction: a program that keeps tables of its own in
 //! Posse's file commits its rows and what becomes of the jobs about them together, or neither.
 
 use std::path::Path;
@@ -13,12 +13,13 @@ use posse_core::store::claim::Places;
 use posse_core::store::enqueue::{Batch, enqueue};
 use posse_core::store::finish::{End, Finish};
 use posse_core::store::seal::Keys;
-use posse_core::store::{self, Verb as _};
+use posse_core::store::{Outcome, Verb as _};
 
-use super::fault::{Fault, Outcome, describe};
+use super::connection::transaction;
+use super::fault::in_words;
+use super::meta;
 use super::notify::Notifier;
 use super::rows::Rows;
-use super::sealed_text;
 use super::writer::Transaction;
 
 /// Stores jobs, all or none, in the transaction that `connection` is in (in one of its own if it is
@@ -27,6 +28,7 @@ use super::writer::Transaction;
 /// [`posse_core::job::enqueue::accept`] before.
 ///
 /// - The file must have been opened by [`super::SqliteStore::open`] once, by this version.
+/// - `keys` are those of the store ([`super::SqliteStore::keys`]): where texts are sealed, others are refused.
 /// - Begin with `immediate_transaction`: one that reads first and writes later fails if another
 ///   process writes in between. Set a `busy_timeout` on the connection, and keep the transaction
 ///   short: all workers wait for it to end.
@@ -36,10 +38,12 @@ use super::writer::Transaction;
 ///   within a millisecond, in all processes. Without it they find out by themselves within a second.
 pub fn enqueue_in(
     connection: &mut SqliteConnection,
+    keys: &Keys,
     new: Vec<NewJob>,
     now: Millis,
 ) -> Result<Vec<Enqueued>, RepositoryError> {
-    Keys::default().enqueue_in(connection, new, now)
+    let batch = Batch::new(new, now).map_err(not_json)?;
+    within(connection, keys, |tx| enqueue(tx, &batch, None))
 }
 
 /// Completes the job that `lease` is about ([`JobContext::lease`](posse_core::worker::executor::JobContext::lease)),
@@ -51,69 +55,27 @@ pub fn enqueue_in(
 /// [`RepositoryError::LeaseLost`] when the job is not this worker's any more: whoever has it works it
 /// again, so nothing of this attempt may be kept, and the transaction is to be rolled back.
 ///
-/// The rules for `connection`, and the need for [`notify`], are those of [`enqueue_in`]. `output` is final;
+/// The rules for `connection` and `keys`, and the need for [`notify`], are those of [`enqueue_in`]. `output` is final;
 /// entries of a journal are not stored here.
 pub fn complete_in(
     connection: &mut SqliteConnection,
+    keys: &Keys,
     lease: Lease,
     output: Output,
     now: Millis,
 ) -> Result<(), RepositoryError> {
-    Keys::default().complete_in(connection, lease, output, now)
-}
-
-/// The same where texts are sealed, with the keys of the store ([`super::SqliteStore::keys`]). Other keys are
-/// refused there, and so are the functions without any.
-pub trait CallersTransaction {
-    /// See [`enqueue_in`].
-    fn enqueue_in(
-        &self,
-        connection: &mut SqliteConnection,
-        new: Vec<NewJob>,
-        now: Millis,
-    ) -> Result<Vec<Enqueued>, RepositoryError>;
-
-    /// See [`complete_in`].
-    fn complete_in(
-        &self,
-        connection: &mut SqliteConnection,
-        lease: Lease,
-        output: Output,
-        now: Millis,
-    ) -> Result<(), RepositoryError>;
-}
-
-impl CallersTransaction for Keys {
-    fn enqueue_in(
-        &self,
-        connection: &mut SqliteConnection,
-        new: Vec<NewJob>,
-        now: Millis,
-    ) -> Result<Vec<Enqueued>, RepositoryError> {
-        let batch = Batch::new(new, now).map_err(not_json)?;
-        within(connection, self, |tx| enqueue(tx, &batch, None))
-    }
-
-    fn complete_in(
-        &self,
-        connection: &mut SqliteConnection,
-        lease: Lease,
-        output: Output,
-        now: Millis,
-    ) -> Result<(), RepositoryError> {
-        let ending = Ending {
-            event: Event::Complete,
-            due_at: now,
-            reason: None,
-            output: Some(output),
-            entries: Vec::new(),
-            seq: 0,
-            children: Vec::new(),
-        };
-        let end = End::new(&AttemptEnd { lease, ending }, now).map_err(not_json)?;
-        let answers = within(connection, self, |tx| Finish::run(tx, &[&end]))?;
-        answers.into_iter().try_for_each(|answer| answer.map(drop))
-    }
+    let ending = Ending {
+        event: Event::Complete,
+        due_at: now,
+        reason: None,
+        output: Some(output),
+        entries: Vec::new(),
+        seq: 0,
+        children: Vec::new(),
+    };
+    let end = End::new(&AttemptEnd { lease, ending }, now).map_err(not_json)?;
+    let answers = within(connection, keys, |tx| Finish::run(tx, &[&end]))?;
+    answers.into_iter().try_for_each(|answer| answer.map(drop))
 }
 
 fn not_json(error: serde_json::Error) -> RepositoryError {
@@ -124,22 +86,19 @@ fn not_json(error: serde_json::Error) -> RepositoryError {
 fn within<T>(
     connection: &mut SqliteConnection,
     keys: &Keys,
-    work: impl FnOnce(&mut Transaction<'_>) -> store::Outcome<T>,
+    work: impl FnOnce(&mut Transaction<'_>) -> Outcome<T>,
 ) -> Result<T, RepositoryError> {
-    let done: Outcome<T> = connection.transaction(|connection| {
-        sealed_text::admit(connection, keys)?;
+    let done = transaction(connection, |connection| {
+        meta::admit(connection, keys)?;
         // Workers are notified after the COMMIT, which is the caller's.
         let mut notifies = false;
-        Ok(work(&mut Transaction::new(Rows::of(connection), keys, &mut Places::default(), &mut notifies))?)
+        work(&mut Transaction::new(Rows::of(connection), keys, &mut Places::default(), &mut notifies))
     });
-    done.map_err(|fault| match fault {
-        Fault::Refused(error) => error,
-        Fault::Db(error) => describe(&error, Path::new("of this connection")),
-    })
+    done.map_err(|fault| in_words(fault, Path::new("of this connection")))
 }
 
-/// Tells the workers of all processes that the database at `path` has something new for them.
+/// Tells the workers of all processes that the database at `path` has something new for them. Those who cannot be
+/// told find it within a second.
 pub fn notify(path: &Path) {
-    // What cannot be told is found within a second.
     Notifier::new(path).notify();
 }

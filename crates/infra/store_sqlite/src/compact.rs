@@ -8,7 +8,7 @@ use posse_core::text::bytes;
 use posse_host::process::free_space;
 
 use super::connection::{Access, open};
-use super::fault::{Fault, describe};
+use super::fault::{describe, in_words};
 use super::log::Log;
 use super::migrate::{self, Schema};
 use super::{Synchronous, space};
@@ -27,11 +27,7 @@ pub fn compact(path: &Path) -> Result<Compacted, RepositoryError> {
         let way_out = "posse db migrate brings it up to date";
         return Err(RepositoryError::Refused(format!("{} was made by an older posse; {way_out}", path.display())));
     }
-    let in_words = |fault| match fault {
-        Fault::Refused(error) => error,
-        Fault::Db(error) => describe(&error, path),
-    };
-    let (total, free, size) = space::pages(&mut connection).map_err(in_words)?;
+    let (total, free, size) = space::pages(&mut connection).map_err(|error| in_words(error, path))?;
     let (needed, there) = ((total - free) * size, path.parent().and_then(free_space));
     if there.is_some_and(|there| there < needed + needed / 8) {
         return Err(RepositoryError::Unavailable(format!(
@@ -45,6 +41,6 @@ pub fn compact(path: &Path) -> Result<Compacted, RepositoryError> {
     connection.batch_execute("PRAGMA temp_store = file; PRAGMA auto_vacuum = INCREMENTAL; VACUUM").map_err(failed)?;
     // Whoever still reads keeps the log from being taken in whole; it is taken in later.
     connection.batch_execute("PRAGMA wal_checkpoint(TRUNCATE)").map_err(failed)?;
-    let (after, _, size) = space::pages(&mut connection).map_err(in_words)?;
+    let (after, _, size) = space::pages(&mut connection).map_err(|error| in_words(error, path))?;
     Ok(Compacted { before: total * size, after: after * size, log_bytes: Log::of(path).bytes() })
 }

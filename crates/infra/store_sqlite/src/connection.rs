@@ -6,6 +6,7 @@ use std::path::Path;
 use diesel::connection::SimpleConnection;
 use diesel::{Connection, ConnectionError, SqliteConnection};
 use posse_core::port::RepositoryError;
+use posse_core::store::{DbError, Outcome};
 
 use super::fault::{Kind, describe, describe_text, kind_of_text};
 use super::paths::beside;
@@ -62,6 +63,21 @@ fn settings(access: Access) -> String {
     format!("PRAGMA foreign_keys = 1; PRAGMA temp_store = memory; {own}")
 }
 
+/// Runs `work` in a transaction, or in a savepoint where there is one; a fault undoes all of it.
+pub(super) fn transaction<T>(
+    connection: &mut SqliteConnection,
+    work: impl FnOnce(&mut SqliteConnection) -> Outcome<T>,
+) -> Outcome<T> {
+    let mut fault = None;
+    let done = connection.transaction(|connection| {
+        work(connection).map_err(|met| {
+            fault = Some(met);
+            diesel::result::Error::RollbackTransaction
+        })
+    });
+    done.map_err(|error| fault.unwrap_or_else(|| DbError::from(error).into()))
+}
+
 /// A path as part of a `file:` address: any byte is a legal part of a file's name.
 fn percent_encoded(path: &Path) -> String {
     let mut out = String::new();
@@ -77,43 +93,4 @@ fn percent_encoded(path: &Path) -> String {
 /// How to look at the file without leaving a trace.
 pub(super) fn traceless(path: &Path) -> Access {
     if beside(path, "-wal").exists() { Access::Look } else { Access::Frozen }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::{Options, SqliteStore};
-    use posse_host::recognise::{database_of, is_database_at};
-    use std::fs;
-
-    #[test]
-    fn a_database_is_known_by_what_is_in_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        let store = SqliteStore::open(&at("acme"), Options::default()).unwrap();
-        assert!(is_database_at(&at("acme")), "in use, nothing written back");
-        assert_eq!(database_of(&at("acme-wal")), Some(at("acme")));
-        assert_eq!(database_of(&at("ACME.sessions")), None, "another name");
-        assert_eq!(database_of(&at("acme.sessions")), Some(at("acme")));
-        drop(store);
-        assert!(is_database_at(&at("acme")));
-        fs::copy(at("acme"), at("copy.txt")).unwrap();
-        assert!(is_database_at(&at("copy.txt")));
-        fs::rename(at("acme"), at("posse.db")).unwrap();
-        assert_eq!(database_of(&at("sessions")), Some(at("posse.db")));
-    }
-
-    #[test]
-    fn other_files_are_not_ours() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        rusqlite::Connection::open(at("app.db")).unwrap().execute_batch("CREATE TABLE jobs(id)").unwrap();
-        fs::write(at("a.sql"), "CREATE TABLE job_data".repeat(100)).unwrap();
-        fs::write(at("app.db-wal"), "").unwrap();
-        std::os::unix::fs::symlink("app.db", at("link")).unwrap();
-        for name in ["app.db", "a.sql", "link", "none", "."] {
-            assert!(!is_database_at(&at(name)), "{name}");
-        }
-        assert_eq!(database_of(&at("app.db-wal")), None);
-        assert_eq!(database_of(&at("sessions")), None);
-    }
 }

@@ -9,13 +9,14 @@ use posse_core::store::engine::Engine;
 use posse_core::store::enqueue::{Batch, Enqueue};
 use posse_core::store::finish::{End, Finish};
 use posse_core::store::seal::Keys;
-use posse_core::store::{Answer, Fault, MANY_ROWS, Tx};
+use posse_core::store::{Answer, DbError, Fault, MANY_ROWS, Tx};
 use tokio::sync::watch;
 
+use super::connection::transaction;
 use super::log::Log;
 use super::rows::Rows;
 use super::writer::Writer;
-use super::{SqliteStore, fault, space};
+use super::{SqliteStore, space};
 
 impl Engine for SqliteStore {
     type Rows = Rows;
@@ -26,7 +27,7 @@ impl Engine for SqliteStore {
         F: Into<Fault> + 'static,
         W: FnMut(&mut Tx<'_, Rows>) -> Result<T, F> + Send + 'static,
     {
-        self.writer()?.run(bytes, ours(work)).await
+        self.writer()?.run(bytes, false, work).await
     }
 
     async fn write_passing<T, F, W>(&self, bytes: usize, work: W) -> Result<T, RepositoryError>
@@ -35,7 +36,7 @@ impl Engine for SqliteStore {
         F: Into<Fault> + 'static,
         W: FnMut(&mut Tx<'_, Rows>) -> Result<T, F> + Send + 'static,
     {
-        self.writer()?.run_passing(bytes, ours(work)).await
+        self.writer()?.run(bytes, true, work).await
     }
 
     async fn enqueue_all(&self, batch: Batch) -> Answer<Enqueue> {
@@ -53,7 +54,7 @@ impl Engine for SqliteStore {
         R: FnOnce(&mut Rows, &Keys) -> Result<T, F> + Send + 'static,
     {
         let keys = self.keys.clone();
-        self.readers.run(move |connection| read(Rows::of(connection), &keys).map_err(Into::<Fault>::into)).await
+        self.readers.run(move |connection| read(Rows::of(connection), &keys)).await
     }
 
     async fn read_at_once<T, F, R>(&self, read: R) -> Result<T, RepositoryError>
@@ -63,12 +64,8 @@ impl Engine for SqliteStore {
         R: FnOnce(&mut Rows, &Keys) -> Result<T, F> + Send + 'static,
     {
         let keys = self.keys.clone();
-        let read = move |connection: &mut SqliteConnection| {
-            connection.transaction(|connection| {
-                read(Rows::of(connection), &keys).map_err(|fault| fault::Fault::from(Into::<Fault>::into(fault)))
-            })
-        };
-        self.readers.run(read).await
+        let read = move |connection: &mut SqliteConnection| read(Rows::of(connection), &keys).map_err(Into::into);
+        self.readers.run(|connection| transaction(connection, read)).await
     }
 
     fn sealing_keys(&self) -> &Keys {
@@ -97,7 +94,7 @@ impl Engine for SqliteStore {
 
     async fn space(&self) -> Result<Storage, RepositoryError> {
         let look = |connection: &mut SqliteConnection| {
-            Ok::<_, fault::Fault>((space::pages(connection)?, space::gives_back(connection)?))
+            Ok::<_, DbError>((space::pages(connection)?, space::gives_back(connection)?))
         };
         let ((pages, free, size), gives_back) = self.readers.run(look).await?;
         let log_bytes = Log::of(&self.path).bytes();
@@ -105,7 +102,7 @@ impl Engine for SqliteStore {
     }
 
     async fn give_back(&self) -> Result<bool, RepositoryError> {
-        self.writer()?.run(MANY_ROWS, space::shrink).await
+        self.writer()?.run(MANY_ROWS, false, space::shrink).await
     }
 
     fn ended_by_itself(&self, worker: &WorkerId) -> bool {
@@ -125,11 +122,4 @@ impl Engine for SqliteStore {
     fn forget_word(&self, worker: &WorkerId) {
         self.last_words.forget(worker);
     }
-}
-
-/// Work whose faults are the writer's.
-fn ours<T, F: Into<Fault>>(
-    mut work: impl FnMut(&mut Tx<'_, Rows>) -> Result<T, F>,
-) -> impl FnMut(&mut Tx<'_, Rows>) -> Result<T, Fault> {
-    move |tx| work(tx).map_err(Into::into)
 }

@@ -1,62 +1,24 @@
-//! What can go wrong in a command, and what it means for the batch it is in.
+//! What an error of SQLite is about, and what its caller is told.
 
 use std::path::Path;
 
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use posse_core::doctor::RESTORE;
 use posse_core::port::RepositoryError;
-use posse_core::store::seal::Closed;
-use posse_core::store::{self, DbError};
+use posse_core::store::{DbError, Fault};
 
 use super::{cause, in_use};
 
-/// Why a command failed.
-#[derive(Debug)]
-pub(super) enum Fault {
-    /// For the caller alone; the batch goes on.
-    Refused(RepositoryError),
-    /// From the database; [`kind`] tells whether it is about this command or about all.
-    Db(DieselError),
-}
-
-/// What a command gives.
-pub(super) type Outcome<T> = Result<T, Fault>;
-
-impl From<DieselError> for Fault {
-    fn from(error: DieselError) -> Self {
-        Fault::Db(error)
-    }
-}
-
-impl From<RepositoryError> for Fault {
-    fn from(error: RepositoryError) -> Self {
-        Fault::Refused(error)
-    }
-}
-
-impl From<Closed> for Fault {
-    fn from(closed: Closed) -> Self {
-        store::Fault::from(closed).into()
-    }
-}
-
-impl From<DbError> for Fault {
-    fn from(error: DbError) -> Self {
-        store::Fault::from(error).into()
-    }
-}
-
-impl From<store::Fault> for Fault {
-    fn from(fault: store::Fault) -> Self {
-        match fault {
-            store::Fault::Refused(error) => Fault::Refused(error),
-            store::Fault::Db(error) => Fault::Db(met(error)),
-        }
+/// What a fault says to its caller, of the database at `path`.
+pub(super) fn in_words(fault: impl Into<Fault>, path: &Path) -> RepositoryError {
+    match fault.into() {
+        Fault::Refused(error) => error,
+        Fault::Db(error) => describe(&met(error), path),
     }
 }
 
 /// The error that our driver met.
-fn met(error: DbError) -> DieselError {
+pub(super) fn met(error: DbError) -> DieselError {
     match error.into_inner().downcast() {
         Ok(met) => *met,
         Err(other) => DieselError::QueryBuilderError(other),

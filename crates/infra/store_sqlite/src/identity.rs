@@ -118,33 +118,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_of_the_files_is_missed_and_stays_lost() {
-        let asks = [Identity::check, Identity::check_changes];
-        for suffix in ["", "-wal", "-shm"] {
-            for (replaced, ask) in [(false, asks[0]), (true, asks[0]), (false, asks[1]), (true, asks[1])] {
-                let folder = tempfile::tempdir().expect("a folder");
-                let path = folder.path().join("posse.db");
-                for suffix in ["", "-wal", "-shm"] {
-                    std::fs::write(beside(&path, suffix), "x").expect("is written");
-                }
-                let identity = Identity::of(&path);
-                assert!(ask(&identity).is_ok());
-                std::fs::write(beside(&path, suffix), "more").expect("is written");
-                assert!(ask(&identity).is_ok(), "what is in it may change");
-                let aside = folder.path().join("aside");
-                std::fs::rename(beside(&path, suffix), &aside).expect("is moved");
-                if replaced {
-                    std::fs::write(beside(&path, suffix), "x").expect("is written");
-                }
-                let said = ask(&identity).expect_err("is lost").to_string();
-                assert!(said.contains(if replaced { "was replaced" } else { "was deleted or moved" }), "{said}");
-                std::fs::rename(&aside, beside(&path, suffix)).expect("is moved back");
-                assert!(ask(&identity).is_err(), "what was answered meanwhile is not there");
-            }
-        }
-    }
-
-    #[test]
     fn a_log_that_is_made_later_is_learned() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("posse.db");

@@ -85,33 +85,3 @@ pub(super) fn sweep(path: &Path) {
         let _ = std::fs::remove_file(entry.path());
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_said_is_found_by_others_also_when_the_folder_was_away() {
-        let around = tempfile::tempdir().expect("a folder");
-        let (here, away) = (around.path().join("here"), around.path().join("away"));
-        std::fs::create_dir(&here).expect("is made");
-        let mine = LastWords::beside(&here.join("posse.db"));
-        let workers = ["host-4711-5ce88a", "a/b %c", "é"].map(|name| WorkerId(name.into()));
-        std::fs::rename(&here, &away).expect("is moved");
-        for worker in &workers {
-            assert!(!mine.has(worker));
-            mine.say(worker).expect("is left");
-            mine.say(worker).expect("twice is no harm");
-        }
-        std::fs::rename(&away, &here).expect("is moved back");
-        let theirs = LastWords::beside(&here.join("posse.db"));
-        let other = LastWords::beside(&here.join("other.db"));
-        assert!(workers.iter().all(|worker| theirs.has(worker) && !other.has(worker)));
-        theirs.forget(&workers[0]);
-        assert_eq!(workers.each_ref().map(|worker| mine.has(worker)), [false, true, true]);
-        std::fs::write(here.join("posse.db-wal"), "x").expect("is written");
-        sweep(&here.join("posse.db"));
-        assert!(workers.iter().all(|worker| !mine.has(worker)) && here.join("posse.db-wal").exists());
-        assert!(mine.say(&WorkerId("x".repeat(300))).is_err());
-    }
-}

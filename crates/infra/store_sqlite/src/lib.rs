@@ -14,8 +14,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use diesel::SqliteConnection;
 use diesel::connection::SimpleConnection;
-use diesel::prelude::*;
 use posse_core::port::RepositoryError;
 use posse_core::queue::retention::Retention;
 
@@ -33,14 +33,14 @@ mod last_words;
 mod literal;
 mod log;
 mod looking;
+mod meta;
 mod migrate;
 mod notify;
 mod paths;
-#[cfg(test)]
-mod plans;
 mod readers;
 mod reseal;
 mod restore;
+mod restoring;
 mod rows;
 mod schema;
 mod sealed_text;
@@ -48,16 +48,12 @@ mod space;
 mod upkeep;
 mod writer;
 
-pub use backup::schema_of;
-pub use callers_transaction::{CallersTransaction, complete_in, enqueue_in, notify};
-pub use compact::compact;
-pub use looking::{left_behind, try_write};
+pub use callers_transaction::{complete_in, enqueue_in, notify};
 pub use posse_core::store::seal::{KEY_BYTES, KEYS_VARIABLE, Keys};
-pub use restore::restore;
 pub use upkeep::SqliteDatabase;
 
 use connection::{Access, traceless};
-use fault::describe;
+use fault::{Kind, describe, describe_text, in_words};
 use identity::Identity;
 use last_words::LastWords;
 use migrate::Schema;
@@ -134,7 +130,7 @@ impl SqliteStore {
                 folder.display(),
             )));
         }
-        restore::finished(path)?;
+        restoring::finished(path)?;
         let (connection, notifier, installation) = start(path, &options)?;
         let listener = Listener::start(path, Arc::clone(&notifier))
             .inspect_err(|error| tracing::warn!(%error, "not woken by other processes; looking once a second"));
@@ -177,7 +173,7 @@ impl SqliteStore {
                 path.display()
             )));
         }
-        restore::finished(path)?;
+        restoring::finished(path)?;
         let access = if may_write(path) { Access::Read } else { traceless(path) };
         let mut connection = connection::open(path, access)?;
         if migrate::inspect(&mut connection, path)? == Schema::Older {
@@ -186,7 +182,7 @@ impl SqliteStore {
                 path.display()
             )));
         }
-        let installation = installation(&mut connection, path)?;
+        let installation = meta::installation(&mut connection, path)?;
         let notifier = Arc::new(Notifier::read_only(path));
         let identity = Arc::new(Identity::of_file(path));
         let readers = Readers::start(path.clone(), access, Arc::clone(&identity));
@@ -207,12 +203,6 @@ impl SqliteStore {
     /// What texts are sealed with.
     pub fn keys(&self) -> &Keys {
         &self.keys
-    }
-
-    /// The id of the key that texts are sealed with in this database, by whoever wrote to it last; none where
-    /// they are in the clear. It may be one that this store has not got.
-    pub async fn sealed_with(&self) -> Result<Option<String>, RepositoryError> {
-        self.readers.run(sealed_text::marked).await
     }
 
     /// Where the database is.
@@ -251,7 +241,7 @@ fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Notifi
     };
     let is_new = is_new.map_err(|error| match error.kind() {
         std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-            fault::describe_text(fault::Kind::ReadOnly, &error.to_string(), path)
+            describe_text(Kind::ReadOnly, &error.to_string(), path)
         }
         _ => unavailable(path, "opened", &error),
     })?;
@@ -266,24 +256,20 @@ fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Notifi
         }
     }
     if !may_write(path) {
-        return Err(fault::describe_text(fault::Kind::ReadOnly, "it may only be read", path));
+        return Err(describe_text(Kind::ReadOnly, "it may only be read", path));
     }
     let notifier = Notifier::new(path);
     let starting = notifier.lock();
     // One may have begun meanwhile, and ended in the middle.
-    restore::finished(path)?;
+    restoring::finished(path)?;
     let mut connection = connection::open(path, Access::Write(options.synchronous))?;
     prepare(&mut connection, options, path)?;
-    let begun = sealed_text::begin(&mut connection, &options.keys).and_then(|()| match &options.retention {
-        Some(first) => Ok(retention::adopt(Rows::of(&mut connection), first)?),
-        None => Ok(()),
-    });
-    begun.map_err(|fault| match fault {
-        fault::Fault::Refused(error) => error,
-        fault::Fault::Db(error) => describe(&error, path),
-    })?;
+    meta::begin_sealing(&mut connection, &options.keys).map_err(|fault| in_words(fault, path))?;
+    if let Some(first) = &options.retention {
+        retention::adopt(Rows::of(&mut connection), first).map_err(|fault| in_words(fault, path))?;
+    }
     drop(starting);
-    let installation = installation(&mut connection, path)?;
+    let installation = meta::installation(&mut connection, path)?;
     connection.batch_execute("PRAGMA busy_timeout = 0").map_err(|error| describe(&error, path))?;
     Ok((connection, Arc::new(notifier), installation))
 }
@@ -325,16 +311,6 @@ fn prepare(connection: &mut SqliteConnection, options: &Options, path: &Path) ->
         connection.batch_execute(&format!("PRAGMA max_page_count = {pages}")).map_err(failed)?;
     }
     Ok(())
-}
-
-fn installation(connection: &mut SqliteConnection, path: &Path) -> Result<Arc<str>, RepositoryError> {
-    use schema::meta;
-    meta::table
-        .filter(meta::key.eq("installation"))
-        .select(meta::value)
-        .first::<String>(connection)
-        .map(Arc::from)
-        .map_err(|error| describe(&error, path))
 }
 
 fn unavailable(path: &Path, what: &str, error: &std::io::Error) -> RepositoryError {

@@ -6,40 +6,18 @@
 
 use std::marker::PhantomData;
 
-use diesel::expression::{AppearsOnTable, Expression, SelectableExpression, ValidGrouping, is_aggregate};
+use diesel::expression::{AppearsOnTable, Expression, SelectableExpression, ValidGrouping};
 use diesel::prelude::*;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Bool, Text};
 use diesel::sqlite::Sqlite;
 use serde::Serialize;
 
-macro_rules! condition {
-    ($(#[$doc:meta])* $name:ident = $sql:literal) => {
+/// Types that stand for a fixed piece of SQL each.
+macro_rules! literals {
+    ($($(#[$doc:meta])* $name:ident = $sql:literal;)*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, QueryId)]
-        pub(super) struct $name;
-
-        impl Expression for $name {
-            type SqlType = Bool;
-        }
-        impl<QS> AppearsOnTable<QS> for $name {}
-        impl<QS> SelectableExpression<QS> for $name {}
-        impl ValidGrouping<()> for $name {
-            type IsAggregate = is_aggregate::Never;
-        }
-        impl QueryFragment<Sqlite> for $name {
-            fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
-                out.push_sql($sql);
-                Ok(())
-            }
-        }
-    };
-}
-
-macro_rules! statement {
-    ($(#[$doc:meta])* $name:ident = $sql:literal) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, QueryId)]
+        #[derive(Debug, Clone, Copy, QueryId, ValidGrouping)]
         pub(super) struct $name;
 
         impl QueryFragment<Sqlite> for $name {
@@ -48,85 +26,63 @@ macro_rules! statement {
                 Ok(())
             }
         }
-        impl<C> RunQueryDsl<C> for $name {}
+    )*};
+}
+
+/// Those that are conditions on any rows.
+macro_rules! conditions {
+    ($($(#[$doc:meta])* $name:ident = $sql:literal;)*) => {
+        literals! { $($(#[$doc])* $name = $sql;)* }
+        $(
+            impl Expression for $name {
+                type SqlType = Bool;
+            }
+            impl<QS> AppearsOnTable<QS> for $name {}
+            impl<QS> SelectableExpression<QS> for $name {}
+        )*
     };
 }
 
-condition! {
-    /// Rows of the claim index.
-    IsAvailable = "(jobs.state = 'available')"
-}
-condition! {
-    /// Rows of the due index.
-    IsWaiting = "(jobs.state IN ('scheduled', 'retryable'))"
-}
-condition! {
-    /// Rows of the lease index.
-    IsRunning = "(jobs.state = 'running')"
-}
-condition! {
-    /// Rows of the index of suspended jobs.
-    IsSuspended = "(jobs.state = 'suspended')"
-}
-condition! {
-    /// Rows of the cancel index.
-    IsToBeCancelled = "(jobs.state = 'running' AND jobs.cancel_requested = 1)"
-}
-condition! {
-    /// Rows of the index of suspects.
-    IsSuspect = "(deaths.suspect = 1)"
-}
-condition! {
-    /// Rows of the index of unique keys, together with a condition on the key.
-    MayHoldKey = "(jobs.finalized_at IS NULL OR (jobs.state = 'completed' AND jobs.unique_ms IS NOT NULL))"
+/// Those that are statements.
+macro_rules! statements {
+    ($($(#[$doc:meta])* $name:ident = $sql:literal;)*) => {
+        literals! { $($(#[$doc])* $name = $sql;)* }
+        $(impl<C> RunQueryDsl<C> for $name {})*
+    };
 }
 
-condition! {
-    /// Rows of the index of schedules.
-    IsNotPaused = "(schedules.paused_at IS NULL)"
-}
-condition! {
-    /// Rows of the index of open questions.
-    IsOpenAsk = "(asks.state = 'open')"
-}
-condition! {
-    /// Rows of the index of what is waited for.
-    IsOpen = "(dependencies.open = 1)"
-}
-
-condition! {
-    /// Rows of the index of groups that are waited for.
-    IsGroupOpen = "(group_waits.open = 1)"
+// Each is, to the letter, the condition of a partial index.
+conditions! {
+    IsAvailable = "(jobs.state = 'available')";
+    IsWaiting = "(jobs.state IN ('scheduled', 'retryable'))";
+    IsRunning = "(jobs.state = 'running')";
+    IsSuspended = "(jobs.state = 'suspended')";
+    IsToBeCancelled = "(jobs.state = 'running' AND jobs.cancel_requested = 1)";
+    IsSuspect = "(deaths.suspect = 1)";
+    /// Together with a condition on the key.
+    MayHoldKey = "(jobs.finalized_at IS NULL OR (jobs.state = 'completed' AND jobs.unique_ms IS NOT NULL))";
+    IsNotPaused = "(schedules.paused_at IS NULL)";
+    IsOpenAsk = "(asks.state = 'open')";
+    IsOpen = "(dependencies.open = 1)";
+    IsGroupOpen = "(group_waits.open = 1)";
 }
 
-statement! {
+statements! {
     /// Takes the write lock at once. A transaction that reads first and writes later can find that
     /// another process has written in between, and then nothing helps but starting over.
-    Begin = "BEGIN IMMEDIATE"
-}
-statement! {
-    /// Makes the batch durable.
-    Commit = "COMMIT"
-}
-statement! {
-    /// Drops the batch.
-    Rollback = "ROLLBACK"
-}
-statement! {
+    Begin = "BEGIN IMMEDIATE";
+    Commit = "COMMIT";
+    Rollback = "ROLLBACK";
     /// Before a command of a batch.
-    Savepoint = "SAVEPOINT command"
-}
-statement! {
+    Savepoint = "SAVEPOINT command";
     /// After a command that worked.
-    Release = "RELEASE command"
-}
-statement! {
+    Release = "RELEASE command";
     /// After a command that failed; the savepoint is still there and must be released.
-    RollbackTo = "ROLLBACK TO command"
+    RollbackTo = "ROLLBACK TO command";
 }
 
 /// See [`after_rank`].
-#[derive(Debug, Clone, Copy, QueryId)]
+#[derive(Debug, Clone, Copy, QueryId, ValidGrouping)]
 pub(super) struct AfterRank(i64, i64);
 
 /// The condition that a job stands after that of this rank and id. SQLite seeks such a pair by "at
@@ -140,9 +96,6 @@ impl Expression for AfterRank {
     type SqlType = Bool;
 }
 impl<QS> AppearsOnTable<QS> for AfterRank {}
-impl ValidGrouping<()> for AfterRank {
-    type IsAggregate = is_aggregate::Never;
-}
 impl QueryFragment<Sqlite> for AfterRank {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
         out.push_sql("((jobs.rank, jobs.id) > (");
@@ -155,7 +108,7 @@ impl QueryFragment<Sqlite> for AfterRank {
 }
 
 /// Job ids as one bind, whatever their number. Matches `jobs.id`; built by [`among`].
-#[derive(Debug, Clone, QueryId)]
+#[derive(Debug, Clone, QueryId, ValidGrouping)]
 pub(super) struct Among(String);
 
 /// The condition that a job is one of `jobs`. The statement stays the same text.
@@ -168,9 +121,6 @@ impl Expression for Among {
 }
 impl<QS> AppearsOnTable<QS> for Among {}
 impl<QS> SelectableExpression<QS> for Among {}
-impl ValidGrouping<()> for Among {
-    type IsAggregate = is_aggregate::Never;
-}
 impl QueryFragment<Sqlite> for Among {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
         out.push_sql("(jobs.id IN (SELECT value FROM json_each(");

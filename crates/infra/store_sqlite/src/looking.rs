@@ -7,14 +7,14 @@ use posse_core::port::RepositoryError;
 
 use super::Synchronous;
 use super::connection::{Access, open};
-use super::fault::describe;
+use super::fault::{Kind, describe, describe_text};
 use super::notify::Notifier;
 use super::paths::{beside, may_write};
 
 /// Tries to write to the database at `path`, and takes it back. Waits for whoever writes for two seconds.
 pub fn try_write(path: &Path) -> Result<(), RepositoryError> {
     if !may_write(path) {
-        return Err(super::fault::describe_text(super::fault::Kind::ReadOnly, "it may only be read", path));
+        return Err(describe_text(Kind::ReadOnly, "it may only be read", path));
     }
     let mut connection = open(path, Access::Write(Synchronous::Normal))?;
     // More than the cache holds, so that it goes to the disk before it is taken back.

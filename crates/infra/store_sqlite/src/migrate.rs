@@ -8,9 +8,11 @@ use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use diesel::sqlite::Sqlite;
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
-use posse_core::port::RepositoryError;
+use posse_core::port::{RepositoryError, SchemaSteps};
 
+use super::connection::{open, traceless};
 use super::fault::describe;
+use super::restoring;
 
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("../../../migrations/sqlite");
 
@@ -21,6 +23,14 @@ pub(super) enum Schema {
     Current,
     /// It lacks some steps, or all of them.
     Older,
+}
+
+/// The schema of the database at `path`. Changes nothing; a newer one is an error.
+pub(super) fn schema_of(path: &Path) -> Result<SchemaSteps, RepositoryError> {
+    restoring::finished(path)?;
+    let mut connection = open(path, traceless(path))?;
+    let is_current = inspect(&mut connection, path)? == Schema::Current;
+    Ok(SchemaSteps { last: last_step(&mut connection, path)?, is_current })
 }
 
 /// Looks at the file's schema and changes nothing. A newer schema, and a database of another

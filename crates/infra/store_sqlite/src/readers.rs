@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use diesel::SqliteConnection;
 use posse_core::port::RepositoryError;
+use posse_core::store::Fault;
 use tokio::sync::oneshot;
 
 use super::connection::{Access, open};
-use super::fault::{Fault, describe};
+use super::fault::in_words;
 use super::identity::Identity;
 
 /// Reads at once; more of them would only compete for processors.
@@ -70,12 +71,7 @@ impl Readers {
         let (answer, answered) = oneshot::channel();
         let path = self.path.clone();
         let read: Read = Box::new(move |connection| {
-            let result = connection.and_then(|connection| {
-                read(connection).map_err(|fault| match fault.into() {
-                    Fault::Refused(error) => error,
-                    Fault::Db(error) => describe(&error, &path),
-                })
-            });
+            let result = connection.and_then(|connection| read(connection).map_err(|fault| in_words(fault, &path)));
             // A caller that is gone wants no answer.
             let _ = answer.send(result);
         });
@@ -155,29 +151,5 @@ impl Shared {
         self.changed.notify_one();
         // Whoever is told may be at another read, and looks for the next one after that.
         drop(self.closing.wait_timeout_while(state, REST, |state| !state.closed));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Options, SqliteStore};
-
-    /// What cannot be opened later is not there at all, which is the same to whoever opens.
-    #[tokio::test]
-    async fn who_can_open_nothing_leaves_reads_to_those_who_could() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("posse.db");
-        let store = SqliteStore::open(&path, Options::default()).expect("opens");
-        drop(store);
-        let identity = Arc::new(Identity::of_file(&path));
-        let readers = Readers::start(path.clone(), Access::Read, Arc::clone(&identity)).expect("start");
-        readers.run(|_| Ok::<_, Fault>(())).await.expect("one has a connection");
-        std::fs::rename(&path, folder.path().join("away")).expect("is moved");
-        for _ in 0..200 {
-            readers.run(|_| Ok::<_, Fault>(())).await.expect("is read by that one");
-        }
-        let none = Readers::start(path, Access::Read, identity).expect("start");
-        assert!(none.run(|_| Ok::<_, Fault>(())).await.is_err(), "where nobody has one it is told why");
     }
 }

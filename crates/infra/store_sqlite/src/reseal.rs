@@ -6,11 +6,11 @@
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Integer, Text};
 use posse_core::port::{RepositoryError, Resealed};
+use posse_core::store::Done;
 use posse_core::store::seal::{Keys, Place, Row as PlaceRow};
 
-use super::fault::Outcome;
-use super::writer::Transaction;
-use super::{SqliteStore, sealed_text};
+use super::meta;
+use super::writer::{Transaction, Writer};
 
 /// Values in one transaction.
 const AT_ONCE: i64 = 200;
@@ -82,35 +82,32 @@ struct Stored {
     value: Vec<u8>,
 }
 
-impl SqliteStore {
-    /// Seals every value with the key that seals, or, `in_the_clear`, stores all as they are; and tells
-    /// `progress` of each column and the values written so far. Values that need no change are not written.
-    ///
-    /// What was in the file before is still in its free space then: [`compact()`](super::compact()) is to follow.
-    /// Nobody else should write: who has other keys would go on to seal with those.
-    pub async fn reseal(
-        &self,
-        in_the_clear: bool,
-        mut progress: impl FnMut(&str, u64),
-    ) -> Result<Resealed, RepositoryError> {
-        let target = if in_the_clear { Keys::default() } else { self.keys.clone() };
-        let mut total = Resealed::default();
-        for column in COLUMNS.iter().chain([&CONTENTS]) {
-            let mut cursor = Some(Cursor([i64::MIN; 2]));
-            while let Some(from) = cursor {
-                let target = target.clone();
-                let some = self.writer()?.run(BYTES, move |tx| column.reseal(tx, &target, from)).await?;
-                total.values += some.0.values;
-                total.closed += some.0.closed;
-                total.first_closed = total.first_closed.take().or(some.0.first_closed);
-                cursor = some.1;
-                progress(column.name, total.values);
-            }
+/// Writes every value as `target` stores it, and tells `progress` of each column and the values written so far. Values
+/// that need no change are not written.
+///
+/// What was in the file before is still in its free space then: [`compact`](super::compact) is to follow.
+/// Nobody else should write: who has other keys would go on to seal with those.
+pub(super) async fn reseal(
+    writer: &Writer,
+    target: Keys,
+    progress: &mut (dyn for<'a> FnMut(&'a str, u64) + Send),
+) -> Result<Resealed, RepositoryError> {
+    let mut total = Resealed::default();
+    for column in COLUMNS.iter().chain([&CONTENTS]) {
+        let mut cursor = Some(Cursor([i64::MIN; 2]));
+        while let Some(from) = cursor {
+            let target = target.clone();
+            let (some, next) = writer.run(BYTES, false, move |tx| column.reseal(tx, &target, from)).await?;
+            total.values += some.values;
+            total.closed += some.closed;
+            total.first_closed = total.first_closed.take().or(some.first_closed);
+            cursor = next;
+            progress(column.name, total.values);
         }
-        let sealing = target.sealing().map(str::to_owned);
-        self.writer()?.run(1, move |tx| sealed_text::mark(&mut tx.db.0, sealing.as_deref())).await?;
-        Ok(total)
     }
+    let sealing = target.sealing().map(str::to_owned);
+    writer.run(1, false, move |tx| meta::set_sealing_key(&mut tx.db.0, sealing.as_deref())).await?;
+    Ok(total)
 }
 
 impl Column {
@@ -120,7 +117,7 @@ impl Column {
     }
 
     /// Writes some values anew, from `from` on, and tells where to go on.
-    fn reseal(&self, tx: &mut Transaction<'_>, target: &Keys, from: Cursor) -> Outcome<(Resealed, Option<Cursor>)> {
+    fn reseal(&self, tx: &mut Transaction<'_>, target: &Keys, from: Cursor) -> Done<(Resealed, Option<Cursor>)> {
         let (table, column) = self.parts();
         let ([a, b], [p, q, r], name) = match self.kind {
             Kind::Numbered { key, place } => (key, place, "x''"),
@@ -176,7 +173,7 @@ impl Column {
         Ok(target.seal_text(place, opened.into_owned()).into_bytes())
     }
 
-    fn write(&self, tx: &mut Transaction<'_>, [a, b]: [i64; 2], name: &[u8], value: Vec<u8>) -> Outcome<()> {
+    fn write(&self, tx: &mut Transaction<'_>, [a, b]: [i64; 2], name: &[u8], value: Vec<u8>) -> Done<()> {
         let (table, column) = self.parts();
         match self.kind {
             Kind::Numbered { key: [first, second], .. } => {

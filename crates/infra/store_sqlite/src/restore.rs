@@ -18,20 +18,22 @@ use posse_core::port::{RepositoryError, Restored};
 use posse_core::store::claim::Places;
 use posse_core::store::leases;
 use posse_core::store::seal::Keys;
+use posse_core::store::{Done, Outcome};
 use posse_host::process::SystemClock;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::backup::{check, copy_into};
-use super::connection::{Access, open};
-use super::fault::{Fault, Kind, Outcome, describe, kind};
+use super::connection::{Access, open, transaction};
+use super::fault::{Kind, describe, in_words, kind};
 use super::literal::IsRunning;
 use super::migrate::{self, Schema};
 use super::notify::Notifier;
 use super::paths::beside;
+use super::restoring::mark;
 use super::rows::{JobColumns, Rows};
 use super::schema::{duties, jobs, workers};
 use super::writer::Transaction;
-use super::{Synchronous, in_use, installation, last_words, sealed_text};
+use super::{Synchronous, in_use, last_words, meta};
 
 /// Puts a copy of `backup` in the place of the database at `path`, and keeps what is there beside it. Refuses a
 /// backup that is damaged, newer, or sealed with a key that is not among `keys`, and a database that
@@ -52,35 +54,16 @@ pub fn restore(path: &Path, backup: &Path, keys: &Keys) -> Result<Restored, Repo
     let notifier = Notifier::new(path);
     let _starting = notifier.lock();
     nobody_has_it(path, &notifier)?;
-    let in_words = |fault, path: &Path| match fault {
-        Fault::Refused(error) => error,
-        Fault::Db(error) => describe(&error, path),
-    };
-    look_at(backup, keys).map_err(|fault| in_words(fault, backup))?;
+    look_at(backup, keys)?;
     let mut old = Old::open(path)?;
     let part = Part(beside(path, ".restore-part"));
-    let given_back = part.fill(backup, keys, old.sequences(backup)).map_err(|fault| in_words(fault, &part.0))?;
-    let schema = super::schema_of(&part.0)?.last.unwrap_or_default();
+    let given_back = part.fill(backup, keys, old.sequences(backup))?;
+    let schema = migrate::schema_of(&part.0)?.last.unwrap_or_default();
     old.fold(path)?;
     nobody_has_it(path, &notifier)?;
     let kept = swap(&part.0, path, &old).map_err(|error| not_restored(path, &error))?;
     last_words::sweep(path);
     Ok(Restored { kept, schema, given_back })
-}
-
-/// Fails where a restore was begun and not finished.
-pub(super) fn finished(path: &Path) -> Result<(), RepositoryError> {
-    if !mark(path).exists() {
-        return Ok(());
-    }
-    Err(RepositoryError::Unusable(format!(
-        "the restore of {} was interrupted, and parts of it may be the old database's; run posse db restore FILE again",
-        path.display()
-    )))
-}
-
-fn mark(path: &Path) -> PathBuf {
-    beside(path, ".restoring")
 }
 
 fn not_restored(path: &Path, error: &std::io::Error) -> RepositoryError {
@@ -109,30 +92,27 @@ fn nobody_has_it(path: &Path, notifier: &Notifier) -> Result<(), RepositoryError
 }
 
 /// Whether the backup can be used.
-fn look_at(backup: &Path, keys: &Keys) -> Outcome<()> {
+fn look_at(backup: &Path, keys: &Keys) -> Result<(), RepositoryError> {
     let mut connection = open(backup, access_to(backup))?;
     migrate::inspect(&mut connection, backup)?;
     if migrate::last_step(&mut connection, backup)?.is_none() {
-        return Err(refused(format!("{} is empty; name another backup", backup.display())));
+        return Err(RepositoryError::Refused(format!("{} is empty; name another backup", backup.display())));
     }
-    if let Some(problem) = check(&mut connection, true)?.first() {
-        return Err(Fault::Refused(RepositoryError::Unusable(format!(
+    let failed = |error| in_words(error, backup);
+    if let Some(problem) = check(&mut connection, true).map_err(failed)?.first() {
+        return Err(RepositoryError::Unusable(format!(
             "the backup {} is damaged ({problem}) and was not used; name another one",
             backup.display()
-        ))));
+        )));
     }
-    if let Some(key) = sealed_text::marked(&mut connection)?.filter(|key| !keys.has(key)) {
-        return Err(refused(format!(
+    if let Some(key) = meta::sealing_key(&mut connection).map_err(failed)?.filter(|key| !keys.has(key)) {
+        return Err(RepositoryError::Refused(format!(
             "the backup {} is sealed with key {key}, which is not configured here: add it to POSSE_SEAL_KEYS or [sealing] \
              key_file, then run this again",
             backup.display()
         )));
     }
     Ok(())
-}
-
-fn refused(said: String) -> Fault {
-    Fault::Refused(RepositoryError::Refused(said))
 }
 
 /// A copy that was made of a database at work has a log of its own.
@@ -154,9 +134,9 @@ impl Drop for Part {
 
 impl Part {
     /// Makes it of the backup, in this version's schema and in nobody's hands; tells how many jobs were in some.
-    fn fill(&self, backup: &Path, keys: &Keys, sequences: &[Sequence]) -> Outcome<usize> {
+    fn fill(&self, backup: &Path, keys: &Keys, sequences: &[Sequence]) -> Result<usize, RepositoryError> {
         let part = &self.0;
-        let failed = |error: std::io::Error| Fault::Refused(not_restored(part, &error));
+        let failed = |error: std::io::Error| not_restored(part, &error);
         // Left by a process that ended in the middle.
         drop(Part(part.clone()));
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(part).map_err(failed)?;
@@ -165,8 +145,9 @@ impl Part {
         if migrate::inspect(&mut connection, part)? == Schema::Older {
             migrate::migrate(&mut connection, part)?;
         }
-        let given_back = connection.immediate_transaction(|connection| tidy(connection, keys, sequences))?;
-        connection.batch_execute("PRAGMA journal_mode = DELETE")?;
+        let given_back = transaction(&mut connection, |connection| tidy(connection, keys, sequences))
+            .map_err(|fault| in_words(fault, part))?;
+        connection.batch_execute("PRAGMA journal_mode = DELETE").map_err(|error| describe(&error, part))?;
         drop(connection);
         File::open(part).and_then(|file| file.sync_all()).map_err(failed)?;
         Ok(given_back)
@@ -184,10 +165,7 @@ struct Sequence {
 
 fn tidy(connection: &mut SqliteConnection, keys: &Keys, sequences: &[Sequence]) -> Outcome<usize> {
     let now: Millis = SystemClock.now();
-    // Whoever worked when the backup was made does not work on this.
-    diesel::delete(workers::table).execute(connection)?;
-    diesel::delete(duties::table).execute(connection)?;
-    let rows: Vec<JobColumns> = jobs::table.filter(IsRunning).select(JobColumns::as_select()).load(connection)?;
+    let rows = forget_workers(connection)?;
     let held = rows.len();
     let (mut places, mut notifies) = (Places::default(), false);
     let tx = &mut Transaction::new(Rows::of(connection), keys, &mut places, &mut notifies);
@@ -199,18 +177,30 @@ fn tidy(connection: &mut SqliteConnection, keys: &Keys, sequences: &[Sequence]) 
         );
         leases::given_back(tx, row, &why, now)?;
     }
-    // A number that was given to a job since the backup is never given again: its calls may have had effects.
+    raise(connection, sequences)?;
+    Ok(held)
+}
+
+/// Whoever worked when the backup was made does not work on this. Gives the jobs they had.
+fn forget_workers(connection: &mut SqliteConnection) -> Done<Vec<JobColumns>> {
+    diesel::delete(workers::table).execute(connection)?;
+    diesel::delete(duties::table).execute(connection)?;
+    Ok(jobs::table.filter(IsRunning).select(JobColumns::as_select()).load(connection)?)
+}
+
+/// A number that was given to a job since the backup is never given again: its calls may have had effects.
+fn raise(connection: &mut SqliteConnection, sequences: &[Sequence]) -> Done<()> {
     for Sequence { name, seq } in sequences {
         let raised = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?";
-        let raised = diesel::sql_query(raised).bind::<BigInt, _>(seq).bind::<Text, _>(name).execute(&mut tx.db.0)?;
+        let raised = diesel::sql_query(raised).bind::<BigInt, _>(seq).bind::<Text, _>(name).execute(connection)?;
         if raised == 0 {
             diesel::sql_query("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)")
                 .bind::<Text, _>(name)
                 .bind::<BigInt, _>(seq)
-                .execute(&mut tx.db.0)?;
+                .execute(connection)?;
         }
     }
-    Ok(held)
+    Ok(())
 }
 
 /// What is at the place.
@@ -241,7 +231,7 @@ impl Old {
         let sequences = "SELECT name, seq FROM sqlite_sequence WHERE seq > 0";
         match diesel::sql_query(sequences).load(&mut connection) {
             Ok(sequences) => {
-                let installation = installation(&mut connection, path).ok();
+                let installation = meta::installation(&mut connection, path).ok();
                 Ok(Old::Sound { connection: Box::new(connection), sequences, installation })
             }
             Err(error) if kind(&error) == Kind::Busy => Err(describe(&error, path)),
@@ -251,7 +241,8 @@ impl Old {
 
     /// What its numbers have come to, which those of an earlier state of the same database must not repeat.
     fn sequences(&self, backup: &Path) -> &[Sequence] {
-        let of_backup = open(backup, access_to(backup)).and_then(|mut other| installation(&mut other, backup)).ok();
+        let of_backup =
+            open(backup, access_to(backup)).and_then(|mut other| meta::installation(&mut other, backup)).ok();
         match self {
             Old::Sound { sequences, installation, .. } if *installation == of_backup => sequences,
             _ => &[],

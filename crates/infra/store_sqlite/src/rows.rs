@@ -19,11 +19,6 @@ mod views;
 mod waits;
 
 pub(super) use jobs::{DataColumns, JobColumns, both, count, state, stored};
-#[cfg(test)]
-pub(super) use {
-    limits::JOBS,
-    views::{COUNTS, LIVE},
-};
 
 /// The rows of a database, on a connection.
 ///

@@ -8,9 +8,6 @@ diesel::table! {
 }
 
 diesel::table! {
-    use diesel::sql_types::*;
-    use crate::sealed_text::SealedText;
-
     jobs (id) {
         id -> BigInt,
         queue -> Text,
@@ -35,18 +32,15 @@ diesel::table! {
         unique_key -> Nullable<Text>,
         unique_ms -> Nullable<BigInt>,
         claimed_at -> Nullable<BigInt>,
-        output -> Nullable<SealedText>,
-        reason -> Nullable<SealedText>,
+        output -> Nullable<crate::sealed_text::SealedText>,
+        reason -> Nullable<crate::sealed_text::SealedText>,
     }
 }
 
 diesel::table! {
-    use diesel::sql_types::*;
-    use crate::sealed_text::SealedText;
-
     job_data (job_id) {
         job_id -> BigInt,
-        payload -> SealedText,
+        payload -> crate::sealed_text::SealedText,
         retry -> Nullable<Text>,
         parent_id -> Nullable<BigInt>,
         root_id -> Nullable<BigInt>,
@@ -95,13 +89,10 @@ diesel::table! {
 }
 
 diesel::table! {
-    use diesel::sql_types::*;
-    use crate::sealed_text::SealedText;
-
     progress (job_id) {
         job_id -> BigInt,
         share -> Double,
-        text -> SealedText,
+        text -> crate::sealed_text::SealedText,
         at -> BigInt,
     }
 }
@@ -126,9 +117,6 @@ diesel::table! {
 }
 
 diesel::table! {
-    use diesel::sql_types::*;
-    use crate::sealed_text::SealedText;
-
     attempts (job_id, token) {
         job_id -> BigInt,
         token -> BigInt,
@@ -137,7 +125,7 @@ diesel::table! {
         started_at -> BigInt,
         ended_at -> Nullable<BigInt>,
         outcome -> Nullable<Text>,
-        reason -> Nullable<SealedText>,
+        reason -> Nullable<crate::sealed_text::SealedText>,
     }
 }
 
@@ -149,14 +137,11 @@ diesel::table! {
 }
 
 diesel::table! {
-    use diesel::sql_types::*;
-    use crate::sealed_text::SealedText;
-
     steps (job_id, seq) {
         job_id -> BigInt,
         seq -> BigInt,
         kind -> Text,
-        data -> SealedText,
+        data -> crate::sealed_text::SealedText,
         blob_hash -> Nullable<Binary>,
         created_at -> BigInt,
     }
@@ -176,18 +161,15 @@ diesel::table! {
 }
 
 diesel::table! {
-    use diesel::sql_types::*;
-    use crate::sealed_text::SealedText;
-
     asks (id) {
         id -> BigInt,
         job_id -> BigInt,
         seq -> BigInt,
         position -> Integer,
         kind -> Text,
-        text -> SealedText,
+        text -> crate::sealed_text::SealedText,
         state -> Text,
-        answer -> Nullable<SealedText>,
+        answer -> Nullable<crate::sealed_text::SealedText>,
         settled_by -> Nullable<Text>,
         created_at -> BigInt,
         expires_at -> Nullable<BigInt>,
@@ -196,14 +178,11 @@ diesel::table! {
 }
 
 diesel::table! {
-    use diesel::sql_types::*;
-    use crate::sealed_text::SealedText;
-
     memory_items (id) {
         id -> BigInt,
         scope -> Text,
         tier -> Text,
-        content -> SealedText,
+        content -> crate::sealed_text::SealedText,
         job_id -> Nullable<BigInt>,
         seq -> Nullable<BigInt>,
         created_at -> BigInt,
@@ -211,14 +190,11 @@ diesel::table! {
 }
 
 diesel::table! {
-    use diesel::sql_types::*;
-    use crate::sealed_text::SealedText;
-
     annotations (id) {
         id -> BigInt,
         job_id -> BigInt,
         author -> Text,
-        text -> SealedText,
+        text -> crate::sealed_text::SealedText,
         tags -> Text,
         created_at -> BigInt,
     }
@@ -240,14 +216,11 @@ diesel::table! {
 }
 
 diesel::table! {
-    use diesel::sql_types::*;
-    use crate::sealed_text::SealedText;
-
     schedules (name) {
         name -> Text,
         cron -> Text,
         zone -> Text,
-        job -> SealedText,
+        job -> crate::sealed_text::SealedText,
         missed -> Text,
         overlap -> Text,
         next_at -> BigInt,
@@ -313,9 +286,6 @@ diesel::table! {
 }
 
 diesel::table! {
-    use diesel::sql_types::*;
-    use crate::sealed_text::SealedText;
-
     breakers (endpoint) {
         endpoint -> Text,
         failures -> BigInt,
@@ -323,7 +293,7 @@ diesel::table! {
         rests -> BigInt,
         out_until -> BigInt,
         probe_until -> BigInt,
-        reason -> Nullable<SealedText>,
+        reason -> Nullable<crate::sealed_text::SealedText>,
     }
 }
 
@@ -348,13 +318,10 @@ diesel::table! {
 }
 
 diesel::table! {
-    use diesel::sql_types::*;
-    use crate::sealed_text::SealedText;
-
     session_summaries (session_id, through_job) {
         session_id -> BigInt,
         through_job -> BigInt,
-        text -> SealedText,
+        text -> crate::sealed_text::SealedText,
         created_at -> BigInt,
     }
 }

@@ -3,8 +3,8 @@
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
+use posse_core::store::Done;
 
-use super::fault::Outcome;
 use super::writer::Transaction;
 
 /// Space inside the file is given back when it is more than this part of it, and more than so many pages.
@@ -15,7 +15,7 @@ const FREE_PAGES: u64 = 2_000;
 const SHRINK_PAGES: u64 = 200;
 
 /// The database's size in pages, how many of them are free, and the size of a page.
-pub(super) fn pages(connection: &mut SqliteConnection) -> Outcome<(u64, u64, u64)> {
+pub(super) fn pages(connection: &mut SqliteConnection) -> Done<(u64, u64, u64)> {
     #[derive(QueryableByName)]
     struct Pages {
         #[diesel(sql_type = BigInt)]
@@ -32,7 +32,7 @@ pub(super) fn pages(connection: &mut SqliteConnection) -> Outcome<(u64, u64, u64
 }
 
 /// Whether free pages can be given back to the disk: that is settled when a file is made or rewritten.
-pub(super) fn gives_back(connection: &mut SqliteConnection) -> Outcome<bool> {
+pub(super) fn gives_back(connection: &mut SqliteConnection) -> Done<bool> {
     #[derive(QueryableByName)]
     struct Mode {
         #[diesel(sql_type = BigInt)]
@@ -45,7 +45,7 @@ pub(super) fn gives_back(connection: &mut SqliteConnection) -> Outcome<bool> {
 
 /// Gives some free pages back to the disk; true if there are more to give. A file that was made by a
 /// version that could not do so keeps its size, and uses the space itself.
-pub(super) fn shrink(tx: &mut Transaction<'_>) -> Outcome<bool> {
+pub(super) fn shrink(tx: &mut Transaction<'_>) -> Done<bool> {
     let too_many = |(pages, free, _): (u64, u64, u64)| free > FREE_PAGES && free > pages / FREE_SHARE;
     let before = pages(&mut tx.db.0)?;
     if !too_many(before) {

@@ -5,20 +5,21 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use posse_core::port::{Backup, Compacted, Database, RepositoryError, Resealed, Restored, SchemaSteps, Upkeep};
 
-use crate::{Keys, SqliteStore, compact, left_behind, restore, schema_of, try_write};
+use super::{Keys, SqliteStore, backup, compact, looking, meta, migrate, reseal, restore};
 
 #[async_trait]
 impl Upkeep for SqliteStore {
     async fn check(&self, full: bool) -> Result<Vec<String>, RepositoryError> {
-        self.check(full).await
+        self.readers.run(move |connection| backup::check(connection, full)).await
     }
 
     async fn backup(&self, to: &Path) -> Result<Backup, RepositoryError> {
-        self.backup(to).await
+        let (from, to) = (self.path.clone(), to.to_owned());
+        self.readers.run(move |_| backup::make(&from, &to)).await
     }
 
     async fn sealed_with(&self) -> Result<Option<String>, RepositoryError> {
-        self.sealed_with().await
+        self.readers.run(meta::sealing_key).await
     }
 
     async fn reseal(
@@ -26,13 +27,13 @@ impl Upkeep for SqliteStore {
         in_the_clear: bool,
         progress: &mut (dyn for<'a> FnMut(&'a str, u64) + Send),
     ) -> Result<Resealed, RepositoryError> {
-        self.reseal(in_the_clear, progress).await
+        let target = if in_the_clear { Keys::default() } else { self.keys.clone() };
+        reseal::reseal(self.writer()?, target, progress).await
     }
 }
 
 /// A database that is a file.
 pub struct SqliteDatabase {
-    /// The file.
     pub path: PathBuf,
     /// What opens and seals its texts.
     pub keys: Keys,
@@ -40,22 +41,22 @@ pub struct SqliteDatabase {
 
 impl Database for SqliteDatabase {
     fn schema(&self) -> Result<SchemaSteps, RepositoryError> {
-        schema_of(&self.path)
+        migrate::schema_of(&self.path)
     }
 
     fn try_write(&self) -> Result<(), RepositoryError> {
-        try_write(&self.path)
+        looking::try_write(&self.path)
     }
 
     fn left_behind(&self) -> Option<String> {
-        left_behind(&self.path)
+        looking::left_behind(&self.path)
     }
 
     fn compact(&self) -> Result<Compacted, RepositoryError> {
-        compact(&self.path)
+        compact::compact(&self.path)
     }
 
     fn restore(&self, backup: &Path) -> Result<Restored, RepositoryError> {
-        restore(&self.path, backup, &self.keys)
+        restore::restore(&self.path, backup, &self.keys)
     }
 }

@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -19,14 +19,13 @@ use std::time::Instant;
 use diesel::prelude::*;
 use posse_core::metrics::Written;
 use posse_core::port::RepositoryError;
-use posse_core::store::Answer;
 use posse_core::store::enqueue::{self, Enqueue};
 use posse_core::store::finish::{self, Finish};
 use posse_core::store::seal::Keys;
-use tokio::sync::{Semaphore, oneshot};
+use posse_core::store::{Answer, Fault};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::Synchronous;
-use super::fault::Fault;
 use super::identity::Identity;
 use super::notify::Notifier;
 
@@ -35,10 +34,10 @@ mod checkpoint;
 mod owner;
 
 pub(super) use batch::Transaction;
-use batch::{Alone, Batch, Call, Command, Place, What};
-use owner::Owner;
+use batch::{Alone, Batch, Call, Command, What};
+use owner::{Count, Owner};
 
-/// Most commands waiting; further callers wait for a place.
+/// Most commands waiting; further callers wait for a permit.
 const WAITING: usize = 4096;
 /// After so many batches of one command, commands are taken to come one by one: then there is nothing to
 /// gain from the thread, which would have them share commits.
@@ -49,16 +48,9 @@ const AT_ONCE_BYTES: usize = 64 << 10;
 /// Takes commands; see the module's documentation.
 pub(super) struct Writer {
     shared: Arc<Shared>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     count: Arc<Count>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// Counts transactions that were committed, and the commands in them.
-#[derive(Default)]
-struct Count {
-    commits: AtomicU64,
-    commands: AtomicU64,
 }
 
 struct Shared {
@@ -99,41 +91,32 @@ impl Writer {
             let shared = Arc::clone(&shared);
             move || shared.write()
         })?;
-        Ok(Writer { shared, places: Arc::new(Semaphore::new(WAITING)), count, thread: Some(thread) })
+        Ok(Writer { shared, permits: Arc::new(Semaphore::new(WAITING)), count, thread: Some(thread) })
     }
 
-    /// Runs `work` in a transaction and returns after it is durable. `bytes` is roughly what it
-    /// writes. `work` may run more than once, from the same state, and is skipped if the caller
-    /// stops waiting before its turn comes.
-    pub async fn run<T, E, F>(&self, bytes: usize, work: F) -> Result<T, RepositoryError>
+    /// Runs `work` in a transaction and returns after it is durable, as [`Engine::write`] says; where it is `passing`, a
+    /// power cut may take it back, as [`Engine::write_passing`] says.
+    ///
+    /// [`Engine::write`]: posse_core::store::engine::Engine::write
+    /// [`Engine::write_passing`]: posse_core::store::engine::Engine::write_passing
+    pub async fn run<T, E, F>(&self, bytes: usize, passing: bool, work: F) -> Result<T, RepositoryError>
     where
         T: Send + 'static,
         E: Into<Fault>,
         F: FnMut(&mut Transaction<'_>) -> Result<T, E> + Send + 'static,
     {
-        self.ask(bytes, false, |place, answer| What::Alone(Box::new(Alone::new(work, place, answer)))).await?
-    }
-
-    /// The same, but a power cut may take it back: for what means nothing after a restart of the
-    /// machine, as a lease does. Whatever is written after it and survives, it survives with.
-    pub async fn run_passing<T, E, F>(&self, bytes: usize, work: F) -> Result<T, RepositoryError>
-    where
-        T: Send + 'static,
-        E: Into<Fault>,
-        F: FnMut(&mut Transaction<'_>) -> Result<T, E> + Send + 'static,
-    {
-        self.ask(bytes, true, |place, answer| What::Alone(Box::new(Alone::new(work, place, answer)))).await?
+        self.ask(bytes, passing, |permit, answer| What::Alone(Box::new(Alone::new(work, permit, answer)))).await?
     }
 
     /// Stores jobs; the same holds as for [`Writer::run`].
     pub async fn enqueue(&self, bytes: usize, batch: enqueue::Batch) -> Answer<Enqueue> {
-        let call = |place, answer| What::Enqueue(Call::new(vec![batch], place, answer));
+        let call = |permit, answer| What::Enqueue(Call::new(vec![batch], permit, answer));
         self.ask(bytes, false, call).await?.pop().ok_or_else(stopped)?
     }
 
     /// Ends attempts; the same holds as for [`Writer::run`], for each of them.
     pub async fn finish(&self, bytes: usize, ends: Vec<finish::End>) -> Result<Vec<Answer<Finish>>, RepositoryError> {
-        self.ask(bytes, false, |place, answer| What::Finish(Call::new(ends, place, answer))).await
+        self.ask(bytes, false, |permit, answer| What::Finish(Call::new(ends, permit, answer))).await
     }
 
     /// Has a command run and waits for its answer.
@@ -141,19 +124,18 @@ impl Writer {
         &self,
         bytes: usize,
         passing: bool,
-        what: impl FnOnce(Place, oneshot::Sender<T>) -> What,
+        what: impl FnOnce(OwnedSemaphorePermit, oneshot::Sender<T>) -> What,
     ) -> Result<T, RepositoryError> {
         // Held by the command, so that a caller who stops waiting does not let more in than fit.
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| stopped())?;
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| stopped())?;
         let (answer, answered) = oneshot::channel();
-        self.shared.take(Command { bytes, passing, what: what(place, answer) });
+        self.shared.take(Command { bytes, passing, what: what(permit, answer) });
         answered.await.map_err(|_| stopped())
     }
 
     /// What was written so far.
     pub fn written(&self) -> Written {
-        let Count { commits, commands } = &*self.count;
-        Written { commits: commits.load(Ordering::Relaxed), commands: commands.load(Ordering::Relaxed) }
+        self.count.written()
     }
 }
 

@@ -11,10 +11,10 @@ use posse_core::store::claim::Places;
 use posse_core::store::enqueue::Enqueue;
 use posse_core::store::finish::Finish;
 use posse_core::store::seal::Keys;
-use posse_core::store::{Answer, Tx, Verb};
+use posse_core::store::{Answer, Fault, Outcome, Tx, Verb};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::fault::{Fault, Kind, Outcome, describe, kind};
+use crate::fault::{Kind, describe, kind, met};
 use crate::literal::{Release, RollbackTo, Savepoint};
 use crate::rows::Rows;
 
@@ -26,9 +26,6 @@ const BATCH_BYTES: usize = 8 << 20;
 
 /// What a command sees: the rows, inside the batch's transaction.
 pub(crate) type Transaction<'a> = Tx<'a, Rows>;
-
-/// A command's place among those that may wait.
-pub(super) type Place = OwnedSemaphorePermit;
 
 /// What of a wait is made up for, so that a lease does not begin with what others held the lock for.
 const NOTABLE_WAIT: Duration = Duration::from_secs(1);
@@ -59,12 +56,12 @@ pub(super) struct Call<V: Verb> {
     asks: Vec<V::Ask>,
     answers: Vec<Answer<V>>,
     answer: oneshot::Sender<Vec<Answer<V>>>,
-    _place: Place,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl<V: Verb> Call<V> {
-    pub fn new(asks: Vec<V::Ask>, place: Place, answer: oneshot::Sender<Vec<Answer<V>>>) -> Call<V> {
-        Call { asks, answers: Vec::new(), answer, _place: place }
+    pub fn new(asks: Vec<V::Ask>, permit: OwnedSemaphorePermit, answer: oneshot::Sender<Vec<Answer<V>>>) -> Call<V> {
+        Call { asks, answers: Vec::new(), answer, _permit: permit }
     }
 
     fn fail(&mut self, error: &RepositoryError) {
@@ -92,12 +89,16 @@ pub(super) struct Alone<T, F> {
     asked_at: Instant,
     result: Option<Result<T, RepositoryError>>,
     answer: oneshot::Sender<Result<T, RepositoryError>>,
-    _place: Place,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl<T, F> Alone<T, F> {
-    pub fn new(work: F, place: Place, answer: oneshot::Sender<Result<T, RepositoryError>>) -> Alone<T, F> {
-        Alone { work, asked_at: Instant::now(), result: None, answer, _place: place }
+    pub fn new(
+        work: F,
+        permit: OwnedSemaphorePermit,
+        answer: oneshot::Sender<Result<T, RepositoryError>>,
+    ) -> Alone<T, F> {
+        Alone { work, asked_at: Instant::now(), result: None, answer, _permit: permit }
     }
 }
 
@@ -266,15 +267,14 @@ impl Try<'_> {
             Savepoint.execute(self.connection)?;
         }
         let mut notifies = false;
-        let result = match work(&mut Transaction::new(Rows::of(self.connection), self.keys, self.places, &mut notifies))
-            .map_err(Into::into)
-        {
+        let tx = &mut Transaction::new(Rows::of(self.connection), self.keys, self.places, &mut notifies);
+        let result = match work(tx).map_err(Into::into) {
             Ok(value) => Ok(value),
-            Err(Fault::Db(error)) if kind(&error) != Kind::Statement => return Err(error),
-            Err(_) if !self.apart => return Ok(None),
-            Err(Fault::Db(error)) => Err(describe(&error, self.path)),
-            Err(Fault::Refused(error)) => Err(error),
+            Err(fault) => Err(for_caller(fault, self.path)?),
         };
+        if result.is_err() && !self.apart {
+            return Ok(None);
+        }
         match &result {
             Ok(_) => self.notifies |= notifies,
             Err(_) => drop(RollbackTo.execute(self.connection)?),
@@ -283,5 +283,16 @@ impl Try<'_> {
             Release.execute(self.connection)?;
         }
         Ok(Some(result))
+    }
+}
+
+/// What a fault says to its caller alone; an error where it is about the whole batch.
+fn for_caller(fault: Fault, path: &Path) -> Result<RepositoryError, diesel::result::Error> {
+    match fault {
+        Fault::Refused(error) => Ok(error),
+        Fault::Db(error) => match met(error) {
+            error if kind(&error) == Kind::Statement => Ok(describe(&error, path)),
+            error => Err(error),
+        },
     }
 }

@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
+use posse_core::metrics::Written;
 use posse_core::store::claim::Places;
 use posse_core::store::seal::Keys;
 
-use super::Count;
 use super::batch::{Batch, Try};
 use super::checkpoint::Checkpointer;
 use crate::Synchronous;
@@ -32,6 +32,19 @@ const CHECKPOINT_BYTES: usize = 8 << 20;
 const MOST_BYTES: usize = 24 << 20;
 /// Roughly what a commit writes beside its content: the pages of the tables and indexes it touches.
 const COMMIT_BYTES: usize = 6 * 4096;
+
+/// Counts transactions that were committed, and the commands in them.
+#[derive(Default)]
+pub(super) struct Count {
+    commits: AtomicU64,
+    commands: AtomicU64,
+}
+
+impl Count {
+    pub fn written(&self) -> Written {
+        Written { commits: self.commits.load(Ordering::Relaxed), commands: self.commands.load(Ordering::Relaxed) }
+    }
+}
 
 /// See the module's documentation.
 pub(super) struct Owner {
@@ -256,100 +269,5 @@ impl Owner {
         if self.seen.replace(data_version).is_some_and(|before| before != data_version) {
             self.notifier.notify_here();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use posse_core::port::RepositoryError;
-    use tokio::sync::{Semaphore, oneshot};
-
-    use super::*;
-    use crate::connection::{self, Access};
-    use crate::fault::{Fault, Outcome};
-    use crate::writer::Transaction;
-    use crate::writer::batch::{Alone, Command, What};
-
-    type Answered = oneshot::Receiver<Result<i32, RepositoryError>>;
-
-    fn owner(folder: &tempfile::TempDir) -> Owner {
-        let path = folder.path().join("jobs.db");
-        std::fs::write(&path, b"").expect("may");
-        let mut connection = connection::open(&path, Access::Write(Synchronous::Full)).expect("opens");
-        let made = "PRAGMA journal_mode = WAL; CREATE TABLE t (n INTEGER) STRICT; PRAGMA busy_timeout = 0";
-        connection.batch_execute(made).expect("is made");
-        let notifier = Arc::new(Notifier::new(&path));
-        let identity = Arc::new(Identity::of(&path));
-        Owner::new(connection, Synchronous::Full, (identity, path, Keys::default()), notifier)
-    }
-
-    fn batch(
-        passing: bool,
-        mut work: impl FnMut(&mut Transaction<'_>) -> Outcome<i32> + Send + 'static,
-    ) -> (Batch, Answered) {
-        let (answer, answered) = oneshot::channel();
-        let place = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("is free");
-        let work = move |tx: &mut Transaction<'_>| {
-            diesel::sql_query("INSERT INTO t VALUES (1)").execute(&mut tx.db.0)?;
-            work(tx)
-        };
-        let what = What::Alone(Box::new(Alone::new(work, place, answer)));
-        let mut batch = Batch::default();
-        batch.add(Command { bytes: 1, passing, what });
-        (batch, answered)
-    }
-
-    /// Rows written, and what `PRAGMA synchronous` says: 1 is NORMAL, 2 is FULL.
-    fn standing(owner: &mut Owner) -> (i64, i64) {
-        #[derive(QueryableByName)]
-        struct Number {
-            #[diesel(sql_type = BigInt)]
-            n: i64,
-        }
-        let mut ask = |sql| diesel::sql_query(sql).get_result::<Number>(&mut owner.connection).expect("answers").n;
-        (ask("SELECT count(*) AS n FROM t"), ask("SELECT synchronous AS n FROM pragma_synchronous"))
-    }
-
-    #[test]
-    fn only_what_passes_is_written_without_waiting_for_the_disk() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut owner = owner(&folder);
-        let (mut passing, mut answered) = batch(true, |_| Ok(7));
-        assert!(owner.write_at_once(&mut passing));
-        passing.answer();
-        assert_eq!(answered.try_recv().expect("is answered").expect("works"), 7);
-        assert_eq!(standing(&mut owner), (1, 1));
-        let (mut lasting, mut answered) = batch(false, |_| Ok(8));
-        assert!(!owner.write_at_once(&mut lasting), "it would wait");
-        assert_eq!(standing(&mut owner).0, 1);
-        owner.write(&mut lasting);
-        lasting.answer();
-        assert_eq!(answered.try_recv().expect("is answered").expect("works"), 8);
-        assert_eq!(standing(&mut owner), (2, 2));
-        // Together with what lasts, it is synced too.
-        let (mut both, (more, _)) = (batch(true, |_| Ok(9)).0, batch(false, |_| Ok(9)));
-        both.add(more.into_command().expect("has one"));
-        owner.write(&mut both);
-        assert_eq!(standing(&mut owner).1, 2);
-    }
-
-    #[test]
-    fn what_cannot_be_done_at_once_has_done_nothing() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut owner = owner(&folder);
-        let refusal = |_: &mut Transaction<'_>| Err(Fault::Refused(RepositoryError::Unavailable("no".into())));
-        let (mut refused, mut answered) = batch(true, refusal);
-        assert!(!owner.write_at_once(&mut refused));
-        assert_eq!((standing(&mut owner).0, answered.try_recv().is_err()), (0, true));
-        owner.write(&mut refused);
-        refused.answer();
-        assert!(answered.try_recv().expect("is answered").is_err());
-        let other = rusqlite::Connection::open(&owner.path).expect("opens");
-        other.execute_batch("BEGIN IMMEDIATE").expect("locks");
-        let (mut held, _answered) = batch(true, |_| Ok(7));
-        assert!(!owner.write_at_once(&mut held));
-        other.execute_batch("COMMIT").expect("lets go");
-        assert!(owner.write_at_once(&mut held));
-        assert_eq!(standing(&mut owner).0, 1);
     }
 }
