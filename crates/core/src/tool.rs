@@ -126,6 +126,10 @@ pub enum ToolErrorCategory {
     /// The call was stopped in the middle, so nobody knows what it had done by then: its outcome is recorded as
     /// unknown, not as this failure.
     Interrupted,
+    /// Not begun, because this worker or its machine has run out of something (open files, memory) that says nothing
+    /// about the call: it is made again later or elsewhere, and the model never hears of it.
+    #[serde(skip)]
+    WorkerUnfit,
     /// Everything else.
     Failed,
 }
@@ -135,7 +139,7 @@ impl ToolErrorCategory {
     pub fn says_nothing_was_done(self) -> bool {
         match self {
             Self::InvalidArguments | Self::NotFound | Self::PermissionDenied | Self::Conflict => true,
-            Self::LimitExceeded | Self::Stopped | Self::Interrupted | Self::Failed => false,
+            Self::LimitExceeded | Self::Stopped | Self::Interrupted | Self::WorkerUnfit | Self::Failed => false,
         }
     }
 }

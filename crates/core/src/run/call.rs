@@ -29,13 +29,15 @@ pub struct OpenCall {
     pub effect: Option<EffectClass>,
     /// Whether its start has been recorded.
     pub started: bool,
+    /// How often in a row its worker could not begin it.
+    pub not_run: u32,
 }
 
 impl OpenCall {
     pub(super) fn new(call: &Call) -> OpenCall {
         let request = call.runs();
         let answers = (request != call.request).then(|| Box::new(call.request.clone()));
-        OpenCall { request, answers, effect: call.effect, started: false }
+        OpenCall { request, answers, effect: call.effect, started: false, not_run: 0 }
     }
 
     /// The call as the model made it.

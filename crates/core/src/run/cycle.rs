@@ -191,7 +191,8 @@ impl Cycle {
     pub fn fall_back(&mut self, call_id: &str, to: &Call) {
         if let Some(call) = self.open.iter_mut().find(|c| c.request.id == call_id) {
             let answers = Some(Box::new(call.asked().clone()));
-            *call = OpenCall { answers, ..OpenCall::new(to) };
+            let not_run = if to.request.name == call.request.name { call.not_run + 1 } else { 0 };
+            *call = OpenCall { answers, not_run, ..OpenCall::new(to) };
         }
     }
 

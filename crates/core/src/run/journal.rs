@@ -287,6 +287,7 @@ pub enum Entry {
         /// The call that asks for it.
         call_id: String,
     },
+    // Or its worker could not begin it, and the same tool is called again.
     /// A tool failed and another takes its place under a call of its own.
     FellBack {
         /// The call that failed.

@@ -167,6 +167,9 @@ pub fn step(run: &mut Run, input: Input<'_>) -> Step {
             // The job must end or go elsewhere: nothing more is begun.
             Some(Effect::Wait)
         }
+        Input::CallEnded { call_id, result: Err(error), .. } if error.category == ToolErrorCategory::WorkerUnfit => {
+            Some(recorder.not_run(call_id, error.message))
+        }
         Input::CallEnded { call_id, result, ms, check } => {
             recorder.call_ended(call_id, result, ms, check);
             None
@@ -285,6 +288,22 @@ impl Recorder<'_> {
         }
         let text = format!("{UNKNOWN}\n{said}");
         self.record(Entry::CallEnded { call_id, outcome: CallOutcome::Unknown, text, annotations: Vec::new(), ms });
+    }
+
+    /// A call that its worker could not begin is made again, by the next attempt. One whose start must not be taken for
+    /// an effect becomes a call of its own for that.
+    fn not_run(&mut self, call_id: String, why: String) -> Effect {
+        let open = self.run.open_calls().iter().find(|call| call.request.id == call_id).cloned();
+        let mut before = 0;
+        if let Some(OpenCall { request, effect: effect @ Some(class), not_run, .. }) = open
+            && !class.repeatable()
+        {
+            before = not_run;
+            let request = CallRequest { id: reply::call_id(self.run.calls_made), ..request };
+            let (category, to) = (ToolErrorCategory::Failed, Call { request, effect });
+            self.record(Entry::FellBack { call_id, category, text: why.clone(), to });
+        }
+        Effect::FailAttempt { reason: why, again: Again::after_lack(before) }
     }
 
     /// The call that takes the place of one that failed, if the persona names a tool for it and the

@@ -116,7 +116,7 @@ fn category_of(category: ToolErrorCategory, message: &str) -> &'static str {
         InvalidArguments => "invalid_input",
         NotFound => "not_found",
         PermissionDenied => PERMISSION,
-        Conflict | Stopped | Interrupted => "runtime",
+        Conflict | Stopped | Interrupted | WorkerUnfit => "runtime",
         LimitExceeded | Failed => categorize_error(message),
     }
 }

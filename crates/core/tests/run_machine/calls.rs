@@ -1,8 +1,11 @@
 //! What becomes of the calls of a reply.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use posse_core::model::{Finish, Message};
 use posse_core::run::journal::{CallOutcome, EndStatus, Entry};
-use posse_core::run::machine::Effect;
+use posse_core::run::machine::{Again, Effect};
 use posse_core::tool::{ToolError, ToolErrorCategory};
 
 use super::kit::{Harness, reply};
@@ -87,6 +90,43 @@ fn a_call_stopped_in_the_middle_is_unknown_and_nothing_is_begun_after_it() {
     assert_eq!((&h.effect, h.journal.len()), (&Effect::Wait, entries));
     h.crash_and_pick_up();
     assert_eq!(h.running(), before, "a reading call runs again under the same id");
+}
+
+#[test]
+fn a_call_that_its_worker_could_not_begin_is_made_again_and_the_model_hears_nothing_of_it() {
+    let lacking = || Err(ToolError::new(ToolErrorCategory::WorkerUnfit, "too many open files"));
+    let is_after = |h: &Harness, seconds| {
+        let again = Again::After(Duration::from_secs(seconds));
+        assert_eq!(h.effect, Effect::FailAttempt { reason: "too many open files".into(), again });
+    };
+    let mut h = Harness::native();
+    h.say(reply("", &["write", "look"]));
+    let mut ids = BTreeSet::new();
+    for seconds in [10, 20, 40, 80, 160, 320, 640, 640] {
+        let (id, name) = h.running()[0].clone();
+        assert_eq!(name, "write");
+        h.end_call(&id, lacking());
+        is_after(&h, seconds);
+        assert!(ids.insert(id), "a call that may have had an effect is never made twice under one id");
+        h.crash_and_pick_up();
+    }
+    h.run_calls();
+    assert_eq!(h.effect, Effect::AskModel);
+    let told = h.run.messages().iter().filter_map(|m| match m {
+        Message::Tool { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), ["write gave this", "look gave this"]);
+    assert_eq!(unsendable(h.run.messages()), Vec::<String>::new());
+
+    let mut h = Harness::native();
+    h.say(reply("", &["look", "look"]));
+    let (before, entries) = (h.running(), h.journal.len());
+    h.end_call(&before[1].0, lacking());
+    is_after(&h, 10);
+    assert_eq!(h.journal.len(), entries);
+    h.crash_and_pick_up();
+    assert_eq!(h.running(), before, "reading calls run again under the same ids");
 }
 
 #[test]

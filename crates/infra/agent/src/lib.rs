@@ -31,7 +31,7 @@ use posse_core::worker::Progress;
 use posse_core::worker::executor::{AgentExecutor, Halt, JobContext, StepOutcome};
 use posse_core::workspace::folder::FolderId;
 
-use posse_host::folder::{identify, pinned};
+use posse_host::folder::{Unusable, identify, pinned};
 
 mod opening;
 mod recall;
@@ -165,8 +165,13 @@ impl GenericAgentExecutor {
             return None;
         }
         let (path, id) = self.workspace(job);
-        let again = if path.symlink_metadata().is_ok() { Again::Never } else { Again::Later };
-        pinned(&path, id.as_ref()).err().map(|why| (why, again))
+        let Unusable { why, is_lack } = pinned(&path, id.as_ref()).err()?;
+        let again = match path.symlink_metadata() {
+            _ if is_lack => Again::after_lack(0),
+            Ok(_) => Again::Never,
+            Err(_) => Again::Later,
+        };
+        Some((why, again))
     }
 
     async fn ask_model(&self, cx: &mut JobContext, run: &mut Run) -> Result<Step, Halt> {

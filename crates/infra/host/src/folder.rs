@@ -11,6 +11,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::lack::lack;
+
 /// The number by which an overlay of file systems is known.
 const OVERLAY: i128 = 0x794c_7630;
 
@@ -38,6 +40,21 @@ pub enum NotTaken {
         /// What the kernel said.
         errno: Errno,
     },
+}
+
+/// Why a workspace cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Unusable {
+    pub why: String,
+    /// Whether this process lacks something, so that it says nothing about the folder.
+    pub is_lack: bool,
+}
+
+impl From<String> for Unusable {
+    fn from(why: String) -> Self {
+        Unusable { why, is_lack: false }
+    }
 }
 
 /// Opens the folder at an absolute path, no part of which is a link.
@@ -75,22 +92,29 @@ pub fn identify(path: &Path) -> Result<FolderId, NotTaken> {
 }
 
 /// Opens the folder at an absolute path if it is the one that is meant: no part of the path is a link, and where the
-/// identity is known it is that. Else why not.
-pub fn pinned(path: &Path, id: Option<&FolderId>) -> Result<OwnedFd, String> {
+/// identity is known it is that.
+pub fn pinned(path: &Path, id: Option<&FolderId>) -> Result<OwnedFd, Unusable> {
+    let shown = path.display();
     let opened = open(path).map_err(|why| match why {
-        NotTaken::Unopened { errno: Errno::NOSYS, .. } => {
-            "file tools need Linux 5.6 or newer: this kernel cannot resolve paths beneath a folder".to_owned()
+        NotTaken::Unopened { errno, .. } if lack(errno).is_some() => {
+            Unusable { why: format!("the workspace {shown} cannot be used: {why}"), is_lack: true }
         }
-        why => format!("the workspace {} cannot be used: {why}", path.display()),
+        NotTaken::Unopened { errno: Errno::NOSYS, .. } => Unusable::from(
+            "file tools need Linux 5.6 or newer: this kernel cannot resolve paths beneath a folder".to_owned(),
+        ),
+        why => Unusable::from(format!("the workspace {shown} cannot be used: {why}")),
     })?;
     if let Some(id) = id {
-        let now = identity(&opened).map_err(|e| format!("the workspace {} cannot be used: {e}", path.display()))?;
+        let now = identity(&opened).map_err(|errno| {
+            let why = format!("the workspace {shown} cannot be used: {errno}");
+            Unusable { why, is_lack: lack(errno).is_some() }
+        })?;
         if !id.is(&now) {
-            return Err(format!(
+            return Err(Unusable::from(format!(
                 "the workspace {} is another folder than the one that was there when the job was accepted, so it is not \
                  touched. Enqueue the job again if this one is meant",
                 path.display()
-            ));
+            )));
         }
     }
     Ok(opened)

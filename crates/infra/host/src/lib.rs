@@ -5,5 +5,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod folder;
+pub mod lack;
 pub mod process;
 pub mod recognise;

@@ -4,4 +4,5 @@
 mod attacks;
 mod confinement;
 mod filesystem;
+mod lack;
 mod support;

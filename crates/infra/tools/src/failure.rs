@@ -2,6 +2,8 @@
 
 use posse_core::stop::Stop;
 use posse_core::tool::{ToolError, ToolErrorCategory};
+use posse_host::folder::Unusable;
+use posse_host::lack::lack;
 use rustix::io::Errno;
 
 macro_rules! kinds {
@@ -23,12 +25,17 @@ kinds! {
     over_limit => LimitExceeded;
     /// It is not in the expected state.
     conflict => Conflict;
+    /// This worker lacks what it takes.
+    unfit => WorkerUnfit;
     /// Anything else.
     failed => Failed;
 }
 
 /// What the kernel said about `shown`, a path as the model wrote it.
 pub(crate) fn kernel(errno: Errno, doing: &str, shown: &str) -> ToolError {
+    if let Some(what) = lack(errno) {
+        return unfit(format!("could not {doing} '{shown}': {what}"));
+    }
     match errno {
         Errno::XDEV => denied(format!(
             "'{shown}' leads outside the workspace, which is not allowed. Give a path below the \
@@ -57,6 +64,11 @@ pub(crate) fn io(error: &std::io::Error, doing: &str, shown: &str) -> ToolError 
         Some(errno) => kernel(errno, doing, shown),
         None => failed(format!("could not {doing} '{shown}': {error}")),
     }
+}
+
+/// Why a workspace is not opened.
+pub(crate) fn unusable(Unusable { why, is_lack }: Unusable) -> ToolError {
+    if is_lack { unfit(why) } else { denied(why) }
 }
 
 /// An error once the call is asked to stop. Long loops ask on each round, and a write asks last

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use posse_core::text::plural;
 use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
+use posse_host::lack::lack;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::FnTool;
-use super::failure::{check, conflict};
+use super::failure::{check, conflict, kernel};
 use super::text::size;
 use super::workspace::{Found, Kind, Links, MAX_ENTRIES, Workspace, shown_entry};
 
@@ -70,10 +71,14 @@ fn list_files(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
             // A file may be gone since its folder was read.
             Kind::File => match folder.metadata(&path, Links::None) {
                 Ok(meta) => format!("  {}", size(meta.len())),
+                Err(errno) if lack(errno).is_some() => return Err(kernel(errno, "list", raw)),
                 Err(_) => "  gone".into(),
             },
         };
         writeln!(text, "{}{about}", shown_entry(&prefix.join(&path), kind)).ok();
+    }
+    if let Some(errno) = walk.lacked {
+        return Err(kernel(errno, "list", raw));
     }
     if total == 0 && walk.unreadable == 0 {
         return Ok(format!("'{raw}' is empty").into());

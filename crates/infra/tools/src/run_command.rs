@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::FnTool;
-use super::failure::{denied, invalid, over_limit};
+use super::failure::{denied, invalid, over_limit, unfit};
 use super::workspace::{Found, Workspace};
 use crate::sandbox::{CommandLimits, Commands, End, HALF, Limit, Order, Ran};
 
@@ -130,6 +130,7 @@ fn told(ran: Ran, limits: &CommandLimits, time: Duration, is_job_over: bool) -> 
         Ok(End::Refused(why)) => {
             Err(denied(format!("Commands cannot run here: {why}. Nothing was run; go on without.")))
         }
+        Ok(End::Lacking(why)) => Err(unfit(format!("a command could not be started: {why}"))),
         Err(reason) => Err(ToolError::new(
             ToolErrorCategory::Interrupted,
             format!("It was ended after {took} ({reason:?}), with all its processes. Until then it said:\n{output}"),

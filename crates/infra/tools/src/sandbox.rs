@@ -44,7 +44,7 @@ pub(crate) use kept::{HALF, Kept};
 pub(crate) use spec::{End, Limit};
 
 use crate::workspace::real_path;
-use posse_host::folder::{pinned, places};
+use posse_host::folder::{Unusable, pinned, places};
 use spec::{Report, Spec};
 
 /// The argument by which our own program knows what it was started for.
@@ -158,7 +158,7 @@ impl Commands {
         let ran = self.run(order, &Stop::never()).await;
         match ran.end {
             Ok(End::Exited(0)) => Ok(ran.exact),
-            Ok(End::Refused(why)) => Err(why),
+            Ok(End::Refused(why) | End::Lacking(why)) => Err(why),
             other => Err(format!("the simplest command ended by {other:?}")),
         }
     }
@@ -169,7 +169,7 @@ impl Commands {
         let (mut stdout, mut stderr) = (Kept::default(), Kept::default());
         let mut exact = Exact::default();
         let end = match self.start(order).await {
-            Err(why) => Ok(End::Refused(why)),
+            Err(end) => Ok(end),
             Ok(running) => running.finish(stop, &mut stdout, &mut stderr).await.map(|report| {
                 exact = report.exact;
                 report.end
@@ -178,16 +178,19 @@ impl Commands {
         Ran { end, stdout, stderr, took: began.elapsed(), exact }
     }
 
-    async fn start(&self, order: Order<'_>) -> Result<Running, String> {
+    async fn start(&self, order: Order<'_>) -> Result<Running, End> {
         if !BEGUN.load(Ordering::Relaxed) {
-            return Err("this program does not call posse_infra::sandbox::begin() first in its main, \
+            return Err(End::Refused(
+                "this program does not call posse_infra::sandbox::begin() first in its main, \
                         which starts it anew for each command"
-                .into());
+                    .into(),
+            ));
         }
         let (spec, workspace) = self.spec(order).await?;
         let time = spec.time;
         let message = serde_json::to_vec(&spec).map_err(|error| format!("the command cannot be passed on: {error}"))?;
-        let unstarted = |error: std::io::Error| format!("a process for the sandbox cannot be started: {error}");
+        let unstarted =
+            |error: std::io::Error| End::before_it_began("a process for the sandbox cannot be started", &error);
         let (ours, theirs) = StdStream::pair().map_err(unstarted)?;
         // Its own name, so that an operator who sees it knows what it is.
         let child = Command::new("/proc/self/exe")
@@ -211,20 +214,22 @@ impl Commands {
     }
 
     /// What to ask for, and the workspace, opened. Nothing of it is looked up by its path any more.
-    async fn spec(&self, order: Order<'_>) -> Result<(Spec, OwnedFd), String> {
+    async fn spec(&self, order: Order<'_>) -> Result<(Spec, OwnedFd), End> {
         let Order { command, workspace, workspace_id, directory, rules_file, time } = order;
         let shown = workspace.display();
-        let opened = pinned(workspace, workspace_id.as_ref())?;
+        let opened = pinned(workspace, workspace_id.as_ref())
+            .map_err(|Unusable { why, is_lack }| if is_lack { End::Lacking(why) } else { End::Refused(why) })?;
         let real = real_path(&opened).map_err(|error| format!("the workspace {shown} cannot be opened: {error}"))?;
         if root::covers_system(&real) {
-            return Err(format!(
+            return Err(End::Refused(format!(
                 "the workspace {shown} has parts of the system in it: give the job a folder of its own (workspace in \
                  config/posse.toml, or --workspace)"
-            ));
+            )));
         }
         let Protected { hidden, fixed, databases } = &self.protected;
         if let Some(own) = hidden.iter().chain(fixed).find(|own| lies_in(&real, own)) {
-            return Err(format!("the workspace {shown} lies in {}, which is not for commands", own.display()));
+            let own = own.display();
+            return Err(End::Refused(format!("the workspace {shown} lies in {own}, which is not for commands")));
         }
         let entries = |paths: &mut dyn Iterator<Item = &Path>| {
             let mut entries = BTreeSet::new();

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use posse_core::stop::Stop;
 use posse_core::text::plural;
-use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
+use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolErrorCategory, ToolOutput};
 use regex::bytes::{Regex, RegexBuilder};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::FnTool;
-use super::failure::{check, invalid};
+use super::failure::{check, invalid, kernel};
 use super::text::{Content, HEAD, classify, decode, size};
 use super::workspace::{Dir, Found, Kind, Links, Workspace, shown_name};
 
@@ -176,6 +176,7 @@ impl Search<'_> {
                     let shown = prefix.join(&path);
                     match self.workspace.file(folder, &path, Links::None, &shown.to_string_lossy()) {
                         Ok((file, len)) => self.file(file, len, &shown)?,
+                        Err(error) if error.category == ToolErrorCategory::WorkerUnfit => return Err(error),
                         // Removed, or another thing by now, or not ours to read.
                         Err(_) => {
                             self.skipped.unreadable += 1;
@@ -192,6 +193,9 @@ impl Search<'_> {
             if ended != Ended::Complete {
                 break;
             }
+        }
+        if let Some(errno) = walk.lacked {
+            return Err(kernel(errno, "search", &prefix.to_string_lossy()));
         }
         self.skipped.unreadable += walk.unreadable;
         let not_all = walk.passed_over.iter().chain(&walk.cut);

@@ -23,10 +23,11 @@ use posse_core::workspace::protected::Protected;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2, readlinkat};
 use rustix::io::Errno;
 
-use super::failure::{conflict, denied, failed, io, kernel, missing};
+use super::failure::{conflict, denied, failed, io, kernel, missing, unfit, unusable};
 use super::registry::near_matches;
 use guard::Guard;
 use posse_host::folder::pinned;
+use posse_host::lack::lack;
 use posse_host::recognise::is_open_here;
 
 pub use update::Existing;
@@ -110,20 +111,23 @@ impl Workspace {
             Errno::NOSYS => {
                 failed("file tools need Linux 5.6 or newer: this kernel cannot resolve paths beneath a folder")
             }
-            errno => failed(format!("the workspace {shown} cannot be opened: {errno}")),
+            errno => {
+                let kind = if lack(errno).is_some() { unfit } else { failed };
+                kind(format!("the workspace {shown} cannot be opened: {errno}"))
+            }
         })?;
         Workspace::at(dir, root, &Protected::default())
     }
 
     /// The same for a path no part of which may be a link.
     pub fn open_plain(root: &Path) -> Result<Self, ToolError> {
-        Workspace::at(Dir(pinned(root, None).map_err(denied)?), root, &Protected::default())
+        Workspace::at(Dir(pinned(root, None).map_err(unusable)?), root, &Protected::default())
     }
 
     /// The workspace of a call: the folder that is meant and no other one, whatever has become of its path. Its
     /// project's own files are not for the tool, nor may its agent's rules be changed.
     pub fn of(cx: &ToolContext) -> Result<Self, ToolError> {
-        let dir = Dir(pinned(&cx.workspace, cx.workspace_id.as_ref()).map_err(denied)?);
+        let dir = Dir(pinned(&cx.workspace, cx.workspace_id.as_ref()).map_err(unusable)?);
         Ok(Workspace { rules: cx.rules_file.clone(), ..Workspace::at(dir, &cx.workspace, &cx.protected)? })
     }
 
@@ -189,11 +193,17 @@ impl Workspace {
         let mut below = path;
         while let Some(parent) = below.parent() {
             let nearest = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            let dir = self.root.dir(nearest, Links::Beneath);
-            if dir.as_ref().is_ok_and(|dir| dir.real_path().is_ok_and(|real| self.guard.hides(&real))) {
-                return hidden(raw);
+            let entries = self.root.dir(nearest, Links::Beneath).and_then(|dir| {
+                let is_hidden = self.guard.hides(&dir.real_path()?);
+                if is_hidden { Ok(None) } else { dir.some_entries(MAX_COMPARED).map(Some) }
+            });
+            if let Err(errno) = entries
+                && lack(errno).is_some()
+            {
+                return kernel(errno, "open", raw);
             }
-            if let Ok(entries) = dir.and_then(|dir| dir.some_entries(MAX_COMPARED)) {
+            if let Ok(entries) = entries {
+                let Some(entries) = entries else { return hidden(raw) };
                 let here = nearest.display();
                 let wanted = below.file_name().map(OsStr::to_string_lossy).unwrap_or_default();
                 let names: Vec<_> = entries.iter().map(|(name, kind)| shown_entry(Path::new(name), *kind)).collect();
@@ -293,6 +303,7 @@ impl Dir {
                 // Rare enough to be asked about one by one; it may be gone by now.
                 _ => match self.metadata(Path::new(&name), Links::None) {
                     Ok(meta) => Kind::of(meta.file_type()),
+                    Err(errno) if lack(errno).is_some() => return Err(errno),
                     Err(_) => continue,
                 },
             };

@@ -149,9 +149,11 @@ impl Feed {
                 let answer = answer.as_deref().unwrap_or("nobody answered in time");
                 Some(self.of(job, &format!("✎ {answer}"), |t| p.cyan(t)))
             }
-            Entry::FellBack { text, to, .. } => {
+            Entry::FellBack { call_id, text, to, .. } => {
                 let name = to.request.name.clone();
-                let line = self.of(job, &format!("! {name} is tried instead: {text}"), |t| p.yellow(t));
+                let is_same = self.calls.get(&(job, call_id.clone())) == Some(&name);
+                let when = if is_same { "again" } else { "instead" };
+                let line = self.of(job, &format!("! {name} is tried {when}: {text}"), |t| p.yellow(t));
                 self.calls.insert((job, to.request.id.clone()), name);
                 Some(line)
             }

@@ -115,11 +115,12 @@ impl Renderer {
                 let failed = self.calls.get(call_id).cloned().unwrap_or_else(|| "a call".into());
                 let name = &to.request.name;
                 self.calls.insert(to.request.id.clone(), name.clone());
-                self.marked(
-                    "!",
-                    &format!("{failed} failed ({}); {name} is tried instead", one_line(text, 200)),
-                    Paint::yellow,
-                )
+                let text = one_line(text, 200);
+                let told = match *name == failed {
+                    true => format!("{failed} was not run ({text}); it is tried again"),
+                    false => format!("{failed} failed ({text}); {name} is tried instead"),
+                };
+                self.marked("!", &told, Paint::yellow)
             }
             Entry::Asked { questions, .. } => {
                 let asked = |question: &String| self.marked("?", question, |p, t| p.yellow(p.bold(t)));

@@ -22,7 +22,13 @@ impl Again {
         Again::after_some(kind, retry_after, 0)
     }
 
-    /// The same after `before` failures with no reply between them.
+    /// What a worker's want of something (open files, memory) means for a call that it could not begin, after `before`
+    /// such ends of the same call: such things come free again soon, here or elsewhere.
+    pub fn after_lack(before: u32) -> Again {
+        Again::After(SHORTEST_WAIT * (1 << before.min(MOST_DOUBLINGS)))
+    }
+
+    /// The same as [`Again::after`], after `before` failures with no reply between them.
     pub fn after_some(kind: ModelErrorKind, retry_after: Option<Duration>, before: u32) -> Again {
         match kind {
             // A provider's wish costs no attempt, for a while: one that says "at once" for ever would
@@ -56,6 +62,9 @@ const WAIT_FOR_ANOTHER_WORKER: Duration = Duration::from_secs(60);
 
 /// No job that waits for a provider or a worker comes back sooner.
 const SHORTEST_WAIT: Duration = Duration::from_secs(10);
+
+/// A wait for what a worker lacks is doubled so often: up to ten minutes.
+const MOST_DOUBLINGS: u32 = 6;
 
 /// No job that waits for its turn comes back sooner.
 const SHORTEST_REST: Duration = Duration::from_secs(1);

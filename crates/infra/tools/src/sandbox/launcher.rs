@@ -49,7 +49,7 @@ pub(super) fn live() -> i32 {
         Ok(Some(report)) => report,
         // Nobody is there any more to hear of it.
         Ok(None) => return 0,
-        Err(why) => Report { end: End::Refused(why), exact: Exact::default() },
+        Err(end) => Report { end, exact: Exact::default() },
     };
     let told = serde_json::to_vec(&report).map(|report| (&worker).write_all(&report).is_ok());
     i32::from(!told.unwrap_or(false))
@@ -66,7 +66,7 @@ impl Drop for Child {
 }
 
 /// Makes a sandbox and stays with it. None if nobody is there any more to hear of its end.
-fn launch(worker: &UnixStream) -> Result<Option<Report>, String> {
+fn launch(worker: &UnixStream) -> Result<Option<Report>, End> {
     // Ctrl-C in the worker's terminal is meant for the worker.
     let _ = setsid();
     let spec = hear(worker)?;
@@ -80,9 +80,9 @@ fn launch(worker: &UnixStream) -> Result<Option<Report>, String> {
     let mut meter = Meter::start(spec.limits)?;
     // The meter stays outside, like us.
     sys::leave(UnshareFlags::NEWPID).map_err(unmade)?;
-    let (told, go) = std::io::pipe().map_err(|error| format!("a pipe: {error}"))?;
-    let (words, speaks) = std::io::pipe().map_err(|error| format!("a pipe: {error}"))?;
-    let first = match fork().map_err(|error| format!("a process cannot be made: {error}"))? {
+    let (told, go) = std::io::pipe().map_err(|error| End::before_it_began("a pipe", &error))?;
+    let (words, speaks) = std::io::pipe().map_err(|error| End::before_it_began("a pipe", &error))?;
+    let first = match fork().map_err(|error| End::before_it_began("a process cannot be made", &error))? {
         Fork::Parent(pid) => Child(pid),
         Fork::Child => {
             drop((go, words));
@@ -115,16 +115,16 @@ fn hear(mut worker: &UnixStream) -> Result<Spec, String> {
     serde_json::from_slice(&spec).map_err(|error| format!("what to run is not understood: {error}"))
 }
 
-fn unmade(error: Errno) -> String {
+fn unmade(error: Errno) -> End {
     match error {
-        Errno::NOSPC => "namespaces cannot be made: the host allows no more of them".into(),
-        Errno::PERM => "namespaces cannot be made: the host does not allow it".into(),
-        error => format!("namespaces cannot be made: {error}"),
+        Errno::NOSPC => End::Refused("namespaces cannot be made: the host allows no more of them".into()),
+        Errno::PERM => End::Refused("namespaces cannot be made: the host does not allow it".into()),
+        error => End::before_it_began("namespaces cannot be made", &error.into()),
     }
 }
 
 /// Leaves the host's namespaces, but for the one of processes. True if we are root on the host.
-fn leave_host() -> Result<bool, String> {
+fn leave_host() -> Result<bool, End> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let namespaces = UnshareFlags::NEWUSER
         | UnshareFlags::NEWNS

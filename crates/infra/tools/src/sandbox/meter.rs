@@ -11,7 +11,7 @@ use rustix::thread::CapabilitySet;
 
 use super::inside;
 use super::launcher::Child;
-use super::spec::{CommandLimits, Exact, Limit};
+use super::spec::{CommandLimits, End, Exact, Limit};
 use super::sys::{Fork, fork};
 use super::usage::Usage;
 
@@ -46,10 +46,10 @@ pub(super) enum Seen {
 
 impl Meter {
     /// Starts the meter of one sandbox. It may be asked when the sandbox's root is built.
-    pub fn start(limits: CommandLimits) -> Result<Meter, String> {
-        let pipe = || std::io::pipe().map_err(|error| format!("a pipe: {error}"));
+    pub fn start(limits: CommandLimits) -> Result<Meter, End> {
+        let pipe = || std::io::pipe().map_err(|error| End::before_it_began("a pipe", &error));
         let ((asked, orders), (answers, answer)) = (pipe()?, pipe()?);
-        let child = match fork().map_err(|error| format!("a process cannot be made: {error}"))? {
+        let child = match fork().map_err(|error| End::before_it_began("a process cannot be made", &error))? {
             Fork::Parent(pid) => Child(pid),
             Fork::Child => {
                 drop((orders, answers));

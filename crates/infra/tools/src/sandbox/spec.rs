@@ -1,8 +1,11 @@
 //! What a worker asks a sandbox for, and what it hears back: one message each way over a socket.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use posse_host::lack::lack;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 /// What one command may use. 1 MB is 1,048,576 bytes.
@@ -72,12 +75,30 @@ pub struct Exact {
 pub(crate) enum End {
     /// It never ran: there is no sandbox, for this reason.
     Refused(String),
+    /// It never ran: this worker or its machine has run out of what it takes.
+    Lacking(String),
     /// Its shell ended with this code.
     Exited(i32),
     /// Its shell was ended by this signal.
     Signalled(i32),
     /// It was ended by a limit.
     Limited(Limit),
+}
+
+impl From<String> for End {
+    fn from(why: String) -> Self {
+        End::Refused(why)
+    }
+}
+
+impl End {
+    /// The end of a command that could not begin, for want of something or not.
+    pub fn before_it_began(what: &str, error: &io::Error) -> End {
+        let why = format!("{what}: {error}");
+        // "Again" is what the kernel says when there are as many processes as there may be.
+        let is_lack = Errno::from_io_error(error).is_some_and(|it| it == Errno::AGAIN || lack(it).is_some());
+        if is_lack { End::Lacking(why) } else { End::Refused(why) }
+    }
 }
 
 /// A limit that ended a command.

@@ -24,6 +24,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use posse_host::lack::lack;
+
 use super::super::failure::{check, conflict, denied, failed, invalid, io, kernel, over_limit};
 use super::{Dir, Kind, LOOK, Links, Workspace, hidden, real_path, regular, reopened};
 
@@ -157,7 +159,7 @@ impl Workspace {
         if self.guard.is_database(&real.join(below)) {
             return Err(hidden(raw));
         }
-        if self.is_of_rules(&inside.join(below)) {
+        if self.is_of_rules(&inside.join(below)).map_err(|errno| kernel(errno, "write", raw))? {
             return Err(denied(format!(
                 "'{raw}' holds the rules that you were given, and you may not change them. Say in your answer what should \
                  stand there: a person can write it, or an agent without `project_rules` among its persona's hooks"
@@ -167,14 +169,18 @@ impl Workspace {
     }
 
     /// Whether a path below the root is the file of the rules, a folder in its place, or what it links to.
-    fn is_of_rules(&self, path: &Path) -> bool {
-        let Some(rules) = &self.rules else { return false };
+    fn is_of_rules(&self, path: &Path) -> Result<bool, Errno> {
+        let Some(rules) = &self.rules else { return Ok(false) };
         let first = path.components().next().map(|part| part.as_os_str());
         if first.is_some_and(|name| name.eq_ignore_ascii_case(rules)) {
-            return true;
+            return Ok(true);
         }
         let target = self.root.open(rules, LOOK, Links::Beneath).and_then(|file| real_path(&file));
-        target.is_ok_and(|target| target.strip_prefix(&self.prefixes[0]) == Ok(path))
+        match target {
+            Ok(target) => Ok(target.strip_prefix(&self.prefixes[0]) == Ok(path)),
+            Err(errno) if lack(errno).is_some() => Err(errno),
+            Err(_) => Ok(false),
+        }
     }
 }
 
@@ -275,8 +281,10 @@ fn write(
         },
         Some(Existing { meta, .. }) => {
             let now = folder.metadata(Path::new(name), Links::None);
-            if !now.is_ok_and(|now| is_same(&now, meta)) {
-                return Err(changed(shown));
+            match now {
+                Err(errno) if lack(errno).is_some() => return Err(at(errno)),
+                Ok(now) if is_same(&now, meta) => {}
+                _ => return Err(changed(shown)),
             }
             fresh.rename(name).map_err(at)?;
         }

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use posse_host::lack::lack;
+use rustix::io::Errno;
+
 use super::guard::Guard;
 use super::{Dir, Kind, Links, MAX_ENTRIES};
 
@@ -24,6 +27,8 @@ pub struct Walk<'a> {
     pub unreadable: usize,
     /// Folders with more entries than are looked at.
     pub cut: Vec<PathBuf>,
+    /// What this process lacked to go on: the walk is over before its end.
+    pub lacked: Option<Errno>,
     /// What is not to be found, and where the base really is.
     guard: Option<(&'a Guard, PathBuf)>,
 }
@@ -43,7 +48,7 @@ impl<'a> Walk<'a> {
 
     fn begun(base: &'a Dir, recursive: bool, guard: Option<(&'a Guard, PathBuf)>) -> Self {
         let (ahead, passed_over, cut) = (Vec::new(), Vec::new(), Vec::new());
-        let mut walk = Walk { base, recursive, ahead, passed_over, unreadable: 0, cut, guard };
+        let mut walk = Walk { base, recursive, ahead, passed_over, unreadable: 0, cut, lacked: None, guard };
         walk.enter(Path::new(""));
         walk
     }
@@ -66,6 +71,7 @@ impl<'a> Walk<'a> {
                 let below = entries.into_iter().rev().map(|(name, kind)| (folder.join(name), kind));
                 self.ahead.extend(below);
             }
+            Err(errno) if lack(errno).is_some() => self.lacked = Some(errno),
             Err(_) => self.unreadable += 1,
         }
     }
@@ -87,6 +93,9 @@ impl Iterator for Walk<'_> {
                 self.passed_over.push(path.clone());
             } else {
                 self.enter(&path);
+                if self.lacked.is_some() {
+                    return None;
+                }
             }
         }
         Some((path, kind))
