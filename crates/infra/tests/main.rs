@@ -11,6 +11,7 @@ mod model_guarded;
 mod model_openai;
 mod model_quirks;
 mod model_tokenizer;
+mod skill_fields;
 mod skill_loading;
 mod support {
     pub mod entries;
@@ -18,8 +19,17 @@ mod support {
     pub mod expire;
     pub mod model_server;
     pub mod rules;
+    pub mod tools;
     #[path = "../../../../tests/support/tree.rs"]
     pub mod tree;
 }
+mod calculator;
+mod hooks;
+mod host;
+mod tool_annotations;
+mod tool_arguments;
+mod tool_commands;
 mod tool_files;
+mod tool_functions;
+mod tool_registry;
 mod tool_schema;

@@ -29,6 +29,32 @@ pub fn long_outputs_are_bounded_and_never_block() {
     assert!(said.contains("[... 47.7 MiB left out ...]"), "{said}");
 }
 
+pub fn long_outputs_are_cut_between_characters() {
+    const HALF: usize = 8 * 1024;
+    let bench = Bench::new();
+    let shown = |command: &str| bench.run(command).split_once("[stdout]\n").unwrap().1.to_owned();
+    assert_eq!(shown("python3 -c 'print(\"ä\" * 8192, end=\"\")'"), "ä".repeat(HALF), "as much as is kept");
+    let said = shown("python3 -c 'print(\"a\" + \"数\" * 1000000 + \"z\", end=\"\")'");
+    let long = format!("a{}z", "数".repeat(1_000_000));
+    let (head, rest) = said.split_once("\n[... ").unwrap();
+    let (left_out, tail) = rest.split_once(" left out ...]\n").unwrap();
+    assert_eq!(left_out, "2.8 MiB");
+    assert!(long.starts_with(head) && head.len() > HALF - 4 && head.len() <= HALF, "{}", head.len());
+    assert!(long.ends_with(tail) && tail.len() > HALF - 4 && tail.len() <= HALF, "{}", tail.len());
+}
+
+pub fn outputs_that_are_no_text_are_named() {
+    let bench = Bench::new();
+    for (command, named) in [
+        ("printf '\\177ELF\\0\\0\\0'", "[7 bytes of binary data, ELF program: not shown]"),
+        ("head -c 8292 /dev/zero | tr '\\0' x; printf '\\0'", "[8,293 bytes of binary data: not shown]"),
+        ("head -c 16384 /dev/zero | tr '\\0' x; printf '\\0'", "[16.0 KiB of binary data, unknown type: not shown]"),
+    ] {
+        let said = bench.run(command);
+        assert!(said.ends_with(named), "{command}: {said}");
+    }
+}
+
 /// D07: what a command leaves in the background holds nobody up, and is gone with it.
 pub fn nothing_is_left_when_the_shell_ends() {
     let bench = Bench::new();

@@ -8,6 +8,7 @@ mod limits;
 pub fn all() -> Vec<(&'static str, fn())> {
     named! { "commands::";
         endings: exit_codes_signals_and_both_outputs_are_told, long_outputs_are_bounded_and_never_block,
+            long_outputs_are_cut_between_characters, outputs_that_are_no_text_are_named,
             nothing_is_left_when_the_shell_ends, input_is_empty_and_there_is_no_terminal, time_is_up,
             the_time_of_the_whole_run_counts, a_stop_ends_it_and_says_that_nobody_knows, a_dropped_call_ends_it,
             arguments_that_make_no_sense_run_nothing;

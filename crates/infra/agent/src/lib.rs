@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use posse_core::job::{Job, Output};
+use posse_core::job::Job;
 use posse_core::model::tokens;
 use posse_core::model::{
     CallRequest, Delta, DeltaSink, FailedTry, Model, ModelError, ModelErrorKind, ModelReply, ModelRequest, Models,
@@ -43,7 +43,6 @@ use opening::NotOpened;
 /// How long a tool that was asked to end may take before its result is no longer waited for.
 const TOOL_GRACE: Duration = Duration::from_secs(5);
 
-/// Works the jobs of one persona with a language model and tools.
 pub struct GenericAgentExecutor {
     persona: PersonaTemplate,
     tools: Vec<OfferedTool>,
@@ -74,13 +73,11 @@ impl GenericAgentExecutor {
         Ok(Self { persona, tools, skills: Vec::new(), registry, models, default_workspace, hooks })
     }
 
-    /// The same with skills that its persona may name.
     pub fn with_skills(mut self, skills: Vec<Skill>) -> Self {
         self.skills = skills;
         self
     }
 
-    /// The same, with hooks that run before each run begins.
     pub fn with_hooks(mut self, hooks: Arc<dyn RunHook>) -> Self {
         self.hooks = hooks;
         self
@@ -88,8 +85,7 @@ impl GenericAgentExecutor {
 
     async fn one_step(&self, cx: &mut JobContext, run: &mut Run) -> Result<StepOutcome, Halt> {
         if let Some((why, again)) = self.why_not_there(&cx.job) {
-            let output = run.opening().is_some().then(|| run.output());
-            return Ok(failed(why, again, output));
+            return Ok(failed(run, why, again));
         }
         let mut next = match run.opening() {
             Some(_) => step(run, Input::PickedUp),
@@ -103,10 +99,8 @@ impl GenericAgentExecutor {
                 match opening {
                     Ok(opening) => step(run, Input::Begun { goal: &cx.job.payload.goal.clone(), opening }),
                     Err(NotOpened::Halt(halt)) => return Err(halt),
-                    Err(NotOpened::Refused(reason, again)) => return Ok(failed(reason, again, None)),
-                    Err(NotOpened::Model(error)) => {
-                        step(run, Input::NotBegun { error, ms: began.elapsed().as_millis() as u64 })
-                    }
+                    Err(NotOpened::Refused(reason, again)) => return Ok(failed(run, reason, again)),
+                    Err(NotOpened::Model(error)) => step(run, Input::NotBegun { error, ms: ms_since(began) }),
                 }
             }
         };
@@ -140,10 +134,7 @@ impl GenericAgentExecutor {
                     asked = true;
                     self.summarise(cx, run, &what).await?
                 }
-                Effect::FailAttempt { reason, again } => {
-                    let output = run.opening().is_some().then(|| run.output());
-                    return Ok(failed(reason, again, output));
-                }
+                Effect::FailAttempt { reason, again } => return Ok(failed(run, reason, again)),
                 Effect::Wait | Effect::End | Effect::Suspend => {
                     return Err(Halt::Broken("the run waits for a call that nobody runs".into()));
                 }
@@ -183,7 +174,7 @@ impl GenericAgentExecutor {
             Ok(model) => self.complete(cx, run, &*model, said.as_ref()).await,
             Err(error) => Err(error),
         };
-        let ms = began.elapsed().as_millis() as u64;
+        let ms = ms_since(began);
         if let (Err(error), Some(reason)) = (&answer, cx.stop.reason()) {
             if reason != StopReason::LeaseLost && has_cost(error) {
                 // What it read and wrote until then was used, and counts.
@@ -300,7 +291,6 @@ impl GenericAgentExecutor {
         }
     }
 
-    /// Runs one call, for the skill whose folder is given where one is at work.
     async fn run_call(
         &self,
         cx: &JobContext,
@@ -310,12 +300,12 @@ impl GenericAgentExecutor {
         time_left: Option<Duration>,
     ) -> (String, Result<ToolOutput, ToolError>, u64) {
         let began = Instant::now();
-        let CallRequest { id, name, arguments, .. } = &call.request;
+        let id = call.request.id.clone();
         let (workspace, workspace_id) = self.workspace(&cx.job);
         let context = ToolContext {
             job: cx.job.id,
             role: self.persona.role.clone(),
-            effect_key: effect_key(cx.installation(), cx.job.id, id),
+            effect_key: effect_key(cx.installation(), cx.job.id, &id),
             workspace,
             workspace_id,
             protected: Arc::clone(self.registry.protected()),
@@ -324,30 +314,29 @@ impl GenericAgentExecutor {
             time_left,
             stop: cx.stop.clone(),
         };
-        if let Some(of) = results::reads(opening.as_deref(), name) {
-            let result = match self.registry.validate_args(&posse_core::run::results::spec(), arguments) {
-                Ok(args) => results::read(cx, of, args).await,
-                Err(error) => Err(error),
-            };
-            return (id.clone(), result, began.elapsed().as_millis() as u64);
+        let result = self.result(cx, opening.as_deref(), &call.request, &context).await;
+        (id, result, ms_since(began))
+    }
+
+    /// What a call gives: of the run's own tools where it was offered those, else of a registered one.
+    async fn result(
+        &self,
+        cx: &JobContext,
+        opening: Option<&Opening>,
+        CallRequest { name, arguments, .. }: &CallRequest,
+        context: &ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
+        if let Some(of) = results::reads(opening, name) {
+            let args = self.registry.validate_args(&posse_core::run::results::spec(), arguments)?;
+            return results::read(cx, of, args).await;
         }
-        if let Some(opening) = opening.as_deref().filter(|opening| shelf::finds(&opening.tools, name)) {
-            let result = match self.registry.validate_args(&shelf::finder().spec, arguments) {
-                Ok(args) => shelf::answer(&opening.skills, &args).map(ToolOutput::from),
-                Err(error) => Err(error),
-            };
-            return (id.clone(), result, began.elapsed().as_millis() as u64);
+        if let Some(opening) = opening.filter(|opening| shelf::finds(&opening.tools, name)) {
+            let args = self.registry.validate_args(&shelf::finder().spec, arguments)?;
+            return shelf::answer(&opening.skills, &args).map(ToolOutput::from);
         }
-        let result = match self.registry.get(name) {
-            Some(tool) => match self.registry.validate_args(tool.spec(), arguments) {
-                Ok(args) => tool.call(&context, args).await,
-                Err(error) => Err(error),
-            },
-            None => {
-                Err(ToolError::new(ToolErrorCategory::NotFound, format!("The tool '{name}' is no longer available.")))
-            }
-        };
-        (id.clone(), result, began.elapsed().as_millis() as u64)
+        let gone = || ToolError::new(ToolErrorCategory::NotFound, format!("The tool '{name}' is no longer available."));
+        let tool = self.registry.get(name).ok_or_else(gone)?;
+        tool.call(context, self.registry.validate_args(tool.spec(), arguments)?).await
     }
 }
 
@@ -375,11 +364,11 @@ async fn count_tokens(model: Option<&dyn Model>, texts: &[&str]) -> Option<Vec<u
 }
 
 fn waits_for(run: &Run) -> String {
-    let questions = run.asked().map_or(0, |asked| asked.questions.len());
-    match questions {
-        1 => "waits for a person to answer a question (posse question list)".into(),
-        n => format!("waits for a person to answer {} (posse question list)", plural(n as u64, "question")),
-    }
+    let what = match run.asked().map_or(0, |asked| asked.questions.len()) {
+        1 => "a question".into(),
+        n => plural(n as u64, "question"),
+    };
+    format!("waits for a person to answer {what} (posse question list)")
 }
 
 /// The end of the job that the end of its run means.
@@ -395,12 +384,19 @@ fn end(run: &Run, entries: Vec<Entry>) -> StepOutcome {
     }
 }
 
-fn failed(reason: String, again: Again, output: Option<Output>) -> StepOutcome {
+fn failed(run: &Run, reason: String, again: Again) -> StepOutcome {
     match again {
-        Again::Never => StepOutcome::GaveUp { reason, output, entries: Vec::new() },
+        Again::Never => {
+            let output = run.opening().is_some().then(|| run.output());
+            StepOutcome::GaveUp { reason, output, entries: Vec::new() }
+        }
         Again::Later => StepOutcome::Failed { reason },
         Again::After(wait) => StepOutcome::Snoozed { reason, wait },
     }
+}
+
+fn ms_since(began: Instant) -> u64 {
+    began.elapsed().as_millis() as u64
 }
 
 fn time_left(run: &Run) -> Option<Duration> {
@@ -453,7 +449,6 @@ fn estimate(request: &ModelRequest, heard: usize) -> Usage {
     Usage { input: rest.input.saturating_add(read), ..rest }
 }
 
-/// Whether tries that came to nothing have used tokens.
 fn has_cost(error: &ModelError) -> bool {
     error.failed_tries.iter().any(|failed| failed.usage.total() > 0)
 }

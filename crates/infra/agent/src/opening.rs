@@ -18,7 +18,6 @@ use tracing::warn;
 
 use super::{GenericAgentExecutor, results};
 
-/// Why a run could not begin.
 pub(super) enum NotOpened {
     /// For the reason given; whether it may later.
     Refused(String, Again),
@@ -111,7 +110,6 @@ impl GenericAgentExecutor {
         Ok(Arc::new(opening))
     }
 
-    /// The skills that the persona may call itself.
     fn named_skills(&self, persona: &PersonaTemplate) -> Vec<Skill> {
         let names = &persona.skills;
         let all = names.iter().any(|name| name == ALL_SKILLS);
@@ -175,7 +173,6 @@ impl GenericAgentExecutor {
         }
     }
 
-    /// The tool that reads the files beside a skill's text.
     fn skill_file_reader(&self) -> Option<OfferedTool> {
         let tool = self.registry.get(READ_SKILL_FILE)?;
         Some(OfferedTool { spec: tool.spec().clone(), effect: tool.effect() })

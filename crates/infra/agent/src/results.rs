@@ -23,7 +23,6 @@ const BYTES_OF_TOKEN: u32 = 3;
 /// Forks of forks that are followed to where the first of them came from.
 const MOST_FORKS: usize = 100;
 
-/// What is told, and whether more can be read.
 #[derive(Default)]
 pub(super) struct Before {
     pub told: Option<ToldResults>,
@@ -50,7 +49,6 @@ pub(super) async fn before(cx: &JobContext, window: Option<u32>) -> Result<Befor
     Ok(Before { told: Some(ToldResults { of, standing: counts.in_words(), text }), has_more: !is_all })
 }
 
-/// The tool, as it is offered.
 pub(super) fn reader() -> OfferedTool {
     OfferedTool { spec: results::spec(), effect: EffectClass::Pure }
 }
@@ -62,14 +60,13 @@ pub(super) fn reads(opening: Option<&Opening>, name: &str) -> Option<JobId> {
     offered.then_some(told.of)
 }
 
-/// Performs a call.
 pub(super) async fn read(cx: &JobContext, of: JobId, args: Value) -> Result<ToolOutput, ToolError> {
-    let fault = |category, message: String| ToolError::new(category, message);
-    let args: ReadAnswer = serde_json::from_value(args)
-        .map_err(|error| fault(ToolErrorCategory::InvalidArguments, format!("the arguments do not fit: {error}")))?;
-    let halted = |halt: Halt| match halt {
-        Halt::Stop(_) => fault(ToolErrorCategory::Stopped, "the call was stopped".into()),
-        Halt::Broken(why) => fault(ToolErrorCategory::Failed, why),
+    use ToolErrorCategory::{Failed, InvalidArguments, NotFound, Stopped};
+    let misfit = |error| ToolError::new(InvalidArguments, format!("the arguments do not fit: {error}"));
+    let args: ReadAnswer = serde_json::from_value(args).map_err(misfit)?;
+    let halted = |halt| match halt {
+        Halt::Stop(_) => ToolError::new(Stopped, "the call was stopped"),
+        Halt::Broken(why) => ToolError::new(Failed, why),
     };
     if args.job > 0 {
         let found = cx.results(of, JobId(args.job - 1), 1).await.map_err(halted)?;
@@ -78,7 +75,7 @@ pub(super) async fn read(cx: &JobContext, of: JobId, args: Value) -> Result<Tool
                 "job {} is none of those before this task, or was deleted; leave job out to list them",
                 args.job
             );
-            return Err(fault(ToolErrorCategory::NotFound, message));
+            return Err(ToolError::new(NotFound, message));
         };
         return Ok(results::page(&job, args.offset).into());
     }

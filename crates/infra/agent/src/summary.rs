@@ -12,7 +12,7 @@ use posse_core::stop::StopReason;
 use posse_core::worker::Progress;
 use posse_core::worker::executor::{Halt, JobContext};
 
-use super::{GenericAgentExecutor, ask, has_cost, time_left};
+use super::{GenericAgentExecutor, ask, has_cost, ms_since, time_left};
 
 /// What is to be summed up, and for whom.
 pub(super) struct Record<'a> {
@@ -30,14 +30,9 @@ impl GenericAgentExecutor {
     /// Has a model write a summary of a part of the conversation.
     pub(super) async fn summarise(&self, cx: &JobContext, run: &mut Run, what: &ToSummarise) -> Result<Step, Halt> {
         let count = run.counter();
-        let record = Record {
-            task: &what.task,
-            messages: &what.messages,
-            purpose: what.purpose.clone(),
-            window: run.window(),
-            time_left: time_left(run),
-            count: &count,
-        };
+        let ToSummarise { task, messages, purpose, .. } = what;
+        let (window, time_left) = (run.window(), time_left(run));
+        let record = Record { task, messages, purpose: purpose.clone(), window, time_left, count: &count };
         let model = self.summary_model(run);
         let text = self.write_summary(cx, run, model, record).await?;
         if what.purpose == Purpose::Compaction {
@@ -60,10 +55,7 @@ impl GenericAgentExecutor {
         let Record { task, messages, purpose, window, time_left, count } = record;
         let model = match model {
             Ok(model) => model,
-            Err(error) => {
-                commit(cx, run, cost(0, Err(error), 0)).await?;
-                return Ok(None);
-            }
+            Err(error) => return commit(cx, run, cost(0, Err(error), 0)).await.map(|()| None),
         };
         let window = model.profile().await.ok().and_then(|profile| profile.context_window).or(window);
         let room = SummaryRoom { window, reply: SUMMARY_TOKENS };
@@ -72,18 +64,18 @@ impl GenericAgentExecutor {
             let Some(request) = summariser.request() else { break };
             cx.still_ours().await?;
             cx.report(Progress::AskingModel { job: cx.job.id });
-            let before = began.elapsed();
-            let left = time_left.map(|left| left.saturating_sub(before));
+            let asked = Instant::now();
+            let left = time_left.map(|left| left.saturating_sub(asked - began));
             let answer = ask(&*model, &request, &|_| {}, &cx.stop, left).await;
+            let ms = ms_since(asked);
             if let (Err(error), Some(reason)) = (&answer, cx.stop.reason()) {
                 if reason != StopReason::LeaseLost && has_cost(error) {
-                    let ms = (began.elapsed() - before).as_millis() as u64;
                     commit(cx, run, cost(part, answer, ms)).await?;
                 }
                 return Err(reason.into());
             }
             let text = answer.as_ref().ok().map(|reply| reply.text.clone());
-            commit(cx, run, cost(part, answer, (began.elapsed() - before).as_millis() as u64)).await?;
+            commit(cx, run, cost(part, answer, ms)).await?;
             let Some(text) = text else { return Ok(None) };
             summariser.replied(&text, &count);
         }
@@ -98,14 +90,12 @@ impl GenericAgentExecutor {
     }
 }
 
-/// Commits an entry by itself.
 async fn commit(cx: &JobContext, run: &mut Run, entry: Entry) -> Result<(), Halt> {
     let seq = run.next_seq();
     run.apply(&entry);
     cx.append(seq, vec![entry]).await
 }
 
-/// What came of one request for a summary.
 fn cost(part: u32, answer: Result<ModelReply, ModelError>, ms: u64) -> Entry {
     let (mut usage, failed_tries, model, cost_microusd, failure) = match answer {
         Ok(reply) => (reply.usage, reply.failed_tries, reply.model, reply.cost_microusd, None),

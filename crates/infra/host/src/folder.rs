@@ -21,28 +21,14 @@ const MAX_LINKS: usize = 40;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Why a folder is not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotTaken {
-    /// A part of its path is a link.
     #[error("{} is a symlink to {}, and whoever can write there decides where it leads; name the folder itself", link.display(), target.display())]
-    Link {
-        /// The link.
-        link: PathBuf,
-        /// What it says.
-        target: PathBuf,
-    },
-    /// It is not there, or cannot be opened.
+    Link { link: PathBuf, target: PathBuf },
     #[error("{} cannot be opened: {errno}", path.display())]
-    Unopened {
-        /// The folder.
-        path: PathBuf,
-        /// What the kernel said.
-        errno: Errno,
-    },
+    Unopened { path: PathBuf, errno: Errno },
 }
 
-/// Why a workspace cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Unusable {
@@ -69,7 +55,6 @@ pub fn open(path: &Path) -> Result<OwnedFd, NotTaken> {
     })
 }
 
-/// The identity of an open folder.
 pub fn identity(folder: impl AsFd) -> Result<FolderId, Errno> {
     let stat = fstat(&folder)?;
     // An overlay makes its own copy of a folder when something in it is changed first, and that copy is younger. So
@@ -148,48 +133,10 @@ pub fn places(path: &Path) -> Vec<PathBuf> {
     links
 }
 
-/// The first part of the path that is a link.
 fn first_link(path: &Path) -> Option<PathBuf> {
     // Without a slash at its end, behind which a link would be followed.
     let path: PathBuf = path.components().collect();
     let mut ancestors: Vec<_> = path.ancestors().collect();
     ancestors.reverse();
     ancestors.into_iter().find(|part| part.is_symlink()).map(Path::to_owned)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-    use std::os::unix::fs::symlink;
-
-    #[test]
-    fn a_folder_is_known_by_more_than_its_name() {
-        let base = tempfile::tempdir().unwrap();
-        let root = base.path().canonicalize().unwrap();
-        fs::create_dir(root.join("a")).unwrap();
-        let first = identify(&root.join("a")).unwrap();
-        fs::write(root.join("a/file"), "x").unwrap();
-        assert!(first.is(&identify(&root.join("a")).unwrap()), "what is in it does not matter");
-        fs::rename(root.join("a"), root.join("b")).unwrap();
-        assert!(first.is(&identify(&root.join("b")).unwrap()));
-        fs::create_dir(root.join("a")).unwrap();
-        assert!(!first.is(&identify(&root.join("a")).unwrap()));
-    }
-
-    #[test]
-    fn links_are_named_wherever_they_stand() {
-        let base = tempfile::tempdir().unwrap();
-        let root = base.path().canonicalize().unwrap();
-        fs::create_dir_all(root.join("real/sub")).unwrap();
-        symlink("real", root.join("link")).unwrap();
-        for path in ["link", "link/sub"] {
-            let refused = identify(&root.join(path)).unwrap_err();
-            assert_eq!(refused, NotTaken::Link { link: root.join("link"), target: "real".into() });
-        }
-        symlink("link/sub", root.join("other")).unwrap();
-        let places = places(&root.join("./x/../other/file"));
-        assert_eq!(places, ["other", "link", "real/sub/file"].map(|place| root.join(place)));
-        assert!(identify(&root.join("nothing")).unwrap_err().to_string().contains("cannot be opened"));
-    }
 }

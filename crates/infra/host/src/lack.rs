@@ -12,3 +12,11 @@ pub fn lack(errno: Errno) -> Option<&'static str> {
         _ => None,
     }
 }
+
+/// What the kernel gave, or nothing where it had a reason in what was asked for; an error where something was lacking.
+pub fn given<T>(result: Result<T, Errno>) -> Result<Option<T>, Errno> {
+    match result {
+        Err(errno) if lack(errno).is_none() => Ok(None),
+        result => result.map(Some),
+    }
+}

@@ -7,7 +7,6 @@ use posse_core::clock::{Clock, Millis};
 use posse_core::job::lease::WorkerId;
 use posse_core::port::{ProcessProbe, WorkerRecord};
 
-/// The host's clocks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -30,7 +29,6 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
-/// Looks processes up in `/proc`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LinuxProcessProbe;
 
@@ -96,11 +94,11 @@ fn host() -> String {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Process {
-    /// It exists since this tick.
-    Runs { started: u64 },
+    Runs {
+        started: u64,
+    },
     /// There is none, or only its remains.
     Gone,
-    /// It cannot be told.
     Unknown,
 }
 
@@ -141,58 +139,11 @@ fn is_gone(pid: u32, started: u64) -> bool {
 mod tests {
     use super::*;
 
-    fn record(id: &str, (host, pid, pid_started): (String, u32, u64)) -> WorkerRecord {
-        WorkerRecord {
-            id: id.into(),
-            host,
-            pid,
-            pid_started,
-            roles: Vec::new(),
-            slots: 1,
-            started_at: 0,
-            heartbeat_at: 0,
-            lease_ms: 30_000,
-            drain_requested_at: None,
-        }
-    }
-
     #[test]
-    fn a_name_with_parentheses_does_not_shift_the_fields() {
+    fn the_state_and_start_stand_behind_the_name() {
         let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
         assert_eq!(read_stat(&format!("7 (a) b (c)) {rest}")), Process::Runs { started: 4711 });
         assert_eq!(read_stat(&format!("7 (dead) {}", rest.replacen('S', "Z", 1))), Process::Gone);
         assert_eq!(read_stat("7 (short) S 1 2"), Process::Unknown);
-    }
-
-    #[test]
-    fn a_running_process_lives_and_an_ended_one_is_dead() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep runs");
-        let (host, _, _) = this_process();
-        let Process::Runs { started } = look(child.id()) else { panic!("the child runs") };
-        let workers = [
-            record("me", this_process()),
-            record("child", (host.clone(), child.id(), started)),
-            record("reused id", (host, child.id(), started + 1)),
-            record("elsewhere", ("another boot".into(), child.id(), started)),
-        ];
-        let dead = |workers: &[WorkerRecord]| {
-            LinuxProcessProbe.dead(workers).into_iter().map(|worker| worker.0).collect::<Vec<_>>()
-        };
-        assert_eq!(dead(&workers), ["reused id"]);
-        child.kill().expect("may be killed");
-        // Before its parent has looked it is a zombie: it works no more.
-        let wait_for_end = std::time::Instant::now();
-        while !dead(&workers).contains(&"child".to_owned()) {
-            assert!(wait_for_end.elapsed().as_secs() < 10, "a killed process is seen to be dead");
-            std::thread::yield_now();
-        }
-        child.wait().expect("is waited for");
-        assert_eq!(dead(&workers), ["child", "reused id"]);
-    }
-
-    #[test]
-    fn the_clock_tells_milliseconds() {
-        let year_2020 = 1_577_836_800_000;
-        assert!(SystemClock.now() > year_2020 && SystemClock.now() < 100 * year_2020);
     }
 }

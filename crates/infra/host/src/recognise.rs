@@ -22,10 +22,8 @@ const TABLES: [&[u8]; 3] = [b"CREATE TABLE job_data", b"CREATE TABLE memory_item
 /// What SQLite and Posse call files that belong to a database, behind its name.
 const BESIDE: [&str; 6] = ["-wal", "-shm", "-journal", ".part", ".sessions", ".wake"];
 
-/// Databases that this process has opened.
 static OPENED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Remembers that this process has this database open.
 pub fn note_opened(path: &Path) {
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     if !opened.iter().any(|known| known == path) {
@@ -43,7 +41,6 @@ pub fn is_open_here(meta: &Metadata) -> bool {
     opened.iter().any(|path| is(path) || is(&with(path, "-shm")))
 }
 
-/// Whether an open file is a database of Posse.
 pub fn is_database(file: &File, meta: &Metadata) -> bool {
     // A page has 512 bytes or more, and a file whole pages.
     if !meta.is_file() || meta.len() < 512 {

@@ -56,37 +56,3 @@ fn read(workspace: &Path) -> Result<String, HookError> {
     }
     Ok(text)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use posse_core::persona::PersonaTemplate;
-    use std::fs;
-    use std::os::unix::fs::symlink;
-
-    async fn told(workspace: &Path) -> Result<String, HookError> {
-        let mut setup = RunSetup::new(PersonaTemplate::default(), Vec::new(), "g".into(), workspace.into());
-        ProjectRules.before_run(&mut setup).await.map(|()| setup.system)
-    }
-
-    #[tokio::test]
-    async fn the_rules_of_the_workspace_are_told_and_no_others() {
-        let folder = tempfile::tempdir().unwrap();
-        let workspace = folder.path().join("ws");
-        fs::create_dir(&workspace).unwrap();
-        assert_eq!(told(&workspace).await.unwrap(), "");
-        let file = workspace.join(FILE);
-        fs::write(&file, "\nAnswer in French.\n\n").unwrap();
-        assert_eq!(told(&workspace).await.unwrap(), "\n# Rules of this project (AGENTS.md)\nAnswer in French.\n");
-
-        fs::write(&file, "é".repeat(MAX_BYTES)).unwrap();
-        let long = told(&workspace).await.unwrap();
-        assert!(long.contains("éé\n[AGENTS.md has 65,536 bytes; what comes after the first 32,768 is left out]"));
-
-        fs::write(folder.path().join("other.md"), "s3cret").unwrap();
-        fs::remove_file(&file).unwrap();
-        symlink("../other.md", &file).unwrap();
-        assert!(told(&workspace).await.unwrap_err().0.contains("leads outside the workspace"));
-        assert!(told(&folder.path().join("gone")).await.unwrap_err().0.contains("cannot be opened"));
-    }
-}

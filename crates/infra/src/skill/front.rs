@@ -6,17 +6,14 @@
 //! never lost that way: a line that begins as `allowed-tools` must have become that field.
 
 use posse_core::skill::{Field, FieldValue, FrontMatter, Location, Severity, SkillProblem};
-use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput};
 
 /// How deep values may lie in each other; the standard needs two.
 const MAX_DEPTH: usize = 4;
 
-/// A file's text, taken apart.
 #[derive(Debug)]
 pub(super) struct Parts {
-    /// The fields.
     pub front: FrontMatter,
-    /// The Markdown.
     pub body: String,
     /// What was read only leniently.
     pub problems: Vec<SkillProblem>,
@@ -37,11 +34,11 @@ pub(super) fn parse(text: &str) -> Result<Parts, SkillProblem> {
     match lost_restriction(fields, &front) {
         Some(place) => Err(SkillProblem {
             field: Some(RESTRICTION.into()),
-            place: Some(place),
-            message: "stands inside another value, so it restricts nothing; the skill is not used like that. \
-                      Write it at the beginning of a line of its own, or remove it"
-                .into(),
-            severity: Severity::Error,
+            ..error(
+                place,
+                "stands inside another value, so it restricts nothing; the skill is not used like that. Write it at the \
+                 beginning of a line of its own, or remove it",
+            )
         }),
         None => Ok(Parts { front, body: body.to_owned(), problems }),
     }
@@ -51,16 +48,11 @@ const RESTRICTION: &str = "allowed-tools";
 
 /// The text between the lines of `---`, and what follows.
 fn split(text: &str) -> Result<(&str, &str), SkillProblem> {
-    let fault = |line, message: &str| SkillProblem {
-        field: None,
-        place: Some(Location { line, column: 1 }),
-        message: message.into(),
-        severity: Severity::Error,
-    };
+    let start = Location { line: 1, column: 1 };
     let is_rule = |line: &str| line.trim_end() == "---";
     let mut lines = text.split_inclusive('\n');
     let first = lines.next().filter(|line| is_rule(line)).ok_or_else(|| {
-        fault(1, "does not begin with a line of ---; write ---, then name: and description:, then --- again")
+        error(start, "does not begin with a line of ---; write ---, then name: and description:, then --- again")
     })?;
     let mut end = first.len();
     for line in lines {
@@ -69,7 +61,11 @@ fn split(text: &str) -> Result<(&str, &str), SkillProblem> {
         }
         end += line.len();
     }
-    Err(fault(1, "has no second line of ---, which ends the fields; write it before the instructions"))
+    Err(error(start, "has no second line of ---, which ends the fields; write it before the instructions"))
+}
+
+fn error(place: Location, message: impl Into<String>) -> SkillProblem {
+    SkillProblem { field: None, place: Some(place), message: message.into(), severity: Severity::Error }
 }
 
 /// Why YAML could not be read, and where; lines are of the file, whose first one is `---`.
@@ -78,20 +74,12 @@ struct Fault {
     what: String,
 }
 
-fn unreadable(fault: &Fault) -> SkillProblem {
-    SkillProblem {
-        field: None,
-        place: Some(fault.place),
-        message: format!(
-            "is no YAML that a skill may have: {}. Put values that have signs in them in quotes",
-            fault.what
-        ),
-        severity: Severity::Error,
-    }
+fn unreadable(Fault { place, what }: &Fault) -> SkillProblem {
+    error(*place, format!("is no YAML that a skill may have: {what}. Put values that have signs in them in quotes"))
 }
 
-fn place(span: Span) -> Location {
-    Location { line: span.start.line() + 1, column: span.start.col() + 1 }
+fn place(at: &Marker) -> Location {
+    Location { line: at.line() + 1, column: at.col() + 1 }
 }
 
 fn read(fields: &str) -> Result<FrontMatter, Fault> {
@@ -136,17 +124,12 @@ impl<'a> Reader<'a> {
     fn next(&mut self) -> Result<(Event<'a>, Location), Fault> {
         match self.events.next_event() {
             Some(Ok((event, span))) => {
-                self.end = place(span);
+                self.end = place(&span.start);
                 Ok((event, self.end))
             }
-            Some(Err(error)) => Err(self.fault(&error)),
+            Some(Err(error)) => Err(Fault { place: place(error.marker()), what: error.info().to_owned() }),
             None => Err(Fault { place: self.end, what: "it ends too early".into() }),
         }
-    }
-
-    fn fault(&self, error: &ScanError) -> Fault {
-        let at = error.marker();
-        Fault { place: Location { line: at.line() + 1, column: at.col() + 1 }, what: error.info().to_owned() }
     }
 
     fn value(&mut self, event: Event<'a>, place: Location, depth: usize) -> Result<FieldValue, Fault> {
@@ -205,16 +188,12 @@ fn with_quotes(fields: &str) -> (String, Vec<SkillProblem>) {
         };
         let quoted = format!("'{}'", value.replace('\'', "''"));
         out.push_str(&format!("{name}: {quoted}\n"));
-        let column = line[..colon].chars().count() + 1;
-        problems.push(SkillProblem {
-            field: Some(name.into()),
-            place: Some(Location { line: n + 2, column }),
-            message: format!(
-                "has an unquoted ': ' in its value, which is not YAML; the rest of the line was taken for the value. \
-                 Write {name}: {quoted}"
-            ),
-            severity: Severity::Warning,
-        });
+        let place = Location { line: n + 2, column: line[..colon].chars().count() + 1 };
+        let message = format!(
+            "has an unquoted ': ' in its value, which is not YAML; the rest of the line was taken for the value. Write \
+             {name}: {quoted}"
+        );
+        problems.push(SkillProblem { field: Some(name.into()), severity: Severity::Warning, ..error(place, message) });
     }
     (out, problems)
 }
@@ -281,61 +260,5 @@ mod tests {
         assert_eq!(nested[0].1, FieldValue::Map(vec![inner]));
         assert_eq!(nested[1].1, FieldValue::List(vec![text("a"), text("b")]));
         assert!(fields("").is_empty() && fields("# nothing").is_empty());
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_told_with_its_place() {
-        let cases = [
-            ("", 1, "does not begin with a line of ---"),
-            ("\n---\na: b\n---\n", 1, "does not begin"),
-            ("---\na: b\n", 1, "has no second line of ---"),
-            ("---\na: [b\n---\n", 3, "is no YAML that a skill may have"),
-            ("---\na: &x b\n---\n", 2, "anchors (&) and tags (!)"),
-            ("---\na: !!str b\n---\n", 2, "anchors (&) and tags (!)"),
-            ("---\na: &x b\nc: *x\n---\n", 2, "anchors"),
-            ("---\njust words\n---\n", 2, "no fields"),
-            ("---\n- a\n---\n", 2, "no fields"),
-            ("---\na: {b: {c: {d: {e: f}}}}\n---\n", 2, "too deep"),
-            ("---\n? [a]\n: b\n---\n", 2, "must be a text"),
-            ("---\na: \"never closed\n---\n", 2, "is no YAML"),
-            ("---\na: b\n c: d\n---\n", 3, "is no YAML"),
-        ];
-        for (file, line, expected) in cases {
-            let problem = parse(file).map(|parts| parts.front).expect_err(file);
-            assert_eq!(problem.place.map(|p| p.line), Some(line), "{file:?}: {problem:?}");
-            assert!(problem.message.contains(expected), "{file:?}: {problem:?}");
-        }
-    }
-
-    #[test]
-    fn the_rest_of_the_line_is_the_value_where_a_colon_was_not_quoted() {
-        let file = "---\nname: a\ndescription: It's so. Use when: asked, e.g. # now\nallowed-tools: x\n---\nbody: b: c";
-        let parts = parse(file).expect("read");
-        let values: Vec<_> = parts.front.fields.iter().map(|f| f.value.clone()).collect();
-        assert_eq!(values, [text("a"), text("It's so. Use when: asked, e.g. # now"), text("x")]);
-        let [problem] = &parts.problems[..] else { panic!("{:?}", parts.problems) };
-        assert_eq!(problem.place, Some(Location { line: 3, column: 31 }));
-        assert!(problem.message.ends_with("Write description: 'It''s so. Use when: asked, e.g. # now'"));
-        // Right values are not touched by the rule, and a text of several lines is not guessed at.
-        let mixed = "---\na: b: c\nd: |\n  e: f: g\nh: 'i: j'\n---\n";
-        let parts = parse(mixed).expect("read");
-        assert_eq!(parts.front.fields[1].value, text("e: f: g\n"));
-        assert!(parse("---\na: b: c\n  goes on\n---\n").is_err());
-    }
-
-    #[test]
-    fn a_restriction_is_never_lost() {
-        for lost in [
-            "description: >\n  words\n  allowed-tools: x",
-            "description: words\n  allowed-tools: x",
-            "metadata:\n  allowed-tools: x",
-            "metadata:\n  \"Allowed Tools\": x",
-            "description: 'a\nallowed-tools: x'",
-        ] {
-            let problem = parse(&format!("---\n{lost}\n---\n")).map(|parts| parts.front).expect_err(lost);
-            assert_eq!(problem.severity, Severity::Error);
-        }
-        assert_eq!(fields("# allowed-tools: x\na: b").len(), 1);
-        assert_eq!(fields("\"allowed-tools\": x")[0].0, "allowed-tools");
     }
 }

@@ -30,8 +30,7 @@ pub(super) struct Scan {
 
 /// The skill's file in a folder beneath the root, if the folder is a skill's.
 pub(super) fn skill_file(root: &Dir, folder: &Path) -> Option<PathBuf> {
-    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let entries = root.dir(here, Links::Beneath).and_then(|dir| dir.entries()).ok()?;
+    let entries = root.dir(folder, Links::Beneath).and_then(|dir| dir.entries()).ok()?;
     NAMES.iter().find(|name| entries.iter().any(|(entry, _)| entry == *name)).map(|name| folder.join(name))
 }
 
@@ -56,8 +55,7 @@ pub(super) fn scan(root: &Dir) -> Scan {
             scan.files.push(file);
             continue;
         }
-        let here = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
-        let entries = match root.dir(here, Links::Beneath).and_then(|dir| dir.entries()) {
+        let entries = match root.dir(&folder, Links::Beneath).and_then(|dir| dir.entries()) {
             Ok(entries) => entries,
             Err(errno) => {
                 scan.passed.push((folder, why_not(errno), Severity::Warning));
@@ -100,8 +98,7 @@ pub(super) fn why_not(errno: Errno) -> String {
 
 /// The other files in a skill's folder, relative to it, sorted. Links and odd names are left out.
 pub(super) fn other_files(root: &Dir, folder: &Path) -> Vec<String> {
-    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let Ok(dir) = root.dir(here, Links::Beneath) else { return Vec::new() };
+    let Ok(dir) = root.dir(folder, Links::Beneath) else { return Vec::new() };
     let file = |(path, kind): (PathBuf, Kind)| {
         let hidden = path.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
         let own = NAMES.iter().any(|name| path.as_os_str() == *name);

@@ -298,6 +298,16 @@ fn a_search_shows_where_and_ends() {
 }
 
 #[test]
+fn the_end_of_what_is_tried_of_a_long_line_is_no_end_of_a_line() {
+    let bench = Bench::new();
+    bench.write("long", [b"x".repeat(16 * 1024 - 1), b"a".to_vec(), b"b".repeat(100)].concat());
+    for (pattern, is_found) in [("a$", false), ("xa", true), ("x+", true), ("^x", true), ("b", false)] {
+        let found = bench.call("search_files", json!({"pattern": pattern, "regex": true})).unwrap();
+        assert_eq!(found.starts_with("long:1: "), is_found, "{pattern}: {found}");
+    }
+}
+
+#[test]
 fn a_stopped_call_ends_and_changes_nothing() {
     let (stopper, stop) = stop_pair();
     let bench = Bench::stopped_by(stop);

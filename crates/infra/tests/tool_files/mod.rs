@@ -2,7 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 mod attacks;
+mod changes;
 mod confinement;
+mod contents;
+mod editing;
 mod filesystem;
 mod lack;
+mod paths;
+mod protection;
 mod support;

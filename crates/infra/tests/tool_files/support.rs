@@ -5,7 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use posse_core::job::JobId;
 use posse_core::stop::Stop;
 use posse_core::tool::{ToolContext, ToolError, ToolOutput, Tools as _};
 use posse_core::workspace::folder::FolderId;
@@ -13,6 +12,7 @@ use posse_core::workspace::protected::Protected;
 use posse_infra::tool::ToolRegistry;
 use serde_json::Value;
 
+use crate::support::tools::context;
 use crate::support::tree::{Tree, tree};
 
 /// What stands in files outside the workspace.
@@ -83,26 +83,28 @@ impl Bench {
     }
 
     pub fn output(&self, tool: &str, args: Value) -> Result<ToolOutput, ToolError> {
-        let tool = self.registry.get(tool).unwrap();
         let raw = args.to_string();
-        let args = self.registry.validate_args(tool.spec(), &raw)?;
+        let spec = self.registry.get(tool).unwrap().spec().clone();
+        let args = self.registry.validate_args(&spec, &raw)?;
+        let since = Instant::now();
+        let outcome = self.call_unchecked(tool, args);
+        let shown = &raw[..raw.len().min(200)];
+        assert!(since.elapsed() < Duration::from_secs(5), "{shown} took {:?}", since.elapsed());
+        outcome
+    }
+
+    /// Calls the tool with arguments of any kind.
+    pub fn call_unchecked(&self, tool: &str, args: Value) -> Result<ToolOutput, ToolError> {
         let cx = ToolContext {
-            job: JobId(1),
-            role: "tester".into(),
-            effect_key: "key".into(),
             workspace: self.ws(""),
             workspace_id: self.workspace_id,
             protected: self.protected.clone().into(),
             rules_file: self.rules_file.clone(),
             skill_folder: self.skill.clone(),
-            time_left: None,
             stop: self.stop.clone(),
+            ..context()
         };
-        let since = Instant::now();
-        let outcome = self.runtime.block_on(tool.call(&cx, args));
-        let shown = &raw[..raw.len().min(200)];
-        assert!(since.elapsed() < Duration::from_secs(5), "{shown} took {:?}", since.elapsed());
-        outcome
+        self.runtime.block_on(self.registry.get(tool).unwrap().call(&cx, args))
     }
 
     /// Everything in the workspace and around it.

@@ -55,39 +55,3 @@ fn annotate(args: Args) -> Result<ToolOutput, ToolError> {
     let saved = if tags.is_empty() { "Saved.".into() } else { format!("Saved with the tags {}.", tags.join(", ")) };
     Ok(ToolOutput { text: saved, annotations: vec![NewAnnotation { text: text.to_owned(), tags }] })
 }
-
-#[cfg(test)]
-mod tests {
-    use posse_core::annotation::MAX_TAG_BYTES;
-    use posse_core::tool::ToolErrorCategory;
-
-    use super::*;
-
-    fn with(text: &str, tags: &[&str]) -> Result<ToolOutput, ToolError> {
-        annotate(Args { text: text.into(), tags: tags.iter().map(|tag| (*tag).to_owned()).collect() })
-    }
-
-    #[test]
-    fn the_remark_comes_back_as_a_value() {
-        let output = with(" Price is unclear. ", &["price", " price", "doubt"]).unwrap();
-        assert_eq!(output.text, "Saved with the tags price, doubt.");
-        let tags = vec!["price".into(), "doubt".into()];
-        assert_eq!(output.annotations, [NewAnnotation { text: "Price is unclear.".into(), tags }]);
-    }
-
-    #[test]
-    fn empty_and_endless_remarks_are_refused() {
-        let (long, many) = ("x".repeat(MAX_TEXT_BYTES + 1), vec!["t"; MAX_TAGS + 1]);
-        assert!(with(" \n", &[]).is_err());
-        let refused = with(&long, &[]).unwrap_err();
-        assert_eq!(refused.category, ToolErrorCategory::LimitExceeded, "{}", refused.message);
-        assert!(refused.message.ends_with("Shorten it"), "{}", refused.message);
-        assert!(with("x", &[" "]).is_err());
-        assert!(with("x", &["a\nb"]).is_err());
-        assert!(with(&long[1..], &["t".repeat(MAX_TAG_BYTES).as_str()]).is_ok(), "as people may");
-        assert!(with("a\0b", &[]).is_err());
-        assert!(with("x", &many).is_ok(), "one tag, many times");
-        let different: Vec<_> = (0..=MAX_TAGS).map(|n| n.to_string()).collect();
-        assert!(with("x", &different.iter().map(String::as_str).collect::<Vec<_>>()).is_err());
-    }
-}

@@ -76,26 +76,3 @@ fn append(mut bytes: Vec<u8>, text: &str) -> Vec<u8> {
     }
     bytes
 }
-
-#[cfg(test)]
-mod tests {
-    use super::append;
-
-    #[test]
-    fn the_text_becomes_lines_of_its_own() {
-        let cases: [(&[u8], &str, &[u8]); 9] = [
-            (b"", "a", b"a\n"),
-            (b"a\n", "b\n", b"a\nb\n"),
-            (b"a", "b", b"a\nb\n"),
-            (b"a\r\nb", "c", b"a\r\nb\r\nc\r\n"),
-            (b"a\r\nb\r\n", "c\nd\n", b"a\r\nb\r\nc\r\nd\r\n"),
-            (b"a\nb\r\n", "c\nd", b"a\nb\r\nc\nd\r\n"),
-            (b"\xef\xbb\xbfa\n", "c\r\nd", b"\xef\xbb\xbfa\nc\nd\n"),
-            (b"\n", "c", b"\nc\n"),
-            (b"\xe9\n", "c", b"\xe9\nc\n"),
-        ];
-        for (before, text, after) in cases {
-            assert_eq!(append(before.to_vec(), text), after);
-        }
-    }
-}

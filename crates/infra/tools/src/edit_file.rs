@@ -124,13 +124,8 @@ fn place(path: &str, bytes: &[u8], old: &str) -> Result<Range<usize>, ToolError>
 
 /// The bytes with every CR LF as LF.
 fn folded(bytes: &[u8]) -> Vec<u8> {
-    let mut folded = Vec::with_capacity(bytes.len());
-    for (at, byte) in bytes.iter().enumerate() {
-        if !(*byte == b'\r' && bytes.get(at + 1) == Some(&b'\n')) {
-            folded.push(*byte);
-        }
-    }
-    folded
+    let stays = |(at, byte): &(usize, u8)| !(*byte == b'\r' && bytes.get(at + 1) == Some(&b'\n'));
+    bytes.iter().copied().enumerate().filter(stays).map(|(_, byte)| byte).collect()
 }
 
 /// The place in the bytes that became this one when they were folded; a CR goes with the LF behind it.
@@ -174,75 +169,4 @@ fn not_once(path: &str, bytes: &[u8], old: &str, times: usize, most: usize) -> T
         " Read the file and copy the text exactly"
     };
     conflict(format!("old_text does not occur in '{path}'; it was not changed.{hint}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn complaint(bytes: &[u8], old: &str, new: &str) -> String {
-        replace_once("f", bytes, old, new).unwrap_err().message
-    }
-
-    #[test]
-    fn exactly_one_place_is_changed() {
-        assert_eq!(replace_once("f", b"\xef\xbb\xbfa\r\nb\nc", "b", "B\r\n").unwrap(), b"\xef\xbb\xbfa\r\nB\r\n\nc");
-        assert_eq!(replace_once("f", b"abc", "b", "").unwrap(), b"ac");
-        assert_eq!(replace_once("f", b"caf\xe9 one", "one", "two").unwrap(), b"caf\xe9 two");
-    }
-
-    #[test]
-    fn each_refusal_shows_the_way_out() {
-        assert!(complaint(b"a b a", "a", "x").contains("occurs 2 times"));
-        assert!(complaint(b"aaa", "aa", "x").contains("occurs 2 times"));
-        assert!(complaint(b"x\r\nlast", "x\nlast\n", "y").contains("ends with a line break and the file does not"));
-        assert!(complaint(b"a\r\nb\r\na\r\nb", "a\nb", "x").contains("occurs 2 times"));
-        assert!(complaint(b"a\r\nb", "a\nb", "a\r\nb").contains("the same but for their line breaks"));
-        assert!(complaint(b"a  b", "a b", "x").contains("spaces or line breaks"));
-        assert!(complaint(b"Alpha", "alpha", "x").contains("upper and lower case"));
-        assert!(complaint(b"x", "y", "z").contains("Read the file"));
-        assert!(complaint(b"x", "", "z").contains("old_text is empty"));
-        assert!(complaint(b"x", "x", "x").contains("nothing to change"));
-        assert!(complaint(b"caf\xe9 x", "x", "\u{e9}").contains("not UTF-8"));
-        assert!(complaint(b"\xff\xfea\0", "a", "b").contains("UTF-16"));
-        assert!(complaint(b"\x89PNG\r\n\x1a\n\0", "PNG", "b").contains("PNG image"));
-        let late = [vec![b'x'; HEAD], b"needle\0".to_vec()].concat();
-        assert!(complaint(&late, "needle", "b").contains("NUL"));
-    }
-
-    #[test]
-    fn line_breaks_are_the_files_own() {
-        let cases: [(&[u8], &str, &str, &[u8]); 9] = [
-            (b"a\r\nb\r\nc\r\n", "a\nb", "x\ny\nz", b"x\r\ny\r\nz\r\nc\r\n"),
-            (b"a\r\nb\r\n", "b", "x\ny", b"a\r\nx\r\ny\r\n"),
-            (b"a\r\nb\r\n", "b\n", "", b"a\r\n"),
-            (b"a\r\nb\r\n", "\nb", "\nx", b"a\r\nx\r\n"),
-            (b"a\nb\n", "a\r\nb", "x\r\ny", b"x\ny\n"),
-            (b"a\nb\n", "b", "x\r\ny", b"a\nx\ny\n"),
-            (b"\xef\xbb\xbfa\r\nb", "a\n", "\u{feff}x\n", b"\xef\xbb\xbfx\r\nb"),
-            // Of both: as the lines that are replaced, else as given.
-            (b"a\nb\r\nc\r\nd\n", "b\nc", "x\ny", b"a\nx\r\ny\r\nd\n"),
-            (b"a\nb\r\nc", "c", "x\ny", b"a\nb\r\nx\ny"),
-        ];
-        for (bytes, old, new, wanted) in cases {
-            let changed = replace_once("f", bytes, old, new).unwrap();
-            assert_eq!(changed.escape_ascii().to_string(), wanted.escape_ascii().to_string(), "{old:?} to {new:?}");
-        }
-    }
-
-    proptest! {
-        /// Whatever bytes stand around it, they come through as they were.
-        #[test]
-        fn the_bytes_around_the_place_stay(
-            before in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), 0x20u8..0x7f, 0xa0u8..=0xff], 0..200),
-            after in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), 0x20u8..0x7f, 0xa0u8..=0xff], 0..200),
-            new in "[ -~\r\n]{0,20}",
-        ) {
-            let bytes = [before.as_slice(), b"<<needle>>", after.as_slice()].concat();
-            let new_there = Endings::of(&bytes).written(&new);
-            let wanted = [before.as_slice(), new_there.as_bytes(), after.as_slice()].concat();
-            prop_assert_eq!(replace_once("f", &bytes, "<<needle>>", &new).unwrap(), wanted);
-        }
-    }
 }

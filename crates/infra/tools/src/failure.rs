@@ -7,27 +7,20 @@ use posse_host::lack::lack;
 use rustix::io::Errno;
 
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $name:ident => $category:ident;)*) => {
-        $($(#[$doc])* pub(crate) fn $name(message: impl Into<String>) -> ToolError {
+    ($($name:ident => $category:ident;)*) => {
+        $(pub(crate) fn $name(message: impl Into<String>) -> ToolError {
             ToolError::new(ToolErrorCategory::$category, message)
         })*
     };
 }
 
 kinds! {
-    /// The arguments make no sense.
     invalid => InvalidArguments;
-    /// What they name is not there.
     missing => NotFound;
-    /// It may not be touched.
     denied => PermissionDenied;
-    /// It is too large or takes too long.
     over_limit => LimitExceeded;
-    /// It is not in the expected state.
     conflict => Conflict;
-    /// This worker lacks what it takes.
     unfit => WorkerUnfit;
-    /// Anything else.
     failed => Failed;
 }
 

@@ -34,7 +34,6 @@ pub struct FnTool {
 }
 
 impl FnTool {
-    /// A tool whose function is asynchronous.
     pub fn new<A, F, Fut>(name: &str, description: &str, effect: EffectClass, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema,
@@ -87,6 +86,14 @@ impl FnTool {
                 }
             }
         })
+    }
+}
+
+impl FnTool {
+    /// The same, with other words for an argument, whose type it shares with another tool.
+    pub(crate) fn describing(mut self, argument: &str, words: &str) -> Self {
+        self.spec.parameters["properties"][argument]["description"] = words.into();
+        self
     }
 }
 
@@ -158,100 +165,6 @@ impl Transform for Plain {
         }
         if object.get("default").is_some_and(Value::is_null) {
             object.remove("default");
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use posse_core::job::JobId;
-    use posse_core::stop::Stop;
-    use posse_core::tool::ToolErrorCategory;
-    use serde::Deserialize;
-    use serde_json::json;
-
-    #[derive(Deserialize, JsonSchema)]
-    #[serde(rename_all = "lowercase")]
-    enum Colour {
-        Red,
-        Blue,
-    }
-
-    /// Not shown.
-    #[derive(Deserialize, JsonSchema)]
-    #[serde(deny_unknown_fields)]
-    struct Args {
-        /// How often.
-        times: u32,
-        /// Which colour.
-        colour: Option<Colour>,
-        /// What to say.
-        #[serde(default)]
-        words: Option<String>,
-    }
-
-    fn cx() -> ToolContext {
-        ToolContext {
-            job: JobId(1),
-            role: "tester".into(),
-            effect_key: "k".into(),
-            workspace: "/".into(),
-            workspace_id: None,
-            protected: Default::default(),
-            rules_file: None,
-            skill_folder: None,
-            time_left: None,
-            stop: Stop::never(),
-        }
-    }
-
-    #[test]
-    fn the_schema_is_plain() {
-        assert_eq!(
-            parameters_of::<Args>(),
-            json!({
-                "type": "object",
-                "properties": {
-                    "times": {"description": "How often.", "type": "integer", "minimum": 0},
-                    "colour": {"description": "Which colour.", "type": "string", "enum": ["red", "blue"]},
-                    "words": {"description": "What to say.", "type": "string"},
-                },
-                "required": ["times"],
-                "additionalProperties": false,
-            })
-        );
-    }
-
-    #[tokio::test]
-    async fn both_kinds_of_function_are_called_with_their_type() {
-        let say = |args: Args| {
-            let colour = args.colour.map_or("none", |colour| match colour {
-                Colour::Red => "red",
-                Colour::Blue => "blue",
-            });
-            Ok(format!("{} {colour} {:?}", args.times, args.words).into())
-        };
-        let soft = FnTool::new("soft", "", EffectClass::Pure, move |_, args: Args| async move { say(args) });
-        let hard = FnTool::blocking("hard", "", EffectClass::Once, move |_, args: Args| say(args));
-        for tool in [&soft, &hard] {
-            let output = tool.call(&cx(), json!({"times": 2, "colour": "red"})).await.unwrap();
-            assert_eq!(output.text, "2 red None");
-            let error = tool.call(&cx(), json!({"times": "x"})).await.unwrap_err();
-            assert_eq!(error.category, ToolErrorCategory::InvalidArguments);
-        }
-        assert_eq!(hard.effect(), EffectClass::Once);
-    }
-
-    #[tokio::test]
-    async fn a_panic_is_the_failure_of_that_call() {
-        let soft =
-            FnTool::new("soft", "", EffectClass::Pure, |_, args: Args| async move { panic!("soft {}", args.times) });
-        let hard = FnTool::blocking("hard", "", EffectClass::Pure, |_, args: Args| panic!("hard {}", args.times));
-        for (tool, words) in [(soft, "soft 1"), (hard, "hard 1")] {
-            let error = tool.call(&cx(), json!({"times": 1})).await.unwrap_err();
-            assert_eq!(error.category, ToolErrorCategory::Failed);
-            assert!(error.message.contains(words), "{error}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The tools: what an agent can do, by name and by pack.
 //!
-//! A tool is one file and one line. The file holds the type of its arguments (whose doc comments
-//! are what the model reads), its function and its tests; the line is in `PACKS` below.
+//! A tool is one file and one line. The file holds the type of its arguments (whose doc comments are what the model
+//! reads) and its function; the line is in `PACKS` below.
 
 // A failed `unwrap` is how a test fails.
 #![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use posse_core::text::plural;
 use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
-use posse_host::lack::lack;
+use posse_host::lack::given;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -52,6 +52,7 @@ fn list_files(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
         }
     };
     let prefix = Path::new(if raw == "." { "" } else { raw });
+    let lacking = |errno| kernel(errno, "list", raw);
     let (mut text, mut total, mut cut) = (String::new(), 0, false);
     let mut walk = workspace.walk(&folder, args.recursive);
     for (path, kind) in walk.by_ref() {
@@ -69,17 +70,14 @@ fn list_files(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
             Kind::Symlink => "  symlink".into(),
             Kind::Special(kind) => format!("  {kind}"),
             // A file may be gone since its folder was read.
-            Kind::File => match folder.metadata(&path, Links::None) {
-                Ok(meta) => format!("  {}", size(meta.len())),
-                Err(errno) if lack(errno).is_some() => return Err(kernel(errno, "list", raw)),
-                Err(_) => "  gone".into(),
+            Kind::File => match given(folder.metadata(&path, Links::None)).map_err(lacking)? {
+                Some(meta) => format!("  {}", size(meta.len())),
+                None => "  gone".into(),
             },
         };
         writeln!(text, "{}{about}", shown_entry(&prefix.join(&path), kind)).ok();
     }
-    if let Some(errno) = walk.lacked {
-        return Err(kernel(errno, "list", raw));
-    }
+    walk.lacked.map_or(Ok(()), |errno| Err(lacking(errno)))?;
     if total == 0 && walk.unreadable == 0 {
         return Ok(format!("'{raw}' is empty").into());
     }

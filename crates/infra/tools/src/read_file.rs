@@ -25,9 +25,9 @@ const MAX_UTF16: u64 = 4 << 20;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Args {
+pub(super) struct Args {
     /// The file, relative to the workspace root.
-    path: String,
+    pub path: String,
     /// The first line to read, counted from 1. Left out: from the start.
     #[schemars(range(min = 1))]
     start_line: Option<u64>,
@@ -47,45 +47,42 @@ pub(super) fn tool() -> FnTool {
 }
 
 fn read_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
-    let Args { path, start_line, end_line } = args;
-    match Workspace::of(cx)?.find(&path)? {
-        Found::File(file, len) => show(&path, file, len, (start_line, end_line), &cx.stop),
+    let path = &args.path;
+    match Workspace::of(cx)?.find(path)? {
+        Found::File(file, len) => args.show(file, len, &cx.stop),
         Found::Folder(_) => Err(conflict(format!("'{path}' is a folder; list_files shows what is in it"))),
     }
 }
 
-/// The text of an open file of `len` bytes from the first line to the last, each where it is given.
-pub(super) fn show(
-    path: &str,
-    mut file: File,
-    len: u64,
-    (start_line, end_line): (Option<u64>, Option<u64>),
-    stop: &Stop,
-) -> Result<ToolOutput, ToolError> {
-    let first = start_line.unwrap_or(1).max(1);
-    if end_line.is_some_and(|last| last < first) {
-        return Err(invalid(format!("end_line comes before start_line {first}")));
-    }
-    let wrong = |error: std::io::Error| io(&error, "read", path);
-    let mut head = Vec::with_capacity(HEAD);
-    (&mut file).take(HEAD as u64).read_to_end(&mut head).map_err(wrong)?;
-    if head.is_empty() {
-        return Ok("(empty file)".to_owned().into());
-    }
-    file.rewind().map_err(wrong)?;
-    let ask = Excerpt { path, len, first, last: end_line, whole: start_line.is_none() && end_line.is_none(), stop };
-    match classify(&head) {
-        Content::Text => ask.answer(BufReader::with_capacity(64 * 1024, file), ""),
-        Content::Binary(guess) => Ok(ask.binary(guess).into()),
-        Content::Utf16 { little } if len <= MAX_UTF16 => {
-            let mut bytes = Vec::new();
-            file.take(MAX_UTF16).read_to_end(&mut bytes).map_err(wrong)?;
-            match decode_utf16(&bytes, little) {
-                Some(text) => ask.answer(Cursor::new(text), "UTF-16 text, shown as UTF-8; it cannot be edited"),
-                None => Ok(ask.binary("damaged UTF-16").into()),
-            }
+impl Args {
+    /// The wanted lines of an open file of `len` bytes.
+    pub fn show(&self, mut file: File, len: u64, stop: &Stop) -> Result<ToolOutput, ToolError> {
+        let Args { path, start_line, end_line: last } = self;
+        let (first, last) = (start_line.unwrap_or(1).max(1), *last);
+        if last.is_some_and(|last| last < first) {
+            return Err(invalid(format!("end_line comes before start_line {first}")));
         }
-        Content::Utf16 { .. } => Ok(ask.binary("UTF-16 text, too large to decode").into()),
+        let wrong = |error: std::io::Error| io(&error, "read", path);
+        let mut head = Vec::with_capacity(HEAD);
+        (&mut file).take(HEAD as u64).read_to_end(&mut head).map_err(wrong)?;
+        if head.is_empty() {
+            return Ok("(empty file)".to_owned().into());
+        }
+        file.rewind().map_err(wrong)?;
+        let ask = Excerpt { path, len, first, last, whole: start_line.is_none() && last.is_none(), stop };
+        match classify(&head) {
+            Content::Text => ask.answer(BufReader::with_capacity(64 * 1024, file), ""),
+            Content::Binary(guess) => Ok(ask.binary(guess).into()),
+            Content::Utf16 { little } if len <= MAX_UTF16 => {
+                let mut bytes = Vec::new();
+                file.take(MAX_UTF16).read_to_end(&mut bytes).map_err(wrong)?;
+                match decode_utf16(&bytes, little) {
+                    Some(text) => ask.answer(Cursor::new(text), "UTF-16 text, shown as UTF-8; it cannot be edited"),
+                    None => Ok(ask.binary("damaged UTF-16").into()),
+                }
+            }
+            Content::Utf16 { .. } => Ok(ask.binary("UTF-16 text, too large to decode").into()),
+        }
     }
 }
 
@@ -99,7 +96,6 @@ struct Excerpt<'a> {
     stop: &'a Stop,
 }
 
-/// What was found of them.
 #[derive(Default)]
 struct Lines {
     bytes: Vec<u8>,
@@ -107,7 +103,6 @@ struct Lines {
     last: u64,
     /// How many lines were passed, the last one perhaps not to its end.
     seen: u64,
-    /// The end of the file was reached.
     ended: bool,
     /// The first line alone is longer than fits.
     cut_line: bool,
@@ -119,7 +114,7 @@ impl Excerpt<'_> {
         format!("'{}' is not a text file ({guess}, {}); its content is not shown", self.path, size(self.len))
     }
 
-    fn answer(&self, mut reader: impl BufRead + Rewindable, mut note: &str) -> Result<ToolOutput, ToolError> {
+    fn answer(&self, mut reader: impl BufRead + Seek, mut note: &str) -> Result<ToolOutput, ToolError> {
         let lines = self.scan(&mut reader)?;
         if lines.binary {
             return Ok(self.binary("it begins as text, but has NUL bytes further on").into());
@@ -137,27 +132,25 @@ impl Excerpt<'_> {
         if self.whole && lines.ended && note.is_empty() {
             return Ok(text.into());
         }
-        let mut about = vec![match (self.first, lines.last) {
+        let shown = match (self.first, lines.last) {
             (first, last) if first == last => format!("line {first}"),
             (first, last) => format!("lines {first} to {last}"),
-        }];
-        match self.total(&lines, &mut reader)? {
-            Some(total) => about.push(format!("of {total}")),
-            None => about.push(format!("of a file of {}", size(self.len))),
-        }
-        let wanted_more = !lines.ended && self.last.is_none_or(|last| lines.last < last);
-        let mut notes = Vec::new();
+        };
+        let of = match self.total(&lines, &mut reader)? {
+            Some(total) => total.to_string(),
+            None => format!("a file of {}", size(self.len)),
+        };
+        let mut about = format!("{}, {shown} of {of}", self.path);
         if lines.cut_line {
-            notes.push(format!("line {} is longer than {} and was cut", lines.last, size(MAX_TEXT as u64)));
+            about += &format!("; line {} is longer than {} and was cut", lines.last, size(MAX_TEXT as u64));
         }
-        if wanted_more {
-            notes.push(format!("read on with start_line {}", lines.last + 1));
+        if !lines.ended && self.last.is_none_or(|last| lines.last < last) {
+            about += &format!("; read on with start_line {}", lines.last + 1);
         }
         if !note.is_empty() {
-            notes.push(note.to_owned());
+            about += &format!("; {note}");
         }
-        let notes = notes.into_iter().map(|note| format!("; {note}")).collect::<String>();
-        Ok(format!("[{}, {}{notes}]\n{text}", self.path, about.join(" ")).into())
+        Ok(format!("[{about}]\n{text}").into())
     }
 
     /// Reads no more than a buffer at a time and keeps no more than is shown.
@@ -225,7 +218,7 @@ impl Excerpt<'_> {
         Ok(lines)
     }
 
-    fn total(&self, lines: &Lines, reader: &mut (impl BufRead + Rewindable)) -> Result<Option<u64>, ToolError> {
+    fn total(&self, lines: &Lines, reader: &mut (impl BufRead + Seek)) -> Result<Option<u64>, ToolError> {
         if lines.ended {
             return Ok(Some(lines.seen));
         }
@@ -233,7 +226,7 @@ impl Excerpt<'_> {
             return Ok(None);
         }
         let wrong = |error: std::io::Error| io(&error, "read", self.path);
-        reader.start_over().map_err(wrong)?;
+        reader.rewind().map_err(wrong)?;
         let (mut total, mut last) = (0, b'\n');
         let mut rest = reader.take(MAX_COUNTED);
         loop {
@@ -245,22 +238,5 @@ impl Excerpt<'_> {
             rest.consume(done);
         }
         Ok(Some(total + u64::from(last != b'\n')))
-    }
-}
-
-/// A reader that can go back to its start.
-trait Rewindable {
-    fn start_over(&mut self) -> std::io::Result<()>;
-}
-
-impl Rewindable for BufReader<File> {
-    fn start_over(&mut self) -> std::io::Result<()> {
-        self.rewind()
-    }
-}
-
-impl Rewindable for Cursor<String> {
-    fn start_over(&mut self) -> std::io::Result<()> {
-        self.rewind()
     }
 }

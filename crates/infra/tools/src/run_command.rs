@@ -10,11 +10,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::FnTool;
-use super::failure::{denied, invalid, over_limit, unfit};
+use super::failure::{denied, failed, invalid, over_limit, unfit};
 use super::workspace::{Found, Workspace};
 use crate::sandbox::{CommandLimits, Commands, End, HALF, Limit, Order, Ran};
 
-/// The tool's name.
 pub const RUN_COMMAND: &str = "run_command";
 
 /// Longer commands belong into a file.
@@ -95,7 +94,7 @@ async fn folder(cx: &ToolContext, directory: Option<&str>) -> Result<PathBuf, To
 fn told(ran: Ran, limits: &CommandLimits, time: Duration, is_job_over: bool) -> Result<ToolOutput, ToolError> {
     let took = format!("{:.1} s", ran.took.as_secs_f64());
     let output = output(&ran);
-    let CommandLimits { processes, memory_mb, written_mb, .. } = limits;
+    let CommandLimits { max_seconds, processes, memory_mb, written_mb, .. } = limits;
     match ran.end {
         Ok(End::Exited(0)) => Ok(format!("exit code 0, after {took}\n{output}").into()),
         Ok(End::Exited(code)) => Err(failed(format!("exit code {code}, after {took}\n{output}"))),
@@ -104,22 +103,16 @@ fn told(ran: Ran, limits: &CommandLimits, time: Duration, is_job_over: bool) -> 
         ))),
         Ok(End::Signalled(signal)) => Err(failed(format!("ended by signal {signal}, after {took}\n{output}"))),
         Ok(End::Limited(limit)) => {
+            let (seconds, processes) = (time.as_secs_f64(), plural(u64::from(*processes), "process"));
             let why = match limit {
                 Limit::Time if is_job_over => {
-                    format!("timed out after {:.0} s, when the time of the whole task was used up", time.as_secs_f64())
+                    format!("timed out after {seconds:.0} s, when the time of the whole task was used up")
                 }
-                Limit::Time => format!(
-                    "timed out after {:.0} s; ask for more with timeout_s, up to {}",
-                    time.as_secs_f64(),
-                    limits.max_seconds
-                ),
+                Limit::Time => {
+                    format!("timed out after {seconds:.0} s; ask for more with timeout_s, up to {max_seconds}")
+                }
                 Limit::Memory => format!("ended after {took}: it used more than {memory_mb} MB of memory, the limit"),
-                Limit::Processes => {
-                    format!(
-                        "ended after {took}: it had more than {}, the limit",
-                        plural(u64::from(*processes), "process")
-                    )
-                }
+                Limit::Processes => format!("ended after {took}: it had more than {processes}, the limit"),
                 Limit::Written => format!("ended after {took}: it wrote more than {written_mb} MB, the limit"),
                 Limit::Unseen => {
                     format!("ended after {took}: what it uses could not be seen, so it counts as too much")
@@ -138,46 +131,10 @@ fn told(ran: Ran, limits: &CommandLimits, time: Duration, is_job_over: bool) -> 
     }
 }
 
-/// It ran to its end and says itself that it failed: the model is told all of it, and it counts as a failure.
-fn failed(message: String) -> ToolError {
-    ToolError::new(ToolErrorCategory::Failed, message)
-}
-
 fn output(ran: &Ran) -> String {
     let streams = [("stdout", &ran.stdout), ("stderr", &ran.stderr)];
     let shown = streams.iter().filter(|(_, kept)| !kept.is_empty());
     let shown: Vec<_> =
         shown.map(|(name, kept)| format!("[{name}]\n{}", kept.shown().trim_end_matches('\n'))).collect();
     if shown.is_empty() { "no output".into() } else { shown.join("\n") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use posse_core::job::JobId;
-    use posse_core::stop::Stop;
-    use posse_core::tool::Tool as _;
-
-    /// The rest is tested by a program that begins as it has to.
-    #[tokio::test]
-    async fn a_program_that_cannot_be_a_sandbox_runs_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let cx = ToolContext {
-            job: JobId(1),
-            role: "tester".into(),
-            effect_key: "k".into(),
-            workspace: folder.path().into(),
-            workspace_id: None,
-            protected: Default::default(),
-            rules_file: None,
-            skill_folder: None,
-            time_left: None,
-            stop: Stop::never(),
-        };
-        let run = tool(Commands::default()).call(&cx, serde_json::json!({"command": "touch ran"})).await;
-        let error = run.unwrap_err();
-        assert_eq!(error.category, ToolErrorCategory::PermissionDenied);
-        assert!(error.message.contains("posse_infra::sandbox::begin() first in its main"), "{error}");
-        assert!(!folder.path().join("ran").exists());
-    }
 }

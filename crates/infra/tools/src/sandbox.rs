@@ -2,7 +2,7 @@
 //!
 //! A command has its own user, process, mount, network, IPC, host name and cgroup namespaces: it sees
 //! its workspace, the host's programs read-only, a `/tmp` of its own, no other process, no network but its own
-//! loopback, no environment of ours and no capability; [`spec::Limits`] bound what it uses. What can be confined by
+//! loopback, no environment of ours and no capability; [`CommandLimits`] bound what it uses. What can be confined by
 //! none of that is closed by number (`syscalls`). Nothing of it survives its end (`inside`), the death of the worker
 //! included.
 //!
@@ -16,6 +16,7 @@ mod inside;
 mod kept;
 mod launcher;
 mod meter;
+mod proc;
 mod root;
 mod spec;
 mod sys;
@@ -76,7 +77,6 @@ pub struct Commands {
     known: Vec<PathBuf>,
 }
 
-/// One command to run.
 pub(crate) struct Order<'a> {
     /// For `/bin/sh -c`.
     pub command: String,
@@ -88,31 +88,24 @@ pub(crate) struct Order<'a> {
     pub directory: PathBuf,
     /// A file of the workspace that it may not change, if it must not.
     pub rules_file: Option<&'a Path>,
-    /// How long it may take.
     pub time: Duration,
 }
 
-/// A command that ran, or was to.
 pub(crate) struct Ran {
     /// How it ended; the reason if it was told to.
     pub end: Result<End, StopReason>,
-    /// What it wrote to standard output.
     pub stdout: Kept,
-    /// What it wrote to standard error.
     pub stderr: Kept,
-    /// How long it took.
     pub took: Duration,
     /// Which of its limits nothing could be above.
     pub exact: Exact,
 }
 
 impl Commands {
-    /// Commands with these limits.
     pub fn new(limits: CommandLimits) -> Self {
         Commands { limits, ..Commands::default() }
     }
 
-    /// What one command may use.
     pub fn limits(&self) -> &CommandLimits {
         &self.limits
     }
@@ -138,7 +131,6 @@ impl Commands {
         self
     }
 
-    /// What commands keep away from.
     pub fn protected(&self) -> &Protected {
         &self.protected
     }
@@ -273,7 +265,6 @@ fn lies_in(workspace: &Path, path: &Path) -> bool {
     path.canonicalize().is_ok_and(|real| real != *workspace && workspace.starts_with(real))
 }
 
-/// A sandbox that was started.
 struct Running {
     child: Child,
     /// While it is open, the command may go on.

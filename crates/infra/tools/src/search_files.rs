@@ -71,20 +71,9 @@ fn search_files(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     let workspace = Workspace::of(cx)?;
     let began = Instant::now();
     let search = |any_case: bool| {
-        let mut search = Search {
-            regex: compile(&args.pattern, literal, any_case)?,
-            literal,
-            limit: args.limit.unwrap_or(LIMIT).clamp(1, MAX_LIMIT),
-            workspace: &workspace,
-            stop: &cx.stop,
-            began,
-            unchecked: 0,
-            text: String::new(),
-            matches: 0,
-            searched: 0,
-            files: 0,
-            skipped: Skipped::default(),
-        };
+        let regex = compile(&args.pattern, literal, any_case)?;
+        let limit = args.limit.unwrap_or(LIMIT).clamp(1, MAX_LIMIT);
+        let mut search = Search::new(regex, literal, limit, &workspace, &cx.stop, began);
         let raw = args.path.as_deref().unwrap_or(".");
         let ended = match workspace.find(raw)? {
             Found::File(file, len) => search.file(file, len, Path::new(raw))?,
@@ -128,7 +117,6 @@ fn compile(pattern: &str, literal: bool, any_case: bool) -> Result<Regex, ToolEr
     })
 }
 
-/// Why a search was over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
     Complete,
@@ -164,32 +152,44 @@ struct Search<'a> {
     skipped: Skipped,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(
+        regex: Regex,
+        literal: bool,
+        limit: usize,
+        workspace: &'a Workspace,
+        stop: &'a Stop,
+        began: Instant,
+    ) -> Self {
+        let (text, skipped) = (String::new(), Skipped::default());
+        let (unchecked, matches, searched, files) = (0, 0, 0, 0);
+        Search { regex, literal, limit, workspace, stop, began, unchecked, text, matches, searched, files, skipped }
+    }
+
     fn folder(&mut self, folder: &Dir, prefix: &Path) -> Result<Ended, ToolError> {
         let mut walk = self.workspace.walk(folder, true);
         let mut ended = Ended::Complete;
         for (visited, (path, kind)) in walk.by_ref().enumerate() {
             check(self.stop)?;
-            ended = match kind {
-                _ if visited == MAX_VISITED || self.searched > MAX_SEARCHED => Ended::Budget,
-                Kind::File => {
-                    let shown = prefix.join(&path);
-                    match self.workspace.file(folder, &path, Links::None, &shown.to_string_lossy()) {
-                        Ok((file, len)) => self.file(file, len, &shown)?,
-                        Err(error) if error.category == ToolErrorCategory::WorkerUnfit => return Err(error),
-                        // Removed, or another thing by now, or not ours to read.
-                        Err(_) => {
-                            self.skipped.unreadable += 1;
-                            Ended::Complete
-                        }
-                    }
-                }
-                Kind::Folder => Ended::Complete,
+            if visited == MAX_VISITED || self.searched > MAX_SEARCHED {
+                ended = Ended::Budget;
+                break;
+            }
+            match kind {
+                Kind::File => {}
+                Kind::Folder => continue,
                 Kind::Symlink | Kind::Special(_) => {
                     self.skipped.special += 1;
-                    Ended::Complete
+                    continue;
                 }
-            };
+            }
+            let shown = prefix.join(&path);
+            match self.workspace.file(folder, &path, Links::None, &shown.to_string_lossy()) {
+                Ok((file, len)) => ended = self.file(file, len, &shown)?,
+                Err(error) if error.category == ToolErrorCategory::WorkerUnfit => return Err(error),
+                // Removed, or another thing by now, or not ours to read.
+                Err(_) => self.skipped.unreadable += 1,
+            }
             if ended != Ended::Complete {
                 break;
             }
@@ -274,57 +274,47 @@ impl Search<'_> {
     }
 
     fn report(mut self, ended: Ended) -> String {
+        let files = plural(self.files as u64, "file");
         if self.matches == 0 {
-            self.text = format!("no match in {}; search for fewer words, or read the files\n", files(self.files));
+            self.text = format!("no match in {files}; search for fewer words, or read the files\n");
         }
         match ended {
             Ended::Complete => {}
             Ended::Matches => {
-                writeln!(
-                    self.text,
-                    "[more than {}; narrow the pattern or the path]",
-                    plural(self.limit as u64, "match")
-                )
-                .ok();
+                let most = plural(self.limit as u64, "match");
+                self.text += &format!("[more than {most}; narrow the pattern or the path]\n");
             }
             Ended::Time => {
                 let seconds = MAX_TIME.as_secs();
-                writeln!(
-                    self.text,
-                    "[ended early, after {seconds} s and {}; search fewer files, for plain text or a simpler pattern]",
-                    files(self.files)
-                )
-                .ok();
+                self.text += &format!(
+                    "[ended early, after {seconds} s and {files}; search fewer files, for plain text or a simpler \
+                     pattern]\n"
+                );
             }
             Ended::Budget => {
                 let done = size(self.searched);
-                writeln!(
-                    self.text,
-                    "[ended early, after {} and {done}; give a path to search the rest]",
-                    files(self.files)
-                )
-                .ok();
+                self.text += &format!("[ended early, after {files} and {done}; give a path to search the rest]\n");
             }
         }
+        let Skipped { binary, large, special, unreadable, folders, long_lines } = self.skipped;
+        let larger = format!("larger than {}", size(MAX_FILE));
         let skipped = [
-            (self.skipped.binary, "not text".to_owned()),
-            (self.skipped.large, format!("larger than {}", size(MAX_FILE))),
-            (self.skipped.special, "symlinks or special files".to_owned()),
-            (self.skipped.unreadable, "not readable".to_owned()),
+            (binary, "not text"),
+            (large, &larger),
+            (special, "symlinks or special files"),
+            (unreadable, "not readable"),
         ];
         let mut skipped: Vec<_> = skipped.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
-        skipped.extend(self.skipped.folders.iter().take(10).map(|path| format!("{}/", shown_name(path))));
+        skipped.extend(folders.iter().take(10).map(|path| format!("{}/", shown_name(path))));
         if !skipped.is_empty() {
-            writeln!(self.text, "[not searched: {}]", skipped.join(", ")).ok();
+            self.text += &format!("[not searched: {}]\n", skipped.join(", "));
         }
-        if self.skipped.long_lines > 0 {
-            let (lines, most) = (plural(self.skipped.long_lines as u64, "long line"), size(MAX_REGEX_LINE as u64));
-            writeln!(
-                self.text,
+        if long_lines > 0 {
+            let (lines, most) = (plural(long_lines as u64, "long line"), size(MAX_REGEX_LINE as u64));
+            self.text += &format!(
                 "[of {lines} only the first {most} were searched, as this is a regular expression; plain text is \
-                 looked for in all of a line]"
-            )
-            .ok();
+                 looked for in all of a line]\n"
+            );
         }
         self.text.pop();
         self.text
@@ -350,31 +340,9 @@ fn excerpt(line: &[u8], found: usize) -> String {
     format!("{before}{}{after}", &text[start..end])
 }
 
-fn files(n: usize) -> String {
-    plural(n as u64, "file")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use posse_core::stop::{StopReason, stop_pair};
-
-    fn search<'a>(workspace: &'a Workspace, stop: &'a Stop, pattern: &str, began: Instant) -> Search<'a> {
-        Search {
-            regex: compile(pattern, false, false).unwrap(),
-            literal: false,
-            limit: 10,
-            workspace,
-            stop,
-            began,
-            unchecked: 0,
-            text: String::new(),
-            matches: 0,
-            searched: 0,
-            files: 0,
-            skipped: Skipped::default(),
-        }
-    }
 
     #[test]
     fn a_search_whose_time_is_over_says_so() {
@@ -383,33 +351,9 @@ mod tests {
         let Some(long_ago) = Instant::now().checked_sub(MAX_TIME + Duration::from_secs(1)) else { return };
         let lines = "a line\n".repeat(10_000);
         let stop = Stop::never();
-        let mut late = search(&workspace, &stop, "^no$", long_ago);
+        let regex = compile("^no$", false, false).unwrap();
+        let mut late = Search::new(regex, false, 10, &workspace, &stop, long_ago);
         assert!(late.file(lines.as_bytes(), lines.len() as u64, Path::new("f")).unwrap() == Ended::Time);
         assert!(late.report(Ended::Time).contains("[ended early, after 20 s and"));
-    }
-
-    #[test]
-    fn a_cancel_is_noticed_between_lines() {
-        let folder = tempfile::tempdir().unwrap();
-        let workspace = Workspace::open(folder.path()).unwrap();
-        let (stopper, stop) = stop_pair();
-        let mut search = search(&workspace, &stop, "^no$", Instant::now());
-        stopper.stop(StopReason::Cancelled);
-        let lines = "a line\n".repeat(10_000);
-        assert!(search.file(lines.as_bytes(), lines.len() as u64, Path::new("f")).is_err());
-    }
-
-    #[test]
-    fn a_cut_line_is_no_end_of_a_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let workspace = Workspace::open(folder.path()).unwrap();
-        let stop = Stop::never();
-        let line = [b"x".repeat(MAX_REGEX_LINE - 1), b"a".to_vec(), b"b".repeat(100)].concat();
-        let found = |pattern: &str| search(&workspace, &stop, pattern, Instant::now()).find(&line);
-        assert_eq!(found("a$"), None);
-        assert_eq!(found("xa"), Some(MAX_REGEX_LINE - 2));
-        assert_eq!(found("x+"), Some(0));
-        assert_eq!(found("^x"), Some(0));
-        assert_eq!(found("b"), None);
     }
 }

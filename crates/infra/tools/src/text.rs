@@ -1,11 +1,10 @@
-//! What kind of content a file has, told from its first bytes.
+//! Texts: what is one, told from a file's first bytes; how its lines end; words that are nearly the same.
 
 use posse_core::text::plural;
 
 /// How much of a file is looked at.
 pub(crate) const HEAD: usize = 8 * 1024;
 
-/// What the bytes of a file are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     /// Text, UTF-8 or close to it.
@@ -36,7 +35,6 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"\0asm", "WebAssembly module"),
 ];
 
-/// Looks at the first bytes of a file.
 pub(crate) fn classify(head: &[u8]) -> Content {
     if head.starts_with(&[0xff, 0xfe]) && !head.starts_with(&[0xff, 0xfe, 0, 0]) {
         return Content::Utf16 { little: true };
@@ -102,16 +100,12 @@ pub(crate) fn size(bytes: u64) -> String {
 /// The mark that some texts in UTF-8 begin with.
 pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// How the lines of a text end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Endings {
     /// It has one line.
     None,
-    /// All by LF.
     Lf,
-    /// All by CR LF.
     CrLf,
-    /// Some so, some so.
     Mixed,
 }
 
@@ -154,46 +148,20 @@ impl Endings {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn contents_are_told_apart() {
-        let cases: [(&[u8], Content); 12] = [
-            (b"", Content::Text),
-            (b"plain\r\n", Content::Text),
-            ("größe, 数, \u{1f600}".as_bytes(), Content::Text),
-            (&"数".as_bytes()[..2], Content::Text),
-            (b"caf\xe9 cr\xe8me br\xfbl\xe9e", Content::Text),
-            (b"GIF89 is how some files begin", Content::Text),
-            (b"\x89PNG\r\n\x1a\n\0\0", Content::Binary("PNG image")),
-            (b"%PDF-1.7", Content::Binary("PDF document")),
-            (b"a\0b", Content::Binary("unknown type")),
-            (b"\x01\x02\x03abc", Content::Binary("unknown type")),
-            (b"\xff\xfeh\0", Content::Utf16 { little: true }),
-            (b"\xfe\xff\0h", Content::Utf16 { little: false }),
-        ];
-        for (bytes, content) in cases {
-            assert_eq!(classify(bytes), content, "{}", bytes.escape_ascii());
-        }
+/// Up to three of the known words that a slip of the pen may have turned into `word`.
+pub(crate) fn near_matches<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+    // Comparing is quadratic, and nobody misspells a word this long.
+    if word.len() > 128 {
+        return Vec::new();
     }
-
-    #[test]
-    fn decoding_loses_nothing() {
-        assert_eq!(decode("é".as_bytes()), ("é".into(), false));
-        assert_eq!(decode(b"caf\xe9"), ("café".into(), true));
-        assert_eq!(decode_utf16(b"\xff\xfeh\0i\0", true).as_deref(), Some("hi"));
-        assert_eq!(decode_utf16(b"\xfe\xff\xd8\x3d\xde\x00", false).as_deref(), Some("\u{1f600}"));
-        assert_eq!(decode_utf16(b"\xff\xfeh\0i", true), None);
-        assert_eq!(decode_utf16(b"\xff\xfe\x3d\xd8", true), None);
-        assert_eq!(whole_chars("aé".as_bytes()), "aé".as_bytes());
-        assert_eq!(whole_chars(&"aé".as_bytes()[..2]), b"a");
-    }
-
-    #[test]
-    fn sizes_read_well() {
-        let sizes: Vec<_> = [0, 1, 10_239, 10_240, 1 << 20, 50 << 30].into_iter().map(size).collect();
-        assert_eq!(sizes, ["0 bytes", "1 byte", "10,239 bytes", "10.0 KiB", "1.0 MiB", "50.0 GiB"]);
-    }
+    let word = word.to_lowercase();
+    let likeness = |known: &str| {
+        let known = known.to_lowercase();
+        let part = word.len() >= 3 && (known.contains(&word) || word.contains(&known));
+        strsim::jaro_winkler(&word, &known).max(if part { 0.9 } else { 0.0 })
+    };
+    let mut near: Vec<_> = known.map(|known| (likeness(known), known)).filter(|(score, _)| *score > 0.8).collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    near.dedup_by_key(|(_, known)| *known);
+    near.into_iter().take(3).map(|(_, known)| known.to_owned()).collect()
 }

@@ -24,10 +24,10 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2, readlinkat};
 use rustix::io::Errno;
 
 use super::failure::{conflict, denied, failed, io, kernel, missing, unfit, unusable};
-use super::registry::near_matches;
+use super::text::near_matches;
 use guard::Guard;
 use posse_host::folder::pinned;
-use posse_host::lack::lack;
+use posse_host::lack::{given, lack};
 use posse_host::recognise::is_open_here;
 
 pub use update::Existing;
@@ -55,7 +55,6 @@ pub struct Workspace {
     rules: Option<PathBuf>,
 }
 
-/// An open folder beneath the root.
 pub struct Dir(OwnedFd);
 
 /// Which symlinks a path may go through.
@@ -67,14 +66,10 @@ pub enum Links {
     None,
 }
 
-/// What an entry of a folder is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A regular file.
     File,
-    /// A folder.
     Folder,
-    /// A symlink, to wherever.
     Symlink,
     /// Something that is not read: opening it could block for ever or have an effect.
     Special(&'static str),
@@ -98,7 +93,6 @@ impl Kind {
 pub enum Found {
     /// A regular file, open for reading, and its length at that time.
     File(File, u64),
-    /// A folder.
     Folder(Dir),
 }
 
@@ -176,7 +170,7 @@ impl Workspace {
     /// A walk through a folder of the workspace that leaves out what is not for tools, and through the folders in it
     /// where `recursive`.
     pub fn walk<'a>(&'a self, folder: &'a Dir, recursive: bool) -> Walk<'a> {
-        Walk::guarded(folder, recursive, &self.guard)
+        Walk::without(Some(&self.guard), folder, recursive)
     }
 
     /// The path relative to the root, as the model meant it.
@@ -197,12 +191,11 @@ impl Workspace {
                 let is_hidden = self.guard.hides(&dir.real_path()?);
                 if is_hidden { Ok(None) } else { dir.some_entries(MAX_COMPARED).map(Some) }
             });
-            if let Err(errno) = entries
-                && lack(errno).is_some()
-            {
-                return kernel(errno, "open", raw);
-            }
-            if let Ok(entries) = entries {
+            let entries = match given(entries) {
+                Err(errno) => return kernel(errno, "open", raw),
+                Ok(entries) => entries,
+            };
+            if let Some(entries) = entries {
                 let Some(entries) = entries else { return hidden(raw) };
                 let here = nearest.display();
                 let wanted = below.file_name().map(OsStr::to_string_lossy).unwrap_or_default();
@@ -237,8 +230,9 @@ impl Dir {
         openat2(CWD, path, DIRECTORY, Mode::empty(), ResolveFlags::empty()).map(Dir)
     }
 
-    /// The one place where a path is resolved.
+    /// The one place where a path is resolved; an empty one leads to the folder itself.
     fn open(&self, path: &Path, flags: OFlags, links: Links) -> Result<OwnedFd, Errno> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let mut flags = flags;
         if links == Links::None {
@@ -256,7 +250,6 @@ impl Dir {
         Err(Errno::AGAIN)
     }
 
-    /// Opens a folder beneath this one.
     pub fn dir(&self, path: &Path, links: Links) -> Result<Dir, Errno> {
         self.open(path, DIRECTORY, links).map(Dir)
     }
@@ -301,10 +294,9 @@ impl Dir {
                 rustix::fs::FileType::Directory => Kind::Folder,
                 rustix::fs::FileType::Symlink => Kind::Symlink,
                 // Rare enough to be asked about one by one; it may be gone by now.
-                _ => match self.metadata(Path::new(&name), Links::None) {
-                    Ok(meta) => Kind::of(meta.file_type()),
-                    Err(errno) if lack(errno).is_some() => return Err(errno),
-                    Err(_) => continue,
+                _ => match given(self.metadata(Path::new(&name), Links::None))? {
+                    Some(meta) => Kind::of(meta.file_type()),
+                    None => continue,
                 },
             };
             entries.push((name, kind));
@@ -361,6 +353,3 @@ pub fn shown_entry(name: &Path, kind: Kind) -> String {
     let slash = if kind == Kind::Folder { "/" } else { "" };
     format!("{}{slash}", shown_name(name))
 }
-
-#[cfg(test)]
-mod tests;

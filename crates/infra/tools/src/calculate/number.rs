@@ -11,11 +11,9 @@ const SHOWN: i32 = 15;
 /// Most bits above and below the line together. A year's interest by the day has 10,000.
 const MAX_BITS: u64 = 1 << 16;
 
-/// A number, exactly as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Number(BigRational);
 
-/// Why two numbers have no result.
 #[derive(Debug)]
 pub(super) enum Trouble {
     ByZero,
@@ -44,7 +42,6 @@ impl Number {
         Some(Number(BigRational::new(all, ten_to(places.len() as u32))))
     }
 
-    /// How large it is to calculate with.
     pub(super) fn bits(&self) -> u64 {
         self.0.numer().bits() + self.0.denom().bits()
     }

@@ -56,7 +56,6 @@ pub(super) struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// For `text` from the byte `at` on.
     pub(super) fn new(text: &'a str, at: usize) -> Self {
         Parser { text, at, depth: 0, effort: 0, has_remainder: false }
     }
@@ -142,27 +141,19 @@ impl<'a> Parser<'a> {
         let base = self.operand()?;
         let Some(at) = self.take(POWER) else { return Ok(base) };
         let exponent = self.deeper(at, Self::signed)?;
-        match exponent.whole().filter(|power| power.unsigned_abs() <= MAX_POWER) {
-            Some(power) => self.done(at, base.to_the(power)),
-            None => Err(self.bad(
-                at,
-                &format!(
-                    "needs a whole number from -{MAX_POWER} to {MAX_POWER} behind it. Write one, for example 1.05^10"
-                ),
-            )),
-        }
+        let Some(power) = exponent.whole().filter(|power| power.unsigned_abs() <= MAX_POWER) else {
+            let range = format!("from -{MAX_POWER} to {MAX_POWER}");
+            return Err(
+                self.bad(at, &format!("needs a whole number {range} behind it. Write one, for example 1.05^10"))
+            );
+        };
+        self.done(at, base.to_the(power))
     }
 
     fn operand(&mut self) -> Result<Number, ToolError> {
         match self.peek() {
             Some('0'..='9' | '.') => self.number(),
-            Some('(') => {
-                let open = self.at;
-                self.at += 1;
-                let value = self.deeper(open, Self::sum)?;
-                self.close(open)?;
-                Ok(value)
-            }
+            Some('(') => self.bracketed(Self::sum),
             Some(letter) if letter.is_alphabetic() => self.call(),
             _ => Err(self.no_operand()),
         }
@@ -175,9 +166,10 @@ impl<'a> Parser<'a> {
         match digits.matches('.').count() {
             _ if digits == "." => Err(self.no_part(at)),
             // A full stop may end it.
-            0 | 1 => Number::read(digits).ok_or_else(|| {
-                over_limit(self.said(at, &format!("has more than {MAX_DIGITS} digits, which is the limit. Shorten it")))
-            }),
+            0 | 1 => {
+                let too_long = format!("has more than {MAX_DIGITS} digits, which is the limit. Shorten it");
+                Number::read(digits).ok_or_else(|| self.too_much(at, &too_long))
+            }
             _ => Err(self.bad(at, "has more than one decimal point. Write numbers like 1234.50")),
         }
     }
@@ -196,13 +188,10 @@ impl<'a> Parser<'a> {
         if self.peek() != Some('(') {
             return Err(self.bad(at, "needs its numbers in ( ) behind it, for example sum(84.50, 212.00)"));
         }
-        let open = self.at;
-        self.at += 1;
-        if self.peek() == Some(')') {
+        if self.text[self.at + 1..].trim_start().starts_with(')') {
             return Err(self.bad(at, "has nothing in its ( ). Write the numbers there, for example sum(84.50, 212.00)"));
         }
-        let given = self.deeper(open, Self::list)?;
-        self.close(open)?;
+        let given = self.bracketed(Self::list)?;
         self.done_call(at, function, given)
     }
 
@@ -228,12 +217,9 @@ impl<'a> Parser<'a> {
                     [_, places] => places.whole().filter(|n| (0..=MAX_PLACES).contains(n)),
                     _ => None,
                 };
-                places.map(|places| given[0].rounded(places)).ok_or_else(|| {
-                    let form = format!(
-                        "takes one number and how many decimal places (0 to {MAX_PLACES}), for example round(2.345, 2)"
-                    );
-                    self.bad(at, &form)
-                })
+                let form = format!("how many decimal places (0 to {MAX_PLACES}), for example round(2.345, 2)");
+                let misfit = || self.bad(at, &format!("takes one number and {form}"));
+                places.map(|places| given[0].rounded(places)).ok_or_else(misfit)
             }
         }
     }
@@ -259,26 +245,23 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn close(&mut self, open: usize) -> Result<(), ToolError> {
+    /// What stands in the bracket at which the parser is.
+    fn bracketed<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, ToolError>) -> Result<T, ToolError> {
+        let open = self.at;
+        self.at += 1;
+        let inside = self.deeper(open, read)?;
         match self.peek() {
-            Some(')') => {
-                self.at += 1;
-                Ok(())
-            }
-            None => Err(self.bad(open, "is never closed. Add the missing ')'")),
-            Some(_) => Err(self.no_operator()),
+            Some(')') => self.at += 1,
+            None => return Err(self.bad(open, "is never closed. Add the missing ')'")),
+            Some(_) => return Err(self.no_operator()),
         }
+        Ok(inside)
     }
 
     fn deeper<T>(&mut self, at: usize, read: impl FnOnce(&mut Self) -> Result<T, ToolError>) -> Result<T, ToolError> {
         if self.depth == MAX_DEPTH {
-            return Err(over_limit(self.said(
-                at,
-                &format!(
-                    "is nested more than {MAX_DEPTH} deep. Calculate the inner part in a call of its own, and write \
-                     its result here"
-                ),
-            )));
+            let way_out = "Calculate the inner part in a call of its own, and write its result here";
+            return Err(self.too_much(at, &format!("is nested more than {MAX_DEPTH} deep. {way_out}")));
         }
         self.depth += 1;
         let value = read(self)?;
@@ -357,18 +340,15 @@ impl<'a> Parser<'a> {
             Trouble::ByZero => {
                 self.bad(at, "divides by zero: what stands behind it is 0. Correct that number, or do not divide by it")
             }
-            Trouble::TooLarge => over_limit(self.said(
-                at,
-                &format!(
-                    "gives a number of more than {MAX_DIGITS} digits before the point, which is the limit. Calculate \
-                     with smaller numbers"
-                ),
-            )),
-            Trouble::TooFine => over_limit(self.said(
+            Trouble::TooLarge => {
+                let limit = format!("{MAX_DIGITS} digits before the point, which is the limit");
+                self.too_much(at, &format!("gives a number of more than {limit}. Calculate with smaller numbers"))
+            }
+            Trouble::TooFine => self.too_much(
                 at,
                 "gives a fraction of thousands of digits, which takes too long. Round on the way to it, for example \
                  round(1.0375^30, 20) * 12, or calculate it in parts",
-            )),
+            ),
         })
     }
 
@@ -393,18 +373,12 @@ impl<'a> Parser<'a> {
     /// At the parser's place stands something where an operator should, or the end.
     fn no_operator(&mut self) -> ToolError {
         let at = self.at;
-        let token = self.token(at);
-        let is_function = Function::named(token).is_some();
-        match token.chars().next() {
+        match self.peek() {
             Some(')') => self.bad(at, "closes a bracket that was never opened. Leave it out, or add the '('"),
-            Some('0'..='9' | '.' | '(') => self.no_sign_before(at),
-            _ if is_function => self.no_sign_before(at),
+            _ if self.begins_operand() => self
+                .bad(at, "has no operator before it. Put + - * or / there; a number has no spaces or separators in it"),
             _ => self.no_part(at),
         }
-    }
-
-    fn no_sign_before(&self, at: usize) -> ToolError {
-        self.bad(at, "has no operator before it. Put + - * or / there; a number has no spaces or separators in it")
     }
 
     fn no_part(&self, at: usize) -> ToolError {
@@ -432,6 +406,10 @@ impl<'a> Parser<'a> {
 
     fn bad(&self, at: usize, what: &str) -> ToolError {
         invalid(self.said(at, what))
+    }
+
+    fn too_much(&self, at: usize, what: &str) -> ToolError {
+        over_limit(self.said(at, what))
     }
 
     /// What is the matter with the token at that place.

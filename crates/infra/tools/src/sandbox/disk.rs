@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstatvfs, openat};
 
-use super::usage::{Looked, Mapping, Unseen, of_any};
+use super::proc::{Looked, Mapping, Unseen, of_any};
 
 /// What a file takes beside its content.
 const FILE: u64 = 1 << 10;
@@ -21,7 +21,6 @@ const DEEP: usize = 256;
 /// Adding up takes so small a part of the time at most.
 const SELDOM: u32 = 20;
 
-/// The disk of one sandbox.
 pub(super) struct Disk {
     workspace: File,
     device: u64,

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::process::Pid;
 
+use super::proc::field;
 use super::spec::{CommandLimits, Exact, Limit};
 
 /// How groups of ours are named, before the number of their launcher.
@@ -66,7 +67,6 @@ impl Group {
         group
     }
 
-    /// Which limits they hold.
     pub fn exact(&self) -> Exact {
         Exact { memory: self.memory.is_some(), processes: self.processes.is_some() }
     }
@@ -88,7 +88,7 @@ impl Group {
             let folder = folder.as_ref()?;
             let text = folder.read(if folder.version == Version::One { file[0] } else { file[1] });
             // What cannot be read counts as met.
-            Some(text.map_or(1, |text| super::usage::field(&text, name)))
+            Some(text.map_or(1, |text| field(&text, name)))
         };
         if count(&self.memory, ["memory.oom_control", "memory.events"], "oom_kill ").is_some_and(|kills| kills > 0) {
             return Some(Limit::Memory);
@@ -165,7 +165,6 @@ fn sweep(parent: &OwnedFd) {
     }
 }
 
-/// The folders in which groups can be made.
 #[derive(Default)]
 struct Places {
     unified: Option<PathBuf>,
@@ -185,12 +184,12 @@ impl Places {
             if controllers.is_empty() {
                 places.unified = mounted(&mounts, path, |kind, _| kind == "cgroup2").and_then(|at| delegated(&at));
             }
+            let one = |name| mounted(&mounts, path, |kind, options| kind == "cgroup" && options.contains(&name));
             if has("memory") {
-                places.memory = mounted(&mounts, path, |kind, options| kind == "cgroup" && options.contains(&"memory"));
+                places.memory = one("memory");
             }
             if has("pids") {
-                places.processes =
-                    mounted(&mounts, path, |kind, options| kind == "cgroup" && options.contains(&"pids"));
+                places.processes = one("pids");
             }
         }
         Some(places)

@@ -35,7 +35,6 @@ impl Kept {
         self.tail.drain(..self.tail.len().saturating_sub(HALF));
     }
 
-    /// Nothing came.
     pub(crate) fn is_empty(&self) -> bool {
         self.total == 0
     }
@@ -67,45 +66,5 @@ fn shown(bytes: &[u8], total: u64) -> Result<String, String> {
             (text, false) => Ok(text),
             (text, true) => Ok(format!("[not UTF-8: shown as Latin-1]\n{text}")),
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    async fn kept(bytes: &[u8]) -> Kept {
-        let mut kept = Kept::default();
-        kept.read(bytes).await;
-        kept
-    }
-
-    #[tokio::test]
-    async fn a_short_output_is_whole() {
-        assert!(kept(b"").await.is_empty());
-        assert_eq!(kept("größe\n".as_bytes()).await.shown(), "größe\n");
-        let edge = "ä".repeat(HALF);
-        assert_eq!(kept(edge.as_bytes()).await.shown(), edge);
-    }
-
-    #[tokio::test]
-    async fn a_long_one_has_beginning_and_end_in_whole_characters() {
-        let long = format!("a{}z", "数".repeat(1_000_000));
-        let shown = kept(long.as_bytes()).await.shown();
-        let (head, rest) = shown.split_once("\n[... ").unwrap();
-        let (_, tail) = rest.split_once(" left out ...]\n").unwrap();
-        assert!(long.starts_with(head) && head.len() > HALF - 4 && head.len() <= HALF, "{}", head.len());
-        assert!(long.ends_with(tail) && tail.len() > HALF - 4 && tail.len() <= HALF, "{}", tail.len());
-        assert!(shown.contains("[... 2.8 MiB left out ...]"), "{}", &shown[HALF - 10..HALF + 60]);
-    }
-
-    #[tokio::test]
-    async fn what_is_no_text_is_named() {
-        assert_eq!(kept(b"\x7fELF\0\0\0").await.shown(), "[7 bytes of binary data, ELF program: not shown]");
-        assert_eq!(kept(b"caf\xe9").await.shown(), "[not UTF-8: shown as Latin-1]\ncafé");
-        let late = [b"x".repeat(HEAD + 100), b"\0".to_vec()].concat();
-        assert_eq!(kept(&late).await.shown(), "[8,293 bytes of binary data: not shown]");
-        let later = [b"x".repeat(2 * HEAD), b"\0".to_vec()].concat();
-        assert_eq!(kept(&later).await.shown(), "[16.0 KiB of binary data, unknown type: not shown]");
     }
 }

@@ -18,16 +18,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{
-    DumpableBehavior, Pid, Signal, WaitOptions, kill_process, set_dumpable_behavior, setsid, waitpid,
-};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
 use rustix::thread::{CapabilitySet, UnshareFlags};
 
 use super::group::Group;
 use super::inside::{self, Word};
 use super::meter::{Meter, Seen};
 use super::spec::{End, Exact, Limit, Report, Spec};
-use super::sys::{Fork, fork};
+use super::sys::{Child, Fork, fork};
 use super::{root, sys};
 
 /// How often limits are looked at.
@@ -53,16 +51,6 @@ pub(super) fn live() -> i32 {
     };
     let told = serde_json::to_vec(&report).map(|report| (&worker).write_all(&report).is_ok());
     i32::from(!told.unwrap_or(false))
-}
-
-/// A child of ours, which does not outlive this.
-pub(super) struct Child(pub Pid);
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        let _ = kill_process(self.0, Signal::KILL);
-        let _ = waitpid(Some(self.0), WaitOptions::empty());
-    }
 }
 
 /// Makes a sandbox and stays with it. None if nobody is there any more to hear of its end.
@@ -105,7 +93,6 @@ fn launch(worker: &UnixStream) -> Result<Option<Report>, End> {
     Ok(end?.map(|end| Report { end, exact }))
 }
 
-/// What is to be run.
 fn hear(mut worker: &UnixStream) -> Result<Spec, String> {
     let unheard = |error| format!("nobody says what to run: {error}");
     let mut length = [0; 4];

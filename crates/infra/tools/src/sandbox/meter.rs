@@ -10,9 +10,8 @@ use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior, set_paren
 use rustix::thread::CapabilitySet;
 
 use super::inside;
-use super::launcher::Child;
 use super::spec::{CommandLimits, End, Exact, Limit};
-use super::sys::{Fork, fork};
+use super::sys::{Child, Fork, fork};
 use super::usage::Usage;
 
 /// What the meter answers, by its place.
@@ -27,20 +26,15 @@ pub(super) struct Meter {
     orders: PipeWriter,
     answers: PipeReader,
     seen: Seen,
-    /// When the last answer came.
     at: Instant,
     /// Whether a look that is under way is not to count.
     again: bool,
 }
 
-/// What the last look gave.
 #[derive(Clone, Copy)]
 pub(super) enum Seen {
-    /// There was none yet.
     NotAsked,
-    /// It is under way.
     NothingSince(Instant),
-    /// No limit was broken.
     Something,
 }
 
@@ -67,12 +61,10 @@ impl Meter {
         })
     }
 
-    /// Where answers come from.
     pub fn answers(&self) -> &PipeReader {
         &self.answers
     }
 
-    /// Asks for a look.
     pub fn ask(&mut self) {
         // Should it be gone, its silence is noticed.
         let _ = self.orders.write_all(&[u8::from(self.exact.memory) | u8::from(self.exact.processes) << 1]);
@@ -108,7 +100,6 @@ impl Meter {
         ANSWERS.get(usize::from(answer[0])).copied().unwrap_or(Some(Limit::Unseen))
     }
 
-    /// What the last look gave.
     pub fn seen(&self) -> Seen {
         self.seen
     }

@@ -156,12 +156,9 @@ pub(super) fn build(spec: &Spec) -> Built {
     rustix::process::chdir("/").map_err(with("the new root cannot be entered"))
 }
 
-/// How an entry of the workspace is kept from a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cover {
-    /// It can be read, and not changed.
     Itself,
-    /// It looks empty.
     Nothing,
 }
 
@@ -209,7 +206,6 @@ fn cover(workspace: &OwnedFd, name: &Path, how: Cover) -> Built {
     }
 }
 
-/// A part of the host, and where it goes.
 enum Part {
     Tree(PathBuf, OwnedFd),
     Link(PathBuf, PathBuf),

@@ -31,7 +31,6 @@ impl Default for CommandLimits {
     }
 }
 
-/// One command and its surroundings.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Spec {
     /// For `/bin/sh -c`.
@@ -48,14 +47,12 @@ pub(super) struct Spec {
     pub rules_file: Option<PathBuf>,
     /// What it may use; its own time is beside.
     pub limits: CommandLimits,
-    /// How long it may take.
     pub time: Duration,
 }
 
 /// What a worker hears of a command in the end.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Report {
-    /// How it ended.
     pub end: End,
     /// Which of its limits nothing could be above.
     pub exact: Exact,
@@ -66,22 +63,17 @@ pub(super) struct Report {
 pub struct Exact {
     /// Memory, with what the kernel holds for the command.
     pub memory: bool,
-    /// Processes and threads.
     pub processes: bool,
 }
 
-/// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum End {
     /// It never ran: there is no sandbox, for this reason.
     Refused(String),
     /// It never ran: this worker or its machine has run out of what it takes.
     Lacking(String),
-    /// Its shell ended with this code.
     Exited(i32),
-    /// Its shell was ended by this signal.
     Signalled(i32),
-    /// It was ended by a limit.
     Limited(Limit),
 }
 
@@ -101,17 +93,12 @@ impl End {
     }
 }
 
-/// A limit that ended a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Limit {
-    /// Its time was over.
     Time,
-    /// Its processes had more memory than it may use.
     Memory,
-    /// It had more processes than it may have.
     Processes,
     /// It wrote more than it may, or holds more on the disk.
     Written,
-    /// What it uses could not be seen.
     Unseen,
 }

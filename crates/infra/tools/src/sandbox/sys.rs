@@ -6,23 +6,29 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use rustix::thread::UnshareFlags;
 
-/// The two sides of a fork.
 pub(super) enum Fork {
-    /// The new process.
     Child,
-    /// The old one, with the number of the new one.
     Parent(Pid),
 }
 
-/// Makes a second process of this one.
 pub(super) fn fork() -> io::Result<Fork> {
     // SAFETY: this process has one thread, so its copy holds no lock that nobody will release.
     match unsafe { libc::fork() } {
         0 => Ok(Fork::Child),
         pid => Pid::from_raw(pid).filter(|_| pid > 0).map(Fork::Parent).ok_or_else(io::Error::last_os_error),
+    }
+}
+
+/// A child of ours, which does not outlive this.
+pub(super) struct Child(pub Pid);
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::KILL);
+        let _ = waitpid(Some(self.0), WaitOptions::empty());
     }
 }
 

@@ -81,21 +81,6 @@ mod tests {
     }
 
     #[test]
-    fn they_are_found_however_deep_they_lie() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let workspace = folder.path().canonicalize().expect("real");
-        for path in ["a/x.txt", "b/c/d/y.txt", ".git/objects/z"] {
-            fs::create_dir_all(workspace.join(path).parent().expect("a folder")).expect("made");
-            fs::write(workspace.join(path), "x".repeat(1024)).expect("written");
-        }
-        assert_eq!(databases_in(&workspace, &[]), [] as [PathBuf; 0]);
-        let deep = made(&workspace.join("b/c/d/e/f/acme.db"));
-        assert_eq!(databases_in(&workspace, &[]), [deep]);
-        let own = made(&workspace.join("own.db"));
-        assert!(databases_in(&workspace, &[]).contains(&own));
-    }
-
-    #[test]
     fn a_look_is_bounded_and_those_that_are_known_are_found_all_the_same() {
         let folder = tempfile::tempdir().expect("a folder");
         let workspace = folder.path().canonicalize().expect("real");

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use posse_core::workspace::protected::Protected;
 
-use posse_host::recognise::{database_of, is_database, is_database_at};
+use posse_host::recognise::{database_of, is_database};
 
 /// The folder of Posse's database: other jobs' work, which no tool reads.
 const PRIVATE: &str = ".posse";
@@ -20,9 +20,7 @@ const PRIVATE: &str = ".posse";
 /// How many entries of hidden folders are looked at for the identities of their files.
 const MAX_ENTRIES: usize = 20_000;
 
-/// What is kept from tools below one root.
 pub(super) struct Guard {
-    /// The root's real path.
     root: PathBuf,
     hidden: Vec<PathBuf>,
     fixed: Vec<PathBuf>,
@@ -31,22 +29,6 @@ pub(super) struct Guard {
     protected: Protected,
     /// Files that are hidden, by device and number: a hard link has another path.
     files: OnceLock<HashSet<(u64, u64)>>,
-}
-
-/// What of Posse's or git's a path is part of, so that no tool writes there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Owner {
-    Git,
-    Posse,
-}
-
-impl Owner {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Owner::Git => "git",
-            Owner::Posse => "Posse",
-        }
-    }
 }
 
 impl Guard {
@@ -86,22 +68,17 @@ impl Guard {
         is_database(file, meta) || (meta.nlink() > 1 && is_known())
     }
 
-    /// Whether a file that is about to be written at this real path is a database that could not be told by its bytes.
-    pub(super) fn is_database(&self, path: &Path) -> bool {
-        is_database_at(path)
-    }
-
     /// Whose a real path is, if tools may not write there: what git runs as whoever uses it next, what Posse keeps or
     /// loads, and what decides which tools an agent has.
-    pub(super) fn owner(&self, path: &Path) -> Option<Owner> {
+    pub(super) fn owner(&self, path: &Path) -> Option<&'static str> {
         let below = path.strip_prefix(&self.root).unwrap_or(path);
         if has(below, ".git") {
-            return Some(Owner::Git);
+            return Some("git");
         }
         let deciding = has(below, ".agents")
             || has(below, "sqlite_extensions")
             || ["posse.toml", "personas", "skills"].iter().any(|name| has_pair(below, "config", name));
-        (deciding || self.hides(path) || self.fixed.iter().any(|fixed| lies_in(path, fixed))).then_some(Owner::Posse)
+        (deciding || self.hides(path) || self.fixed.iter().any(|fixed| lies_in(path, fixed))).then_some("Posse")
     }
 
     fn identities(&self) -> HashSet<(u64, u64)> {
@@ -172,43 +149,4 @@ fn belongs_to(path: &Path, database: &Path) -> bool {
 
 fn is_same(one: &OsStr, other: &OsStr) -> bool {
     one.eq_ignore_ascii_case(other)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_belongs_to_a_database_goes_by_its_name() {
-        let database = Path::new("/p/acme.db");
-        for name in
-            ["acme.db", "ACME.DB", "acme.db-wal", "acme.db.sessions/1/events.jsonl", "acme.db.part", "acme.db.bak"]
-        {
-            assert!(belongs_to(&Path::new("/p").join(name), database), "{name}");
-        }
-        for name in ["acme", "acme.dbx", "other.db", "sub/acme.db", ""] {
-            assert!(!belongs_to(&Path::new("/p").join(name), database), "{name}");
-        }
-        assert!(belongs_to(Path::new("/p/sessions/1"), Path::new("/p/posse.db")));
-    }
-
-    #[test]
-    fn what_decides_about_agents_is_nobodys_at_any_depth() {
-        let guard = Guard::new("/ws".into(), &Protected::default());
-        for path in ["a/.agents/skills/x", "SQLite_Extensions/vec0.so", "b/config/posse.toml", "Config/Personas/x.json"]
-        {
-            assert_eq!(guard.owner(&Path::new("/ws").join(path)), Some(Owner::Posse), "{path}");
-        }
-        for path in ["config/app.toml", "agents/x", "posse.toml", "personas/x.json"] {
-            assert_eq!(guard.owner(&Path::new("/ws").join(path)), None, "{path}");
-        }
-    }
-
-    #[test]
-    fn a_workspace_beside_a_database_is_still_one() {
-        let (hidden, databases) = (vec!["/p/ws/keys".into()], vec!["/p/x.db".into(), "/p/ws/data/y.db".into()]);
-        let guard = Guard::new("/p/ws".into(), &Protected { hidden, databases, ..Protected::default() });
-        assert!(!guard.hides(Path::new("/p/ws/a")) && guard.hides(Path::new("/p/ws/KEYS")));
-        assert!(guard.hides(Path::new("/p/ws/data/z")));
-    }
 }

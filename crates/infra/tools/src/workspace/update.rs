@@ -24,7 +24,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use posse_host::lack::lack;
+use posse_host::lack::given;
+use posse_host::recognise::is_database_at;
 
 use super::super::failure::{check, conflict, denied, failed, invalid, io, kernel, over_limit};
 use super::{Dir, Kind, LOOK, Links, Workspace, hidden, real_path, regular, reopened};
@@ -85,10 +86,7 @@ impl Workspace {
             Some(Component::Normal(name)) if !raw.ends_with('/') && !raw.ends_with("/.") => name,
             _ => return Err(invalid(format!("'{raw}' names a folder; name the file in it"))),
         };
-        let parent = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
+        let parent = path.parent().unwrap_or(Path::new(""));
         let folder = match self.root.dir(parent, Links::Beneath) {
             Ok(folder) => {
                 self.refuse_owned(&folder, Path::new(name), raw)?;
@@ -153,10 +151,10 @@ impl Workspace {
         let real = folder.real_path().map_err(|errno| kernel(errno, "write", raw))?;
         let inside = real.strip_prefix(&self.prefixes[0]).map_err(|_| moved_out(raw))?;
         if let Some(owner) = self.guard.owner(&real.join(below)) {
-            let owner = owner.name();
             return Err(denied(format!("'{raw}' belongs to {owner}, whose own files are read-only to tools")));
         }
-        if self.guard.is_database(&real.join(below)) {
+        // One whose log is not written back could not be told by its bytes.
+        if is_database_at(&real.join(below)) {
             return Err(hidden(raw));
         }
         if self.is_of_rules(&inside.join(below)).map_err(|errno| kernel(errno, "write", raw))? {
@@ -176,11 +174,7 @@ impl Workspace {
             return Ok(true);
         }
         let target = self.root.open(rules, LOOK, Links::Beneath).and_then(|file| real_path(&file));
-        match target {
-            Ok(target) => Ok(target.strip_prefix(&self.prefixes[0]) == Ok(path)),
-            Err(errno) if lack(errno).is_some() => Err(errno),
-            Err(_) => Ok(false),
-        }
+        Ok(given(target)?.is_some_and(|target| target.strip_prefix(&self.prefixes[0]) == Ok(path)))
     }
 }
 
@@ -205,7 +199,6 @@ fn make_folders(start: Dir, rest: &Path) -> Result<Dir, Errno> {
     Ok(folder)
 }
 
-/// Held until dropped.
 struct Lock<'a>(&'a Dir);
 
 impl Drop for Lock<'_> {
@@ -280,11 +273,9 @@ fn write(
             done => done.map_err(at)?,
         },
         Some(Existing { meta, .. }) => {
-            let now = folder.metadata(Path::new(name), Links::None);
-            match now {
-                Err(errno) if lack(errno).is_some() => return Err(at(errno)),
-                Ok(now) if is_same(&now, meta) => {}
-                _ => return Err(changed(shown)),
+            let now = given(folder.metadata(Path::new(name), Links::None)).map_err(at)?;
+            if !now.is_some_and(|now| is_same(&now, meta)) {
+                return Err(changed(shown));
             }
             fresh.rename(name).map_err(at)?;
         }
@@ -366,4 +357,23 @@ fn random_name() -> OsString {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_works_where_files_cannot_be_nameless() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Dir::at(dir.path()).unwrap();
+        let fresh = |bytes: &[u8]| {
+            let mut fresh = Fresh::named(&folder).unwrap();
+            fresh.file.write_all(bytes).unwrap();
+            fresh
+        };
+        fresh(b"one").link(OsStr::new("f")).unwrap();
+        assert_eq!(fresh(b"two").link(OsStr::new("f")), Err(Errno::EXIST));
+        assert_eq!(std::fs::read(dir.path().join("f")).unwrap(), b"one");
+        fresh(b"three").rename(OsStr::new("f")).unwrap();
+        assert_eq!(std::fs::read(dir.path().join("f")).unwrap(), b"three");
+        assert_eq!(dir.path().read_dir().unwrap().count(), 1);
+    }
+}

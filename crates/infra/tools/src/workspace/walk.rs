@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use posse_host::lack::lack;
+use posse_host::lack::given;
 use rustix::io::Errno;
 
 use super::guard::Guard;
@@ -36,17 +36,13 @@ pub struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// A walk through the folder, and through the folders in it where `recursive`.
     pub fn new(base: &'a Dir, recursive: bool) -> Self {
-        Walk::begun(base, recursive, None)
+        Walk::without(None, base, recursive)
     }
 
     /// The same, without what is not for tools.
-    pub(super) fn guarded(base: &'a Dir, recursive: bool, guard: &'a Guard) -> Self {
+    pub(super) fn without(guard: Option<&'a Guard>, base: &'a Dir, recursive: bool) -> Self {
         // Of a folder that is gone there is nothing to be found either.
-        let real = base.real_path().unwrap_or_default();
-        Walk::begun(base, recursive, Some((guard, real)))
-    }
-
-    fn begun(base: &'a Dir, recursive: bool, guard: Option<(&'a Guard, PathBuf)>) -> Self {
+        let guard = guard.map(|guard| (guard, base.real_path().unwrap_or_default()));
         let (ahead, passed_over, cut) = (Vec::new(), Vec::new(), Vec::new());
         let mut walk = Walk { base, recursive, ahead, passed_over, unreadable: 0, cut, lacked: None, guard };
         walk.enter(Path::new(""));
@@ -62,17 +58,16 @@ impl<'a> Walk<'a> {
             self.cut.push(folder.to_owned());
             return;
         }
-        let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        match self.base.dir(here, Links::None).and_then(|dir| dir.entries()) {
-            Ok(entries) => {
+        match given(self.base.dir(folder, Links::None).and_then(|dir| dir.entries())) {
+            Ok(Some(entries)) => {
                 if entries.len() == MAX_ENTRIES {
                     self.cut.push(folder.to_owned());
                 }
                 let below = entries.into_iter().rev().map(|(name, kind)| (folder.join(name), kind));
                 self.ahead.extend(below);
             }
-            Err(errno) if lack(errno).is_some() => self.lacked = Some(errno),
-            Err(_) => self.unreadable += 1,
+            Ok(None) => self.unreadable += 1,
+            Err(errno) => self.lacked = Some(errno),
         }
     }
 }

@@ -1,6 +1,12 @@
-use super::*;
-use posse_core::tool::ToolErrorCategory;
+//! Paths of models, and what they lead to in a workspace.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use posse_core::tool::ToolErrorCategory;
+use posse_infra::tool::workspace::{Dir, Walk, Workspace, shown_entry, shown_name};
 
 #[test]
 fn a_walk_is_sorted_and_never_follows_a_symlink() {
@@ -13,8 +19,8 @@ fn a_walk_is_sorted_and_never_follows_a_symlink() {
     }
     symlink("b", dir.path().join("c")).unwrap();
     symlink("..", dir.path().join("b/up")).unwrap();
-    let workspace = Workspace::open(dir.path()).unwrap();
-    let mut walk = Walk::new(&workspace.root, true);
+    let folder = Dir::at(dir.path()).unwrap();
+    let mut walk = Walk::new(&folder, true);
     let names: Vec<_> = walk.by_ref().map(|(path, kind)| shown_entry(&path, kind)).collect();
     assert_eq!(names, [".git/", "a/", "a.txt", "b/", "b/deep/", "b/deep/x", "b/up", "b/y", "c"]);
     assert_eq!(walk.passed_over, [PathBuf::from(".git")]);
@@ -58,4 +64,44 @@ fn a_root_that_is_no_folder_is_refused() {
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
     assert!(Workspace::open(&file).is_err());
+}
+
+/// What a path is taken for in a workspace that was opened as `/link/ws` and is `/real/ws`, for short.
+fn at(raw: &str) -> Result<String, String> {
+    let base = tempfile::tempdir().unwrap();
+    let base = base.path().canonicalize().unwrap();
+    std::fs::create_dir_all(base.join("real/ws")).unwrap();
+    symlink("real", base.join("link")).unwrap();
+    let workspace = Workspace::open(&base.join("link/ws")).unwrap();
+    let raw = if raw.len() > 1 && raw.starts_with('/') { format!("{}{raw}", base.display()) } else { raw.to_owned() };
+    let path = workspace.relative(&raw).map_err(|error| error.message)?;
+    Ok(path.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn plain_names_stay_as_they_are() {
+    for raw in ["a", ".", "./sub/..", "%2e%2e/x", "..\\x", "../x", "a ~b", "x~/y", "a:b"] {
+        assert_eq!(at(raw).unwrap(), raw);
+    }
+}
+
+#[test]
+fn absolute_paths_are_compared_by_component() {
+    assert_eq!(at("/real/ws/a/b").unwrap(), "a/b");
+    assert_eq!(at("/link//ws/./a").unwrap(), "a");
+    assert_eq!(at("/real/ws/").unwrap(), ".");
+    assert_eq!(at("/real/ws/../x").unwrap(), "../x");
+    for raw in ["/", "/real/ws-evil/x", "/real", "/x/../real/ws/a"] {
+        assert!(at(raw).unwrap_err().contains("outside the workspace"), "{raw}");
+    }
+}
+
+#[test]
+fn bad_shapes_are_named() {
+    assert!(at("").unwrap_err().contains("'.' for the workspace root"));
+    assert!(at("x\0/../../etc/passwd").unwrap_err().contains("NUL"));
+    assert!(at(&"x/".repeat(2500)).unwrap_err().contains("5,000 bytes"));
+    assert!(at(&"x".repeat(256)).unwrap_err().contains("256 bytes"));
+    assert!(at("~/.ssh/id_ed25519").unwrap_err().contains("no home folder"));
+    assert!(at("file:///etc/passwd").unwrap_err().contains("is a URL"));
 }

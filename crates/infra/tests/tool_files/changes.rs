@@ -1,8 +1,12 @@
-use super::*;
-use posse_core::stop::{StopReason, stop_pair};
-use posse_core::tool::ToolErrorCategory;
+//! Durable, atomic changes of one file, as tools make them.
+
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use posse_core::stop::{Stop, StopReason, stop_pair};
+use posse_core::tool::ToolErrorCategory;
+use posse_infra::tool::workspace::{Existing, Workspace};
 
 fn bench() -> (tempfile::TempDir, Workspace) {
     let dir = tempfile::tempdir().unwrap();
@@ -129,22 +133,6 @@ fn readers_never_see_half_a_file() {
             assert!(versions.contains(&seen), "{} bytes", seen.len());
         }
     });
-}
-
-#[test]
-fn it_works_where_files_cannot_be_nameless() {
-    let (dir, workspace) = bench();
-    let fresh = |bytes: &[u8]| {
-        let mut fresh = Fresh::named(&workspace.root).unwrap();
-        fresh.file.write_all(bytes).unwrap();
-        fresh
-    };
-    fresh(b"one").link(OsStr::new("f")).unwrap();
-    assert_eq!(fresh(b"two").link(OsStr::new("f")), Err(Errno::EXIST));
-    assert_eq!(fs::read(dir.path().join("f")).unwrap(), b"one");
-    fresh(b"three").rename(OsStr::new("f")).unwrap();
-    assert_eq!(fs::read(dir.path().join("f")).unwrap(), b"three");
-    assert_eq!(names(dir.path()), ["f"]);
 }
 
 #[test]
