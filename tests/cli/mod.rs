@@ -13,6 +13,7 @@ mod lists;
 mod metrics;
 mod output;
 mod questions;
+mod queues;
 mod rules;
 mod sealed;
 mod sessions;

@@ -410,7 +410,7 @@ fn the_doctor_names_keys_that_are_stuck_and_endpoints_that_are_out() {
     // Two hours pass.
     let database = rusqlite::Connection::open(project.path().join(".posse/posse.db")).expect("opens");
     let hours = "UPDATE jobs SET created_at = created_at - 7200000, run_at = run_at - 7200000;
-                 UPDATE rules SET paused_at = paused_at - 7200000;
+                 UPDATE queues SET paused_at = paused_at - 7200000;
                  INSERT INTO breakers (endpoint, failures, failed_at, rests, out_until, probe_until, reason)
                  VALUES ('http://model/v1', 9, unixepoch() * 1000, 2, unixepoch() * 1000 + 9999, 0, 'connection refused')";
     database.execute_batch(hours).expect("works");

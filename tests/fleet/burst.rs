@@ -81,7 +81,7 @@ async fn five_thousand_that_are_due_at_once_keep_no_urgent_one_waiting() {
 async fn no_more_are_at_work_than_may_be_whoever_works_them() {
     let mut host = Host::new();
     let limits = Limits { running: Some(AT_ONCE as u32), ..Limits::default() };
-    host.store().set_limits(Scope::Role(SLEEPER.into()), limits).await.expect("is set");
+    host.store().set_limits(Scope::Role(SLEEPER.into()), limits, 1).await.expect("is set");
     let job = NewJob { role: SLEEPER.into(), ..NewJob::default() };
     host.store().enqueue(vec![job.clone(); 400], host_now(host.root())).await.expect("are stored");
     (0..3).for_each(|_| host.start_worker());
@@ -89,7 +89,7 @@ async fn no_more_are_at_work_than_may_be_whoever_works_them() {
     let crowded = host.root().join("crowded");
     assert!(!crowded.exists(), "24 slots in three processes, and never more than {AT_ONCE} jobs");
     // Without it there are more.
-    host.store().set_limits(Scope::Role(SLEEPER.into()), Limits::default()).await.expect("is taken off");
+    host.store().set_limits(Scope::Role(SLEEPER.into()), Limits::default(), 1).await.expect("is taken off");
     host.store().enqueue(vec![job; 400], host_now(host.root())).await.expect("are stored");
     host.until_all_ended("without a limit", Duration::from_secs(60)).await;
     assert!(crowded.exists());

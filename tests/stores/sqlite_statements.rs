@@ -8,8 +8,8 @@ use posse_core::job::lease::WorkerId;
 use posse_core::job::transition::Event;
 use posse_core::job::{JobId, JobProgress, JobState, NewJob, Unique};
 use posse_core::port::{
-    CareRepository, ClaimRequest, Ending, JobFilter, JobQueries, JobRelations, JobRepository, JobSearch, Reach,
-    RepositoryError, Rules, SessionQueries, SessionRepository,
+    CareRepository, ClaimRequest, Ending, JobFilter, JobQueries, JobRelations, JobRepository, JobSearch,
+    QueueRepository, Reach, RepositoryError, Rules, SessionQueries, SessionRepository,
 };
 use posse_core::queue::rules::{Limits, Scope};
 use posse_core::run::journal::Entry;
@@ -88,7 +88,7 @@ async fn grouped(store: &SqliteStore, ended: JobId) -> Result<(), RepositoryErro
 async fn ruled(folder: &Noted, store: &SqliteStore) -> Result<(), RepositoryError> {
     let limits = Limits { running: Some(100), running_per_key: Some(50), per_minute: Some(6000), fair: false };
     for scope in [Scope::All, Scope::Queue("q".into())] {
-        store.set_limits(scope, limits).await?;
+        store.set_limits(scope, limits, 1).await?;
     }
     let with_key = |n: usize| NewJob {
         queue: "q".into(),
@@ -112,7 +112,7 @@ async fn ruled(folder: &Noted, store: &SqliteStore) -> Result<(), RepositoryErro
     store.claim(ClaimRequest { limit: 5, queues: vec!["q".into()], ..many.clone() }).await?;
     // And where keys take turns, in a queue and over all of them.
     for scope in [Scope::Queue("q".into()), Scope::Role("s".into())] {
-        store.set_limits(scope, Limits { fair: true, ..limits }).await?;
+        store.set_limits(scope, Limits { fair: true, ..limits }, 1).await?;
         store.claim(ClaimRequest { limit: 5, ..many.clone() }).await?;
     }
     store.finish(claimed[0].lease, ending(Event::Complete, 2000), 2000).await?;
@@ -158,6 +158,7 @@ async fn no_statement_of_the_hot_paths_walks_a_table() {
         "CONSTANT ROW",
         "VALUES CLAUSE",
         "rules",
+        "queues",
         "deaths_suspect",
         "sessions_deleted",
         "retention",
@@ -169,7 +170,7 @@ async fn no_statement_of_the_hot_paths_walks_a_table() {
 async fn a_turn_costs_the_same_however_many_keys_and_jobs_there_are() {
     let folder = Noted::folder();
     let store = store(&folder, Synchronous::Normal);
-    store.set_limits(Scope::All, Limits { fair: true, ..Limits::default() }).await.expect("is set");
+    store.set_limits(Scope::All, Limits { fair: true, ..Limits::default() }, 1).await.expect("is set");
     let statements = async |with_key: &dyn Fn(usize) -> String, jobs: usize| {
         let new = |n| NewJob { role: "r".into(), concurrency_key: Some(with_key(n)), ..NewJob::default() };
         store.enqueue((0..jobs).map(new).collect(), 1).await.expect("is stored");
@@ -191,7 +192,7 @@ async fn lists_and_counts_read_the_index_of_their_state() {
     let store = store(&folder, Synchronous::Normal);
     store.counts().await.expect("counts");
     store.live(None).await.expect("can be read");
-    store.queues().await.expect("counts");
+    store.queue_states().await.expect("counts");
     let sent = folder.sent();
     assert!(sent.about_rows().len() >= 3, "statements were noted");
     for step in sent.about_rows().iter().flat_map(|sql| folder.plan(sql)) {

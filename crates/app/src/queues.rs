@@ -10,21 +10,31 @@ use crate::Result;
 /// A queue with its own rule: an item of `posse queue list --json`.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct QueueView {
-    /// How many of its jobs are where.
-    #[serde(flatten)]
-    pub state: QueueState,
+    /// The queue.
+    pub queue: String,
+    /// Jobs that may be claimed, as far as the rules let them start.
+    pub available: u64,
+    /// Jobs that are due later, after a failure too.
+    pub scheduled: u64,
+    /// Jobs that run.
+    pub running: u64,
+    /// Jobs that wait for a person, a child job or an event.
+    pub suspended: u64,
     /// Its own rule; null when there is none.
     pub rule: Option<Rule>,
 }
 
-/// Queues with jobs that have not ended, or with a rule.
+impl From<QueueState> for QueueView {
+    fn from(state: QueueState) -> QueueView {
+        let QueueState { queue, available, scheduled, running, suspended } = state;
+        let rule = Some(queue.rule()).filter(|rule| !rule.is_empty());
+        QueueView { queue: queue.name, available, scheduled, running, suspended, rule }
+    }
+}
+
+/// Queues with jobs that have not ended, or of which something is said.
 pub async fn list(store: &dyn Store) -> Result<Vec<QueueView>> {
-    let (queues, rules) = (store.queues().await?, store.rules().await?);
-    let view = |state: QueueState| {
-        let scope = Scope::Queue(state.queue.clone());
-        QueueView { rule: rules.iter().find(|rule| rule.scope == scope).cloned(), state }
-    };
-    Ok(queues.into_iter().map(view).collect())
+    Ok(store.queue_states().await?.into_iter().map(QueueView::from).collect())
 }
 
 /// Whether everything is paused.

@@ -25,7 +25,7 @@ pub use care::{Awaited, CareRepository, ClockJump, DueJobs, Firing, HeldJob, Pru
 mod limits;
 mod relations;
 
-pub use limits::{RateLimiter, Rules};
+pub use limits::{QueueRepository, RateLimiter, Rules};
 pub use relations::{BatchMark, BatchStanding, Chunk, JobRelations, JobSearch, Reach, StateRow};
 
 mod metrics;

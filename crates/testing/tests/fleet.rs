@@ -154,7 +154,7 @@ async fn what_a_rule_holds_is_named_and_waited_for_no_longer() {
     let store = fleet.store();
     store.pause(Scope::Queue("p".into()), fleet.now()).await.expect("is paused");
     let none = Limits { running: Some(0), ..Limits::default() };
-    store.set_limits(Scope::Queue("z".into()), none).await.expect("is set");
+    store.set_limits(Scope::Queue("z".into()), none, fleet.now()).await.expect("is set");
     let (free, paused, limited) =
         (fleet.enqueue("g").await, fleet.enqueue_job(queued("p")).await, fleet.enqueue_job(queued("z")).await);
     fleet.drain().await;
@@ -167,7 +167,7 @@ async fn what_a_rule_holds_is_named_and_waited_for_no_longer() {
     store.resume(Scope::Queue("p".into())).await.expect("is resumed");
     fleet.drain().await;
     assert_eq!(fleet.answer(paused).await, "two");
-    store.set_limits(Scope::Queue("z".into()), Limits::default()).await.expect("is set");
+    store.set_limits(Scope::Queue("z".into()), Limits::default(), fleet.now()).await.expect("is set");
     fleet.drain().await;
     assert_eq!((fleet.answer(limited).await.as_str(), fleet.held().await.len()), ("three", 0));
 }

@@ -118,7 +118,7 @@ pub async fn holds(stores: [Arc<dyn Store>; 3], ops: Vec<Op>) {
             Op::Limit { scope: number, running, per_key, fair } => {
                 let running_per_key = per_key.filter(|_| number != 5);
                 let limits = Limits { running, running_per_key, per_minute: None, fair: fair && number != 5 };
-                stores[1].set_limits(scope(number), limits).await.expect("is set");
+                stores[1].set_limits(scope(number), limits, now).await.expect("is set");
             }
             Op::Pause { scope: number } => drop(stores[2].pause(scope(number), now).await.expect("is paused")),
             Op::Resume { scope: number } => drop(stores[0].resume(scope(number)).await.expect("is resumed")),

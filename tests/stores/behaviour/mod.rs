@@ -10,15 +10,11 @@ use posse_core::clock::Millis;
 use posse_core::job::lease::{Lease, WorkerId};
 use posse_core::job::transition::Event;
 use posse_core::job::{Job, JobId, JobState, Meta, NewJob, Output, Payload};
-use posse_core::metrics::MetricsQueries;
-use posse_core::port::RateLimiter;
-use posse_core::port::Rules;
-use posse_core::port::{
-    CareRepository, ClaimRequest, Claimed, Ending, JobQueries, JobRelations, JobRepository, JobSearch, RepositoryError,
-};
+use posse_core::port::{ClaimRequest, Claimed, Ending, RepositoryError};
 use posse_core::run::journal::Entry;
 
 pub use crate::support::expire::Expire;
+pub use posse_core::port::Store;
 
 pub mod any_waits;
 pub mod asking;
@@ -45,16 +41,6 @@ pub mod turns;
 pub mod unique;
 pub mod waiting;
 pub mod world;
-
-/// A repository with all its ports.
-pub trait Store:
-    JobRepository + JobQueries + JobRelations + JobSearch + Rules + RateLimiter + CareRepository + MetricsQueries
-{
-}
-impl<T: JobRepository + JobQueries + JobRelations + JobSearch + Rules + RateLimiter + CareRepository + MetricsQueries>
-    Store for T
-{
-}
 
 /// Gives empty repositories.
 #[async_trait]
@@ -247,6 +233,7 @@ macro_rules! suite {
                 what_is_paused_starts_nothing_and_what_runs_goes_on,
                 rules_are_listed_until_nothing_is_left_of_them,
                 queues_are_counted,
+                what_is_said_of_a_queue_stays_until_it_is_taken_back,
                 a_job_that_is_held_says_why;
             turns:
                 ten_thousand_jobs_keep_nobody_waiting,

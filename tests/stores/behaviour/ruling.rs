@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
+use posse_core::queue::retention::Kept;
 use posse_core::queue::rules::{Held, Limits, QueueState, Rule, Scope};
+use posse_core::queue::{Queue, QueueChange, QueueDefaults};
 
 /// A limit on how many run at once.
 pub fn at_once(running: u32) -> Limits {
@@ -22,7 +24,7 @@ pub fn queued(queue: &str, key: &str) -> NewJob {
 }
 
 async fn set(store: &dyn Store, scope: Scope, limits: Limits) {
-    store.set_limits(scope, limits).await.expect("is set");
+    store.set_limits(scope, limits, T0).await.expect("is set");
 }
 
 fn queue(name: &str) -> Scope {
@@ -204,14 +206,51 @@ pub async fn queues_are_counted(store: Arc<dyn Store>) {
     enqueue_all(&*store, vec![queued("q", ""), queued("q", "k")], T0).await;
     store.pause(queue("empty"), T0).await.expect("is paused");
     let counts = |queue: &str, [available, scheduled, running, suspended]: [u64; 4]| QueueState {
-        queue: queue.into(),
+        queue: Queue { paused_at: Some(T0).filter(|_| queue == "empty"), ..Queue::named(queue) },
         available,
         scheduled,
         running,
         suspended,
     };
     let want = [counts("default", [1, 2, 1, 1]), counts("empty", [0; 4]), counts("q", [2, 0, 0, 0])];
-    assert_eq!(store.queues().await.expect("can be read"), want);
+    let mut states = store.queue_states().await.expect("can be read");
+    states.iter_mut().for_each(|state| state.queue.created_at = None);
+    assert_eq!(states, want);
+}
+
+pub async fn what_is_said_of_a_queue_stays_until_it_is_taken_back(store: Arc<dyn Store>) {
+    let find = || async { store.queue("q".into()).await.expect("can be read") };
+    assert_eq!((find().await, store.queues().await.expect("can be read")), (Queue::named("q"), vec![]));
+    let first = QueueChange {
+        priority: Some(Some(2)),
+        max_attempts: Some(Some(9)),
+        keep: vec![(Kept::Discarded, Some(None)), (Kept::Completed, Some(Some(7)))],
+        ..QueueChange::default()
+    };
+    let queue_q = store.change_queue("q".into(), first, T0).await.expect("is changed");
+    assert_eq!(queue_q.keep, [(Kept::Completed, Some(7)), (Kept::Discarded, None)]);
+    assert_eq!((queue_q.defaults.priority, queue_q.defaults.max_attempts), (Some(2), Some(9)));
+    assert_eq!(store.rules().await.expect("can be read"), [], "no claim is held by any of this");
+    // A rule beside it comes and goes.
+    set(&*store, queue("q"), at_once(2)).await;
+    assert!(store.pause(queue("q"), T0 + 1).await.expect("is paused"));
+    let ruled = Queue { paused_at: Some(T0 + 1), limits: at_once(2), ..queue_q.clone() };
+    assert_eq!(find().await, ruled);
+    let second = QueueChange { priority_step_ms: Some(Some(0)), max_attempts: Some(None), ..QueueChange::default() };
+    store.change_queue("q".into(), second, T0 + 2).await.expect("is changed");
+    store.resume(queue("q")).await.expect("is resumed");
+    set(&*store, queue("q"), Limits::default()).await;
+    let defaults = QueueDefaults { priority: Some(2), priority_step_ms: Some(0), max_attempts: None };
+    assert_eq!(find().await, Queue { defaults, ..queue_q });
+    assert_eq!(store.queues().await.expect("can be read"), [find().await]);
+    let all = QueueChange {
+        priority: Some(None),
+        priority_step_ms: Some(None),
+        keep: vec![(Kept::Completed, None), (Kept::Discarded, None)],
+        ..QueueChange::default()
+    };
+    assert_eq!(store.change_queue("q".into(), all, T0 + 3).await.expect("is changed"), Queue::named("q"));
+    assert_eq!(store.queues().await.expect("can be read"), []);
 }
 
 pub async fn a_job_that_is_held_says_why(store: Arc<dyn Store>) {

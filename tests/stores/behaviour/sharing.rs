@@ -62,7 +62,7 @@ pub async fn turns_go_on_from_process_to_process(door: &dyn Door) {
 
 pub async fn limits_hold_over_processes(door: &dyn Door) {
     let stores = four(door).await;
-    stores[0].set_limits(Scope::Queue("q".into()), at_once(8)).await.expect("is set");
+    stores[0].set_limits(Scope::Queue("q".into()), at_once(8), T0).await.expect("is set");
     enqueue_all(&*stores[0], vec![queued("q", ""); 200], T0).await;
     let barrier = Arc::new(Barrier::new(4));
     let claimers: Vec<_> = stores
@@ -76,7 +76,7 @@ pub async fn limits_hold_over_processes(door: &dyn Door) {
                     let got = claim(&*store, "r", 5, T0).await;
                     barrier.wait().await;
                     // Nobody claims or finishes now.
-                    let running = store.queues().await.expect("can be read")[0].running;
+                    let running = store.queue_states().await.expect("can be read")[0].running;
                     assert_eq!(running, 8, "as many as may, and no more");
                     barrier.wait().await;
                     done += got.len();

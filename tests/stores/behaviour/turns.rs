@@ -9,7 +9,7 @@ use posse_core::queue::rules::{Limits, Scope};
 
 /// Has the keys of a scope take turns.
 pub async fn fair(store: &dyn Store, scope: Scope) {
-    store.set_limits(scope, Limits { fair: true, ..Limits::default() }).await.expect("is set");
+    store.set_limits(scope, Limits { fair: true, ..Limits::default() }, T0).await.expect("is set");
 }
 
 fn role() -> Scope {
@@ -68,7 +68,7 @@ pub async fn priority_is_a_matter_within_a_key(store: Arc<dyn Store>) {
 }
 
 pub async fn a_key_that_is_held_is_passed_by(store: Arc<dyn Store>) {
-    store.set_limits(role(), Limits { fair: true, ..per_key(1) }).await.expect("is set");
+    store.set_limits(role(), Limits { fair: true, ..per_key(1) }, T0).await.expect("is set");
     let jobs = ["a", "b", "c", "a", "b", "c", "", ""].map(|key| queued("q", key)).to_vec();
     enqueue_all(&*store, jobs, T0).await;
     store.pause(Scope::Key("b".into()), T0).await.expect("is paused");
@@ -123,7 +123,7 @@ pub async fn what_is_fair_no_more_goes_by_rank(store: Arc<dyn Store>) {
     assert_eq!(keys(&*store, 1).await, ["b"], "by rank, where nobody asked for turns");
     fair(&*store, Scope::Queue("q".into())).await;
     assert_eq!(keys(&*store, 1).await, ["a"]);
-    store.set_limits(Scope::Queue("q".into()), Limits::default()).await.expect("is set");
+    store.set_limits(Scope::Queue("q".into()), Limits::default(), T0).await.expect("is set");
     assert_eq!(store.rules().await.expect("can be read"), []);
     assert_eq!(keys(&*store, 2).await, ["b", "b"]);
 }

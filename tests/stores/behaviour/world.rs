@@ -221,7 +221,7 @@ impl Both<'_> {
                 if matches!(scope, Scope::Key(_)) {
                     (limits.running_per_key, limits.fair) = (None, false);
                 }
-                store.set_limits(scope.clone(), limits).await.expect("is set");
+                store.set_limits(scope.clone(), limits, now).await.expect("is set");
                 self.simple.limit(scope, limits);
             }
             Op::Pause { scope: number } => {

@@ -113,7 +113,7 @@ pub struct Refused {
     pub message: String,
 }
 
-fn refuse<T>(field: &'static str, message: impl Into<String>) -> Result<T, Refused> {
+pub(crate) fn refuse<T>(field: &'static str, message: impl Into<String>) -> Result<T, Refused> {
     Err(Refused { field, message: message.into() })
 }
 
@@ -125,10 +125,7 @@ pub fn accept(mut ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
     without_nul("workspace", &ask.workspace)?;
     accept_queue(&ask.queue)?;
     accept_priority(ask.priority)?;
-    if !(0..=MAX_PRIORITY_STEP_MS).contains(&ask.priority_step_ms) {
-        let step = ask.priority_step_ms;
-        return refuse("priority_step", format!("is {step} ms; it must lie between 0 and {MAX_PRIORITY_STEP_MS}"));
-    }
+    accept_step(ask.priority_step_ms)?;
     if let Some(problem) = ask.retry.and_then(|retry| retry.problem()) {
         return refuse("retry", problem);
     }
@@ -242,19 +239,26 @@ fn accept_goal(goal: &str) -> Result<(), Refused> {
     without_nul("goal", goal)
 }
 
-fn accept_queue(queue: &str) -> Result<(), Refused> {
+pub(crate) fn accept_queue(queue: &str) -> Result<(), Refused> {
     without_nul("queue", queue)?;
     check_queue(queue).or_else(|message| refuse("queue", message))
 }
 
-fn accept_priority(priority: u8) -> Result<(), Refused> {
+pub(crate) fn accept_priority(priority: u8) -> Result<(), Refused> {
     if (1..=9).contains(&priority) {
         return Ok(());
     }
     refuse("priority", format!("is {priority}; it must lie between 1 (first) and 9 (last)"))
 }
 
-fn accept_attempts(max_attempts: u32) -> Result<(), Refused> {
+pub(crate) fn accept_step(step: Millis) -> Result<(), Refused> {
+    if (0..=MAX_PRIORITY_STEP_MS).contains(&step) {
+        return Ok(());
+    }
+    refuse("priority_step", format!("is {step} ms; it must lie between 0 and {MAX_PRIORITY_STEP_MS}"))
+}
+
+pub(crate) fn accept_attempts(max_attempts: u32) -> Result<(), Refused> {
     if (1..=MAX_ATTEMPTS).contains(&max_attempts) {
         return Ok(());
     }

@@ -7,6 +7,7 @@ use crate::clock::Millis;
 use crate::job::JobId;
 use crate::queue::rate::{EndpointState, ModelUse, Pass, RequestOutcome};
 use crate::queue::rules::{Held, Limits, LimitsChange, QueueState, Rule, Scope};
+use crate::queue::{Queue, QueueChange};
 
 /// Keeps the rules. Each change is durable when its method returns, and holds for every claim after
 /// it, in every process.
@@ -14,10 +15,10 @@ use crate::queue::rules::{Held, Limits, LimitsChange, QueueState, Rule, Scope};
 pub trait Rules: Send + Sync {
     /// Sets the limits of a scope, all of them: what is absent is no limit. A scope without limits
     /// that is not paused has no rule.
-    async fn set_limits(&self, scope: Scope, limits: Limits) -> Result<(), RepositoryError>;
+    async fn set_limits(&self, scope: Scope, limits: Limits, now: Millis) -> Result<(), RepositoryError>;
 
     /// Changes the limits of a scope, and gives them as they are then. What others change at the same time stays.
-    async fn change_limits(&self, scope: Scope, change: LimitsChange) -> Result<Limits, RepositoryError>;
+    async fn change_limits(&self, scope: Scope, change: LimitsChange, now: Millis) -> Result<Limits, RepositoryError>;
 
     /// Lets no job of the scope start until it is resumed; false when it was paused before.
     async fn pause(&self, scope: Scope, now: Millis) -> Result<bool, RepositoryError>;
@@ -28,11 +29,25 @@ pub trait Rules: Send + Sync {
     /// All rules, by scope.
     async fn rules(&self) -> Result<Vec<Rule>, RepositoryError>;
 
-    /// The queues that have jobs that are not final, or a rule, by name.
-    async fn queues(&self) -> Result<Vec<QueueState>, RepositoryError>;
-
     /// Why an available job may not start, if it may not by the rules.
     async fn held(&self, job: JobId, now: Millis) -> Result<Option<Held>, RepositoryError>;
+}
+
+/// Keeps what is said of queues.
+#[async_trait]
+pub trait QueueRepository: Send + Sync {
+    /// The queue of this name, whether anything is said of it or not.
+    async fn queue(&self, name: String) -> Result<Queue, RepositoryError>;
+
+    /// The queues of which something is said, by name.
+    async fn queues(&self) -> Result<Vec<Queue>, RepositoryError>;
+
+    /// Changes a queue, and gives it as it is then. What others change at the same time stays.
+    async fn change_queue(&self, name: String, change: QueueChange, now: Millis) -> Result<Queue, RepositoryError>;
+
+    /// The queues that have jobs which are not final, or of which something is said, by name. Reads of each job that is
+    /// not final its place in an index.
+    async fn queue_states(&self) -> Result<Vec<QueueState>, RepositoryError>;
 }
 
 /// Counts requests to models, and knows which endpoints are out, for all processes together.

@@ -1,13 +1,23 @@
 //! Everything that is kept, behind one name.
 
 use super::{
-    CareRepository, JobQueries, JobRelations, JobRepository, JobSearch, MetricsQueries, RateLimiter, Rules, Upkeep,
+    CareRepository, JobQueries, JobRelations, JobRepository, JobSearch, MetricsQueries, QueueRepository, RateLimiter,
+    Rules, Upkeep,
 };
 
 /// A store: all that an application asks of one database. Nothing is to be implemented for it; whatever implements the
 /// ports is one.
 pub trait Store:
-    JobRepository + JobQueries + JobRelations + JobSearch + CareRepository + Rules + RateLimiter + MetricsQueries + Upkeep
+    JobRepository
+    + JobQueries
+    + JobRelations
+    + JobSearch
+    + CareRepository
+    + Rules
+    + QueueRepository
+    + RateLimiter
+    + MetricsQueries
+    + Upkeep
 {
 }
 
@@ -18,6 +28,7 @@ impl<T> Store for T where
         + JobSearch
         + CareRepository
         + Rules
+        + QueueRepository
         + RateLimiter
         + MetricsQueries
         + Upkeep

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Millis;
 use crate::job::name::{check_key, check_queue, check_role};
+use crate::queue::Queue;
 use crate::queue::rate::Bucket;
 
 /// Which jobs a rule is about.
@@ -131,6 +132,11 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Whether nothing is paused or limited by it.
+    pub fn is_empty(&self) -> bool {
+        self.paused_at.is_none() && self.limits == Limits::default()
+    }
+
     fn bucket(&self) -> Option<Bucket> {
         self.limits.per_minute.map(|n| Bucket::paced(n.into(), self.full_at_us))
     }
@@ -267,12 +273,12 @@ impl Gate {
         }
     }
 
-    /// The buckets that jobs were taken from: the scope, and when it is full again.
-    pub fn spent(self) -> impl Iterator<Item = (Scope, i64)> {
+    /// The rules from whose buckets jobs were taken, with when those are full again.
+    pub fn spent(self) -> impl Iterator<Item = Rule> {
         let all = self.all.into_iter().chain(self.role).chain(self.queues.into_values()).chain(self.keys.into_values());
         all.filter_map(|Seats { rule, bucket, .. }| {
             let full_at_us = bucket?.full_at_us;
-            (full_at_us != rule.full_at_us).then_some((rule.scope, full_at_us))
+            (full_at_us != rule.full_at_us).then_some(Rule { full_at_us, ..rule })
         })
     }
 
@@ -343,10 +349,10 @@ pub fn problem(scope: &Scope, limits: &Limits) -> Option<String> {
 }
 
 /// How many jobs of a queue are where.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueueState {
-    /// The queue.
-    pub queue: String,
+    /// The queue, with what is said of it.
+    pub queue: Queue,
     /// Jobs that may be claimed, as far as the rules let them start.
     pub available: u64,
     /// Jobs that are due later, after a failure too.
@@ -427,7 +433,7 @@ mod tests {
         (0..3).for_each(|_| gate.start("p", ""));
         let held = gate.shut().expect("too fast").to_string();
         assert_eq!(held, "role r has a limit of 30 a minute; the next may start in 3 s");
-        let spent: Vec<_> = gate.spent().collect();
+        let spent: Vec<_> = gate.spent().map(|rule| (rule.scope, rule.full_at_us)).collect();
         assert_eq!(spent, [(Scope::Role("r".into()), now * 1000 + 6_000_000)]);
     }
 }

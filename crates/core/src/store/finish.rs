@@ -7,7 +7,7 @@ use super::driver::{Driver, JobRow, Leaving, RunningRow};
 use super::enqueue::Batch;
 use super::journal::{self, Sheet};
 use super::seal::{Keys, Place, Sealed};
-use super::{Answer, Done, Fault, Outcome, Tx, Verb, attempts, children, deaths, questions, waits};
+use super::{Answer, Done, Fault, Outcome, Tx, Verb, attempts, children, deaths, limits, questions, waits};
 use crate::clock::Millis;
 use crate::job::lease::Lease;
 use crate::job::transition::{Event, Standing, transition};
@@ -134,7 +134,7 @@ impl Verb for Finish {
                 None => alike.push((left, vec![job])),
             }
         }
-        if !alike.is_empty() && tx.db.any_counts_running()? {
+        if !alike.is_empty() && limits::any_counts_running(tx.db)? {
             tx.notify();
         }
         if !alike.is_empty() {

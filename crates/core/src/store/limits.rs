@@ -9,6 +9,7 @@ use crate::clock::Millis;
 use crate::job::{JobId, JobState};
 use crate::port::JobsIn;
 use crate::queue::rules::{Gate, Held, Limits, QueueState, Rule, Scope};
+use crate::queue::{Queue, QueueChange};
 
 /// The gate for jobs of `role`; none where there are no rules.
 pub fn gate<D: Driver>(db: &mut D, role: &str, now: Millis) -> Done<Option<Gate>> {
@@ -16,29 +17,47 @@ pub fn gate<D: Driver>(db: &mut D, role: &str, now: Millis) -> Done<Option<Gate>
     if rules.is_empty() {
         return Ok(None);
     }
-    let counts_running = |rule: &Rule| rule.limits.running.is_some() || rule.limits.running_per_key.is_some();
     let running = if rules.iter().any(counts_running) { db.started()? } else { Vec::new() };
     Ok(Some(Gate::new(role, rules, running, now)))
 }
 
+/// Whether any rule counts jobs that run: then the end of one can let another one start.
+pub fn any_counts_running<D: Driver>(db: &mut D) -> Done<bool> {
+    Ok(db.rules()?.iter().any(counts_running))
+}
+
+fn counts_running(rule: &Rule) -> bool {
+    rule.limits.running.is_some() || rule.limits.running_per_key.is_some()
+}
+
 /// Stores the buckets that jobs were taken from.
 pub fn store_spent<D: Driver>(db: &mut D, gate: Gate) -> Done<()> {
-    gate.spent().try_for_each(|(scope, full_at_us)| db.set_full_at(&scope, full_at_us))
+    gate.spent().try_for_each(|rule| db.set_rule(&rule))
 }
 
 /// Changes the rule of `scope`, whether there is one or not, and takes it off when nothing is left
-/// of it. Gives what `change` gave.
-pub fn change<D: Driver, T>(tx: &mut Tx<'_, D>, scope: &Scope, change: impl FnOnce(&mut Rule) -> T) -> Outcome<T> {
+/// of it. Gives what `change` gave. `now` is absent where it only takes away.
+pub fn change<D: Driver, T>(
+    tx: &mut Tx<'_, D>,
+    scope: &Scope,
+    now: Option<Millis>,
+    change: impl FnOnce(&mut Rule) -> T,
+) -> Outcome<T> {
     let found = tx.db.rules()?.into_iter().find(|rule| rule.scope == *scope);
-    let none = Rule { scope: scope.clone(), paused_at: None, limits: Limits::default(), full_at_us: 0 };
-    let mut rule = found.unwrap_or(none);
+    let none = || Rule { scope: scope.clone(), paused_at: None, limits: Limits::default(), full_at_us: 0 };
+    let mut rule = found.unwrap_or_else(none);
     let was_fair = rule.limits.fair;
     let given = change(&mut rule);
-    tx.db.forget_rule(scope)?;
-    if rule.paused_at.is_some() || rule.limits != Limits::default() {
-        tx.db.add_rule(&rule)?;
+    let Rule { paused_at, limits, full_at_us, .. } = rule;
+    match scope {
+        Scope::Queue(name) => {
+            let queue = Queue { paused_at, limits, full_at_us, ..queue(tx.db, name)? };
+            store(tx.db, &queue, now)?;
+        }
+        _ if rule.is_empty() => tx.db.forget_rule(scope)?,
+        _ => tx.db.set_rule(&rule)?,
     }
-    if was_fair && !rule.limits.fair {
+    if was_fair && !limits.fair {
         // Those of other scopes too: nobody loses more than a place in the round that is under way.
         tx.db.forget_turns()?;
     }
@@ -47,16 +66,34 @@ pub fn change<D: Driver, T>(tx: &mut Tx<'_, D>, scope: &Scope, change: impl FnOn
     Ok(given)
 }
 
-/// The queues with jobs that are not final, or with a rule, by name.
-pub fn queues<D: Driver>(db: &mut D) -> Outcome<Vec<QueueState>> {
-    let empty = |queue: &str| QueueState { queue: queue.to_owned(), ..QueueState::default() };
-    let ruled = db.rules()?.into_iter().filter_map(|rule| match rule.scope {
-        Scope::Queue(name) => Some((name.clone(), empty(&name))),
-        _ => None,
-    });
-    let mut queues: BTreeMap<String, QueueState> = ruled.collect();
+/// The queue of a name, whether anything is said of it or not.
+pub fn queue<D: Driver>(db: &mut D, name: &str) -> Done<Queue> {
+    Ok(db.queues(Some(name))?.pop().unwrap_or_else(|| Queue::named(name)))
+}
+
+/// Changes what is said of a queue beside its rule; gives it as it is then.
+pub fn change_queue<D: Driver>(tx: &mut Tx<'_, D>, name: &str, change: &QueueChange, now: Millis) -> Done<Queue> {
+    let mut queue = queue(tx.db, name)?;
+    change.clone().apply(&mut queue);
+    store(tx.db, &queue, Some(now))?;
+    self::queue(tx.db, name)
+}
+
+/// Stores what is said of a queue, or forgets it where that is nothing.
+fn store<D: Driver>(db: &mut D, queue: &Queue, now: Option<Millis>) -> Done<()> {
+    if queue.is_only_a_name() {
+        return db.forget_rule(&Scope::Queue(queue.name.clone()));
+    }
+    db.set_queue(&Queue { created_at: queue.created_at.or(now), ..queue.clone() })
+}
+
+/// The queues with jobs that are not final, or of which something is said, by name.
+pub fn queue_states<D: Driver>(db: &mut D) -> Outcome<Vec<QueueState>> {
+    let empty = |queue: Queue| QueueState { queue, ..QueueState::default() };
+    let known = db.queues(None)?.into_iter().map(|queue| (queue.name.clone(), empty(queue)));
+    let mut states: BTreeMap<String, QueueState> = known.collect();
     for JobsIn { queue, state, jobs, .. } in db.jobs_in()? {
-        let one = queues.entry(queue).or_insert_with_key(|name| empty(name));
+        let one = states.entry(queue).or_insert_with_key(|name| empty(Queue::named(name)));
         match state {
             JobState::Available => one.available += jobs,
             JobState::Scheduled | JobState::Retryable => one.scheduled += jobs,
@@ -65,7 +102,7 @@ pub fn queues<D: Driver>(db: &mut D) -> Outcome<Vec<QueueState>> {
             JobState::Completed | JobState::Cancelled | JobState::Discarded => {}
         }
     }
-    Ok(queues.into_values().collect())
+    Ok(states.into_values().collect())
 }
 
 /// Why an available job may not start by the rules.

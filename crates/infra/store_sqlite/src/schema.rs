@@ -267,6 +267,39 @@ diesel::table! {
     }
 }
 
+// A view: the rules of `rules` and of `queues`.
+diesel::table! {
+    limits (scope, name) {
+        scope -> Text,
+        name -> Text,
+        paused_at -> Nullable<BigInt>,
+        running -> Nullable<BigInt>,
+        running_per_key -> Nullable<BigInt>,
+        per_minute -> Nullable<BigInt>,
+        full_at_us -> BigInt,
+        fair -> Bool,
+    }
+}
+
+diesel::table! {
+    queues (name) {
+        name -> Text,
+        paused_at -> Nullable<BigInt>,
+        running -> Nullable<BigInt>,
+        running_per_key -> Nullable<BigInt>,
+        per_minute -> Nullable<BigInt>,
+        fair -> Bool,
+        full_at_us -> BigInt,
+        priority -> Nullable<BigInt>,
+        priority_step_ms -> Nullable<BigInt>,
+        max_attempts -> Nullable<BigInt>,
+        keep_completed_ms -> Nullable<BigInt>,
+        keep_cancelled_ms -> Nullable<BigInt>,
+        keep_discarded_ms -> Nullable<BigInt>,
+        created_at -> BigInt,
+    }
+}
+
 diesel::table! {
     turns (role, scope) {
         role -> Text,

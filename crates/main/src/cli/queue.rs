@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Subcommand;
 use posse_app::json;
-use posse_app::queues::{self, QueueView};
+use posse_app::queues;
 
 use super::Context;
 use super::rules::{in_words, paused};
@@ -37,17 +37,17 @@ pub async fn dispatch(cx: &Context, command: QueueCommand) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let (now, paint) = (wire::now(), cx.out.paint);
-    let rows = listed.iter().map(|QueueView { state, rule }| {
-        let rule = rule.as_ref().map_or(String::new(), |rule| {
+    let rows = listed.iter().map(|queue| {
+        let rule = queue.rule.as_ref().map_or(String::new(), |rule| {
             let words = [paused(rule.paused_at, now), in_words(&rule.limits)];
             words.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
         });
         vec![
-            painted(visible(&state.queue), move |text| paint.cyan(text)),
-            plain(count(state.available)),
-            plain(count(state.scheduled)),
-            plain(count(state.running)),
-            plain(count(state.suspended)),
+            painted(visible(&queue.queue), move |text| paint.cyan(text)),
+            plain(count(queue.available)),
+            plain(count(queue.scheduled)),
+            plain(count(queue.running)),
+            plain(count(queue.suspended)),
             painted(rule, move |text| paint.yellow(text)),
         ]
     });

@@ -123,7 +123,7 @@ async fn set(cx: &Context, args: SetArgs) -> Result<Exit> {
     // What it sets can be wrong for the scope; what is there already was not.
     let scope = scope.scope(cx, &settings, &change.apply(Limits::default()))?;
     let store = wire::open_store(&settings)?;
-    let limits = store.change_limits(scope.clone(), change).await?;
+    let limits = store.change_limits(scope.clone(), change, wire::now()).await?;
     if cx.out.json {
         let rules = store.rules().await?;
         cx.out.document(&rules.iter().find(|rule| rule.scope == scope))?;
@@ -145,7 +145,7 @@ async fn remove(cx: &Context, args: ScopeArgs) -> Result<Exit> {
             format!("{} has no limits (posse limit list)", visible(&scope.to_string())),
         ));
     }
-    store.set_limits(scope.clone(), Limits::default()).await?;
+    store.set_limits(scope.clone(), Limits::default(), wire::now()).await?;
     if cx.out.json {
         cx.out.document(&json!({"removed": scope}))?;
     } else {

@@ -5,9 +5,10 @@ use async_trait::async_trait;
 use crate::clock::Millis;
 use crate::job::JobId;
 use crate::model::breaker::Breaker;
-use crate::port::{MetricsQueries, RateLimiter, RepositoryError, Rules, Standing, Written};
+use crate::port::{MetricsQueries, QueueRepository, RateLimiter, RepositoryError, Rules, Standing, Written};
 use crate::queue::rate::{EndpointState, ModelRates, ModelUse, Pass, RequestOutcome};
 use crate::queue::rules::{Held, Limits, LimitsChange, QueueState, Rule, Scope};
+use crate::queue::{Queue, QueueChange};
 use crate::store::driver::LimitRows as _;
 use crate::store::endpoints::{self, Leaves};
 use crate::store::engine::Engine;
@@ -19,16 +20,16 @@ const RULE: usize = 200;
 
 #[async_trait]
 impl<E: Engine> Rules for E {
-    async fn set_limits(&self, scope: Scope, limits: Limits) -> Result<(), RepositoryError> {
-        self.write(RULE, move |tx| limits::change(tx, &scope, |rule| rule.limits = limits)).await
+    async fn set_limits(&self, scope: Scope, limits: Limits, now: Millis) -> Result<(), RepositoryError> {
+        self.write(RULE, move |tx| limits::change(tx, &scope, Some(now), |rule| rule.limits = limits)).await
     }
 
-    async fn change_limits(&self, scope: Scope, wanted: LimitsChange) -> Result<Limits, RepositoryError> {
+    async fn change_limits(&self, scope: Scope, wanted: LimitsChange, now: Millis) -> Result<Limits, RepositoryError> {
         let changed = move |rule: &mut Rule| {
             rule.limits = wanted.apply(rule.limits);
             rule.limits
         };
-        self.write(RULE, move |tx| limits::change(tx, &scope, changed)).await
+        self.write(RULE, move |tx| limits::change(tx, &scope, Some(now), changed)).await
     }
 
     async fn pause(&self, scope: Scope, now: Millis) -> Result<bool, RepositoryError> {
@@ -37,23 +38,38 @@ impl<E: Engine> Rules for E {
             rule.paused_at = rule.paused_at.or(Some(now));
             is_new
         };
-        self.write(RULE, move |tx| limits::change(tx, &scope, pause)).await
+        self.write(RULE, move |tx| limits::change(tx, &scope, Some(now), pause)).await
     }
 
     async fn resume(&self, scope: Scope) -> Result<bool, RepositoryError> {
-        self.write(RULE, move |tx| limits::change(tx, &scope, |rule| rule.paused_at.take().is_some())).await
+        self.write(RULE, move |tx| limits::change(tx, &scope, None, |rule| rule.paused_at.take().is_some())).await
     }
 
     async fn rules(&self) -> Result<Vec<Rule>, RepositoryError> {
         self.read(|db, _| db.rules()).await
     }
 
-    async fn queues(&self) -> Result<Vec<QueueState>, RepositoryError> {
-        self.read(|db, _| limits::queues(db)).await
-    }
-
     async fn held(&self, job: JobId, now: Millis) -> Result<Option<Held>, RepositoryError> {
         self.read(move |db, _| limits::held(db, job, now)).await
+    }
+}
+
+#[async_trait]
+impl<E: Engine> QueueRepository for E {
+    async fn queue(&self, name: String) -> Result<Queue, RepositoryError> {
+        self.read(move |db, _| limits::queue(db, &name)).await
+    }
+
+    async fn queues(&self) -> Result<Vec<Queue>, RepositoryError> {
+        self.read(|db, _| db.queues(None)).await
+    }
+
+    async fn change_queue(&self, name: String, wanted: QueueChange, now: Millis) -> Result<Queue, RepositoryError> {
+        self.write(RULE, move |tx| limits::change_queue(tx, &name, &wanted, now)).await
+    }
+
+    async fn queue_states(&self) -> Result<Vec<QueueState>, RepositoryError> {
+        self.read(|db, _| limits::queue_states(db)).await
     }
 }
 

@@ -1,15 +1,17 @@
-//! Rows of `rules`, and of what counts against them.
+//! Rows of `rules` and `queues`, and of what counts against them.
 
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use posse_core::port::JobsIn;
+use posse_core::queue::retention::Kept;
 use posse_core::queue::rules::{Limits, Rule, Running, Scope};
+use posse_core::queue::{Queue, QueueDefaults};
 use posse_core::store::driver::LimitRows;
 use posse_core::store::{Done, Unreadable};
 
 use super::{Rows, state};
 use crate::literal::{IsRunning, update};
-use crate::schema::{jobs, rules, turns};
+use crate::schema::{jobs, limits, queues, rules, turns};
 
 /// Jobs that have not ended. Each part reads one partial index; none looks at a final job.
 pub(crate) const JOBS: &str = "
@@ -26,10 +28,82 @@ fn count(stored: Option<i64>) -> Option<u32> {
     stored.map(|n| u32::try_from(n).unwrap_or(u32::MAX))
 }
 
+/// What is stored for a time that has no end.
+const FOR_EVER: i64 = -1;
+
+#[derive(Queryable, Insertable)]
+#[diesel(table_name = queues)]
+struct QueueRow {
+    name: String,
+    paused_at: Option<i64>,
+    running: Option<i64>,
+    running_per_key: Option<i64>,
+    per_minute: Option<i64>,
+    fair: bool,
+    full_at_us: i64,
+    priority: Option<i64>,
+    priority_step_ms: Option<i64>,
+    max_attempts: Option<i64>,
+    keep_completed_ms: Option<i64>,
+    keep_cancelled_ms: Option<i64>,
+    keep_discarded_ms: Option<i64>,
+    created_at: i64,
+}
+
+impl From<QueueRow> for Queue {
+    fn from(row: QueueRow) -> Queue {
+        let [running, running_per_key, per_minute] = [row.running, row.running_per_key, row.per_minute].map(count);
+        let keep = [
+            (Kept::Completed, row.keep_completed_ms),
+            (Kept::Cancelled, row.keep_cancelled_ms),
+            (Kept::Discarded, row.keep_discarded_ms),
+        ];
+        Queue {
+            name: row.name,
+            paused_at: row.paused_at,
+            limits: Limits { running, running_per_key, per_minute, fair: row.fair },
+            full_at_us: row.full_at_us,
+            defaults: QueueDefaults {
+                priority: row.priority.and_then(|n| u8::try_from(n).ok()),
+                priority_step_ms: row.priority_step_ms,
+                max_attempts: count(row.max_attempts),
+            },
+            keep: keep.into_iter().filter_map(|(kind, ms)| Some((kind, Some(ms?).filter(|ms| *ms >= 0)))).collect(),
+            created_at: Some(row.created_at),
+        }
+    }
+}
+
+impl From<&Queue> for QueueRow {
+    fn from(queue: &Queue) -> QueueRow {
+        let Limits { running, running_per_key, per_minute, fair } = queue.limits;
+        let QueueDefaults { priority, priority_step_ms, max_attempts } = queue.defaults;
+        let keep = |kind| queue.keep.iter().find(|(kept, _)| *kept == kind).map(|(_, ms)| ms.unwrap_or(FOR_EVER));
+        QueueRow {
+            name: queue.name.clone(),
+            paused_at: queue.paused_at,
+            running: running.map(i64::from),
+            running_per_key: running_per_key.map(i64::from),
+            per_minute: per_minute.map(i64::from),
+            fair,
+            full_at_us: queue.full_at_us,
+            priority: priority.map(i64::from),
+            priority_step_ms,
+            max_attempts: max_attempts.map(i64::from),
+            keep_completed_ms: keep(Kept::Completed),
+            keep_cancelled_ms: keep(Kept::Cancelled),
+            keep_discarded_ms: keep(Kept::Discarded),
+            created_at: queue.created_at.unwrap_or_default(),
+        }
+    }
+}
+
 impl LimitRows for Rows {
     fn rules(&mut self) -> Done<Vec<Rule>> {
         type Row = (String, String, Option<i64>, Option<i64>, Option<i64>, Option<i64>, i64, bool);
-        let rows: Vec<Row> = rules::table.order((rules::scope, rules::name)).load(&mut self.0)?;
+        let mut rows: Vec<Row> = limits::table.load(&mut self.0)?;
+        // Here, since SQLite would sort what both tables give in a tree of its own, at every claim.
+        rows.sort_unstable_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
         let rule = |(kind, name, paused_at, running, running_per_key, per_minute, full_at_us, fair): Row| {
             let unknown = || Unreadable(format!("'{kind}' is no scope of a rule"));
             let [running, running_per_key, per_minute] = [running, running_per_key, per_minute].map(count);
@@ -39,16 +113,29 @@ impl LimitRows for Rows {
         rows.into_iter().map(rule).collect()
     }
 
-    fn add_rule(&mut self, rule: &Rule) -> Done<()> {
+    fn set_rule(&mut self, rule: &Rule) -> Done<()> {
         let Limits { running, running_per_key, per_minute, fair } = rule.limits;
-        diesel::insert_into(rules::table)
+        let [running, running_per_key, per_minute] = [running, running_per_key, per_minute].map(|n| n.map(i64::from));
+        if let Scope::Queue(name) = &rule.scope {
+            let said = (
+                queues::paused_at.eq(rule.paused_at),
+                queues::running.eq(running),
+                queues::running_per_key.eq(running_per_key),
+                queues::per_minute.eq(per_minute),
+                queues::fair.eq(fair),
+                queues::full_at_us.eq(rule.full_at_us),
+            );
+            update(queues::table, queues::name.eq(name), said).execute(&mut self.0)?;
+            return Ok(());
+        }
+        diesel::replace_into(rules::table)
             .values((
                 rules::scope.eq(rule.scope.kind()),
                 rules::name.eq(rule.scope.name()),
                 rules::paused_at.eq(rule.paused_at),
-                rules::running.eq(running.map(i64::from)),
-                rules::running_per_key.eq(running_per_key.map(i64::from)),
-                rules::per_minute.eq(per_minute.map(i64::from)),
+                rules::running.eq(running),
+                rules::running_per_key.eq(running_per_key),
+                rules::per_minute.eq(per_minute),
                 rules::full_at_us.eq(rule.full_at_us),
                 rules::fair.eq(fair),
             ))
@@ -57,19 +144,24 @@ impl LimitRows for Rows {
     }
 
     fn forget_rule(&mut self, scope: &Scope) -> Done<()> {
-        diesel::delete(rules::table.find((scope.kind(), scope.name()))).execute(&mut self.0)?;
+        match scope {
+            Scope::Queue(name) => diesel::delete(queues::table.find(name)).execute(&mut self.0)?,
+            _ => diesel::delete(rules::table.find((scope.kind(), scope.name()))).execute(&mut self.0)?,
+        };
         Ok(())
     }
 
-    fn set_full_at(&mut self, scope: &Scope, full_at_us: i64) -> Done<()> {
-        let this = rules::scope.eq(scope.kind()).and(rules::name.eq(scope.name()));
-        update(rules::table, this, rules::full_at_us.eq(full_at_us)).execute(&mut self.0)?;
-        Ok(())
+    fn queues(&mut self, only: Option<&str>) -> Done<Vec<Queue>> {
+        let rows: Vec<QueueRow> = match only {
+            Some(name) => queues::table.find(name).load(&mut self.0)?,
+            None => queues::table.order(queues::name).load(&mut self.0)?,
+        };
+        Ok(rows.into_iter().map(Queue::from).collect())
     }
 
-    fn any_counts_running(&mut self) -> Done<bool> {
-        let counting = rules::table.filter(rules::running.is_not_null().or(rules::running_per_key.is_not_null()));
-        Ok(diesel::select(diesel::dsl::exists(counting)).get_result(&mut self.0)?)
+    fn set_queue(&mut self, queue: &Queue) -> Done<()> {
+        diesel::replace_into(queues::table).values(QueueRow::from(queue)).execute(&mut self.0)?;
+        Ok(())
     }
 
     fn started(&mut self) -> Done<Vec<Running>> {
