@@ -13,6 +13,7 @@ use posse_core::job::retry::Strategy;
 use posse_core::job::unique::Became;
 use posse_core::job::{JobId, Meta, NewJob, Unique};
 use posse_core::port::{BatchMark, Chunk, RepositoryError, Store};
+use posse_core::queue::Queue;
 use posse_core::text::plural;
 use posse_core::workspace::folder::FolderId;
 use schemars::JsonSchema;
@@ -117,7 +118,7 @@ pub struct Stored {
 impl File<'_> {
     /// Reads all of it and stores nothing: better to hear of a mistake before the first job.
     pub fn check(&self, input: Box<dyn BufRead + Send>) -> Result<()> {
-        let mut lines = self.lines(input);
+        let mut lines = self.lines(input, Vec::new());
         let mut names = HashMap::new();
         while let Some(part) = lines.next(&names)? {
             names.extend(part.names.into_iter().map(|(name, _)| (name, JobId(0))));
@@ -134,7 +135,7 @@ impl File<'_> {
         progress: &mut (dyn FnMut(u64) + Send),
     ) -> Result<Stored> {
         let began = Instant::now();
-        let mut lines = self.lines(input);
+        let mut lines = self.lines(input, store.queues().await?);
         let mut names = HashMap::new();
         let (mut from, mut jobs_before) = (BatchMark::default(), 0);
         if let Some(name) = &batch {
@@ -167,8 +168,8 @@ impl File<'_> {
         Ok(Stored { jobs, existing, changed, first, last, lines, resumed_after_line, jobs_before, batch, seconds })
     }
 
-    fn lines(&self, input: Box<dyn BufRead + Send>) -> Lines<'_> {
-        Lines { file: self, input, mark: Mark::default() }
+    fn lines(&self, input: Box<dyn BufRead + Send>, queues: Vec<Queue>) -> Lines<'_> {
+        Lines { file: self, input, queues, mark: Mark::default() }
     }
 
     /// The error of a chunk that could not be stored, where `jobs` were before it; each of its jobs asked to wait for these
@@ -238,6 +239,8 @@ impl Mark {
 struct Lines<'a> {
     file: &'a File<'a>,
     input: Box<dyn BufRead + Send>,
+    /// Those of which something is said.
+    queues: Vec<Queue>,
     mark: Mark,
 }
 
@@ -348,7 +351,7 @@ impl Lines<'_> {
             goal: line.goal,
             role: line.role.map_or(defaults.role, |role| role_name(&role)),
             queue: line.queue.unwrap_or(defaults.queue),
-            priority: line.priority.unwrap_or(defaults.priority),
+            priority: line.priority.or(defaults.priority),
             max_attempts: line.max_attempts.or(defaults.max_attempts),
             max_crashes: line.max_crashes.or(defaults.max_crashes),
             unique: line.unique.map(|key| Unique { key, for_ms: unique_for, if_held }),
@@ -369,7 +372,7 @@ impl Lines<'_> {
         if ask.role.is_empty() {
             return Err(Error::invalid("has no role, and no --role says which"));
         }
-        Ok((self.file.intake.accept(ask, &retry.or(&self.file.retry))?, line.name))
+        Ok((self.file.intake.accept(ask, &retry.or(&self.file.retry), &self.queues)?, line.name))
     }
 
     /// Reads over what was stored before, and makes sure that it was this.

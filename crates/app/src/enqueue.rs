@@ -6,7 +6,8 @@ use posse_core::job::enqueue::{Ask, accept};
 use posse_core::job::retry::{RetryPolicy, Strategy};
 use posse_core::job::unique::Became;
 use posse_core::job::{IfHeld, JobId, Meta, NewJob, Unique};
-use posse_core::port::Enqueued;
+use posse_core::port::{Enqueued, Store};
+use posse_core::queue::Queue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,15 +24,22 @@ pub struct Intake {
     pub personas: Personas,
     /// The models that are configured; where none is, any may be named.
     pub models: Vec<String>,
-    /// How much waiting one step of priority is worth.
+    /// How much waiting one step of priority is worth where its queue does not say.
     pub priority_step_ms: Millis,
     /// Deaths of workers that a job may meet where neither it nor its persona says.
     pub max_crashes: Option<u32>,
 }
 
 impl Intake {
-    /// The job that is asked for, checked.
-    pub fn accept(&self, ask: Ask, retry: &RetryAsked) -> Result<NewJob> {
+    /// The job that is asked for, with what is said of its queue in `store`, checked.
+    pub async fn job(&self, store: &dyn Store, ask: Ask, retry: &RetryAsked) -> Result<NewJob> {
+        let queue = store.queue(ask.queue.clone()).await?;
+        self.accept(ask, retry, &[queue])
+    }
+
+    /// The job that is asked for, checked. What nobody says, neither whoever asks for it nor its persona, is as the one
+    /// of `queues` has it that it waits in.
+    pub fn accept(&self, ask: Ask, retry: &RetryAsked, queues: &[Queue]) -> Result<NewJob> {
         // A broken file is a better answer than that there is none.
         self.personas.not_broken(&ask.role)?;
         let is_known = |model: &&str| self.models.iter().any(|known| known == model) || *model == LOCAL_MODEL;
@@ -50,7 +58,8 @@ impl Intake {
             retry: retry.over(persona.and_then(|persona| persona.retry)),
             ..ask
         };
-        Ok(accept(ask, &self.personas.roles())?)
+        let defaults = queues.iter().find(|queue| queue.name == ask.queue).map(|queue| queue.defaults);
+        Ok(accept(defaults.unwrap_or_default().fill(ask), &self.personas.roles())?)
     }
 }
 

@@ -5,7 +5,7 @@ pub mod retention;
 pub mod rules;
 
 use crate::clock::Millis;
-use crate::job::enqueue::{Refused, accept_attempts, accept_priority, accept_queue, accept_step, refuse};
+use crate::job::enqueue::{Ask, Refused, accept_attempts, accept_priority, accept_queue, accept_step, refuse};
 use crate::queue::retention::{Keep, Kept};
 use crate::queue::rules::{Limits, Rule, Scope};
 
@@ -44,6 +44,19 @@ pub struct QueueDefaults {
     pub priority_step_ms: Option<Millis>,
     /// Attempts it gets.
     pub max_attempts: Option<u32>,
+}
+
+impl QueueDefaults {
+    /// What `ask` leaves open, its retry policy too, as the queue has it.
+    pub fn fill(self, ask: Ask) -> Ask {
+        let by_policy = ask.retry.and_then(|retry| retry.attempts());
+        Ask {
+            priority: ask.priority.or(self.priority),
+            priority_step_ms: self.priority_step_ms.unwrap_or(ask.priority_step_ms),
+            max_attempts: ask.max_attempts.or(by_policy).or(self.max_attempts),
+            ..ask
+        }
+    }
 }
 
 impl Queue {

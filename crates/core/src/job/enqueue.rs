@@ -40,8 +40,8 @@ pub struct Ask {
     pub goal: String,
     /// The queue.
     pub queue: String,
-    /// 1 (first) to 9 (last).
-    pub priority: u8,
+    /// 1 (first) to 9 (last); the usual one when absent.
+    pub priority: Option<u8>,
     /// Not before this time.
     pub run_at: Option<Millis>,
     /// How much waiting one step of priority is worth; see [`rank`](crate::job::rank).
@@ -82,7 +82,7 @@ impl Default for Ask {
             role: String::new(),
             goal: String::new(),
             queue: DEFAULT_QUEUE.into(),
-            priority: DEFAULT_PRIORITY,
+            priority: None,
             run_at: None,
             priority_step_ms: DEFAULT_PRIORITY_STEP_MS,
             max_attempts: None,
@@ -124,7 +124,8 @@ pub fn accept(mut ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
     accept_goal(&ask.goal)?;
     without_nul("workspace", &ask.workspace)?;
     accept_queue(&ask.queue)?;
-    accept_priority(ask.priority)?;
+    let priority = ask.priority.unwrap_or(DEFAULT_PRIORITY);
+    accept_priority(priority)?;
     accept_step(ask.priority_step_ms)?;
     if let Some(problem) = ask.retry.and_then(|retry| retry.problem()) {
         return refuse("retry", problem);
@@ -164,7 +165,7 @@ pub fn accept(mut ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
     Ok(NewJob {
         queue: ask.queue,
         role: ask.role,
-        priority: ask.priority,
+        priority,
         run_at: ask.run_at,
         priority_step_ms: ask.priority_step_ms,
         max_attempts,
@@ -367,7 +368,7 @@ mod tests {
             ask(|a| a.goal = "a\0b".into()).expect_err("NUL").to_string(),
             "goal contains a NUL character at byte 1; remove it"
         );
-        assert_eq!(field(ask(|a| a.priority = 0)), Err("priority"));
+        assert_eq!(field(ask(|a| a.priority = Some(0))), Err("priority"));
         assert_eq!(field(ask(|a| a.max_attempts = Some(0))), Err("max_attempts"));
         assert_eq!(field(ask(|a| a.max_crashes = Some(0))), Err("max_crashes"));
         assert_eq!(field(ask(|a| a.priority_step_ms = -1)), Err("priority_step"));

@@ -53,7 +53,7 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     // A queue of the session's own: a chat that is taken up again works what the last one left, and
     // any posse work does too.
     let queue = format!("chat-{}", session.id);
-    let ask = Ask {
+    let ask = store.queue(queue.clone()).await?.defaults.fill(Ask {
         role: role.clone(),
         goal: "hello".into(),
         queue: queue.clone(),
@@ -62,7 +62,7 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
         retry: persona.persona.retry,
         model,
         ..Ask::default()
-    };
+    });
     // Everything but the goal is checked here, before the first prompt.
     accept(ask.clone(), &project.personas.roles())?;
     greet(cx, &session, is_new)?;

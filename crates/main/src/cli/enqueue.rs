@@ -14,7 +14,7 @@ use posse_core::job::enqueue::{Ask, MAX_GOAL_BYTES};
 use posse_core::job::name::role_name;
 use posse_core::job::retry::Strategy;
 use posse_core::job::unique::Became;
-use posse_core::job::{DEFAULT_PRIORITY, DEFAULT_QUEUE, IfHeld, JobId, Unique};
+use posse_core::job::{DEFAULT_QUEUE, IfHeld, JobId, Unique};
 use posse_core::port::Enqueued;
 use posse_infra::persona::{Loaded, Severity};
 
@@ -32,10 +32,10 @@ pub struct TermsArgs {
     #[arg(long, short, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
     /// 1 (first) to 9 (last). A step is worth 10 minutes of waiting (priority_step_minutes in config/posse.toml), so a 9
-    /// is served before a 1 that is due 80 minutes after it
-    #[arg(long, default_value_t = DEFAULT_PRIORITY, value_name = "N")]
-    pub priority: u8,
-    /// Attempts it gets; as its persona says when absent, else 5
+    /// is served before a 1 that is due 80 minutes after it; as its queue says when absent, else 5
+    #[arg(long, value_name = "N")]
+    pub priority: Option<u8>,
+    /// Attempts it gets; as its persona says when absent, else as its queue does (posse queue set), else 5
     #[arg(long, value_name = "N")]
     pub max_attempts: Option<u32>,
     /// Deaths of workers in a row that it may meet without getting any further; as its persona or the settings say
@@ -240,8 +240,11 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
             .await;
     }
     ask.goal = read_goal(goal)?;
-    let job = intake.accept(ask, &terms.retry.asked())?;
+    let retry = terms.retry.asked();
+    // What cannot be a job makes no database.
+    intake.accept(ask.clone(), &retry, &[])?;
     let store = wire::open_store(&settings)?;
+    let job = intake.job(&*store, ask, &retry).await?;
     let enqueued = store.enqueue(vec![job.clone()], now).await?[0];
     let (Enqueued { id, became }, existing) = (enqueued, enqueued.existed());
     if cx.out.json {

@@ -12,6 +12,7 @@ use posse_app::times;
 use posse_core::clock::Millis;
 use posse_core::job::enqueue::Ask;
 use posse_core::job::{DEFAULT_QUEUE, NewJob};
+use posse_core::port::Store;
 use posse_core::schedule::{Missed, Overlap, Schedule};
 use posse_infra::persona::Loaded;
 use serde_json::json;
@@ -210,13 +211,15 @@ async fn add(cx: &Context, args: AddArgs, replaces: bool) -> Result<Exit> {
     let personas = catalog::personas(&settings, &catalog::Offer::gather(&settings))?;
     let LabelArgs { group, tag: tags, concurrency_key } = labels;
     let ask = Ask { role, goal: read_goal(goal)?, queue, group, tags, concurrency_key, ..terms.ask(&settings)? };
-    let job = intake(&settings, &personas).accept(ask, &terms.retry.asked())?;
+    let (intake, retry) = (intake(&settings, &personas), terms.retry.asked());
+    let job = intake.accept(ask.clone(), &retry, &[])?;
     let now = wire::now();
     let schedule = Schedule::new(&name, (&rule.cron, &rule.tz), job, (missed, overlap), now)?;
     if replaces {
         wire::open_reader(&settings)?.ok_or_else(|| no_such(&name))?;
     }
     let store = wire::open_store(&settings)?;
+    let schedule = Schedule { job: intake.job(&*store, ask, &retry).await?, ..schedule };
     let is_done = match replaces {
         true => store.replace_schedule(schedule.clone(), false).await?,
         false => store.add_schedule(schedule.clone()).await?,
@@ -267,7 +270,7 @@ async fn edit(cx: &Context, args: EditArgs) -> Result<Exit> {
             format!("{name} cannot be edited: {why}; posse schedule replace {name} can"),
         ));
     }
-    let job = edited(&args, &settings, &personas, old.job.clone())?;
+    let job = edited(&args, &settings, &personas, &*store, old.job.clone()).await?;
     let now = wire::now();
     let (cron, zone) = (cron.clone().unwrap_or(old.cron.clone()), tz.clone().unwrap_or(old.zone.clone()));
     let rules = (missed.unwrap_or(old.missed), overlap.unwrap_or(old.overlap));
@@ -286,7 +289,13 @@ async fn edit(cx: &Context, args: EditArgs) -> Result<Exit> {
 }
 
 /// The job of a schedule with what was named changed, checked as one that is enqueued.
-fn edited(args: &EditArgs, settings: &Settings, personas: &Loaded, old: NewJob) -> Result<NewJob> {
+async fn edited(
+    args: &EditArgs,
+    settings: &Settings,
+    personas: &Loaded,
+    store: &dyn Store,
+    old: NewJob,
+) -> Result<NewJob> {
     let EditArgs { queue, role, workspace, priority, max_attempts, model, group, tag, concurrency_key, goal, .. } =
         args;
     let word = |new: &Option<String>, old: Option<String>| new.clone().map_or(old, or_none);
@@ -302,7 +311,7 @@ fn edited(args: &EditArgs, settings: &Settings, personas: &Loaded, old: NewJob) 
         role: role.clone().unwrap_or(old.role.clone()),
         goal: goal.clone().map(|goal| read_goal(vec![goal])).transpose()?.unwrap_or(payload.goal.clone()),
         queue: queue.clone().unwrap_or(old.queue.clone()),
-        priority: priority.unwrap_or(old.priority),
+        priority: Some(priority.unwrap_or(old.priority)),
         max_attempts: Some(max_attempts.unwrap_or(old.max_attempts)),
         workspace: folder,
         workspace_id,
@@ -316,7 +325,7 @@ fn edited(args: &EditArgs, settings: &Settings, personas: &Loaded, old: NewJob) 
         meta: old.meta.clone(),
         ..Ask::default()
     };
-    let new = intake(settings, personas).accept(ask, &RetryAsked::default())?;
+    let new = intake(settings, personas).job(store, ask, &RetryAsked::default()).await?;
     // How failures are waited for is taken from a persona when a schedule is added.
     let retry = if new.role == old.role { old.retry } else { new.retry };
     let old_step = if priority.is_some() { new.priority_step_ms } else { old.priority_step_ms };

@@ -127,7 +127,7 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     let job = {
         let known = Settings { models: Default::default(), ..settings.clone() };
         let ask = Ask { role, goal: read_goal(goal)?, queue: queue.clone(), ..terms.ask(&settings)? };
-        intake(&known, &project.personas).accept(ask, &terms.retry.asked())?
+        intake(&known, &project.personas).accept(ask, &terms.retry.asked(), &[])?
     };
     before_change()?;
     let store = project.open(&settings)?;
