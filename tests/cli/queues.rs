@@ -12,7 +12,7 @@ fn rules_of_queues_are_the_same_after_their_table_has_changed() {
     let project = Project::begun();
     for set in [
         &["limit", "set", "--queue", "mail", "--running", "5", "--per-minute", "60", "--fair"][..],
-        &["limit", "set", "--queue", "ключ 🔑", "--running-per-key", "1"],
+        &["limit", "set", "--queue", "news", "--running-per-key", "1"],
         &["limit", "set", "--all", "--running", "9"],
         &["pause", "--queue", "paused"],
         &["pause", "--role", "scribe"],

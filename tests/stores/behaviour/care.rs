@@ -9,6 +9,8 @@ use posse_core::job::dependency::{After, OnFailed};
 use posse_core::metrics::JobsIn;
 use posse_core::port::{Awaited, ClockJump, DueJobs, Pruned, Waiting, WorkerRecord};
 use posse_core::queue::retention::{Kept, Retention};
+use posse_core::queue::{Queue, QueueChange};
+use posse_core::session::NewSession;
 
 const DAY: Millis = 86_400_000;
 
@@ -157,6 +159,59 @@ pub async fn retention_is_the_databases(store: Arc<dyn Store>) {
     assert_eq!(prune_kept(&*store, T0 + 2 * DAY).await.jobs, 0);
     assert_eq!(prune_kept(&*store, T0 + 2 * DAY + 1).await.jobs, 1);
     assert_eq!(store.job(old).await.expect("can be read"), None);
+}
+
+pub async fn a_queue_has_its_jobs_kept_for_times_of_its_own(store: Arc<dyn Store>) {
+    let own = |name: &str, keep| {
+        let (name, store) = (name.to_owned(), Arc::clone(&store));
+        let change = QueueChange { keep, ..QueueChange::default() };
+        async move { store.change_queue(name, change, T0).await.expect("is changed") }
+    };
+    own("short", vec![(Kept::Completed, Some(Some(DAY)))]).await;
+    own("ever", vec![(Kept::Completed, Some(None)), (Kept::Cancelled, Some(Some(2 * DAY)))]).await;
+    own("plain", vec![]).await;
+    store.set_retention(vec![(Kept::Completed, Some(10 * DAY)), (Kept::Cancelled, None)]).await.expect("is set");
+    let mut ids = Vec::new();
+    for queue in ["short", "ever", "plain", "other"] {
+        let [completed, cancelled] = [ruling::queued(queue, ""), ruling::queued(queue, "")];
+        let enqueued = store.enqueue(vec![completed, cancelled], T0).await.expect("is stored");
+        let lease = claim(&*store, "r", 1, T0).await[0].lease;
+        finish(&*store, lease, Event::Complete, T0).await;
+        store.cancel(enqueued[1].id, "enough".into(), T0).await.expect("is cancelled");
+        ids.extend(enqueued.iter().map(|one| one.id));
+    }
+    // What a queue says lets nothing go that somebody waits for, nor a turn of a session.
+    let awaited = store.enqueue(vec![ruling::queued("short", "")], T0).await.expect("is stored")[0].id;
+    let waits = NewJob { after: vec![After::Job(awaited)], on_failed: OnFailed::Wait, ..job("r") };
+    store.enqueue(vec![waits], T0).await.expect("is stored");
+    store.cancel(awaited, "enough".into(), T0).await.expect("is cancelled");
+    let session = store.begin_session(NewSession { name: None, role: "r".into() }, T0).await.expect("begins").0;
+    let mut turn = ruling::queued("short", "");
+    turn.payload.session = Some(session.id);
+    store.enqueue(vec![turn], T0).await.expect("is stored");
+    let lease = claim(&*store, "r", 1, T0).await[0].lease;
+    finish(&*store, lease, Event::Complete, T0).await;
+    ids.extend([awaited, lease.job]);
+    own("short", vec![(Kept::Cancelled, Some(Some(0)))]).await;
+
+    let left = |now| {
+        let (store, ids) = (Arc::clone(&store), ids.clone());
+        async move {
+            let expected = store.has_prunable(now).await.expect("can be read");
+            assert_eq!(prune_kept(&*store, now).await.jobs > 0, expected);
+            let mut left = Vec::new();
+            for (place, id) in ids.iter().enumerate() {
+                left.extend(store.job(*id).await.expect("can be read").map(|_| place));
+            }
+            left
+        }
+    };
+    assert_eq!(left(T0 + DAY).await, [0, 2, 3, 4, 5, 6, 7, 8, 9], "of short what was cancelled");
+    assert_eq!(left(T0 + 2 * DAY + 1).await, [2, 4, 5, 6, 7, 8, 9], "of short the rest, of ever what was cancelled");
+    assert_eq!(left(T0 + 11 * DAY).await, [2, 5, 7, 8, 9], "plain and other are kept as the database says");
+    own("ever", vec![(Kept::Completed, None), (Kept::Cancelled, None)]).await;
+    assert_eq!(store.queue("ever".into()).await.expect("can be read"), Queue::named("ever"));
+    assert_eq!(left(T0 + 11 * DAY).await, [5, 7, 8, 9], "what is taken back is as the database says again");
 }
 
 pub async fn a_content_goes_with_the_last_who_refers_to_it(store: Arc<dyn Store>) {

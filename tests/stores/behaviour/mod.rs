@@ -262,6 +262,7 @@ macro_rules! suite {
                 a_key_outlives_the_time_its_job_is_kept_for,
                 each_final_state_is_kept_for_its_own_time,
                 retention_is_the_databases,
+                a_queue_has_its_jobs_kept_for_times_of_its_own,
                 a_content_goes_with_the_last_who_refers_to_it,
                 gaps_and_long_lives_do_not_hide_old_jobs,
                 a_duty_is_one_workers_at_a_time,

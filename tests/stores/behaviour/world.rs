@@ -1,5 +1,5 @@
 //! Any sequence of operations on jobs that belong together, under rules that change: unique keys,
-//! dependencies, children, groups, limits, pauses, snoozes, retries by hand, edits, deletions. The
+//! dependencies, children, groups, limits, pauses, retention by queue, snoozes, retries by hand, edits, deletions. The
 //! repository, the core's state machine and a model as simple as it can be agree after each.
 
 use std::collections::BTreeMap;
@@ -11,6 +11,8 @@ use posse_core::job::change::{Change, Edit};
 use posse_core::job::dependency::{After, OnFailed};
 use posse_core::job::{IfHeld, Unique};
 use posse_core::port::{JobFilter, Reach};
+use posse_core::queue::QueueChange;
+use posse_core::queue::retention::Kept;
 use posse_core::queue::rules::{Limits, Scope};
 use proptest::prelude::*;
 use simple::Simple;
@@ -49,6 +51,7 @@ pub enum Op {
     Retry { job: usize },
     Edit { job: usize, queue: usize, priority: u8, delay: Option<Millis> },
     Delete { job: usize },
+    Keep { queue: usize, kind: usize, keep: Option<Option<Millis>> },
     Prune { keep: Millis },
     Limit { scope: usize, limits: Limits },
     Pause { scope: usize },
@@ -120,6 +123,8 @@ pub fn ops() -> impl Strategy<Value = Vec<Op>> {
         2 => (any::<usize>(), 0..2_usize, 1..=9_u8, prop::option::of(-9..60_000_i64))
             .prop_map(|(job, queue, priority, delay)| Op::Edit { job, queue, priority, delay }),
         1 => any::<usize>().prop_map(|job| Op::Delete { job }),
+        1 => (0..2_usize, 0..3_usize, prop::option::of(prop::option::of(0..90_000_i64)))
+            .prop_map(|(queue, kind, keep)| Op::Keep { queue, kind, keep }),
         1 => (0..90_000_i64).prop_map(|keep| Op::Prune { keep }),
         1 => (0..6_usize, limits).prop_map(|(scope, limits)| Op::Limit { scope, limits }),
         1 => (0..6_usize).prop_map(|scope| Op::Pause { scope }),
@@ -234,6 +239,16 @@ impl Both<'_> {
                 let rule = self.simple.rules.entry(scope(*number)).or_default();
                 assert_eq!(was, std::mem::take(&mut rule.paused), "{op:?}");
             }
+            &Op::Keep { queue, kind, keep } => {
+                let (kept, state) = [
+                    (Kept::Completed, JobState::Completed),
+                    (Kept::Cancelled, JobState::Cancelled),
+                    (Kept::Discarded, JobState::Discarded),
+                ][kind];
+                let change = QueueChange { keep: vec![(kept, keep)], ..QueueChange::default() };
+                store.change_queue(QUEUES[queue].into(), change, now).await.expect("is changed");
+                self.simple.keep.insert((QUEUES[queue], state.as_str()), keep);
+            }
             Op::Prune { keep } => {
                 let cutoffs = JobState::ALL.into_iter().filter(|state| state.is_final());
                 let cutoffs: Vec<_> = cutoffs.map(|state| (state, now - keep)).collect();
@@ -248,7 +263,7 @@ impl Both<'_> {
                     }
                 }
                 assert_eq!(has_any, got > 0, "{op:?}");
-                assert_eq!(got, self.simple.prune(now - keep, now), "{op:?}");
+                assert_eq!(got, self.simple.prune(*keep, now), "{op:?}");
             }
             Op::Cancel { job, .. } | Op::Retry { job } | Op::Edit { job, .. } | Op::Delete { job } => {
                 if let Some(id) = self.pick(*job) {

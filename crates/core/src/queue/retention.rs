@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Millis;
 use crate::job::JobState;
+#[cfg(doc)]
+use crate::queue::Queue;
 
 /// How long a job is kept after its end unless configured: 30 days, in milliseconds.
 pub const DEFAULT_KEEP_MS: Millis = 30 * 24 * 3_600_000;
@@ -45,7 +47,7 @@ impl Kept {
 pub type Keep = (Kept, Option<Millis>);
 
 /// How long each kind is kept, in milliseconds; for ever where it is absent. It belongs to a database: every
-/// process deletes by what is stored there.
+/// process deletes by what is stored there. Jobs of a queue with times of its own ([`Queue::keep`]) are kept by those.
 ///
 /// With a job go its journal, ledger, attempts, remarks and every content that no other job refers to. A job that
 /// others wait for, or that holds its unique key after it completed, is kept until that is over. A turn of a session

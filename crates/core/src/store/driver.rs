@@ -20,7 +20,7 @@ mod sessions;
 mod views;
 mod waits;
 
-pub use care::{CareRows, TurnLeft};
+pub use care::{CareRows, Ended, Queues, TurnLeft};
 pub use change::{ChangeRows, Edited};
 pub use claim::{ClaimRow, ClaimRows, Front, Head, Lines, Taking};
 pub use deaths::DeathRows;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::driver::{Driver, TurnLeft};
+use super::driver::{Driver, Ended, Queues, TurnLeft};
 use super::{Done, Tx};
 use crate::clock::Millis;
-use crate::job::{JobId, JobState, holds_key};
+use crate::job::{JobId, holds_key};
 use crate::port::Pruned;
 use crate::queue::retention::{Keep, Kept, Retention};
 use crate::session::SessionId;
@@ -47,7 +47,7 @@ pub fn set<D: Driver>(tx: &mut Tx<'_, D>, said: &[Keep]) -> Done<Retention> {
 pub fn has_any<D: Driver>(db: &mut D, now: Millis) -> Done<bool> {
     let kept = stored(db)?.unwrap_or_default();
     Ok(!left_by_sessions(db, now, 1)?.is_empty()
-        || !ended(db, &kept.cutoffs(now), now, 1)?.is_empty()
+        || !ended(db, &kept, now, 1)?.is_empty()
         || !unused(db, kept.session_cutoff(now), 1)?.is_empty())
 }
 
@@ -64,7 +64,7 @@ pub fn prune<D: Driver>(tx: &mut Tx<'_, D>, now: Millis) -> Done<Pruned> {
     let mut found = left_by_sessions(tx.db, now, AT_ONCE)?;
     let rest = AT_ONCE.saturating_sub(found.len());
     if rest > 0 {
-        found.extend(ended(tx.db, &kept.cutoffs(now), now, rest)?);
+        found.extend(ended(tx.db, &kept, now, rest)?);
     }
     pruned.more = found.len() == AT_ONCE || pruned.sessions == AT_ONCE as u64;
     for id in found {
@@ -115,13 +115,20 @@ fn unused<D: Driver>(db: &mut D, cutoff: Option<Millis>, most: usize) -> Done<Ve
     cutoff.map_or_else(|| Ok(Vec::new()), |cutoff| db.unused_sessions(cutoff, most))
 }
 
-/// The oldest jobs that ended before their state's cutoff, and that nothing else keeps.
-fn ended<D: Driver>(db: &mut D, cutoffs: &[(JobState, Millis)], now: Millis, most: usize) -> Done<Vec<JobId>> {
+/// The oldest jobs that were kept long enough, and that nothing else keeps: of the queues that have times of their own, and
+/// of all others.
+fn ended<D: Driver>(db: &mut D, kept: &Retention, now: Millis, most: usize) -> Done<Vec<JobId>> {
+    let mut own = db.queues(None)?;
+    own.retain(|queue| !queue.keep.is_empty());
+    let names: Vec<_> = own.iter().map(|queue| queue.name.clone()).collect();
+    let own = own.iter().map(|queue| (Queues::Only(&queue.name), kept.with(&queue.keep)));
     let mut found = Vec::new();
-    for (state, cutoff) in cutoffs {
-        found.extend(db.ended(*state, *cutoff, now, most - found.len())?);
-        if found.len() == most {
-            break;
+    for (queues, kept) in std::iter::once((Queues::AllBut(&names), *kept)).chain(own) {
+        for (state, before) in kept.cutoffs(now) {
+            found.extend(db.ended(Ended { queues, state, before }, now, most - found.len())?);
+            if found.len() == most {
+                return Ok(found);
+            }
         }
     }
     Ok(found)

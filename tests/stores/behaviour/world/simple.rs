@@ -132,6 +132,8 @@ pub struct WaitsForItself;
 pub struct Simple {
     pub jobs: Vec<Job>,
     pub rules: BTreeMap<Scope, Rule>,
+    /// For how long jobs of a queue that ended in a state are kept, where that queue says so.
+    pub keep: BTreeMap<(&'static str, &'static str), Option<Option<Millis>>>,
     /// Of a role, in a queue or (empty) over all: the line that had the last turn.
     turns: BTreeMap<(String, String), (String, String)>,
 }
@@ -464,13 +466,16 @@ impl Simple {
         may
     }
 
-    /// How many jobs go that ended before `cutoff`.
-    pub fn prune(&mut self, cutoff: Millis, now: Millis) -> u64 {
+    /// How many jobs go that were kept for as long as their queues say, or else for `keep`.
+    pub fn prune(&mut self, keep: Millis, now: Millis) -> u64 {
         let holds = |job: &Job| {
             let key = job.new.unique.as_ref().map(|unique| &unique.key);
             key.and_then(|key| self.holder(key, now)) == Some(job.id)
         };
-        let is_old = |job: &&Job| job.ended_at.is_some_and(|at| at < cutoff);
+        let is_old = |job: &&Job| {
+            let own = self.keep.get(&(job.new.queue.as_str(), job.standing.state.as_str())).copied().flatten();
+            own.unwrap_or(Some(keep)).is_some_and(|keep| job.ended_at.is_some_and(|at| at < now - keep))
+        };
         let goes = |job: &&Job| !self.is_awaited(job.id) && !holds(job);
         let gone: Vec<_> = self.there().filter(is_old).filter(goes).map(|job| job.id).collect();
         gone.iter().for_each(|id| self.job_mut(*id).is_deleted = true);

@@ -32,9 +32,9 @@ pub trait CareRows {
     fn adopt_retention(&mut self, first: &Retention) -> Done<()>;
     /// Stores for how long a kind is kept.
     fn keep_for(&mut self, kind: Kept, keep: Option<Millis>) -> Done<()>;
-    /// The oldest jobs of a state that ended before `end`, at most `most`: but those that somebody waits for, turns of
-    /// sessions, and those that hold their unique keys at `now`.
-    fn ended(&mut self, state: JobState, end: Millis, now: Millis, most: usize) -> Done<Vec<JobId>>;
+    /// The oldest jobs that ended so, at most `most`: but those that somebody waits for, turns of sessions, and those that
+    /// hold their unique keys at `now`.
+    fn ended(&mut self, how: Ended<'_>, now: Millis, most: usize) -> Done<Vec<JobId>>;
     /// Sessions that nobody used since `since`, longest unused first: nothing was said in them or answered, nobody waits
     /// for a turn, and no session that was used since remembers them.
     fn unused_sessions(&mut self, since: Millis, most: usize) -> Done<Vec<SessionId>>;
@@ -44,6 +44,26 @@ pub trait CareRows {
     fn turns_left(&mut self, session: SessionId, most: usize) -> Done<Vec<TurnLeft>>;
     /// Deletes a job with all that belongs to it, and contents that nothing refers to any more; gives how many of these.
     fn delete_job(&mut self, id: JobId) -> Done<u64>;
+}
+
+/// Which jobs that have ended are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended<'a> {
+    /// Where they waited.
+    pub queues: Queues<'a>,
+    /// Where they are now.
+    pub state: JobState,
+    /// They ended before this time.
+    pub before: Millis,
+}
+
+/// Some of the queues.
+#[derive(Debug, Clone, Copy)]
+pub enum Queues<'a> {
+    /// All but these.
+    AllBut(&'a [String]),
+    /// This one.
+    Only(&'a str),
 }
 
 /// What decides whether a turn of a deleted session may be deleted.

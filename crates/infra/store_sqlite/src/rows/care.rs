@@ -12,7 +12,7 @@ use posse_core::port::{ClockJump, DueJobs, HeldJob};
 use posse_core::queue::retention::{Kept, Retention};
 use posse_core::session::SessionId;
 use posse_core::store::Done;
-use posse_core::store::driver::{CareRows, TurnLeft};
+use posse_core::store::driver::{CareRows, Ended, Queues, TurnLeft};
 
 use super::{Rows, state};
 use crate::literal::{IsAvailable, IsRunning, IsWaiting, among};
@@ -131,14 +131,14 @@ impl CareRows for Rows {
     /// Jobs are found in the order of their ids, which is the order in which they were enqueued. A job cannot have ended
     /// before it was enqueued; so the search ends at the first id that is too young, and no index by the time of the end
     /// is needed, which every end would have to write.
-    fn ended(&mut self, state: JobState, end: Millis, now: Millis, most: usize) -> Done<Vec<JobId>> {
-        let Some(younger) = first_younger(&mut self.0, end)? else { return Ok(Vec::new()) };
-        let ended: Vec<i64> = jobs::table
-            .filter(jobs::state.eq(state.as_str()))
+    fn ended(&mut self, how: Ended<'_>, now: Millis, most: usize) -> Done<Vec<JobId>> {
+        let Some(younger) = first_younger(&mut self.0, how.before)? else { return Ok(Vec::new()) };
+        let ended = jobs::table
+            .filter(jobs::state.eq(how.state.as_str()))
             // Spells the condition of the index that has these in order.
             .filter(jobs::finalized_at.is_not_null())
             .filter(jobs::id.lt(younger))
-            .filter(jobs::finalized_at.lt(end))
+            .filter(jobs::finalized_at.lt(how.before))
             // Others still wait for it, and would for ever.
             .filter(jobs::awaited.eq(false))
             // A turn stays as long as its session does.
@@ -152,8 +152,12 @@ impl CareRows for Rows {
             )
             .order(jobs::id)
             .limit(limit(most))
-            .select(jobs::id)
-            .load(&mut self.0)?;
+            .select(jobs::id);
+        let ended: Vec<i64> = match how.queues {
+            Queues::AllBut([]) => ended.load(&mut self.0)?,
+            Queues::AllBut(names) => ended.filter(jobs::queue.ne_all(names)).load(&mut self.0)?,
+            Queues::Only(name) => ended.filter(jobs::queue.eq(name)).load(&mut self.0)?,
+        };
         Ok(ended.into_iter().map(JobId).collect())
     }
 
