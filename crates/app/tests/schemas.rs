@@ -11,7 +11,7 @@ use posse_app::events::WorkEvent;
 use posse_app::groups::GroupView;
 use posse_app::jobs::{JobDocument, JobItem};
 use posse_app::models::ModelList;
-use posse_app::queues::QueueView;
+use posse_app::queues::{QueueDocument, QueueView};
 use posse_app::schedules::ScheduleDocument;
 use posse_app::sessions::SessionDocument;
 use posse_app::status::Standing;
@@ -45,6 +45,7 @@ fn the_schemas_of_what_is_given_out_stay_as_they_are() {
     add::<Rule>(&mut generator, &mut documents, "limit in a list");
     add::<ModelList>(&mut generator, &mut documents, "models");
     add::<Question>(&mut generator, &mut documents, "question");
+    add::<QueueDocument>(&mut generator, &mut documents, "queue");
     add::<QueueView>(&mut generator, &mut documents, "queue in a list");
     add::<Happened>(&mut generator, &mut documents, "run event");
     add::<ScheduleDocument>(&mut generator, &mut documents, "schedule");

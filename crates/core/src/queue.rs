@@ -4,6 +4,9 @@ pub mod rate;
 pub mod retention;
 pub mod rules;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::clock::Millis;
 use crate::job::enqueue::{Ask, Refused, accept_attempts, accept_priority, accept_queue, accept_step, refuse};
 use crate::queue::retention::{Keep, Kept};
@@ -36,11 +39,11 @@ pub struct Queue {
 }
 
 /// What a job of a queue begins with, where neither whoever asks for it nor its persona says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct QueueDefaults {
-    /// 1 (first) to 9 (last).
+    /// 1 (first) to 9 (last); null when nothing is said, as below.
     pub priority: Option<u8>,
-    /// How much waiting one step of priority is worth.
+    /// How much waiting one step of priority is worth, in milliseconds.
     pub priority_step_ms: Option<Millis>,
     /// Attempts it gets.
     pub max_attempts: Option<u32>,

@@ -109,7 +109,7 @@ enum Command {
     /// Groups of jobs: how far they are, what they cost
     #[command(subcommand)]
     Group(group::GroupCommand),
-    /// Queues: how many jobs are where
+    /// Queues: how many jobs are where, what they begin with, how long they are kept
     #[command(subcommand)]
     Queue(queue::QueueCommand),
     /// Limits on how many jobs run or start

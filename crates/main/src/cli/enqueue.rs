@@ -31,8 +31,8 @@ pub struct TermsArgs {
     /// The folder its tools are confined to; the project's workspace when absent
     #[arg(long, short, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
-    /// 1 (first) to 9 (last). A step is worth 10 minutes of waiting (priority_step_minutes in config/posse.toml), so a 9
-    /// is served before a 1 that is due 80 minutes after it; as its queue says when absent, else 5
+    /// 1 (first) to 9 (last); as its queue says when absent, else 5. A step is worth 10 minutes of waiting
+    /// (priority_step_minutes in config/posse.toml), so a 9 is served before a 1 that is due 80 minutes after it
     #[arg(long, value_name = "N")]
     pub priority: Option<u8>,
     /// Attempts it gets; as its persona says when absent, else as its queue does (posse queue set), else 5

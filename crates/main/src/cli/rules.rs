@@ -1,15 +1,17 @@
 //! `posse limit`, `posse pause`, `posse resume`: whether jobs may start.
 
+use std::str::FromStr;
+
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use posse_app::Code;
 use posse_app::json::listed;
-use posse_core::queue::rules::{Limits, LimitsChange, Rule, Scope, problem};
+use posse_app::queues;
+use posse_core::queue::rules::{Limits, LimitsChange, Scope};
 use serde_json::json;
 
 use super::Context;
 use crate::catalog;
-use crate::exit::{Exit, fail, usage};
+use crate::exit::Exit;
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{ago, visible};
 use crate::settings::Settings;
@@ -34,21 +36,28 @@ pub struct ScopeArgs {
 }
 
 impl ScopeArgs {
-    /// The scope that is meant, checked. A role that nobody plays here is warned of: another project
-    /// may work on the same database.
-    fn scope(self, cx: &Context, settings: &Settings, limits: &Limits) -> Result<Scope> {
+    fn named(self) -> Scope {
         let named = [self.queue.map(Scope::Queue), self.role.map(Scope::Role), self.key.map(Scope::Key)];
-        let scope = named.into_iter().flatten().next().unwrap_or(Scope::All);
-        if let Some(problem) = problem(&scope, limits) {
-            return Err(usage(problem));
-        }
-        if let Scope::Role(role) = &scope
-            && !catalog::personas(settings, &catalog::Offer::gather(settings))?.roles().contains(role)
-        {
-            cx.out.warn(format!("no persona of this project plays the role '{role}' (posse persona list)"));
-        }
+        named.into_iter().flatten().next().unwrap_or(Scope::All)
+    }
+
+    /// The scope that is meant, checked.
+    fn scope(self, cx: &Context, settings: &Settings) -> Result<Scope> {
+        let scope = self.named();
+        queues::check_limits(&scope, &Limits::default())?;
+        warn_of_role(cx, settings, &scope)?;
         Ok(scope)
     }
+}
+
+/// Warns of a role that nobody plays here: another project may work on the same database.
+fn warn_of_role(cx: &Context, settings: &Settings, scope: &Scope) -> Result<()> {
+    if let Scope::Role(role) = scope
+        && !catalog::personas(settings, &catalog::Offer::gather(settings))?.roles().contains(role)
+    {
+        cx.out.warn(format!("no persona of this project plays the role '{role}' (posse persona list)"));
+    }
+    Ok(())
 }
 
 /// Limits
@@ -68,29 +77,35 @@ pub struct SetArgs {
     #[command(flatten)]
     scope: ScopeArgs,
     /// At most so many run at once; none takes this limit off, as of the others
-    #[arg(long, value_name = "N|none", value_parser = limit_or_none)]
-    running: Option<Limit>,
+    #[arg(long, value_name = "N|none", value_parser = or_none(number::<u32>))]
+    running: Option<OrNone<u32>>,
     /// At most so many run at once with the same concurrency key
-    #[arg(long, value_name = "N|none", value_parser = limit_or_none)]
-    running_per_key: Option<Limit>,
+    #[arg(long, value_name = "N|none", value_parser = or_none(number::<u32>))]
+    running_per_key: Option<OrNone<u32>>,
     /// At most so many start in a minute: a tenth of them at once, the rest evenly
-    #[arg(long, value_name = "N|none", value_parser = limit_or_none)]
-    per_minute: Option<Limit>,
+    #[arg(long, value_name = "N|none", value_parser = or_none(number::<u32>))]
+    per_minute: Option<OrNone<u32>>,
     /// Concurrency keys take turns, one job each: who has a few jobs does not wait behind who has
     /// thousands, whatever their priority; --fair=none takes it off
     #[arg(long, value_name = "none", num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = yes_or_none)]
     fair: Option<bool>,
 }
 
-/// A limit as it is set on the command line.
+/// What is set on the command line, or that it is taken off.
 #[derive(Debug, Clone, Copy)]
-struct Limit(Option<u32>);
+pub struct OrNone<T>(pub Option<T>);
 
-fn limit_or_none(text: &str) -> Result<Limit, String> {
-    match text {
-        "none" => Ok(Limit(None)),
-        number => number.parse().map(|n| Limit(Some(n))).map_err(|_| "write a whole number, or none".into()),
+/// Reads what `read` does, or none.
+pub fn or_none<T>(read: fn(&str) -> Result<T, String>) -> impl Fn(&str) -> Result<OrNone<T>, String> + Clone {
+    move |text| match text {
+        "none" => Ok(OrNone(None)),
+        text => read(text).map(|said| OrNone(Some(said))),
     }
+}
+
+/// Reads a whole number.
+pub fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| "write a whole number, or none".into())
 }
 
 fn yes_or_none(text: &str) -> Result<bool, String> {
@@ -115,20 +130,15 @@ async fn set(cx: &Context, args: SetArgs) -> Result<Exit> {
     let SetArgs { scope, running, running_per_key, per_minute, fair } = args;
     let [running, running_per_key, per_minute] = [running, running_per_key, per_minute].map(|limit| limit.map(|l| l.0));
     let change = LimitsChange { running, running_per_key, per_minute, fair };
-    if change == LimitsChange::default() {
-        return Err(usage(
-            "say which limit: --running, --running-per-key, --per-minute or --fair (posse limit remove takes them off)",
-        ));
-    }
-    // What it sets can be wrong for the scope; what is there already was not.
-    let scope = scope.scope(cx, &settings, &change.apply(Limits::default()))?;
-    let store = wire::open_store(&settings)?;
-    let limits = store.change_limits(scope.clone(), change, wire::now()).await?;
+    let scope = scope.named();
+    queues::check_limits_change(&scope, change)?;
+    warn_of_role(cx, &settings, &scope)?;
+    let rule = queues::set_limits(&*wire::open_store(&settings)?, &scope, change, wire::now()).await?;
     if cx.out.json {
-        let rules = store.rules().await?;
-        cx.out.document(&rules.iter().find(|rule| rule.scope == scope))?;
+        cx.out.document(&rule)?;
     } else {
-        let words = if limits == Limits::default() { "no limits".into() } else { in_words(&limits) };
+        let words = rule.map(|rule| in_words(&rule.limits)).filter(|words| !words.is_empty());
+        let words = words.unwrap_or_else(|| "no limits".into());
         cx.out.line(format!("{}: {words}", visible(&scope.to_string())))?;
     }
     Ok(Exit::Ok)
@@ -136,16 +146,8 @@ async fn set(cx: &Context, args: SetArgs) -> Result<Exit> {
 
 async fn remove(cx: &Context, args: ScopeArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let scope = args.scope(cx, &settings, &Limits::default())?;
-    let store = wire::open_store(&settings)?;
-    let limited = |rule: &Rule| rule.scope == scope && rule.limits != Limits::default();
-    if !store.rules().await?.iter().any(limited) {
-        return Err(fail(
-            Code::LimitNotFound,
-            format!("{} has no limits (posse limit list)", visible(&scope.to_string())),
-        ));
-    }
-    store.set_limits(scope.clone(), Limits::default(), wire::now()).await?;
+    let scope = args.scope(cx, &settings)?;
+    queues::remove_limits(&*wire::open_store(&settings)?, &scope, wire::now()).await?;
     if cx.out.json {
         cx.out.document(&json!({"removed": scope}))?;
     } else {
@@ -208,7 +210,7 @@ pub fn in_words(limits: &Limits) -> String {
 /// Lets no job of a scope start; running ones go on.
 pub async fn pause(cx: &Context, args: ScopeArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let scope = args.scope(cx, &settings, &Limits::default())?;
+    let scope = args.scope(cx, &settings)?;
     let is_new = wire::open_store(&settings)?.pause(scope.clone(), wire::now()).await?;
     if cx.out.json {
         cx.out.document(&json!({"paused": scope, "new": is_new}))?;
@@ -223,7 +225,7 @@ pub async fn pause(cx: &Context, args: ScopeArgs) -> Result<Exit> {
 /// Takes a pause back.
 pub async fn resume(cx: &Context, args: ScopeArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let scope = args.scope(cx, &settings, &Limits::default())?;
+    let scope = args.scope(cx, &settings)?;
     let was_paused = wire::open_store(&settings)?.resume(scope.clone()).await?;
     if cx.out.json {
         cx.out.document(&json!({"resumed": scope, "was_paused": was_paused}))?;
