@@ -47,13 +47,20 @@ pub fn set<D: Driver>(tx: &mut Tx<'_, D>, said: &[Keep]) -> Done<Retention> {
 pub fn has_any<D: Driver>(db: &mut D, now: Millis) -> Done<bool> {
     let kept = stored(db)?.unwrap_or_default();
     Ok(!left_by_sessions(db, now, 1)?.is_empty()
-        || !ended(db, &kept, now, 1)?.is_empty()
+        || !ended(db, &kept, None, now, 1)?.is_empty()
         || !unused(db, kept.session_cutoff(now), 1)?.is_empty())
 }
 
-/// Deletes what was kept long enough, as much as takes a moment and at least something. Retention is read in the
-/// same transaction, so that nothing goes that somebody has just had kept.
-pub fn prune<D: Driver>(tx: &mut Tx<'_, D>, now: Millis) -> Done<Pruned> {
+/// Some of the jobs that were kept long enough. Looked for where nobody waits meanwhile: what is kept for longer may lie in
+/// front, and all of that is passed by.
+pub fn old<D: Driver>(db: &mut D, now: Millis) -> Done<Vec<JobId>> {
+    let kept = stored(db)?.unwrap_or_default();
+    ended(db, &kept, None, now, AT_ONCE)
+}
+
+/// Deletes what was kept long enough, of jobs some of `old`, as much as takes a moment and at least something. Retention is
+/// read in the same transaction, so that nothing goes that somebody has just had kept.
+pub fn prune<D: Driver>(tx: &mut Tx<'_, D>, old: &[JobId], now: Millis) -> Done<Pruned> {
     let begun = tx.db.elapsed();
     let kept = stored(tx.db)?.unwrap_or_default();
     let unused = unused(tx.db, kept.session_cutoff(now), AT_ONCE)?;
@@ -63,8 +70,8 @@ pub fn prune<D: Driver>(tx: &mut Tx<'_, D>, now: Millis) -> Done<Pruned> {
     }
     let mut found = left_by_sessions(tx.db, now, AT_ONCE)?;
     let rest = AT_ONCE.saturating_sub(found.len());
-    if rest > 0 {
-        found.extend(ended(tx.db, &kept, now, rest)?);
+    if rest > 0 && !old.is_empty() {
+        found.extend(ended(tx.db, &kept, Some(old), now, rest)?);
     }
     pruned.more = found.len() == AT_ONCE || pruned.sessions == AT_ONCE as u64;
     for id in found {
@@ -116,8 +123,14 @@ fn unused<D: Driver>(db: &mut D, cutoff: Option<Millis>, most: usize) -> Done<Ve
 }
 
 /// The oldest jobs that were kept long enough, and that nothing else keeps: of the queues that have times of their own, and
-/// of all others.
-fn ended<D: Driver>(db: &mut D, kept: &Retention, now: Millis, most: usize) -> Done<Vec<JobId>> {
+/// of all others; all of them or `among` these.
+fn ended<D: Driver>(
+    db: &mut D,
+    kept: &Retention,
+    among: Option<&[JobId]>,
+    now: Millis,
+    most: usize,
+) -> Done<Vec<JobId>> {
     let mut own = db.queues(None)?;
     own.retain(|queue| !queue.keep.is_empty());
     let names: Vec<_> = own.iter().map(|queue| queue.name.clone()).collect();
@@ -125,7 +138,7 @@ fn ended<D: Driver>(db: &mut D, kept: &Retention, now: Millis, most: usize) -> D
     let mut found = Vec::new();
     for (queues, kept) in std::iter::once((Queues::AllBut(&names), *kept)).chain(own) {
         for (state, before) in kept.cutoffs(now) {
-            found.extend(db.ended(Ended { queues, state, before }, now, most - found.len())?);
+            found.extend(db.ended(Ended { among, queues, state, before }, now, most - found.len())?);
             if found.len() == most {
                 return Ok(found);
             }

@@ -49,6 +49,8 @@ pub trait CareRows {
 /// Which jobs that have ended are asked for.
 #[derive(Debug, Clone, Copy)]
 pub struct Ended<'a> {
+    /// Of these alone, where they are named.
+    pub among: Option<&'a [JobId]>,
     /// Where they waited.
     pub queues: Queues<'a>,
     /// Where they are now.

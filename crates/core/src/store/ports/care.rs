@@ -87,7 +87,8 @@ impl<E: Engine> CareRepository for E {
     }
 
     async fn prune(&self, now: Millis) -> Result<Pruned, RepositoryError> {
-        self.write(MANY_ROWS, move |tx| retention::prune(tx, now)).await
+        let old = self.read(move |db, _| retention::old(db, now)).await?;
+        self.write(MANY_ROWS, move |tx| retention::prune(tx, &old, now)).await
     }
 
     async fn shrink(&self) -> Result<bool, RepositoryError> {

@@ -132,12 +132,10 @@ impl CareRows for Rows {
     /// before it was enqueued; so the search ends at the first id that is too young, and no index by the time of the end
     /// is needed, which every end would have to write.
     fn ended(&mut self, how: Ended<'_>, now: Millis, most: usize) -> Done<Vec<JobId>> {
-        let Some(younger) = first_younger(&mut self.0, how.before)? else { return Ok(Vec::new()) };
-        let ended = jobs::table
+        let mut ended = jobs::table
             .filter(jobs::state.eq(how.state.as_str()))
             // Spells the condition of the index that has these in order.
             .filter(jobs::finalized_at.is_not_null())
-            .filter(jobs::id.lt(younger))
             .filter(jobs::finalized_at.lt(how.before))
             // Others still wait for it, and would for ever.
             .filter(jobs::awaited.eq(false))
@@ -152,13 +150,21 @@ impl CareRows for Rows {
             )
             .order(jobs::id)
             .limit(limit(most))
-            .select(jobs::id);
-        let ended: Vec<i64> = match how.queues {
-            Queues::AllBut([]) => ended.load(&mut self.0)?,
-            Queues::AllBut(names) => ended.filter(jobs::queue.ne_all(names)).load(&mut self.0)?,
-            Queues::Only(name) => ended.filter(jobs::queue.eq(name)).load(&mut self.0)?,
+            .select(jobs::id)
+            .into_boxed();
+        ended = match how.among {
+            Some(ids) => ended.filter(among(ids)),
+            None => match first_younger(&mut self.0, how.before)? {
+                Some(younger) => ended.filter(jobs::id.lt(younger)),
+                None => return Ok(Vec::new()),
+            },
         };
-        Ok(ended.into_iter().map(JobId).collect())
+        ended = match how.queues {
+            Queues::AllBut([]) => ended,
+            Queues::AllBut(names) => ended.filter(jobs::queue.ne_all(names)),
+            Queues::Only(name) => ended.filter(jobs::queue.eq(name)),
+        };
+        Ok(ended.load(&mut self.0)?.into_iter().map(JobId).collect())
     }
 
     fn unused_sessions(&mut self, since: Millis, most: usize) -> Done<Vec<SessionId>> {
