@@ -25,6 +25,8 @@ mod support;
 mod switches;
 #[path = "../support/tree.rs"]
 mod tree;
+#[path = "../support/wait.rs"]
+mod wait;
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use posse_core::job::JobId;
 use posse_core::stop::Stop;
@@ -12,6 +11,8 @@ use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 use serde_json::{Value, json};
 
 use crate::tree::{Tree, tree};
+
+pub use crate::wait::until;
 
 /// What stands in files that no command may see.
 pub const SECRET: &str = "s3cret-canary";
@@ -126,14 +127,4 @@ pub fn marker() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("{}.{}", 100_000 + std::process::id(), 700 + NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
-/// Waits for what is about to be so; a minute is more than it takes.
-#[track_caller]
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let late = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < late, "never: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }

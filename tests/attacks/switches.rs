@@ -1,11 +1,13 @@
 //! What holds the limits cannot be switched off, blinded or held up from inside.
 
 use std::fs;
+use std::time::Duration;
 
 use serde_json::json;
 
 use super::script::{nothing_works, python, too_much};
 use super::support::{Bench, marker, processes_with, until};
+use crate::wait::wait_async;
 
 /// Holds more memory than there may be.
 const HOG: &str = "b = [bytearray(8 * MB) for _ in range(30)]\nheld()\n";
@@ -178,12 +180,8 @@ pub fn a_fork_bomb_whose_worker_goes() {
     assert_eq!(processes_with(&marker), 0);
     bench.runtime().block_on(async {
         let calling = bench.call(json!({"command": format!("touch begun; {bomb}"), "timeout_s": 60}));
-        let begun = async {
-            while fs::metadata(bench.ws("begun")).is_err() {
-                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-            }
-        };
-        tokio::select! { _ = calling => {}, () = begun => {} }
+        let begun = wait_async(Duration::from_secs(60), async || fs::metadata(bench.ws("begun")));
+        tokio::select! { _ = calling => {}, begun = begun => drop(begun.expect("it begins")) }
     });
     until("nothing of it is left", || processes_with(&marker) == 0);
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::support::wait::wait;
 use crate::support::{ModelServer, Project, Say};
 use serde_json::json;
 
@@ -219,15 +220,11 @@ fn the_real_model_sums_up_what_was_found() {
     pipeline(&project);
     let worker = project.start(&["work"]);
     // On two cores without a graphics card this takes a minute or two.
-    let late = Instant::now() + Duration::from_secs(900);
-    let ended = |id: i64| {
-        let state = project.posse(&["show", &id.to_string(), "--json"]).ok().json()["job"]["state"].clone();
-        ["completed", "cancelled", "discarded"].iter().any(|last| state == *last)
-    };
-    while !ended(3) {
-        assert!(Instant::now() < late, "the pipeline does not end");
-        std::thread::sleep(Duration::from_millis(500));
-    }
+    let ended = wait(Duration::from_secs(900), || {
+        let state = project.posse(&["show", "3", "--json"]).ok().json()["job"]["state"].clone();
+        ["completed", "cancelled", "discarded"].iter().any(|last| state == *last).then_some(()).ok_or(state)
+    });
+    ended.unwrap_or_else(|state| panic!("the pipeline does not end: {state}"));
     worker.terminate();
     worker.wait().ok();
     let job = project.posse(&["show", "3", "--json"]).ok().json()["job"].clone();

@@ -10,6 +10,7 @@
 mod model;
 
 use crate::support::dice::{Dice, number};
+use crate::support::wait::wait_async;
 use model::{KillPoint, Moment, StubModel};
 use posse_core::job::{JobId, JobState};
 use posse_core::port::JobQueries;
@@ -153,15 +154,13 @@ async fn run_seed(project: &mut Project, seed: u64, tally: &mut Tally) {
         tally.kills += 1;
     }
     project.start_worker();
-    let deadline = Instant::now() + Duration::from_secs(30);
-    let job = loop {
+    let ended = wait_async(Duration::from_secs(30), async || {
         let job = project.store.job(id).await.expect("readable").expect("the job is there: nothing is lost");
-        if job.state.is_final() {
-            break job;
-        }
-        assert!(Instant::now() < deadline, "seed {seed}: job {id} is {} after 30 s\n{}", job.state, project.log());
-        std::thread::sleep(Duration::from_millis(5));
-    };
+        if job.state.is_final() { Ok(job) } else { Err(job) }
+    });
+    let job = ended.await.unwrap_or_else(|job| {
+        panic!("seed {seed}: job {id} is {} after 30 s\n{}", job.state, project.log());
+    });
     project.kill_worker();
     check(project, seed, id, &job, tally).await;
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use posse_core::job::{JobId, JobState, NewJob};
 use posse_core::port::{JobFilter, JobQueries as _, JobRepository as _};
@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::worker::{ROLE, host_now, set_host_clock};
 use super::world::World;
+use crate::support::wait::wait_async;
 
 /// How long anything may take that another process is about to do.
 const LONG: Duration = Duration::from_secs(20);
@@ -104,14 +105,9 @@ impl Host {
 
     /// Waits until one has ended, and gives its exit code.
     pub async fn ended(&mut self, worker: usize) -> i32 {
-        let until = Instant::now() + LONG;
-        loop {
-            if let Some(status) = self.workers[worker].try_wait().expect("can be asked") {
-                return status.code().unwrap_or(-1);
-            }
-            assert!(Instant::now() < until, "worker {worker} does not end\n{}", self.log());
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let ended = wait_async(LONG, async || self.workers[worker].try_wait().expect("can be asked").ok_or(())).await;
+        let Ok(status) = ended else { panic!("worker {worker} does not end\n{}", self.log()) };
+        status.code().unwrap_or(-1)
     }
 
     pub async fn enqueue(&self, jobs: usize) -> Vec<JobId> {
@@ -122,30 +118,25 @@ impl Host {
 
     /// Waits until every worker is on the list. One that starts later than a blow is not struck by it.
     pub async fn until_at_work(&self) {
-        let until = Instant::now() + LONG;
-        loop {
+        let came = wait_async(LONG, async || {
             let listed = self.store().workers().await.expect("readable");
-            if self.workers.iter().all(|worker| listed.iter().any(|listed| listed.pid == worker.id())) {
-                return;
-            }
-            assert!(Instant::now() < until, "the workers never came\n{}", self.log());
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+            let is_listed = |worker: &Child| listed.iter().any(|listed| listed.pid == worker.id());
+            self.workers.iter().all(is_listed).then_some(()).ok_or(())
+        });
+        assert!(came.await.is_ok(), "the workers never came\n{}", self.log());
     }
 
     pub async fn until_all_ended(&self, about: &str, limit: Duration) {
-        let until = Instant::now() + limit;
         let open: Vec<_> = JobState::ALL.into_iter().filter(|state| !state.is_final()).collect();
-        loop {
+        let ended = wait_async(limit, async || {
             let filter = JobFilter { states: open.clone(), limit: 5, ..JobFilter::default() };
             let left = self.store().jobs(filter).await.expect("readable");
-            if left.is_empty() {
-                return;
-            }
+            if left.is_empty() { Ok(()) } else { Err(left) }
+        });
+        ended.await.unwrap_or_else(|left| {
             let states: Vec<_> = left.iter().map(|job| (job.id, job.state, job.reason.clone())).collect();
-            assert!(Instant::now() < until, "{about}: not at their end: {states:?}\n{}", self.log());
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+            panic!("{about}: not at their end: {states:?}\n{}", self.log());
+        });
     }
 
     /// All that workers said.

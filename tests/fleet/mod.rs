@@ -28,6 +28,7 @@ use posse_core::port::{CareRepository as _, JobQueries as _};
 use posse_infra::process::SystemClock;
 
 use crate::support::dice::number;
+use crate::support::wait::wait_async;
 use host::Host;
 use oracle::Book;
 use plan::{Round, plan};
@@ -133,14 +134,11 @@ async fn a_dead_workers_job_is_claimed_again_at_once() {
 
 /// Waits until the job's journal was begun in its n-th attempt, and tells whose it is.
 async fn until(host: &Host, id: JobId, attempt: usize) -> String {
-    let until = Instant::now() + Duration::from_secs(20);
-    loop {
+    let came = wait_async(Duration::from_secs(20), async || {
         let attempts = host.store().attempts(id).await.expect("readable");
         let journal = host.store().journal(id, 0).await.expect("readable");
-        if let Some(last) = attempts.get(attempt - 1).filter(|_| !journal.is_empty()) {
-            return last.worker.clone();
-        }
-        assert!(Instant::now() < until, "attempt {attempt} never came\n{}", host.log());
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+        attempts.into_iter().nth(attempt - 1).filter(|_| !journal.is_empty()).ok_or(())
+    });
+    let Ok(last) = came.await else { panic!("attempt {attempt} never came\n{}", host.log()) };
+    last.worker
 }

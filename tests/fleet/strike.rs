@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Child;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use posse_core::port::{CareRepository as _, ClockJump};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
@@ -12,6 +12,8 @@ use super::host::{Host, LOST, program};
 use super::oracle::Book;
 use super::plan::{Blow, Mute, Rewind};
 use super::worker::{LEASE, set_host_clock};
+use crate::support::until;
+use crate::support::wait::wait_async;
 
 /// By how much the host's clock is set, in milliseconds.
 pub const HOUR: i64 = 3_600_000;
@@ -152,15 +154,11 @@ async fn newest_jump(host: &Host) -> Option<ClockJump> {
 
 /// Waits for the first worker that notices. A clock that is set back before anybody looked was never set.
 async fn until_jump_is_noticed(host: &Host, before: Option<ClockJump>, is_forward: bool) {
-    let until = Instant::now() + Duration::from_secs(20);
-    loop {
+    let noticed = wait_async(Duration::from_secs(20), async || {
         let newest = newest_jump(host).await;
-        if newest != before && newest.is_some_and(|newest| (newest.by_ms > 0) == is_forward) {
-            return;
-        }
-        assert!(Instant::now() < until, "nobody noticed that the clock was set\n{}", host.log());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        newest.filter(|newest| Some(newest) != before.as_ref() && (newest.by_ms > 0) == is_forward).ok_or(())
+    });
+    assert!(noticed.await.is_ok(), "nobody noticed that the clock was set\n{}", host.log());
 }
 
 /// Another program that holds the write lock until it is dropped.
@@ -171,11 +169,7 @@ async fn hold_write_lock(root: &Path) -> Lock {
     let told = root.join("locked");
     let _ = std::fs::remove_file(&told);
     let lock = Lock(program("fleet::worker::holds_the_write_lock", "POSSE_FLEET_LOCK", root).spawn().expect("starts"));
-    let until = Instant::now() + Duration::from_secs(20);
-    while !told.exists() {
-        assert!(Instant::now() < until, "the write lock was never had");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    until("the write lock is had", || told.exists());
     lock
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::support::expire::Expire as _;
+use crate::support::until;
 use posse_core::job::change::{Change, Edit};
 use posse_core::job::dependency::After;
 use posse_core::job::lease::WorkerId;
@@ -349,11 +350,7 @@ async fn the_log_is_kept_small_and_shrinks_after_a_long_reader() {
     }
     reader.execute_batch("COMMIT").expect("lets go");
     // The writer looks at least every two seconds.
-    let until = Instant::now() + Duration::from_secs(20);
-    while log() > 64 << 20 {
-        assert!(Instant::now() < until, "the log stays at {} bytes", log());
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    until("the log is small again", || log() <= 64 << 20);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

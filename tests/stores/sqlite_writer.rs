@@ -13,6 +13,8 @@ use posse_core::port::{ClaimRequest, Ending, JobFilter, JobQueries, JobRepositor
 use posse_core::run::journal::Entry;
 use posse_infra::sqlite::{Options, SqliteStore, Synchronous};
 
+use crate::support::until;
+
 fn job(goal: &str) -> NewJob {
     let payload = Payload { goal: goal.into(), ..Payload::default() };
     NewJob { role: "r".into(), payload, ..NewJob::default() }
@@ -316,11 +318,7 @@ async fn the_log_is_taken_into_the_database_beside_the_writing() {
     for n in 0..50 {
         store.enqueue(vec![job(&format!("{n}{}", "x".repeat(200_000)))], 1).await.expect("is stored");
     }
-    let late = Instant::now() + Duration::from_secs(20);
-    while size() < empty + (8 << 20) {
-        assert!(Instant::now() < late, "the database has {} bytes, and nobody reads from the log", size());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("the log is in the database, as nobody reads from it", || size() >= empty + (8 << 20));
     // Nothing is kept from those who write meanwhile, and closing waits for it.
     let id = store.enqueue(vec![job("one more")], 2).await.expect("is stored")[0].id;
     drop(store);

@@ -3,6 +3,7 @@
 
 pub mod dice;
 pub mod expire;
+pub mod wait;
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,11 +11,12 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+pub use wait::until;
 
 /// A project in a folder of its own.
 ///
@@ -23,16 +25,6 @@ pub struct Project {
     folder: TempDir,
     state: TempDir,
     env: Vec<(String, String)>,
-}
-
-/// Waits for what another process is about to do; a minute is more than any of it takes.
-#[track_caller]
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let late = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < late, "never: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// A pipe that nobody reads, with as much in it as fits.

@@ -2,6 +2,7 @@
 
 mod agent_machine;
 mod architecture;
+mod circles;
 mod compaction;
 mod conversation;
 mod events;

@@ -22,6 +22,8 @@ mod support {
     pub mod tools;
     #[path = "../../../../tests/support/tree.rs"]
     pub mod tree;
+    #[path = "../../../../tests/support/wait.rs"]
+    pub mod wait;
 }
 mod calculator;
 mod hooks;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use posse_core::job::{JobId, Output, Payload};
@@ -11,6 +11,8 @@ use posse_core::port::{JobQueries, JobRepository};
 use posse_core::worker::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_testing::{JobState, NewJob, ScriptedModel, TestFleet};
 use tokio::sync::watch;
+
+use crate::wait::wait_async;
 
 const SLOTS: usize = 2;
 
@@ -61,11 +63,11 @@ async fn jobs_are_claimed_ahead_while_they_are_short_and_given_back_when_they_ar
     fleet.drain().await;
     open.send_replace(false);
     let long = enqueue(&fleet, 50, "long").await;
-    let limit = Instant::now() + Duration::from_secs(20);
-    while given_back(&fleet, &long).await < 50 - SLOTS {
-        assert!(Instant::now() < limit, "nothing was given back");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let enough = async || {
+        let jobs = given_back(&fleet, &long).await;
+        if jobs >= 50 - SLOTS { Ok(()) } else { Err(jobs) }
+    };
+    wait_async(Duration::from_secs(20), enough).await.expect("so many are given back");
     until(&fleet, |running, available| (running, available) == (SLOTS, 50 - SLOTS)).await;
     open.send_replace(true);
     fleet.drain().await;
@@ -78,17 +80,13 @@ async fn jobs_are_claimed_ahead_while_they_are_short_and_given_back_when_they_ar
 
 /// Waits for numbers of running and available jobs, and gives them.
 async fn until(fleet: &TestFleet, is_so: impl Fn(usize, usize) -> bool) -> (usize, usize) {
-    let limit = Instant::now() + Duration::from_secs(20);
-    loop {
+    let counted = wait_async(Duration::from_secs(20), async || {
         let counts = fleet.store().counts().await.expect("can be counted");
         let many = |of| counts.iter().filter(|(_, state, _)| *state == of).map(|(.., jobs)| *jobs as usize).sum();
         let (running, available) = (many(JobState::Running), many(JobState::Available));
-        if is_so(running, available) {
-            return (running, available);
-        }
-        assert!(Instant::now() < limit, "{running} running, {available} available");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+        if is_so(running, available) { Ok((running, available)) } else { Err((running, available)) }
+    });
+    counted.await.expect("so many run and so many are available")
 }
 
 /// How many were claimed once and given back, with the reason that says so.

@@ -2,3 +2,5 @@
 
 mod ahead;
 mod fleet;
+#[path = "../../../tests/support/wait.rs"]
+mod wait;

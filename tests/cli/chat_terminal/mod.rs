@@ -5,9 +5,8 @@ mod screen;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
-use crate::support::Project;
+use crate::support::{Project, until};
 use screen::Terminal;
 use serde_json::{Value, json};
 
@@ -60,12 +59,8 @@ impl Slow {
         }
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n").ok()?;
         self.asked.lock().expect("requests").push(serde_json::from_slice(&body).ok()?);
-        let began = Instant::now();
         for (n, delta) in pieces.iter().enumerate() {
-            while *self.may_say.lock().expect("a number") <= n {
-                assert!(began.elapsed() < Duration::from_secs(120), "nobody lets it speak");
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            until("somebody lets it speak", || *self.may_say.lock().expect("a number") > n);
             let piece = json!({"model": "mock", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]});
             stream.write_all(format!("data: {piece}\n\n").as_bytes()).ok()?;
         }

@@ -6,9 +6,11 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::ptr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::termios::{LocalModes, tcgetattr};
+
+use crate::support::wait::wait;
 
 /// A program at a terminal of its own.
 pub struct Terminal {
@@ -70,15 +72,11 @@ impl Terminal {
     /// Waits until the rows are as they should be.
     #[track_caller]
     pub fn until(&self, what: &str, is_so: impl Fn(&[String]) -> bool) -> Vec<String> {
-        let began = Instant::now();
-        loop {
+        let looked = wait(Duration::from_secs(60), || {
             let rows = self.rows();
-            if is_so(&rows) {
-                return rows;
-            }
-            assert!(began.elapsed() < Duration::from_secs(60), "{what} does not come:\n{}", rows.join("\n"));
-            std::thread::sleep(Duration::from_millis(10));
-        }
+            if is_so(&rows) { Ok(rows) } else { Err(rows) }
+        });
+        looked.unwrap_or_else(|rows| panic!("{what} does not come:\n{}", rows.join("\n")))
     }
 
     /// Whether the terminal shows what is typed, as it did before.
@@ -95,14 +93,9 @@ impl Terminal {
 
     /// Waits for the program's end, and gives its exit code.
     pub fn wait(&mut self) -> i32 {
-        let began = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("a child") {
-                return status.code().unwrap_or(-1);
-            }
-            assert!(began.elapsed() < Duration::from_secs(60), "it does not end:\n{}", self.rows().join("\n"));
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let ended = wait(Duration::from_secs(60), || self.child.try_wait().expect("a child").ok_or(()));
+        let Ok(status) = ended else { panic!("it does not end:\n{}", self.rows().join("\n")) };
+        status.code().unwrap_or(-1)
     }
 }
 

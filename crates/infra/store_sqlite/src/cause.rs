@@ -13,7 +13,7 @@ use super::paths::beside;
 static PROBE: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Why the database at `path` cannot be written, and what to do about it; none if the system finds nothing wrong. `user`
-/// is who tries.
+/// is the one who tries.
 pub(super) fn find(path: &Path, user: &str) -> Option<String> {
     if let Err(error) = File::open("/dev/null") {
         return errno(&error).and_then(|errno| of_errno(errno, path, user));

@@ -20,7 +20,7 @@ pub(super) enum Access {
     /// Reads, beside a writer of this process or another. Allowed to tidy up: the last connection
     /// to close takes the log into the file, and one that may not would leave it lying there.
     Read,
-    /// Reads and leaves everything as it is, for whoever may only read.
+    /// Reads and changes nothing, for processes that may only read.
     Look,
     /// Reads a file that nobody is writing: the file alone is the whole database, and SQLite needs
     /// none of those it otherwise puts beside it.

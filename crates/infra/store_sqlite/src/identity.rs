@@ -35,7 +35,7 @@ impl Identity {
         Identity::of_files(path, &["", "-wal", "-shm"], changes)
     }
 
-    /// The same for who only reads: what lies beside the file may come and go while nobody has it open.
+    /// The same for a reader: the files beside it may come and go while no process has it open.
     pub fn of_file(path: &Path) -> Identity {
         Identity::of_files(path, &[""], None)
     }
@@ -106,7 +106,7 @@ impl Identity {
     }
 }
 
-/// Asks for the number alone. Who asks for a file's times has the kernel give it a new time at the next write, however
+/// Asks for the number alone. After a file's times were asked for, the kernel changes them at the next write, however
 /// soon that is, and then each sync of the log writes the times too: a commit took a quarter longer.
 fn look(file: &Path) -> std::io::Result<Id> {
     let data = rustix::fs::statx(rustix::fs::CWD, file, AtFlags::empty(), StatxFlags::INO)?;

@@ -1,9 +1,8 @@
 //! Who has a database open, as far as this host can tell.
 //!
-//! SQLite's locks are locks on bytes of the files: whoever has a database of this journal mode open holds a shared one on
-//! the file for as long as that, and who writes holds one on a byte of the shared memory beside it. They are asked for
-//! without opening a file where this process may have it open itself: closing any descriptor of a
-//! file takes off all locks that the process has on it.
+//! SQLite locks bytes of its files: a process holds a shared lock on the database file for as long as it has it open in
+//! this journal mode, and a writer holds one on a byte of the shared memory beside it. A file that this process may have
+//! open itself is not opened here to ask: closing any descriptor of a file releases all locks of the process on it.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -14,7 +13,7 @@ use super::paths::beside;
 
 /// The bytes of a database file that locks are on: `PENDING_BYTE` and those behind it, in SQLite's words.
 const LOCKS: (i64, i64) = (0x4000_0000, 512);
-/// The byte of the shared memory that whoever writes holds, `WAL_WRITE_LOCK`.
+/// The byte of the shared memory that a writer locks, `WAL_WRITE_LOCK`.
 const WRITE: u64 = 120;
 
 /// Some process that has the database at `path` open, in words. This process must not have it open.
@@ -60,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lock_of_whoever_writes_is_found_among_others() {
+    fn the_lock_of_a_writer_is_found_among_others() {
         let line = "17: POSIX  ADVISORY  WRITE 4711 fd:01:1234 120 120";
         assert_eq!(writer_in(line, 1234), Some(4711));
         assert_eq!(writer_in(line, 1235), None);

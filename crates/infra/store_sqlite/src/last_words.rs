@@ -1,8 +1,8 @@
 //! What workers leave beside a database that they cannot write to: that they ended by themselves.
 //!
-//! A process that has ended and is said to hold jobs looks like one that died. So whoever ends because its database is
-//! lost, or is asked to end while that is locked or full, leaves an empty file whose name says so; the jobs are then given
-//! back, and charged no death. Where no such file can be made either, it is as if the process had died.
+//! A process that has ended and still holds jobs looks as if it had died. So a worker that ends because its database is
+//! lost, or is asked to end while that is locked or full, leaves an empty file with its name; the jobs are then given
+//! back without counting a death. Where no such file can be made either, it is as if the process had died.
 
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -55,7 +55,7 @@ impl LastWords {
     /// What `worker` said has been heeded.
     pub fn forget(&self, worker: &WorkerId) {
         if let Ok((folder, name)) = self.place(worker) {
-            // Whoever left it is on no list any more, so one that stays does no harm.
+            // Its worker is on no list any more, so a file that stays does no harm.
             let _ = rustix::fs::unlinkat(folder, name, AtFlags::empty());
         }
     }

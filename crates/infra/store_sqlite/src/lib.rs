@@ -32,11 +32,11 @@ mod in_use;
 mod last_words;
 mod literal;
 mod log;
-mod looking;
 mod meta;
 mod migrate;
 mod notify;
 mod paths;
+mod probe;
 mod readers;
 mod reseal;
 mod restore;
@@ -91,7 +91,7 @@ pub struct Options {
     pub synchronous: Synchronous,
     /// What texts are sealed with; none, and they are stored as they are.
     pub keys: Keys,
-    /// How long what has ended is kept, where nobody has said so in the database yet.
+    /// How long what has ended is kept, unless the database says so already.
     pub retention: Option<Retention>,
     /// Most pages (of 4 KiB) the file may have, so that tests can fill it.
     #[doc(hidden)]
@@ -222,8 +222,8 @@ impl SqliteStore {
     }
 }
 
-/// Only one start at a time in a process: to make a file is to close it again, which takes off the
-/// locks that anybody else in the process has on it.
+/// Only one start at a time in a process: making a file means closing it, and that releases the locks
+/// which other stores of this process have on it.
 static STARTING: Mutex<()> = Mutex::new(());
 
 /// Makes the file if it is not there, and brings it to this version's schema.
@@ -234,7 +234,7 @@ fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Notifi
         Ok(data) if data.is_dir() => Err(std::io::ErrorKind::IsADirectory.into()),
         Ok(data) => Ok(data.len() == 0),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            nobody_misses(path)?;
+            not_missing(path)?;
             make(path)
         }
         Err(error) => Err(error),
@@ -274,11 +274,11 @@ fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Notifi
     Ok((connection, Arc::new(notifier), installation))
 }
 
-/// Fails while a process works on a database that was here, for one made now would be worked by nobody, and where its log
-/// lies, for SQLite would take that away: then whoever puts the database back has lost what was only in there.
-fn nobody_misses(path: &Path) -> Result<(), RepositoryError> {
-    // It may have been made at this moment by whoever listens.
-    let Some(what) = looking::left_behind(path).filter(|_| !path.exists()) else { return Ok(()) };
+/// Fails where a database seems to be missing. While a process still works on one that was here, a new one would get no
+/// workers. Where the log of one is left, SQLite would delete it, and with it what was in the log alone.
+fn not_missing(path: &Path) -> Result<(), RepositoryError> {
+    // The process that listens may have made it at this moment.
+    let Some(what) = probe::left_behind(path).filter(|_| !path.exists()) else { return Ok(()) };
     let way_out = match Notifier::read_only(path).has_listeners() {
         true => "put it back, or end that process (posse work ends by itself within a second or two)",
         false => {
@@ -291,7 +291,7 @@ fn nobody_misses(path: &Path) -> Result<(), RepositoryError> {
     )))
 }
 
-/// Makes an empty file that only its owner may use; true, unless somebody else just made it.
+/// Makes an empty file that only its owner may use. True also where another process has just made it: it is as new.
 fn make(path: &Path) -> std::io::Result<bool> {
     match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),

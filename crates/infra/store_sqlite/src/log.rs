@@ -2,7 +2,7 @@
 //!
 //! Each commit appends to the log. Once a second, if roughly 8 MB were written, the writer has the log taken
 //! into the database beside its work; from 24 MB on it does so itself before it writes anything more, and at 8,000 pages
-//! (32 MB) the commit that reaches them does, whoever wrote them. It begins again at its start only at a moment when nobody
+//! (32 MB) the commit that reaches them does, also where other processes wrote them. It begins again at its start only at a moment when nobody
 //! reads from it. With many short reads that moment may never come by itself; so once the log is larger than
 //! [`BOUND`], the writer tries to have it empty each time it looks, for at most 40 ms. That needs
 //! the write lock and a moment without readers of the log, so with several processes at full speed
@@ -25,17 +25,17 @@ pub(super) const BOUND: u64 = 64 << 20;
 /// How long the tries of one look wait for locks, in milliseconds, and so keep the writer from its
 /// work; only while the log is too large. SQLite waits in steps that grow, and between two steps another
 /// writer has come first: several short tries find a moment without writers sooner than a long one.
-/// A long one outlasts those who read.
+/// A long one outlasts readers.
 const TRIES_MS: [u32; 5] = [5, 5, 5, 5, 20];
 
-/// How often the size is looked at, and how rarely while somebody reads for long.
+/// How often the size is looked at, and how rarely during a long read.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// For how long somebody has to read before it is said.
+/// How long a read lasts before it is reported.
 const NOTABLE: Duration = Duration::from_secs(5);
 
-/// How often it is said that the log cannot be kept small.
+/// How often it is reported that the log cannot be kept small.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// The log, as the writer looks after it.

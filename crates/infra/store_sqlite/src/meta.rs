@@ -25,8 +25,8 @@ pub(super) fn sealing_key(connection: &mut SqliteConnection) -> Done<Option<Stri
     Ok(meta::table.filter(meta::key.eq(SEALING_KEY)).select(meta::value).first(connection).optional()?)
 }
 
-/// Refuses those who would write in the clear what others seal, or cannot open what the others write. Gives
-/// the id of the key that seals so far.
+/// Refuses keys that do not include the one that seals here: their owner would write in the clear what others seal, or
+/// could not open what they write. Gives the id of the key that seals so far.
 pub(super) fn admit(connection: &mut SqliteConnection, keys: &Keys) -> Outcome<Option<String>> {
     match sealing_key(connection)? {
         Some(id) if !keys.has(&id) => Err(RepositoryError::Unavailable(format!(
@@ -38,7 +38,7 @@ pub(super) fn admit(connection: &mut SqliteConnection, keys: &Keys) -> Outcome<O
     }
 }
 
-/// The same, and has it known with which key texts are sealed from now on.
+/// The same, and records the key that seals from now on.
 pub(super) fn begin_sealing(connection: &mut SqliteConnection, keys: &Keys) -> Outcome<()> {
     let before = admit(connection, keys)?;
     match keys.sealing() {
@@ -47,7 +47,7 @@ pub(super) fn begin_sealing(connection: &mut SqliteConnection, keys: &Keys) -> O
     }
 }
 
-/// Has it known with which key texts are sealed, or that none are.
+/// Records the key that seals, or that none does.
 pub(super) fn set_sealing_key(connection: &mut SqliteConnection, id: Option<&str>) -> Done<()> {
     match id {
         Some(id) => diesel::replace_into(meta::table)

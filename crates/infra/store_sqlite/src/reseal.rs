@@ -1,7 +1,7 @@
 //! Sealing again what is stored: with another key, for the first time, or no longer.
 //!
-//! Values are read and written a few at a time, each few in a transaction, so that others who write come in
-//! between. What was done stays done: whoever is interrupted begins again and passes over it.
+//! Values are read and written a few at a time, each few in a transaction, so that other writers come in
+//! between. What was done stays done: after an interruption, a second run passes over it.
 
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Integer, Text};
@@ -86,7 +86,7 @@ struct Stored {
 /// that need no change are not written.
 ///
 /// What was in the file before is still in its free space then: [`compact`](super::compact) is to follow.
-/// Nobody else should write: who has other keys would go on to seal with those.
+/// No other process should write meanwhile: one with other keys would go on to seal with those.
 pub(super) async fn reseal(
     writer: &Writer,
     target: Keys,

@@ -1,9 +1,9 @@
 //! Putting a backup in the place of a database.
 //!
 //! A database is its file and the log beside it, and a file put in the place of another one is read with the other's log.
-//! So the log is taken into the old file first, and then one rename does it: whatever ends the process before, the old
+//! So the log is taken into the old file first, and then one rename does it: if the process ends before, the old
 //! database is there whole, and after it the new one. Only where the old file is too damaged for that is there more to do
-//! than one rename; then a mark lies beside the database meanwhile, and whoever opens it is told to finish.
+//! than one rename; then a mark lies beside the database meanwhile, and opening it fails with the advice to finish.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -50,7 +50,7 @@ pub fn restore(path: &Path, backup: &Path, keys: &Keys) -> Result<Restored, Repo
     if same_file(path, backup) {
         return Err(RepositoryError::Refused(format!("{} is the database itself; name a backup", backup.display())));
     }
-    // Whoever starts meanwhile waits, and finds the new one.
+    // A process that starts meanwhile waits, and finds the new one.
     let notifier = Notifier::new(path);
     let _starting = notifier.lock();
     nobody_has_it(path, &notifier)?;
@@ -133,7 +133,7 @@ impl Drop for Part {
 }
 
 impl Part {
-    /// Makes it of the backup, in this version's schema and in nobody's hands; tells how many jobs were in some.
+    /// Makes it of the backup, in this version's schema and with no job claimed; gives how many jobs were.
     fn fill(&self, backup: &Path, keys: &Keys, sequences: &[Sequence]) -> Result<usize, RepositoryError> {
         let part = &self.0;
         let failed = |error: std::io::Error| not_restored(part, &error);
@@ -181,7 +181,7 @@ fn tidy(connection: &mut SqliteConnection, keys: &Keys, sequences: &[Sequence]) 
     Ok(held)
 }
 
-/// Whoever worked when the backup was made does not work on this. Gives the jobs they had.
+/// The workers of the time of the backup do not work on this. Gives the jobs they had.
 fn forget_workers(connection: &mut SqliteConnection) -> Done<Vec<JobColumns>> {
     diesel::delete(workers::table).execute(connection)?;
     diesel::delete(duties::table).execute(connection)?;

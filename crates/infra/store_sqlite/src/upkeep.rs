@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use posse_core::port::{Backup, Compacted, Database, RepositoryError, Resealed, Restored, SchemaSteps, Upkeep};
 
-use super::{Keys, SqliteStore, backup, compact, looking, meta, migrate, reseal, restore};
+use super::{Keys, SqliteStore, backup, compact, meta, migrate, probe, reseal, restore};
 
 #[async_trait]
 impl Upkeep for SqliteStore {
@@ -45,11 +45,11 @@ impl Database for SqliteDatabase {
     }
 
     fn try_write(&self) -> Result<(), RepositoryError> {
-        looking::try_write(&self.path)
+        probe::try_write(&self.path)
     }
 
     fn left_behind(&self) -> Option<String> {
-        looking::left_behind(&self.path)
+        probe::left_behind(&self.path)
     }
 
     fn compact(&self) -> Result<Compacted, RepositoryError> {

@@ -6,8 +6,8 @@
 //! commit fails, every command of the batch fails: nothing is reported done that is not on disk.
 //!
 //! A thread of its own does the writing, since a commit waits for the disk and for other processes.
-//! Where a command takes no such wait and nobody else writes, handing it over and being woken again
-//! costs more than the work: then the caller does it itself.
+//! Where a command takes no such wait and nobody else writes, the caller does it itself
+//! (`docs/decisions/0038`).
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -222,7 +222,7 @@ impl Shared {
     }
 }
 
-/// Has nobody wait for a thread that is gone, however it went.
+/// When the thread ends, be it by a panic, no caller waits for it any longer.
 struct Closed<'a>(&'a Shared);
 
 impl Drop for Closed<'_> {

@@ -10,9 +10,10 @@ use posse_infra::model::scripted::ScriptedModel;
 use posse_infra::process::SystemClock;
 use serde_json::json;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::kit::{Gate, Home, Worker, WorkerOptions, gate, lines};
+use crate::support::wait::wait_async;
 
 const HOUR: i64 = 3_600_000;
 const LEASE: i64 = 30_000;
@@ -45,17 +46,12 @@ async fn scene() -> Scene {
 impl Scene {
     /// Waits until both workers have noticed that the clock was set, each once.
     async fn until_noticed(&self) {
-        let until = Instant::now() + Duration::from_secs(20);
-        loop {
+        let noticed = wait_async(Duration::from_secs(20), async || {
             let noticed = self.home.store.clock_jumps().await.expect("readable");
-            let workers: std::collections::BTreeSet<_> = noticed.iter().map(|jump| &jump.worker).collect();
-            if workers.len() == 2 {
-                assert_eq!(noticed.len(), 2, "each told of it once");
-                return;
-            }
-            assert!(Instant::now() < until, "both notice: {noticed:?}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+            let workers = noticed.iter().map(|jump| &jump.worker).collect::<std::collections::BTreeSet<_>>().len();
+            if workers == 2 { Ok(noticed) } else { Err(noticed) }
+        });
+        assert_eq!(noticed.await.expect("both notice").len(), 2, "each told of it once");
     }
 
     /// The lease is the one of the first claim, and stands for no longer and no shorter than it should.
@@ -69,11 +65,8 @@ impl Scene {
     async fn ends_once(self) {
         let Scene { home, workers, gate, job, .. } = self;
         gate.let_go.add_permits(10);
-        let until = Instant::now() + Duration::from_secs(20);
-        while !home.job(job).await.state.is_final() {
-            assert!(Instant::now() < until, "it ends");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let ended = async || home.job(job).await.state.is_final().then_some(()).ok_or(());
+        wait_async(Duration::from_secs(20), ended).await.expect("it ends");
         assert_eq!(home.job(job).await.state, JobState::Completed);
         assert_eq!(lines(&home.workspace().join("ledger.txt")), ["one"], "nothing ran twice");
         assert_eq!(home.store.attempts(job).await.expect("readable").len(), 1);

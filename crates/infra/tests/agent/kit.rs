@@ -22,6 +22,8 @@ use tempfile::TempDir;
 use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
 
+use crate::support::wait::wait_async;
+
 pub const ROLE: &str = "tester";
 
 pub fn persona() -> PersonaTemplate {
@@ -296,10 +298,6 @@ pub fn lines(path: &Path) -> Vec<String> {
 
 /// Waits until something is so.
 pub async fn until(mut is_so: impl FnMut() -> bool) {
-    let waited = async {
-        while !is_so() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(60), waited).await.expect("it is so within a minute");
+    let waited = wait_async(std::time::Duration::from_secs(60), async || is_so().then_some(()).ok_or(()));
+    waited.await.expect("it is so within a minute");
 }

@@ -15,6 +15,7 @@ use posse_infra::local_model::{
 use serde_json::Value;
 
 use super::{names, script};
+use crate::support::wait::wait;
 
 /// Stands in for `posse-local`. What it does wrong, files beside it say; what it was given, it writes beside it.
 const SERVER: &str = r#"#!/usr/bin/env python3
@@ -116,10 +117,7 @@ fn end(pid: u32) {
     if fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|c| c.contains("posse-local")) {
         let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
     }
-    let until = Instant::now() + Duration::from_secs(5);
-    while lives(pid) && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let _ = wait(Duration::from_secs(5), || if lives(pid) { Err(()) } else { Ok(()) });
 }
 
 #[test]

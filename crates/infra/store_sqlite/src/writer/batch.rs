@@ -83,7 +83,7 @@ pub(super) trait Piece: Send {
     fn answer(self: Box<Self>);
 }
 
-/// Work that nobody else asks for alike.
+/// Work that is not shared with other callers.
 pub(super) struct Alone<T, F> {
     work: F,
     asked_at: Instant,

@@ -23,12 +23,12 @@ use crate::notify::Notifier;
 
 /// How long the write lock of another process is waited for.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
-/// How often to look for changes of which other processes notified nobody.
+/// How often to look for commits of other processes that sent no notification.
 const POLL: Duration = Duration::from_secs(1);
 /// After roughly how many bytes written to it the log is taken into the database. That takes two syncs of
-/// the disk, which nobody is to wait for: so it is done beside the writing.
+/// the disk, which no command is to wait for: so it is done beside the writing.
 const CHECKPOINT_BYTES: usize = 8 << 20;
-/// After how many it is done before the next command: else those who write outrun it, and the log grows.
+/// After how many it is done before the next command: otherwise writers outrun it, and the log grows.
 const MOST_BYTES: usize = 24 << 20;
 /// Roughly what a commit writes beside its content: the pages of the tables and indexes it touches.
 const COMMIT_BYTES: usize = 6 * 4096;
@@ -121,7 +121,7 @@ impl Owner {
         let is_look = Instant::now() >= self.next_poll;
         let there = if is_look { self.identity.check() } else { self.identity.found() };
         if there.is_err() {
-            // Nothing that is found there is worth anything; whoever waits is told at once.
+            // Nothing more is worth doing there; callers that wait are told at once.
             self.next_poll = Instant::now() + POLL;
             self.notifier.notify_here();
             return self.next_poll;
@@ -176,8 +176,8 @@ impl Owner {
         }
     }
 
-    /// Tells of a commit. Before the answers: who is answered may ask at once who was woken. What went into a file that
-    /// nobody will find was not saved.
+    /// Tells of a commit, before the callers are answered: one of them may ask at once who was woken. What went into a
+    /// file that has lost its name was not saved.
     fn tell(&self, notifies: Option<bool>, batch: &mut Batch) {
         if let Err(lost) = self.identity.check_changes() {
             return batch.fail(&lost);

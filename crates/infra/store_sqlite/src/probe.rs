@@ -1,4 +1,4 @@
-//! What can be found out about a database from outside, for those who look after it.
+//! Two checks of a database from outside: whether it can be written, and whether one that is gone was here.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::fault::{Kind, describe, describe_text};
 use super::notify::Notifier;
 use super::paths::{beside, may_write};
 
-/// Tries to write to the database at `path`, and takes it back. Waits for whoever writes for two seconds.
+/// Tries to write to the database at `path`, and takes it back. Waits two seconds for another writer.
 pub fn try_write(path: &Path) -> Result<(), RepositoryError> {
     if !may_write(path) {
         return Err(describe_text(Kind::ReadOnly, "it may only be read", path));
