@@ -1,12 +1,12 @@
 //! Keeping a database in order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use super::driver::{Driver, LeaseRow};
+use super::driver::{Driver, Duty, Forgets, LeaseRow};
 use super::{Done, Tx};
 use crate::clock::Millis;
 use crate::job::lease::WorkerId;
-use crate::port::{ClockJump, DueJobs};
+use crate::port::{ClockJump, DueJobs, WorkerRecord};
 
 /// How many times at which the clock was set are kept.
 const JUMPS_KEPT: i64 = 20;
@@ -19,18 +19,20 @@ pub fn take_duty<D: Driver>(
     until: Millis,
     now: Millis,
 ) -> Done<bool> {
-    let held = tx.db.duty(duty)?;
-    if held.is_some_and(|(holder, held_until)| holder != *worker && held_until > now && held_until <= until) {
+    let held: Option<Duty> = tx.db.kept(duty)?.pop();
+    if held.is_some_and(|held| held.worker != *worker && held.until > now && held.until <= until) {
         return Ok(false);
     }
-    tx.db.set_duty(duty, worker, until)?;
+    tx.db.keep(&Duty { name: duty.to_owned(), worker: worker.clone(), until })?;
     Ok(true)
 }
 
 /// Keeps a jump of the clock on record, and cuts leases that stand for longer than was asked for.
 pub fn clock_jumped<D: Driver>(tx: &mut Tx<'_, D>, jump: &ClockJump) -> Done<()> {
-    tx.db.add_jump(jump, JUMPS_KEPT)?;
-    let lease_ms = tx.db.lease_times()?;
+    tx.db.keep(jump)?;
+    Forgets::<ClockJump>::forget(tx.db, JUMPS_KEPT)?;
+    let workers: Vec<WorkerRecord> = tx.db.kept(None)?;
+    let lease_ms: HashMap<_, _> = workers.into_iter().map(|worker| (worker.id, worker.lease_ms)).collect();
     for LeaseRow { job, until, worker } in tx.db.leases()? {
         // A worker that is not on the list renews nothing any more.
         let most = jump.noticed_at + worker.and_then(|worker| lease_ms.get(&worker).copied()).unwrap_or(0);
@@ -44,11 +46,13 @@ pub fn clock_jumped<D: Driver>(tx: &mut Tx<'_, D>, jump: &ClockJump) -> Done<()>
 
 /// Asks a worker, or all on the list, to finish what is in hand and end.
 pub fn request_drain<D: Driver>(tx: &mut Tx<'_, D>, worker: Option<&WorkerId>, now: Millis) -> Done<Vec<String>> {
-    let mut asked = tx.db.listed()?;
-    asked.retain(|id| worker.is_none_or(|worker| worker.0 == *id));
-    asked.iter().try_for_each(|id| tx.db.ask_to_end(id, now))?;
+    let mut asked: Vec<WorkerRecord> = tx.db.kept(worker.map(|worker| worker.0.as_str()))?;
+    for worker in asked.iter_mut().filter(|worker| worker.drain_requested_at.is_none()) {
+        worker.drain_requested_at = Some(now);
+        tx.db.keep(worker)?;
+    }
     tx.notify();
-    Ok(asked)
+    Ok(asked.into_iter().map(|worker| worker.id).collect())
 }
 
 /// Jobs that are due, by role: those that may be claimed, and those whose time has come.

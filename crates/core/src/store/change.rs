@@ -1,6 +1,6 @@
 //! What people change about jobs, one or many.
 
-use super::driver::{Driver, Edited, JobRow};
+use super::driver::{Driver, Edited, Forgets, JobRow, SummaryRow};
 use super::fault::Fault;
 use super::jobs::{existing, store};
 use super::seal::Place;
@@ -55,7 +55,7 @@ fn apply<D: Driver>(
             if let Some(waiting) = waiting {
                 return Ok(Some(format!("job {waiting} waits for it; cancel that first")));
             }
-            tx.db.forget_summaries_of(job)?;
+            Forgets::<SummaryRow>::forget(tx.db, job)?;
             tx.db.delete_job_alone(job)?;
         }
         Change::Edit(edit) => return edit_one(tx, installation, job, row, edit, now),

@@ -147,7 +147,7 @@ fn select_beside<D: Driver>(
     suspects: &[Suspect],
 ) -> Done<Vec<(ClaimRow, DataRow)>> {
     let worker = &request.worker.0;
-    let has_jobs = tx.db.has_jobs(worker)?;
+    let has_jobs = !tx.db.held_by(&request.worker)?.is_empty();
     match claimable(suspects, worker, has_jobs, &request.role, &request.queues) {
         Claimable::All => return select(tx, request),
         Claimable::One => return select(tx, &ClaimRequest { limit: 1, ..request.clone() }),
@@ -160,7 +160,7 @@ fn select_beside<D: Driver>(
     let suspect = |row: &ClaimRow| suspects.iter().find(|suspect| suspect.job == row.id);
     let next = rows.iter().filter_map(|(row, _)| suspect(row)).find(|s| s.is_worth_waiting(worker, request.now));
     if let Some(next) = next {
-        tx.db.await_empty_hands(next.job, worker)?;
+        deaths::await_empty_hands(tx.db, next.job, worker)?;
         return Ok(Vec::new());
     }
     rows.retain(|(row, _)| suspect(row).is_none());

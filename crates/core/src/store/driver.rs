@@ -12,6 +12,7 @@ mod deaths;
 mod endpoints;
 mod jobs;
 mod journal;
+mod keeps;
 mod leases;
 mod limits;
 mod people;
@@ -20,25 +21,28 @@ mod sessions;
 mod views;
 mod waits;
 
-pub use care::{CareRows, Ended, Queues, TurnLeft};
+pub use care::{CareRows, Duty, Ended, KeepFor, Queues, TurnLeft};
 pub use change::{ChangeRows, Edited};
-pub use claim::{ClaimRow, ClaimRows, Front, Head, Lines, Taking};
-pub use deaths::DeathRows;
-pub use endpoints::{BreakerRow, EndpointRows};
+pub use claim::{ClaimRow, ClaimRows, Front, Head, LastTurn, Lines, Taking};
+pub use deaths::{DeathRow, DeathRows, DeathsOf};
+pub use endpoints::{BreakerRow, BreakersOf, Rates};
 pub use jobs::{
     AttemptRow, DataRow, HolderRow, JobInsert, JobRow, JobRows, Leaving, ProgressRow, RunningRow, StoredJob,
 };
 pub use journal::{CallInsert, CallRow, JournalRows, StepInsert, StepRow};
+pub use keeps::{Forgets, Keeps, Passing, Record};
 pub use leases::{LeaseRow, LeaseRows};
 pub use limits::LimitRows;
 pub use people::{AnnotationInsert, AnnotationRow, AskInsert, AskRow, AsksOf, PeopleRows};
-pub use schedules::{ScheduleRow, ScheduleRows};
-pub use sessions::{ArchivedRow, SessionRows, TurnRow};
+pub use schedules::{BatchName, BatchRow, Run, ScheduleRow, SchedulesOf};
+pub use sessions::{ArchivedRow, SessionRows, SummaryRow, TurnRow};
 pub use views::{TextRow, ViewRows};
 pub use waits::{Family, WaitRows};
 
+use crate::port::{ClockJump, WorkerRecord};
+
 macro_rules! driver {
-    ($($rows:ident)+) => {
+    ($($rows:path,)+) => {
         /// All operations of a database.
         pub trait Driver: $($rows +)+ {}
 
@@ -47,18 +51,38 @@ macro_rules! driver {
 }
 
 driver! {
-    CareRows
-    ChangeRows
-    ClaimRows
-    DeathRows
-    EndpointRows
-    JobRows
-    JournalRows
-    LeaseRows
-    LimitRows
-    PeopleRows
-    ScheduleRows
-    SessionRows
-    ViewRows
-    WaitRows
+    CareRows,
+    ChangeRows,
+    ClaimRows,
+    DeathRows,
+    JobRows,
+    JournalRows,
+    LeaseRows,
+    LimitRows,
+    PeopleRows,
+    SessionRows,
+    ViewRows,
+    WaitRows,
+    Keeps<ArchivedRow>,
+    Keeps<BatchName>,
+    Keeps<BatchRow>,
+    Keeps<BreakerRow>,
+    Keeps<ClockJump>,
+    Keeps<DeathRow>,
+    Keeps<Duty>,
+    Keeps<KeepFor>,
+    Keeps<LastTurn>,
+    Keeps<ProgressRow>,
+    Keeps<Rates>,
+    Keeps<Run>,
+    Keeps<ScheduleRow>,
+    Keeps<SummaryRow>,
+    Keeps<WorkerRecord>,
+    Forgets<ArchivedRow>,
+    Forgets<BreakerRow>,
+    Forgets<ClockJump>,
+    Forgets<DeathRow>,
+    Forgets<ScheduleRow>,
+    Forgets<SummaryRow>,
+    Forgets<WorkerRecord>,
 }

@@ -1,6 +1,6 @@
 //! What models were asked, and which endpoints are out, for all processes together.
 
-use super::driver::{BreakerRow, Driver};
+use super::driver::{BreakerRow, BreakersOf, Driver, Forgets, Rates};
 use super::seal::{Keys, Place};
 use super::{Done, Tx};
 use crate::clock::Millis;
@@ -8,57 +8,66 @@ use crate::model::breaker::{Breaker, Leave};
 use crate::queue::rate::{Bucket, EndpointState, ModelRates, ModelUse, Pass, RequestOutcome, Whom};
 
 /// What is known of a model's endpoint and of the model there, in this order; that all is well where there is no row.
-pub fn breakers<D: Driver>(db: &mut D, keys: &Keys, about: &ModelUse) -> Done<[EndpointState; 2]> {
+pub fn breakers<D: Driver>(db: &mut D, about: &ModelUse) -> Done<[BreakerRow; 2]> {
     let names = about.names();
-    let mut found: Vec<_> = db.breakers(&names)?.into_iter().map(|row| to_state(keys, row)).collect();
-    Ok(names.map(|endpoint| match found.iter().position(|state| state.endpoint == endpoint) {
+    let mut found: Vec<BreakerRow> = db.kept(BreakersOf::Either(&names))?;
+    Ok(names.map(|endpoint| match found.iter().position(|row| row.endpoint == endpoint) {
         Some(at) => found.swap_remove(at),
-        None => EndpointState { endpoint, breaker: Breaker::default(), reason: None },
+        None => BreakerRow { endpoint, breaker: Breaker::default(), reason: None },
     }))
 }
 
 /// Endpoints that have failed since they last answered.
 pub fn failing<D: Driver>(db: &mut D, keys: &Keys) -> Done<Vec<EndpointState>> {
-    Ok(db.failing()?.into_iter().map(|row| to_state(keys, row)).collect())
+    let state = |row: BreakerRow| {
+        let reason = said(keys, &row);
+        EndpointState { endpoint: row.endpoint, breaker: row.breaker, reason }
+    };
+    Ok(db.kept(BreakersOf::All)?.into_iter().map(state).collect())
 }
 
-fn to_state(keys: &Keys, BreakerRow { endpoint, breaker, reason }: BreakerRow) -> EndpointState {
-    let reason = reason.map(|reason| keys.show(Place::endpoint(&endpoint), &reason));
-    EndpointState { endpoint, breaker, reason }
+fn said(keys: &Keys, row: &BreakerRow) -> Option<String> {
+    row.reason.as_ref().map(|reason| keys.show(Place::endpoint(&row.endpoint), reason))
 }
 
-fn store_breaker<D: Driver>(tx: &mut Tx<'_, D>, endpoint: &str, breaker: &Breaker, reason: Option<&str>) -> Done<()> {
-    if *breaker == Breaker::default() {
-        return tx.db.forget_breaker(endpoint);
+/// Stores a breaker that changed. Where nothing is said, what was said before stays.
+fn store_breaker<D: Driver>(tx: &mut Tx<'_, D>, row: &mut BreakerRow, said: Option<&str>) -> Done<()> {
+    if row.breaker == Breaker::default() {
+        Forgets::<BreakerRow>::forget(tx.db, &row.endpoint)?;
+        return Ok(());
     }
-    let reason = reason.map(|reason| tx.keys.seal(Place::endpoint(endpoint), reason));
-    tx.db.set_breaker(endpoint, breaker, reason.as_ref())
+    if let Some(said) = said {
+        row.reason = Some(tx.keys.seal(Place::endpoint(&row.endpoint), said));
+    }
+    tx.db.keep(row)
 }
 
 /// The buckets of a model; both full where there is no row.
 fn buckets<D: Driver>(db: &mut D, about: &ModelUse) -> Done<[Option<Bucket>; 2]> {
     let ModelRates { requests_per_minute, tokens_per_minute } = about.rates;
-    let (requests, tokens) = db.rates(&about.endpoint, &about.model)?;
+    let known: Option<Rates> = db.kept((about.endpoint.as_str(), about.model.as_str()))?.pop();
+    let (requests, tokens) = known.map_or((0, 0), |known| (known.requests_us, known.tokens_us));
     Ok([requests_per_minute.map(|n| Bucket::paced(n, requests)), tokens_per_minute.map(|n| Bucket::whole(n, tokens))])
 }
 
 fn store_buckets<D: Driver>(db: &mut D, about: &ModelUse, buckets: [Option<Bucket>; 2]) -> Done<()> {
-    let [requests, tokens] = buckets.map(|bucket| bucket.map_or(0, |bucket| bucket.full_at_us));
-    db.set_rates(&about.endpoint, &about.model, requests, tokens)
+    let [requests_us, tokens_us] = buckets.map(|bucket| bucket.map_or(0, |bucket| bucket.full_at_us));
+    let ModelUse { endpoint, model, .. } = about.clone();
+    db.keep(&Rates { endpoint, model, requests_us, tokens_us })
 }
 
 /// Whether both may be asked. Where one is out that says why; what is probed has changed.
-pub fn ask(states: &mut [EndpointState; 2], about: &ModelUse, now: Millis) -> Leaves {
-    let mut asked = states.clone();
-    let leaves = [0, 1].map(|i| asked[i].breaker.ask(now));
+pub fn ask(rows: &mut [BreakerRow; 2], keys: &Keys, about: &ModelUse, now: Millis) -> Leaves {
+    let mut asked = [rows[0].breaker, rows[1].breaker];
+    let leaves = asked.each_mut().map(|breaker| breaker.ask(now));
     let longest = [0, 1].into_iter().filter_map(|i| match leaves[i] {
-        Leave::Wait(ms) => Some((ms, &states[i])),
+        Leave::Wait(ms) => Some((ms, &rows[i])),
         Leave::Go | Leave::Probe => None,
     });
-    if let Some((ms, state)) = longest.max_by_key(|(ms, _)| *ms) {
-        return Leaves::Out(is_out(about, state, ms));
+    if let Some((ms, row)) = longest.max_by_key(|(ms, _)| *ms) {
+        return Leaves::Out(is_out(keys, about, row, ms));
     }
-    *states = asked;
+    [rows[0].breaker, rows[1].breaker] = asked;
     if leaves.contains(&Leave::Probe) { Leaves::Probe } else { Leaves::Go }
 }
 
@@ -75,9 +84,9 @@ pub enum Leaves {
 
 /// Asks leave for a request; see [`crate::port::RateLimiter::reserve`].
 pub fn reserve<D: Driver>(tx: &mut Tx<'_, D>, about: &ModelUse, patience_ms: Millis, now: Millis) -> Done<Pass> {
-    let before = breakers(tx.db, tx.keys, about)?;
-    let mut states = before.clone();
-    let is_probe = match ask(&mut states, about, now) {
+    let mut rows = breakers(tx.db, about)?;
+    let before = [rows[0].breaker, rows[1].breaker];
+    let is_probe = match ask(&mut rows, tx.keys, about, now) {
         Leaves::Out(pass) => return Ok(pass),
         Leaves::Probe => true,
         Leaves::Go => false,
@@ -108,19 +117,19 @@ pub fn reserve<D: Driver>(tx: &mut Tx<'_, D>, about: &ModelUse, patience_ms: Mil
     if !is_probe {
         return Ok(Pass::Go { after_ms });
     }
-    for (state, before) in states.iter().zip(&before).filter(|(state, before)| state.breaker != before.breaker) {
-        store_breaker(tx, &before.endpoint, &state.breaker, None)?;
+    for (row, _) in rows.iter_mut().zip(before).filter(|(row, before)| row.breaker != *before) {
+        store_breaker(tx, row, None)?;
     }
     Ok(Pass::Probe)
 }
 
-fn is_out(about: &ModelUse, state: &EndpointState, ms: Millis) -> Pass {
+fn is_out(keys: &Keys, about: &ModelUse, row: &BreakerRow, ms: Millis) -> Pass {
     let ModelUse { endpoint, model, .. } = about;
-    let what = match state.endpoint == *endpoint {
+    let what = match row.endpoint == *endpoint {
         true => format!("the endpoint {endpoint} is out"),
         false => format!("the endpoint {endpoint} takes nothing for {model} now"),
     };
-    let said = state.reason.as_deref().map(|said| format!(", since the last that was asked there: {said}"));
+    let said = said(keys, row).map(|said| format!(", since the last that was asked there: {said}"));
     Pass::Out { ms, reason: format!("{what}; it is left alone for a while{}", said.unwrap_or_default()) }
 }
 
@@ -144,12 +153,12 @@ pub fn settle<D: Driver>(
     if requests.is_some() || tokens.is_some() {
         store_buckets(tx.db, reserved, [requests, tokens])?;
     }
-    let [endpoint, model] = breakers(tx.db, &Keys::default(), reserved)?;
+    let [endpoint, model] = breakers(tx.db, reserved)?;
     let mut rest = None;
-    let put = |tx: &mut Tx<'_, D>, state: EndpointState, said: Option<&str>, change: &mut dyn FnMut(&mut Breaker)| {
-        let mut after = state.breaker;
-        change(&mut after);
-        if after == state.breaker { Ok(()) } else { store_breaker(tx, &state.endpoint, &after, said) }
+    let put = |tx: &mut Tx<'_, D>, mut row: BreakerRow, said: Option<&str>, change: &mut dyn FnMut(&mut Breaker)| {
+        let before = row.breaker;
+        change(&mut row.breaker);
+        if row.breaker == before { Ok(()) } else { store_breaker(tx, &mut row, said) }
     };
     let is_probe = reserved.is_probe;
     match went {

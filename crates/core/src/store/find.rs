@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
-use super::driver::{Driver, TextRow};
+use super::driver::{Driver, ProgressRow, TextRow};
 use super::seal::{Keys, Place, Sealed};
 use super::views::to_job;
 use super::{Done, Outcome};
@@ -43,10 +43,10 @@ fn add_progress<D: Driver>(db: &mut D, keys: &Keys, found: &mut [Job]) -> Done<(
     if running.is_empty() {
         return Ok(());
     }
-    for (id, row) in db.progress(&running)? {
+    for ProgressRow { job: id, share, text, at } in db.kept(running.as_slice())? {
         if let Some(job) = found.iter_mut().find(|job| job.id == id) {
-            let text = keys.show(Place::progress(id.0), &row.text);
-            job.progress = Some(JobProgress { share: row.share, text, at: row.at });
+            let text = keys.show(Place::progress(id.0), &text);
+            job.progress = Some(JobProgress { share, text, at });
         }
     }
     Ok(())

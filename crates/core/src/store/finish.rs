@@ -169,7 +169,7 @@ fn clear_suspects<D: Driver>(tx: &mut Tx<'_, D>, ended: &[(Left<'_>, Vec<JobId>)
         // These say nothing: the work had perhaps not begun.
         let is_proof = left.to.state.is_final() || !matches!(left.event, Event::Interrupt | Event::Snooze);
         for suspect in suspects.iter().filter(|suspect| is_proof && ids.contains(&suspect.job)) {
-            tx.db.clear_suspect(suspect.job)?;
+            deaths::clear(tx.db, suspect.job)?;
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::driver::{Driver, JobRow};
+use super::driver::{Driver, Forgets, JobRow};
 use super::jobs::{set_reason, store};
 use super::{Done, Outcome, Tx, attempts, deaths, waits};
 use crate::clock::Millis;
@@ -10,7 +10,7 @@ use crate::job::JobState;
 use crate::job::deaths::{deadly, died_in_last_attempt};
 use crate::job::lease::{Lease, WorkerId};
 use crate::job::transition::{Event, transition};
-use crate::port::{Heartbeat, Overdue, Rescued};
+use crate::port::{Heartbeat, Overdue, Rescued, WorkerRecord};
 
 /// Renews leases and marks the worker alive.
 pub fn heartbeat<D: Driver>(
@@ -67,7 +67,7 @@ pub fn rescue<D: Driver>(tx: &mut Tx<'_, D>, gone: &[(bool, WorkerId)], now: Mil
     rows.sort_by_key(|(_, row)| row.id);
     let rescued = rows.into_iter().map(|(fate, row)| lost(tx, fate, row, now)).collect::<Outcome<Vec<_>>>()?;
     for (_, worker) in gone {
-        tx.db.unregister(worker)?;
+        Forgets::<WorkerRecord>::forget(tx.db, worker)?;
     }
     if !rescued.is_empty() {
         tx.notify();
@@ -84,7 +84,8 @@ pub fn leave<D: Driver>(tx: &mut Tx<'_, D>, worker: &WorkerId, now: Millis) -> O
     for row in rows {
         lost(tx, Fate::Ended, row, now)?;
     }
-    Ok(tx.db.unregister(worker)?)
+    Forgets::<WorkerRecord>::forget(tx.db, worker)?;
+    Ok(())
 }
 
 /// Takes back jobs whose leases ended, and are still what they were then.

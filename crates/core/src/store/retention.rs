@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::driver::{Driver, Ended, Queues, TurnLeft};
+use super::driver::{Driver, Ended, KeepFor, Queues, TurnLeft};
 use super::{Done, Tx};
 use crate::clock::Millis;
 use crate::job::{JobId, holds_key};
@@ -18,28 +18,29 @@ const A_MOMENT: Duration = Duration::from_millis(5);
 
 /// What is stored, if anything is.
 pub fn stored<D: Driver>(db: &mut D) -> Done<Option<Retention>> {
-    let rows = db.retention()?;
+    let rows: Vec<KeepFor> = db.kept(())?;
     // A kind that only a later version knows is that one's business.
-    let said = |(kind, keep): &(String, Option<Millis>)| {
-        let kind = Kept::ALL.into_iter().find(|known| known.as_str() == kind)?;
-        Some((kind, *keep))
+    let said = |row: &KeepFor| {
+        let kind = Kept::ALL.into_iter().find(|known| known.as_str() == row.kind)?;
+        Some((kind, row.keep))
     };
     let said: Vec<Keep> = rows.iter().filter_map(said).collect();
     Ok((!rows.is_empty()).then(|| Retention::default().with(&said)))
 }
 
-/// Stores what nobody has said so far.
+/// Stores what nobody has said so far. To be done in a transaction.
 pub fn adopt<D: Driver>(db: &mut D, first: &Retention) -> Done<()> {
-    if stored(db)?.is_some() {
-        return Ok(());
-    }
-    db.adopt_retention(first)
+    if stored(db)?.is_some() { Ok(()) } else { store(db, first) }
+}
+
+fn store<D: Driver>(db: &mut D, all: &Retention) -> Done<()> {
+    Kept::ALL.into_iter().try_for_each(|kind| db.keep(&KeepFor { kind: kind.as_str().to_owned(), keep: all.of(kind) }))
 }
 
 /// Stores some times over what is stored; gives how it is then.
 pub fn set<D: Driver>(tx: &mut Tx<'_, D>, said: &[Keep]) -> Done<Retention> {
     let all = stored(tx.db)?.unwrap_or_default().with(said);
-    Kept::ALL.into_iter().try_for_each(|kind| tx.db.keep_for(kind, all.of(kind)))?;
+    store(tx.db, &all)?;
     Ok(all)
 }
 

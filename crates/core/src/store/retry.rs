@@ -1,6 +1,6 @@
 //! Running jobs again that have ended.
 
-use super::driver::Driver;
+use super::driver::{DeathRow, Driver, Forgets};
 use super::jobs::{existing, set_reason, store};
 use super::{Outcome, Tx, attempts, groups, journal, unique};
 use crate::clock::Millis;
@@ -17,7 +17,7 @@ pub fn retry<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, now: Millis) -> Outcome<
     store(tx.db, job, &change, now)?;
     set_reason(tx, job, None)?;
     journal::reopen(tx, job, now)?;
-    tx.db.forget_deaths(job)?;
+    Forgets::<DeathRow>::forget(tx.db, job)?;
     groups::join_again(tx, job, change.to.state, now)?;
     tx.notify();
     Ok(())

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::driver::{AskRow, AsksOf, Driver, TurnRow};
+use super::driver::{ArchivedRow, AskRow, AsksOf, Driver, Forgets, SummaryRow, TurnRow};
 use super::fault::refused;
 use super::seal::{Keys, Place, Sealed};
 use super::{Fault, Outcome, Tx, cancel};
@@ -44,7 +44,7 @@ pub fn delete_by_hand<D: Driver>(tx: &mut Tx<'_, D>, id: SessionId, now: Millis)
             "others wait for job {job} of it; posse show {job} tells who. Cancel those first"
         )));
     }
-    tx.db.forget_archived(id)?;
+    Forgets::<ArchivedRow>::forget(tx.db, id)?;
     tx.db.delete_session(id, now)?;
     tx.db.drop_empty_sessions()?;
     Ok(Some(session.turns))
@@ -106,8 +106,8 @@ fn asked<D: Driver>(db: &mut D, keys: &Keys, id: SessionId) -> Outcome<HashMap<J
 
 /// The summary that is kept of a part of a session.
 pub fn summary<D: Driver>(db: &mut D, keys: &Keys, of: Stretch) -> Outcome<Option<String>> {
-    let text = db.summary(of)?;
-    Ok(text.map(|text| keys.open(place(of), &text).map(Cow::into_owned)).transpose()?)
+    let row: Option<SummaryRow> = db.kept(of)?.pop();
+    Ok(row.map(|row| keys.open(place(of), &row.text).map(Cow::into_owned)).transpose()?)
 }
 
 fn place(of: Stretch) -> Place<'static> {
@@ -117,7 +117,7 @@ fn place(of: Stretch) -> Place<'static> {
 /// Keeps a summary unless there is one, and gives the one that is kept.
 pub fn keep_summary<D: Driver>(tx: &mut Tx<'_, D>, of: Stretch, text: &str, now: Millis) -> Outcome<String> {
     tx.db.session(of.session)?.ok_or_else(|| no_such(of.session))?;
-    tx.db.keep_summary(of, tx.keys.seal(place(of), text), now)?;
+    tx.db.keep(&SummaryRow { of, text: tx.keys.seal(place(of), text), created_at: now })?;
     Ok(summary(tx.db, tx.keys, of)?.unwrap_or_default())
 }
 

@@ -8,7 +8,7 @@ use crate::port::{Standing, WorkerRecord};
 
 /// What there is at `now`, but for what is on disk. To be asked in one look, so that all of it is of one moment.
 pub fn standing<D: Driver>(db: &mut D, keys: &Keys, now: Millis) -> Done<Standing> {
-    let workers = db.workers()?;
+    let workers: Vec<WorkerRecord> = db.kept(None)?;
     // Each role has as many slots as the process says; one whose roles cannot be read has one.
     let slots = |worker: &WorkerRecord| u64::from(worker.slots).saturating_mul(worker.roles.len().max(1) as u64);
     Ok(Standing {

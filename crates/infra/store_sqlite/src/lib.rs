@@ -59,7 +59,7 @@ use last_words::LastWords;
 use migrate::Schema;
 use notify::{Listener, Notifier};
 use paths::may_write;
-use posse_core::store::retention;
+use posse_core::store::{Done, retention};
 use readers::Readers;
 use rows::Rows;
 use writer::Writer;
@@ -266,7 +266,7 @@ fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Notifi
     prepare(&mut connection, options, path)?;
     meta::begin_sealing(&mut connection, &options.keys).map_err(|fault| in_words(fault, path))?;
     if let Some(first) = &options.retention {
-        retention::adopt(Rows::of(&mut connection), first).map_err(|fault| in_words(fault, path))?;
+        adopt(&mut connection, first).map_err(|fault| in_words(fault, path))?;
     }
     drop(starting);
     let installation = meta::installation(&mut connection, path)?;
@@ -309,6 +309,14 @@ fn prepare(connection: &mut SqliteConnection, options: &Options, path: &Path) ->
     }
     if let Some(pages) = options.max_page_count {
         connection.batch_execute(&format!("PRAGMA max_page_count = {pages}")).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Stores for how long what is kept, where nobody has said so; the write lock is taken only then.
+fn adopt(connection: &mut SqliteConnection, first: &Retention) -> Done<()> {
+    if retention::stored(Rows::of(connection))?.is_none() {
+        connection.immediate_transaction(|connection| retention::adopt(Rows::of(connection), first))?;
     }
     Ok(())
 }

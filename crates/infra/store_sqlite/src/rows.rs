@@ -2,6 +2,8 @@
 //! [`posse_core::store`].
 
 use diesel::SqliteConnection;
+use diesel::query_dsl::methods::{ExecuteDsl, LoadQuery};
+use posse_core::store::Done;
 
 mod care;
 mod change;
@@ -31,5 +33,20 @@ impl Rows {
     pub fn of(connection: &mut SqliteConnection) -> &mut Rows {
         // SAFETY: `Rows` is transparent, so a reference to one is a reference to the other, for as long.
         unsafe { &mut *std::ptr::from_mut(connection).cast::<Rows>() }
+    }
+
+    /// Runs a statement that writes.
+    fn run(&mut self, statement: impl ExecuteDsl<SqliteConnection>) -> Done<()> {
+        ExecuteDsl::execute(statement, &mut self.0)?;
+        Ok(())
+    }
+
+    /// What a query finds, each row as `read` has it.
+    fn load<'q, T, R>(
+        &mut self,
+        query: impl LoadQuery<'q, SqliteConnection, T>,
+        mut read: impl FnMut(T) -> R,
+    ) -> Done<Vec<R>> {
+        query.load_iter(&mut self.0)?.map(|row| Ok(read(row?))).collect()
     }
 }

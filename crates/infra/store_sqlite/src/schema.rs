@@ -384,6 +384,7 @@ diesel::allow_tables_to_appear_in_same_query!(jobs, job_data, job_tags, dependen
 diesel::allow_tables_to_appear_in_same_query!(job_data, session_jobs);
 diesel::allow_tables_to_appear_in_same_query!(asks, session_jobs);
 diesel::allow_tables_to_appear_in_same_query!(memory_items, session_jobs);
+diesel::allow_tables_to_appear_in_same_query!(session_summaries, session_jobs);
 diesel::allow_tables_to_appear_in_same_query!(steps, blobs);
 diesel::joinable!(asks -> jobs (job_id));
 diesel::allow_tables_to_appear_in_same_query!(asks, jobs);

@@ -11,7 +11,7 @@ use crate::job::JobId;
 use crate::port::ClaimRequest;
 use crate::queue::rules::Gate;
 use crate::store::Done;
-use crate::store::driver::{Driver, Front, Head};
+use crate::store::driver::{Driver, Front, Head, LastTurn};
 
 /// The turns of one claim, in one queue or over all that are asked for.
 pub(super) struct Turns<'a> {
@@ -35,7 +35,8 @@ impl<'a> Turns<'a> {
     pub fn go_on<D: Driver>(db: &mut D, request: &'a ClaimRequest, mut queues: Vec<String>) -> Done<Turns<'a>> {
         queues.sort_unstable();
         let (role, scope) = (request.role.as_str(), queues.join(","));
-        let begin = db.last_turn_of(role, &scope)?.map(|(queue, key)| Place::Line(queue, key));
+        let last: Option<LastTurn> = db.kept((role, scope.as_str()))?.pop();
+        let begin = last.map(|last| Place::Line(last.queue, last.key));
         let walk = Walk::new(role, queues, begin);
         Ok(Turns { role, scope, walk, had: VecDeque::new(), next: None, last: None })
     }
@@ -70,7 +71,7 @@ impl<'a> Turns<'a> {
     /// Remembers who had the last turn, for the next claim of whatever process.
     pub fn store<D: Driver>(self, db: &mut D) -> Done<()> {
         match self.last {
-            Some((queue, key)) => db.set_last_turn(self.role, &self.scope, &queue, &key),
+            Some((queue, key)) => db.keep(&LastTurn { role: self.role.to_owned(), scope: self.scope, queue, key }),
             None => Ok(()),
         }
     }

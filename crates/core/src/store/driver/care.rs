@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use super::{Passing, Record};
 use crate::clock::Millis;
 use crate::job::lease::WorkerId;
 use crate::job::{JobId, JobState};
 use crate::port::{ClockJump, DueJobs, HeldJob};
-use crate::queue::retention::{Kept, Retention};
 use crate::session::SessionId;
 use crate::store::Done;
 
@@ -14,24 +14,10 @@ use crate::store::Done;
 pub trait CareRows {
     /// Time since a moment that stays the same while the process lives.
     fn elapsed(&self) -> Duration;
-    /// Who has a duty, and until when.
-    fn duty(&mut self, duty: &str) -> Done<Option<(WorkerId, Millis)>>;
-    /// Stores who has a duty, and until when.
-    fn set_duty(&mut self, duty: &str, worker: &WorkerId, until: Millis) -> Done<()>;
-    /// Stores that the clock was set, and deletes all of these but the last `most`.
-    fn add_jump(&mut self, jump: &ClockJump, most: i64) -> Done<()>;
-    /// Times at which the clock was set, newest first.
-    fn jumps(&mut self) -> Done<Vec<ClockJump>>;
     /// Jobs in workers' hands, by worker and job.
     fn held_jobs(&mut self) -> Done<Vec<HeldJob>>;
     /// Jobs that may be claimed, and then those whose time has come by `now`, each by role.
     fn due_by_role(&mut self, now: Millis) -> Done<Vec<DueJobs>>;
-    /// For how long each kind is kept, by its name; empty where nobody has said.
-    fn retention(&mut self) -> Done<Vec<(String, Option<Millis>)>>;
-    /// Stores for how long kinds are kept that nobody has said anything of, all at once.
-    fn adopt_retention(&mut self, first: &Retention) -> Done<()>;
-    /// Stores for how long a kind is kept.
-    fn keep_for(&mut self, kind: Kept, keep: Option<Millis>) -> Done<()>;
     /// The oldest jobs that ended so, at most `most`: but those that somebody waits for, turns of sessions, and those that
     /// hold their unique keys at `now`.
     fn ended(&mut self, how: Ended<'_>, now: Millis, most: usize) -> Done<Vec<JobId>>;
@@ -81,4 +67,42 @@ pub struct TurnLeft {
     pub awaited: bool,
     /// For how long it holds its unique key once it is completed.
     pub unique_ms: Option<Millis>,
+}
+
+/// What one worker does at a time. Found by its name.
+#[derive(Debug)]
+pub struct Duty {
+    /// What it is.
+    pub name: String,
+    /// Who has it.
+    pub worker: WorkerId,
+    /// Until when.
+    pub until: Millis,
+}
+
+impl Record for Duty {
+    type Of<'a> = &'a str;
+}
+
+/// For how long a kind is kept.
+#[derive(Debug)]
+pub struct KeepFor {
+    /// The kind's name, which only a later version may know.
+    pub kind: String,
+    /// For how long, in milliseconds; for ever where that is absent.
+    pub keep: Option<Millis>,
+}
+
+impl Record for KeepFor {
+    type Of<'a> = ();
+}
+
+/// Each is kept beside the others. Newest first.
+impl Record for ClockJump {
+    type Of<'a> = ();
+}
+
+/// All but the last so many.
+impl Passing for ClockJump {
+    type Which<'a> = i64;
 }

@@ -1,6 +1,6 @@
 //! Rows of jobs that may be claimed, and the lines they stand in.
 
-use super::DataRow;
+use super::{DataRow, Record};
 use crate::clock::Millis;
 use crate::job::transition::Standing;
 use crate::job::{JobId, JobState};
@@ -23,10 +23,6 @@ pub trait ClaimRows {
     fn available(&mut self, ids: &[JobId]) -> Done<Vec<(ClaimRow, DataRow)>>;
     /// Stores that somebody has these jobs, each with the next lease token.
     fn take(&mut self, ids: &[JobId], to: &Taking<'_>) -> Done<()>;
-    /// Queue and key that had the last turn in a scope.
-    fn last_turn_of(&mut self, role: &str, scope: &str) -> Done<Option<(String, String)>>;
-    /// Stores queue and key that had the last turn in a scope.
-    fn set_last_turn(&mut self, role: &str, scope: &str, queue: &str, key: &str) -> Done<()>;
 }
 
 /// A place in a line, and among all: rank and id of a job.
@@ -94,4 +90,21 @@ pub struct Taking<'a> {
     pub at: Millis,
     /// When it ends unless it is renewed.
     pub until: Millis,
+}
+
+/// Who had the last turn. Found by role and scope.
+#[derive(Debug)]
+pub struct LastTurn {
+    /// The role that jobs were claimed for.
+    pub role: String,
+    /// The queues that were asked for.
+    pub scope: String,
+    /// The queue that had it.
+    pub queue: String,
+    /// The concurrency key that had it.
+    pub key: String,
+}
+
+impl Record for LastTurn {
+    type Of<'a> = (&'a str, &'a str);
 }

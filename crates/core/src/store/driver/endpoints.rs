@@ -1,26 +1,10 @@
 //! Rows of what models were asked, and of which endpoints are out.
 
+use super::{Passing, Record};
 use crate::model::breaker::Breaker;
-use crate::store::Done;
 use crate::store::seal::Sealed;
 
-/// Rows of what models were asked, and of which endpoints are out.
-pub trait EndpointRows {
-    /// What is known of endpoints of these names; nothing where all is well.
-    fn breakers(&mut self, names: &[String; 2]) -> Done<Vec<BreakerRow>>;
-    /// All that failed since they last answered, by name.
-    fn failing(&mut self) -> Done<Vec<BreakerRow>>;
-    /// Stores what is known of an endpoint. What was said of it stays unless there is a `reason`.
-    fn set_breaker(&mut self, endpoint: &str, breaker: &Breaker, reason: Option<&Sealed>) -> Done<()>;
-    /// Deletes what is known of an endpoint: all is well.
-    fn forget_breaker(&mut self, endpoint: &str) -> Done<()>;
-    /// When the buckets of a model's requests and tokens are full again, in microseconds; 0 where nothing is known.
-    fn rates(&mut self, endpoint: &str, model: &str) -> Done<(i64, i64)>;
-    /// Stores when they are.
-    fn set_rates(&mut self, endpoint: &str, model: &str, requests_us: i64, tokens_us: i64) -> Done<()>;
-}
-
-/// What is known of an endpoint.
+/// What is known of an endpoint; nothing where all is well.
 #[derive(Debug)]
 pub struct BreakerRow {
     /// Its name.
@@ -29,4 +13,39 @@ pub struct BreakerRow {
     pub breaker: Breaker,
     /// What was said when it failed.
     pub reason: Option<Sealed>,
+}
+
+/// Rows of some endpoints.
+#[derive(Debug)]
+pub enum BreakersOf<'a> {
+    /// Of those of these names.
+    Either(&'a [String; 2]),
+    /// Of all, by name.
+    All,
+}
+
+impl Record for BreakerRow {
+    type Of<'a> = BreakersOf<'a>;
+}
+
+/// That of a name.
+impl Passing for BreakerRow {
+    type Which<'a> = &'a str;
+}
+
+/// When the buckets of a model are full again, in microseconds. Found by endpoint and model.
+#[derive(Debug)]
+pub struct Rates {
+    /// Where it is asked.
+    pub endpoint: String,
+    /// The model.
+    pub model: String,
+    /// That of its requests.
+    pub requests_us: i64,
+    /// That of its tokens.
+    pub tokens_us: i64,
+}
+
+impl Record for Rates {
+    type Of<'a> = (&'a str, &'a str);
 }

@@ -1,5 +1,6 @@
 //! Rows of jobs and of their attempts.
 
+use super::Record;
 use crate::clock::Millis;
 use crate::job::transition::Standing;
 use crate::job::{JobId, JobState};
@@ -38,8 +39,6 @@ pub trait JobRows {
     /// Stores what running jobs left behind that all leave the same. `keeps_holder`: their rows go on to tell of the
     /// attempt.
     fn leave(&mut self, ids: &[JobId], to: &Leaving<'_>, keeps_holder: bool) -> Done<()>;
-    /// Stores how far a job is.
-    fn set_progress(&mut self, id: JobId, row: &ProgressRow) -> Done<()>;
 }
 
 /// What most moves of a job need of its row.
@@ -225,13 +224,20 @@ pub struct Leaving<'a> {
     pub reason: Option<&'a Sealed>,
 }
 
-/// How far a job is.
+/// How far a job is, as it told.
 #[derive(Debug)]
 pub struct ProgressRow {
+    /// The job.
+    pub job: JobId,
     /// From 0 to 1.
     pub share: f64,
     /// In words.
     pub text: Sealed,
     /// When that was said.
     pub at: Millis,
+}
+
+/// Of these jobs.
+impl Record for ProgressRow {
+    type Of<'a> = &'a [JobId];
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::JobRow;
+use super::{JobRow, Passing, Record};
 use crate::clock::Millis;
 use crate::job::JobId;
 use crate::job::lease::WorkerId;
@@ -27,22 +27,8 @@ pub trait LeaseRows {
     fn held_by(&mut self, worker: &WorkerId) -> Done<Vec<JobRow>>;
     /// Running jobs whose end was asked for. Nearly always none, and then free.
     fn to_be_cancelled(&mut self) -> Done<Vec<JobId>>;
-    /// The list of workers, by id.
-    fn workers(&mut self) -> Done<Vec<WorkerRecord>>;
-    /// How long the leases of each worker on the list stand.
-    fn lease_times(&mut self) -> Done<HashMap<String, Millis>>;
-    /// Puts a worker on the list, in place of what was known of it.
-    fn register(&mut self, worker: &WorkerRecord) -> Done<()>;
-    /// Takes a worker off the list.
-    fn unregister(&mut self, worker: &WorkerId) -> Done<()>;
     /// Stores a worker's last sign of life.
     fn beat(&mut self, worker: &WorkerId, at: Millis) -> Done<()>;
-    /// The ids of the workers on the list, in order.
-    fn listed(&mut self) -> Done<Vec<String>>;
-    /// Stores when a worker was asked to end, unless it was before.
-    fn ask_to_end(&mut self, worker: &str, at: Millis) -> Done<()>;
-    /// When a worker was asked to end, if it was.
-    fn asked_to_end(&mut self, worker: &WorkerId) -> Done<Option<Millis>>;
 }
 
 /// Who holds a job.
@@ -54,4 +40,14 @@ pub struct LeaseRow {
     pub until: Option<Millis>,
     /// The worker.
     pub worker: Option<String>,
+}
+
+/// The workers on the list: one, or all by id.
+impl Record for WorkerRecord {
+    type Of<'a> = Option<&'a str>;
+}
+
+/// One.
+impl Passing for WorkerRecord {
+    type Which<'a> = &'a WorkerId;
 }

@@ -1,5 +1,6 @@
 //! Rows of sessions, of their turns, and of what is remembered of them.
 
+use super::{Passing, Record};
 use crate::clock::Millis;
 use crate::job::{JobId, JobState};
 use crate::session::{Session, SessionId, Stretch};
@@ -40,18 +41,6 @@ pub trait SessionRows {
     fn turns(&mut self, id: SessionId, before: Option<JobId>) -> Done<Vec<TurnRow>>;
     /// Stores that a job is a turn, and when its session was used last.
     fn join_session(&mut self, id: SessionId, job: JobId, at: Millis) -> Done<()>;
-    /// The summary that is kept of a part of a session.
-    fn summary(&mut self, of: Stretch) -> Done<Option<Sealed>>;
-    /// Stores a summary, unless there is one.
-    fn keep_summary(&mut self, of: Stretch, text: Sealed, at: Millis) -> Done<()>;
-    /// Deletes the summaries that tell of a turn.
-    fn forget_summaries_of(&mut self, job: JobId) -> Done<()>;
-    /// What was archived of a job's conversation, by entry.
-    fn archived(&mut self, job: JobId) -> Done<Vec<ArchivedRow>>;
-    /// Stores what left a job's conversation, unless there is something of that entry.
-    fn archive(&mut self, job: JobId, role: &str, row: ArchivedRow) -> Done<()>;
-    /// Deletes what was archived of the turns of a session.
-    fn forget_archived(&mut self, id: SessionId) -> Done<()>;
 }
 
 /// A turn.
@@ -73,13 +62,46 @@ pub struct TurnRow {
     pub reason: Option<Sealed>,
 }
 
-/// What left a conversation.
+/// What is remembered of a part of a session. The first one stays.
+#[derive(Debug)]
+pub struct SummaryRow {
+    /// The part.
+    pub of: Stretch,
+    /// What it says.
+    pub text: Sealed,
+    /// When it was made.
+    pub created_at: Millis,
+}
+
+impl Record for SummaryRow {
+    type Of<'a> = Stretch;
+}
+
+/// Those that tell of a turn.
+impl Passing for SummaryRow {
+    type Which<'a> = JobId;
+}
+
+/// What left a job's conversation; what left it first with an entry stays. Found by the job, in the order of entries.
 #[derive(Debug)]
 pub struct ArchivedRow {
+    /// The job.
+    pub job: JobId,
+    /// The job's role.
+    pub role: String,
     /// The entry with which it left.
     pub seq: i64,
     /// What it was.
     pub content: Sealed,
     /// When it left.
     pub created_at: Millis,
+}
+
+impl Record for ArchivedRow {
+    type Of<'a> = JobId;
+}
+
+/// Those of all turns of a session.
+impl Passing for ArchivedRow {
+    type Which<'a> = SessionId;
 }

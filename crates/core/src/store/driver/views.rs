@@ -1,6 +1,6 @@
 //! Rows for whoever asks about jobs.
 
-use super::{ProgressRow, StoredJob};
+use super::StoredJob;
 use crate::clock::Millis;
 use crate::job::{GroupUse, JobId, JobState};
 use crate::port::{Awaited, JobFilter, StateRow, Waiting};
@@ -13,8 +13,6 @@ pub trait ViewRows {
     fn whole_job(&mut self, id: JobId) -> Done<Option<StoredJob>>;
     /// Both rows of these jobs, by id.
     fn whole_jobs(&mut self, ids: &[JobId]) -> Done<Vec<StoredJob>>;
-    /// How far those of these jobs are that told.
-    fn progress(&mut self, ids: &[JobId]) -> Done<Vec<(JobId, ProgressRow)>>;
     /// The newest jobs that fit a filter, of one state or of all; the filter's states, texts and limit aside.
     fn fitting(&mut self, filter: &JobFilter, state: Option<JobState>, most: u32) -> Done<Vec<JobId>>;
     /// Those of these jobs that fit, newest first: with a text in goal, reason or answer, whatever the case of its letters

@@ -8,10 +8,11 @@ use crate::job::lease::WorkerId;
 use crate::job::{JobId, NewJob};
 use crate::port::{
     CareRepository, ClockJump, DueJobs, Enqueued, Firing, HeldJob, Pruned, RepositoryError, Storage, Waiting,
+    WorkerRecord,
 };
 use crate::queue::retention::{Keep, Retention};
 use crate::schedule::Schedule;
-use crate::store::driver::{CareRows as _, LeaseRows as _, ScheduleRows as _};
+use crate::store::driver::{CareRows as _, Forgets, Keeps as _, Run, ScheduleRow};
 use crate::store::engine::Engine;
 use crate::store::enqueue::Batch;
 use crate::store::{MANY_ROWS, ROW, care, find, retention, schedules};
@@ -34,7 +35,7 @@ impl<E: Engine> CareRepository for E {
     }
 
     async fn remove_schedule(&self, name: String) -> Result<bool, RepositoryError> {
-        self.write(ROW, move |tx| tx.db.forget_schedule(&name)).await
+        self.write(ROW, move |tx| Forgets::<ScheduleRow>::forget(tx.db, &name)).await
     }
 
     async fn pause_schedule(
@@ -61,7 +62,8 @@ impl<E: Engine> CareRepository for E {
     }
 
     async fn schedule_jobs(&self, name: String, limit: u32) -> Result<Vec<(Millis, JobId)>, RepositoryError> {
-        self.read(move |db, _| db.runs(&name, limit)).await
+        let runs: Vec<Run> = self.read(move |db, _| db.kept((name.as_str(), limit))).await?;
+        Ok(runs.into_iter().map(|run| (run.due_at, run.job)).collect())
     }
 
     async fn take_duty(
@@ -104,8 +106,8 @@ impl<E: Engine> CareRepository for E {
     }
 
     async fn drain_requested(&self, worker: WorkerId) -> Result<bool, RepositoryError> {
-        let since = self.read(move |db, _| db.asked_to_end(&worker)).await?;
-        Ok(since.is_some())
+        let listed: Vec<WorkerRecord> = self.read(move |db, _| db.kept(Some(worker.0.as_str()))).await?;
+        Ok(listed.iter().any(|worker| worker.drain_requested_at.is_some()))
     }
 
     async fn held_jobs(&self) -> Result<Vec<HeldJob>, RepositoryError> {
@@ -121,7 +123,7 @@ impl<E: Engine> CareRepository for E {
     }
 
     async fn clock_jumps(&self) -> Result<Vec<ClockJump>, RepositoryError> {
-        self.read(|db, _| db.jumps()).await
+        self.read(|db, _| db.kept(())).await
     }
 
     async fn storage(&self) -> Result<Storage, RepositoryError> {

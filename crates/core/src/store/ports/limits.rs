@@ -12,7 +12,6 @@ use crate::queue::{Queue, QueueChange};
 use crate::store::driver::LimitRows as _;
 use crate::store::endpoints::{self, Leaves};
 use crate::store::engine::Engine;
-use crate::store::seal::Keys;
 use crate::store::{ROW, limits, watch};
 
 /// Roughly what a rule takes, in bytes.
@@ -79,8 +78,8 @@ impl<E: Engine> RateLimiter for E {
         if about.rates == ModelRates::default() {
             // Nothing is counted, so there is nothing to write while the endpoint is well or resting.
             let asked = about.clone();
-            let states = self.read(move |db, keys| endpoints::breakers(db, keys, &asked));
-            match endpoints::ask(&mut states.await?, &about, now) {
+            let known = self.read(move |db, _| endpoints::breakers(db, &asked));
+            match endpoints::ask(&mut known.await?, self.sealing_keys(), &about, now) {
                 Leaves::Go => return Ok(Pass::Go { after_ms: 0 }),
                 Leaves::Out(pass) => return Ok(pass),
                 Leaves::Probe => {}
@@ -99,8 +98,8 @@ impl<E: Engine> RateLimiter for E {
         if reserved.rates == ModelRates::default() && matches!(went, RequestOutcome::Answered | RequestOutcome::Unknown)
         {
             let asked = reserved.clone();
-            let known = self.read(move |db, _| endpoints::breakers(db, &Keys::default(), &asked)).await?;
-            if known.iter().all(|state| state.breaker == Breaker::default()) {
+            let known = self.read(move |db, _| endpoints::breakers(db, &asked)).await?;
+            if known.iter().all(|row| row.breaker == Breaker::default()) {
                 return Ok(None);
             }
         }

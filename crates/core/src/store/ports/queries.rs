@@ -17,7 +17,9 @@ use crate::port::{
 use crate::run::journal::{LedgerRow, Recorded};
 use crate::run::results::ResultCounts;
 use crate::session::{Session, SessionId, SessionTurn, Stretch};
-use crate::store::driver::{LeaseRows as _, PeopleRows as _, SessionRows as _, ViewRows as _, WaitRows as _};
+use crate::store::driver::{
+    Keeps as _, LeaseRows as _, PeopleRows as _, SessionRows as _, ViewRows as _, WaitRows as _,
+};
 use crate::store::engine::Engine;
 use crate::store::{annotations, attempts, batches, find, journal, leases, ledger, memory, questions, sessions};
 
@@ -104,7 +106,7 @@ impl<E: Engine> JobQueries for E {
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>, RepositoryError> {
-        self.read(|db, _| db.workers()).await
+        self.read(|db, _| db.kept(None)).await
     }
 
     async fn cancel_requested(&self) -> Result<Vec<JobId>, RepositoryError> {

@@ -19,7 +19,7 @@ use crate::port::{
 use crate::run::fork::Fork;
 use crate::run::journal::Entry;
 use crate::session::{NewSession, Session, SessionId, Stretch};
-use crate::store::driver::LeaseRows as _;
+use crate::store::driver::Keeps as _;
 use crate::store::engine::Engine;
 use crate::store::enqueue::Batch;
 use crate::store::leases::Fate;
@@ -130,7 +130,7 @@ impl<E: Engine> JobRepository for E {
     }
 
     async fn register_worker(&self, worker: WorkerRecord) -> Result<(), RepositoryError> {
-        self.write(ROW, move |tx| tx.db.register(&worker)).await
+        self.write(ROW, move |tx| tx.db.keep(&worker)).await
     }
 
     async fn unregister_worker(&self, worker: WorkerId, now: Millis) -> Result<(), RepositoryError> {

@@ -9,10 +9,9 @@ use posse_core::clock::Millis;
 use posse_core::job::lease::WorkerId;
 use posse_core::job::{JobId, JobState};
 use posse_core::port::{ClockJump, DueJobs, HeldJob};
-use posse_core::queue::retention::{Kept, Retention};
 use posse_core::session::SessionId;
 use posse_core::store::Done;
-use posse_core::store::driver::{CareRows, Ended, Queues, TurnLeft};
+use posse_core::store::driver::{CareRows, Duty, Ended, Forgets, KeepFor, Keeps, Queues, TurnLeft};
 
 use super::{Rows, state};
 use crate::literal::{IsAvailable, IsRunning, IsWaiting, among};
@@ -27,39 +26,6 @@ fn limit(most: usize) -> i64 {
 impl CareRows for Rows {
     fn elapsed(&self) -> Duration {
         BEGUN.elapsed()
-    }
-
-    fn duty(&mut self, duty: &str) -> Done<Option<(WorkerId, Millis)>> {
-        let held: Option<(String, i64)> =
-            duties::table.find(duty).select((duties::worker, duties::held_until)).first(&mut self.0).optional()?;
-        Ok(held.map(|(worker, until)| (WorkerId(worker), until)))
-    }
-
-    fn set_duty(&mut self, duty: &str, worker: &WorkerId, until: Millis) -> Done<()> {
-        diesel::replace_into(duties::table)
-            .values((duties::name.eq(duty), duties::worker.eq(&worker.0), duties::held_until.eq(until)))
-            .execute(&mut self.0)?;
-        Ok(())
-    }
-
-    fn add_jump(&mut self, jump: &ClockJump, most: i64) -> Done<()> {
-        diesel::insert_into(clock_jumps::table)
-            .values((
-                clock_jumps::worker.eq(&jump.worker),
-                clock_jumps::noticed_at.eq(jump.noticed_at),
-                clock_jumps::by_ms.eq(jump.by_ms),
-            ))
-            .execute(&mut self.0)?;
-        let last: Option<i64> = clock_jumps::table.select(max(clock_jumps::id)).first(&mut self.0)?;
-        let too_old = clock_jumps::id.le(last.unwrap_or(0) - most);
-        diesel::delete(clock_jumps::table.filter(too_old)).execute(&mut self.0)?;
-        Ok(())
-    }
-
-    fn jumps(&mut self) -> Done<Vec<ClockJump>> {
-        let rows: Vec<(i64, String, i64, i64)> = clock_jumps::table.order(clock_jumps::id.desc()).load(&mut self.0)?;
-        let jump = |(_, worker, noticed_at, by_ms)| ClockJump { worker, noticed_at, by_ms };
-        Ok(rows.into_iter().map(jump).collect())
     }
 
     fn held_jobs(&mut self) -> Done<Vec<HeldJob>> {
@@ -104,28 +70,6 @@ impl CareRows for Rows {
             oldest_due_at: oldest.unwrap_or(now),
         };
         Ok(available.into_iter().chain(waiting).map(due).collect())
-    }
-
-    fn retention(&mut self) -> Done<Vec<(String, Option<Millis>)>> {
-        Ok(retention::table.load(&mut self.0)?)
-    }
-
-    fn adopt_retention(&mut self, first: &Retention) -> Done<()> {
-        Ok(self.0.immediate_transaction(|connection| {
-            for kind in Kept::ALL {
-                diesel::insert_or_ignore_into(retention::table)
-                    .values((retention::kind.eq(kind.as_str()), retention::keep_ms.eq(first.of(kind))))
-                    .execute(connection)?;
-            }
-            QueryResult::Ok(())
-        })?)
-    }
-
-    fn keep_for(&mut self, kind: Kept, keep: Option<Millis>) -> Done<()> {
-        diesel::replace_into(retention::table)
-            .values((retention::kind.eq(kind.as_str()), retention::keep_ms.eq(keep)))
-            .execute(&mut self.0)?;
-        Ok(())
     }
 
     /// Jobs are found in the order of their ids, which is the order in which they were enqueued. A job cannot have ended
@@ -232,6 +176,54 @@ impl CareRows for Rows {
             }
         }
         Ok(deleted)
+    }
+}
+
+impl Keeps<Duty> for Rows {
+    fn kept(&mut self, name: &str) -> Done<Vec<Duty>> {
+        let duty = |(name, worker, until): (String, String, i64)| Duty { name, worker: WorkerId(worker), until };
+        self.load(duties::table.find(name), duty)
+    }
+
+    fn keep(&mut self, duty: &Duty) -> Done<()> {
+        let row = (duties::name.eq(&duty.name), duties::worker.eq(&duty.worker.0), duties::held_until.eq(duty.until));
+        self.run(diesel::replace_into(duties::table).values(row))
+    }
+}
+
+impl Keeps<KeepFor> for Rows {
+    fn kept(&mut self, (): ()) -> Done<Vec<KeepFor>> {
+        self.load(retention::table, |(kind, keep): (String, Option<i64>)| KeepFor { kind, keep })
+    }
+
+    fn keep(&mut self, row: &KeepFor) -> Done<()> {
+        let row = (retention::kind.eq(&row.kind), retention::keep_ms.eq(row.keep));
+        self.run(diesel::replace_into(retention::table).values(row))
+    }
+}
+
+impl Keeps<ClockJump> for Rows {
+    fn kept(&mut self, (): ()) -> Done<Vec<ClockJump>> {
+        let jump = |(worker, noticed_at, by_ms): (String, i64, i64)| ClockJump { worker, noticed_at, by_ms };
+        let columns = (clock_jumps::worker, clock_jumps::noticed_at, clock_jumps::by_ms);
+        self.load(clock_jumps::table.order(clock_jumps::id.desc()).select(columns), jump)
+    }
+
+    fn keep(&mut self, jump: &ClockJump) -> Done<()> {
+        let row = (
+            clock_jumps::worker.eq(&jump.worker),
+            clock_jumps::noticed_at.eq(jump.noticed_at),
+            clock_jumps::by_ms.eq(jump.by_ms),
+        );
+        self.run(diesel::insert_into(clock_jumps::table).values(row))
+    }
+}
+
+impl Forgets<ClockJump> for Rows {
+    fn forget(&mut self, but: i64) -> Done<bool> {
+        let last: Option<i64> = clock_jumps::table.select(max(clock_jumps::id)).first(&mut self.0)?;
+        let too_old = clock_jumps::id.le(last.unwrap_or(0) - but);
+        Ok(diesel::delete(clock_jumps::table.filter(too_old)).execute(&mut self.0)? > 0)
     }
 }
 

@@ -5,7 +5,7 @@ use posse_core::clock::Millis;
 use posse_core::job::transition::Standing;
 use posse_core::job::{JobId, JobState};
 use posse_core::store::Done;
-use posse_core::store::driver::{ClaimRow, ClaimRows, DataRow, Front, Head, Lines, Taking};
+use posse_core::store::driver::{ClaimRow, ClaimRows, DataRow, Front, Head, Keeps, LastTurn, Lines, Taking};
 use posse_core::store::seal::Sealed;
 
 use super::{DataColumns, Rows, count, stored};
@@ -147,16 +147,21 @@ impl ClaimRows for Rows {
         update(jobs::table, among(ids), taken).execute(&mut self.0)?;
         Ok(())
     }
+}
 
-    fn last_turn_of(&mut self, role: &str, scope: &str) -> Done<Option<(String, String)>> {
-        let last = turns::table.find((role, scope)).select((turns::queue, turns::key)).first(&mut self.0);
-        Ok(last.optional()?)
+impl Keeps<LastTurn> for Rows {
+    fn kept(&mut self, key: (&str, &str)) -> Done<Vec<LastTurn>> {
+        type Row = (String, String, String, String);
+        self.load(turns::table.find(key), |(role, scope, queue, key): Row| LastTurn { role, scope, queue, key })
     }
 
-    fn set_last_turn(&mut self, role: &str, scope: &str, queue: &str, key: &str) -> Done<()> {
-        diesel::replace_into(turns::table)
-            .values((turns::role.eq(role), turns::scope.eq(scope), turns::queue.eq(queue), turns::key.eq(key)))
-            .execute(&mut self.0)?;
-        Ok(())
+    fn keep(&mut self, last: &LastTurn) -> Done<()> {
+        let row = (
+            turns::role.eq(&last.role),
+            turns::scope.eq(&last.scope),
+            turns::queue.eq(&last.queue),
+            turns::key.eq(&last.key),
+        );
+        self.run(diesel::replace_into(turns::table).values(row))
     }
 }

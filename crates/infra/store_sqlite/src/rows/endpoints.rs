@@ -3,75 +3,68 @@
 use diesel::prelude::*;
 use posse_core::model::breaker::Breaker;
 use posse_core::store::Done;
-use posse_core::store::driver::{BreakerRow, EndpointRows};
+use posse_core::store::driver::{BreakerRow, BreakersOf, Forgets, Keeps, Rates};
 use posse_core::store::seal::Sealed;
 
 use super::Rows;
 use crate::schema::{breakers, rates};
 use crate::sealed_text::Text;
 
-type Columns = (String, i64, i64, i64, i64, i64, Option<Sealed>);
+impl Keeps<BreakerRow> for Rows {
+    fn kept(&mut self, of: BreakersOf<'_>) -> Done<Vec<BreakerRow>> {
+        type Row = (String, i64, i64, i64, i64, i64, Option<Sealed>);
+        let row = |(endpoint, failures, failed_at, rests, out_until, probe_until, reason): Row| {
+            let [failures, rests] = [failures, rests].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+            BreakerRow { endpoint, breaker: Breaker { failures, failed_at, rests, out_until, probe_until }, reason }
+        };
+        match of {
+            // A list would be prepared on every use.
+            BreakersOf::Either([one, other]) => {
+                let of_either = breakers::endpoint.eq(one).or(breakers::endpoint.eq(other));
+                self.load(breakers::table.filter(of_either), row)
+            }
+            BreakersOf::All => self.load(breakers::table.order(breakers::endpoint), row),
+        }
+    }
 
-fn row((endpoint, failures, failed_at, rests, out_until, probe_until, reason): Columns) -> BreakerRow {
-    let [failures, rests] = [failures, rests].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
-    BreakerRow { endpoint, breaker: Breaker { failures, failed_at, rests, out_until, probe_until }, reason }
+    fn keep(&mut self, row: &BreakerRow) -> Done<()> {
+        let row = (
+            breakers::endpoint.eq(&row.endpoint),
+            breakers::failures.eq(i64::from(row.breaker.failures)),
+            breakers::failed_at.eq(row.breaker.failed_at),
+            breakers::rests.eq(i64::from(row.breaker.rests)),
+            breakers::out_until.eq(row.breaker.out_until),
+            breakers::probe_until.eq(row.breaker.probe_until),
+            breakers::reason.eq(row.reason.as_ref().map(Text)),
+        );
+        self.run(diesel::replace_into(breakers::table).values(row))
+    }
 }
 
-impl EndpointRows for Rows {
-    fn breakers(&mut self, names: &[String; 2]) -> Done<Vec<BreakerRow>> {
-        // A list would be prepared on every use.
-        let of_either = breakers::endpoint.eq(&names[0]).or(breakers::endpoint.eq(&names[1]));
-        let rows: Vec<Columns> = breakers::table.filter(of_either).load(&mut self.0)?;
-        Ok(rows.into_iter().map(row).collect())
+impl Forgets<BreakerRow> for Rows {
+    fn forget(&mut self, endpoint: &str) -> Done<bool> {
+        Ok(diesel::delete(breakers::table.find(endpoint)).execute(&mut self.0)? > 0)
+    }
+}
+
+impl Keeps<Rates> for Rows {
+    fn kept(&mut self, key: (&str, &str)) -> Done<Vec<Rates>> {
+        let rates = |(endpoint, model, requests_us, tokens_us): (String, String, i64, i64)| Rates {
+            endpoint,
+            model,
+            requests_us,
+            tokens_us,
+        };
+        self.load(rates::table.find(key), rates)
     }
 
-    fn failing(&mut self) -> Done<Vec<BreakerRow>> {
-        let rows: Vec<Columns> = breakers::table.order(breakers::endpoint).load(&mut self.0)?;
-        Ok(rows.into_iter().map(row).collect())
-    }
-
-    fn set_breaker(&mut self, endpoint: &str, breaker: &Breaker, reason: Option<&Sealed>) -> Done<()> {
-        let state = (
-            breakers::failures.eq(i64::from(breaker.failures)),
-            breakers::failed_at.eq(breaker.failed_at),
-            breakers::rests.eq(i64::from(breaker.rests)),
-            breakers::out_until.eq(breaker.out_until),
-            breakers::probe_until.eq(breaker.probe_until),
+    fn keep(&mut self, row: &Rates) -> Done<()> {
+        let row = (
+            rates::endpoint.eq(&row.endpoint),
+            rates::model.eq(&row.model),
+            rates::requests_full_at_us.eq(row.requests_us),
+            rates::tokens_full_at_us.eq(row.tokens_us),
         );
-        let reason = reason.map(Text);
-        let said = reason.map(|reason| breakers::reason.eq(reason));
-        diesel::insert_into(breakers::table)
-            .values((breakers::endpoint.eq(endpoint), state, breakers::reason.eq(reason)))
-            .on_conflict(breakers::endpoint)
-            .do_update()
-            .set((state, said))
-            .execute(&mut self.0)?;
-        Ok(())
-    }
-
-    fn forget_breaker(&mut self, endpoint: &str) -> Done<()> {
-        diesel::delete(breakers::table.find(endpoint)).execute(&mut self.0)?;
-        Ok(())
-    }
-
-    fn rates(&mut self, endpoint: &str, model: &str) -> Done<(i64, i64)> {
-        let row: Option<(i64, i64)> = rates::table
-            .find((endpoint, model))
-            .select((rates::requests_full_at_us, rates::tokens_full_at_us))
-            .first(&mut self.0)
-            .optional()?;
-        Ok(row.unwrap_or_default())
-    }
-
-    fn set_rates(&mut self, endpoint: &str, model: &str, requests_us: i64, tokens_us: i64) -> Done<()> {
-        diesel::replace_into(rates::table)
-            .values((
-                rates::endpoint.eq(endpoint),
-                rates::model.eq(model),
-                rates::requests_full_at_us.eq(requests_us),
-                rates::tokens_full_at_us.eq(tokens_us),
-            ))
-            .execute(&mut self.0)?;
-        Ok(())
+        self.run(diesel::replace_into(rates::table).values(row))
     }
 }

@@ -8,7 +8,7 @@ use posse_core::clock::Millis;
 use posse_core::job::transition::Standing;
 use posse_core::job::{JobId, JobState};
 use posse_core::store::driver::{
-    AttemptRow, DataRow, HolderRow, JobInsert, JobRow, JobRows, Leaving, ProgressRow, RunningRow, StoredJob,
+    AttemptRow, DataRow, HolderRow, JobInsert, JobRow, JobRows, Keeps, Leaving, ProgressRow, RunningRow, StoredJob,
 };
 use posse_core::store::seal::Sealed;
 use posse_core::store::{Done, Unreadable};
@@ -333,17 +333,23 @@ impl JobRows for Rows {
         }
         Ok(())
     }
+}
 
-    fn set_progress(&mut self, id: JobId, row: &ProgressRow) -> Done<()> {
-        diesel::replace_into(progress::table)
-            .values((
-                progress::job_id.eq(id.0),
-                progress::share.eq(row.share),
-                progress::text.eq(Text(&row.text)),
-                progress::at.eq(row.at),
-            ))
-            .execute(&mut self.0)?;
-        Ok(())
+impl Keeps<ProgressRow> for Rows {
+    fn kept(&mut self, of: &[JobId]) -> Done<Vec<ProgressRow>> {
+        let rows = progress::table.inner_join(jobs::table).filter(among(of)).select(progress::all_columns);
+        let row = |(job, share, text, at): (i64, f64, Sealed, i64)| ProgressRow { job: JobId(job), share, text, at };
+        self.load(rows, row)
+    }
+
+    fn keep(&mut self, row: &ProgressRow) -> Done<()> {
+        let row = (
+            progress::job_id.eq(row.job.0),
+            progress::share.eq(row.share),
+            progress::text.eq(Text(&row.text)),
+            progress::at.eq(row.at),
+        );
+        self.run(diesel::replace_into(progress::table).values(row))
     }
 }
 

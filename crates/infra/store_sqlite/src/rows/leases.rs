@@ -9,7 +9,7 @@ use posse_core::job::JobId;
 use posse_core::job::lease::{Lease, WorkerId};
 use posse_core::port::{Overdue, WorkerRecord};
 use posse_core::store::Done;
-use posse_core::store::driver::{JobRow, LeaseRow, LeaseRows};
+use posse_core::store::driver::{Forgets, JobRow, Keeps, LeaseRow, LeaseRows};
 
 use super::{JobColumns, Rows};
 use crate::literal::{IsRunning, IsToBeCancelled, among, update};
@@ -68,9 +68,15 @@ impl LeaseRows for Rows {
         Ok(ids.into_iter().map(JobId).collect())
     }
 
-    fn workers(&mut self) -> Done<Vec<WorkerRecord>> {
+    fn beat(&mut self, worker: &WorkerId, at: Millis) -> Done<()> {
+        update(workers::table, workers::id.eq(&worker.0), workers::heartbeat_at.eq(at)).execute(&mut self.0)?;
+        Ok(())
+    }
+}
+
+impl Keeps<WorkerRecord> for Rows {
+    fn kept(&mut self, id: Option<&str>) -> Done<Vec<WorkerRecord>> {
         type Row = (String, String, i64, i64, String, i32, i64, i64, i64, Option<i64>);
-        let rows: Vec<Row> = workers::table.order(workers::id).load(&mut self.0)?;
         let worker = |row: Row| {
             let (id, host, pid, pid_started, roles, slots, started_at, heartbeat_at, lease_ms, drain_requested_at) =
                 row;
@@ -88,54 +94,31 @@ impl LeaseRows for Rows {
                 drain_requested_at,
             }
         };
-        Ok(rows.into_iter().map(worker).collect())
+        match id {
+            Some(id) => self.load(workers::table.find(id), worker),
+            None => self.load(workers::table.order(workers::id), worker),
+        }
     }
 
-    fn lease_times(&mut self) -> Done<HashMap<String, Millis>> {
-        let times: Vec<(String, i64)> = workers::table.select((workers::id, workers::lease_ms)).load(&mut self.0)?;
-        Ok(times.into_iter().collect())
+    fn keep(&mut self, worker: &WorkerRecord) -> Done<()> {
+        let row = (
+            workers::id.eq(&worker.id),
+            workers::host.eq(&worker.host),
+            workers::pid.eq(i64::from(worker.pid)),
+            workers::pid_started.eq(worker.pid_started.cast_signed()),
+            workers::roles.eq(serde_json::to_string(&worker.roles)?),
+            workers::slots.eq(i32::try_from(worker.slots).unwrap_or(i32::MAX)),
+            workers::started_at.eq(worker.started_at),
+            workers::heartbeat_at.eq(worker.heartbeat_at),
+            workers::lease_ms.eq(worker.lease_ms),
+            workers::drain_requested_at.eq(worker.drain_requested_at),
+        );
+        self.run(diesel::replace_into(workers::table).values(row))
     }
+}
 
-    fn register(&mut self, worker: &WorkerRecord) -> Done<()> {
-        diesel::replace_into(workers::table)
-            .values((
-                workers::id.eq(&worker.id),
-                workers::host.eq(&worker.host),
-                workers::pid.eq(i64::from(worker.pid)),
-                workers::pid_started.eq(worker.pid_started.cast_signed()),
-                workers::roles.eq(serde_json::to_string(&worker.roles)?),
-                workers::slots.eq(i32::try_from(worker.slots).unwrap_or(i32::MAX)),
-                workers::started_at.eq(worker.started_at),
-                workers::heartbeat_at.eq(worker.heartbeat_at),
-                workers::lease_ms.eq(worker.lease_ms),
-                workers::drain_requested_at.eq(worker.drain_requested_at),
-            ))
-            .execute(&mut self.0)?;
-        Ok(())
-    }
-
-    fn unregister(&mut self, worker: &WorkerId) -> Done<()> {
-        diesel::delete(workers::table.find(&worker.0)).execute(&mut self.0)?;
-        Ok(())
-    }
-
-    fn beat(&mut self, worker: &WorkerId, at: Millis) -> Done<()> {
-        update(workers::table, workers::id.eq(&worker.0), workers::heartbeat_at.eq(at)).execute(&mut self.0)?;
-        Ok(())
-    }
-
-    fn listed(&mut self) -> Done<Vec<String>> {
-        Ok(workers::table.order(workers::id).select(workers::id).load(&mut self.0)?)
-    }
-
-    fn ask_to_end(&mut self, worker: &str, at: Millis) -> Done<()> {
-        let first = workers::id.eq(worker).and(workers::drain_requested_at.is_null());
-        update(workers::table, first, workers::drain_requested_at.eq(at)).execute(&mut self.0)?;
-        Ok(())
-    }
-
-    fn asked_to_end(&mut self, worker: &WorkerId) -> Done<Option<Millis>> {
-        let since = workers::table.find(&worker.0).select(workers::drain_requested_at).first(&mut self.0);
-        Ok(since.optional()?.flatten())
+impl Forgets<WorkerRecord> for Rows {
+    fn forget(&mut self, worker: &WorkerId) -> Done<bool> {
+        Ok(diesel::delete(workers::table.find(&worker.0)).execute(&mut self.0)? > 0)
     }
 }

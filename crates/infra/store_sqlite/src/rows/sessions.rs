@@ -7,7 +7,7 @@ use posse_core::clock::Millis;
 use posse_core::job::{JobId, JobState};
 use posse_core::session::{Session, SessionId, Stretch};
 use posse_core::store::Done;
-use posse_core::store::driver::{ArchivedRow, SessionRows, TurnRow};
+use posse_core::store::driver::{ArchivedRow, Forgets, Keeps, SessionRows, SummaryRow, TurnRow};
 use posse_core::store::seal::Sealed;
 
 use super::{Rows, state};
@@ -200,69 +200,67 @@ impl SessionRows for Rows {
         update(sessions::table, sessions::id.eq(id.0), sessions::used_at.eq(at)).execute(&mut self.0)?;
         Ok(())
     }
+}
 
-    fn summary(&mut self, of: Stretch) -> Done<Option<Sealed>> {
-        let row = session_summaries::table.find((of.session.0, of.through.0));
-        Ok(row.select(session_summaries::text).first(&mut self.0).optional()?)
+impl Keeps<SummaryRow> for Rows {
+    fn kept(&mut self, of: Stretch) -> Done<Vec<SummaryRow>> {
+        let summary = |(_, _, text, created_at): (i64, i64, Sealed, i64)| SummaryRow { of, text, created_at };
+        self.load(session_summaries::table.find((of.session.0, of.through.0)), summary)
     }
 
-    fn keep_summary(&mut self, of: Stretch, text: Sealed, at: Millis) -> Done<()> {
-        diesel::insert_or_ignore_into(session_summaries::table)
-            .values((
-                session_summaries::session_id.eq(of.session.0),
-                session_summaries::through_job.eq(of.through.0),
-                session_summaries::text.eq(Text(text)),
-                session_summaries::created_at.eq(at),
-            ))
-            .execute(&mut self.0)?;
-        Ok(())
+    fn keep(&mut self, row: &SummaryRow) -> Done<()> {
+        let row = (
+            session_summaries::session_id.eq(row.of.session.0),
+            session_summaries::through_job.eq(row.of.through.0),
+            session_summaries::text.eq(Text(&row.text)),
+            session_summaries::created_at.eq(row.created_at),
+        );
+        self.run(diesel::insert_or_ignore_into(session_summaries::table).values(row))
     }
+}
 
-    fn forget_summaries_of(&mut self, job: JobId) -> Done<()> {
-        let of: Option<i64> = session_jobs::table
-            .filter(session_jobs::job_id.eq(job.0))
-            .select(session_jobs::session_id)
-            .first(&mut self.0)
-            .optional()?;
-        if let Some(session) = of {
-            let tells = session_summaries::session_id.eq(session).and(session_summaries::through_job.ge(job.0));
-            diesel::delete(session_summaries::table.filter(tells)).execute(&mut self.0)?;
-        }
-        Ok(())
+impl Forgets<SummaryRow> for Rows {
+    fn forget(&mut self, turn: JobId) -> Done<bool> {
+        let of_turn = session_jobs::table.filter(session_jobs::job_id.eq(turn.0)).select(session_jobs::session_id);
+        let tells = session_summaries::session_id.eq_any(of_turn).and(session_summaries::through_job.ge(turn.0));
+        Ok(diesel::delete(session_summaries::table.filter(tells)).execute(&mut self.0)? > 0)
     }
+}
 
-    fn archived(&mut self, job: JobId) -> Done<Vec<ArchivedRow>> {
-        let rows: Vec<(Option<i64>, Sealed, i64)> = memory_items::table
-            .filter(memory_items::job_id.eq(job.0))
-            .order(memory_items::seq)
-            .select((memory_items::seq, memory_items::content, memory_items::created_at))
-            .load(&mut self.0)?;
-        let archived = |(seq, content, created_at): (Option<i64>, Sealed, i64)| ArchivedRow {
+impl Keeps<ArchivedRow> for Rows {
+    fn kept(&mut self, of: JobId) -> Done<Vec<ArchivedRow>> {
+        let rows = memory_items::table.filter(memory_items::job_id.eq(of.0)).order(memory_items::seq).select((
+            memory_items::scope,
+            memory_items::seq,
+            memory_items::content,
+            memory_items::created_at,
+        ));
+        self.load(rows, |(role, seq, content, created_at): (String, Option<i64>, Sealed, i64)| ArchivedRow {
+            job: of,
+            role,
             seq: seq.unwrap_or_default(),
             content,
             created_at,
-        };
-        Ok(rows.into_iter().map(archived).collect())
+        })
     }
 
-    fn archive(&mut self, job: JobId, role: &str, row: ArchivedRow) -> Done<()> {
-        diesel::insert_or_ignore_into(memory_items::table)
-            .values((
-                memory_items::scope.eq(role),
-                memory_items::tier.eq("archival"),
-                memory_items::content.eq(Text(row.content)),
-                memory_items::job_id.eq(job.0),
-                memory_items::seq.eq(row.seq),
-                memory_items::created_at.eq(row.created_at),
-            ))
-            .execute(&mut self.0)?;
-        Ok(())
+    fn keep(&mut self, row: &ArchivedRow) -> Done<()> {
+        let row = (
+            memory_items::scope.eq(&row.role),
+            memory_items::tier.eq("archival"),
+            memory_items::content.eq(Text(&row.content)),
+            memory_items::job_id.eq(row.job.0),
+            memory_items::seq.eq(row.seq),
+            memory_items::created_at.eq(row.created_at),
+        );
+        self.run(diesel::insert_or_ignore_into(memory_items::table).values(row))
     }
+}
 
-    fn forget_archived(&mut self, id: SessionId) -> Done<()> {
-        let of_session = session_jobs::table.filter(session_jobs::session_id.eq(id.0));
+impl Forgets<ArchivedRow> for Rows {
+    fn forget(&mut self, of: SessionId) -> Done<bool> {
+        let of_session = session_jobs::table.filter(session_jobs::session_id.eq(of.0));
         let of_jobs = memory_items::job_id.eq_any(of_session.select(session_jobs::job_id.nullable()));
-        diesel::delete(memory_items::table.filter(of_jobs)).execute(&mut self.0)?;
-        Ok(())
+        Ok(diesel::delete(memory_items::table.filter(of_jobs)).execute(&mut self.0)? > 0)
     }
 }

@@ -9,13 +9,13 @@ use posse_core::clock::Millis;
 use posse_core::job::{GroupUse, JobId, JobState};
 use posse_core::port::{Awaited, JobFilter, StateRow, Waiting};
 use posse_core::store::Done;
-use posse_core::store::driver::{ProgressRow, StoredJob, TextRow, ViewRows};
+use posse_core::store::driver::{StoredJob, TextRow, ViewRows};
 use posse_core::store::seal::Sealed;
 
 use super::waits::rule;
 use super::{DataColumns, JobColumns, Rows, both, state};
 use crate::literal::{IsAvailable, IsOpen, IsOpenAsk, IsRunning, IsSuspended, IsWaiting, MayHoldKey, among};
-use crate::schema::{asks, dependencies, job_data, job_tags, jobs, progress, sqlite_sequence};
+use crate::schema::{asks, dependencies, job_data, job_tags, jobs, sqlite_sequence};
 
 /// How many of the newest jobs are looked at one by one, before an index is asked.
 const NEAR: i64 = 10_000;
@@ -200,15 +200,6 @@ impl ViewRows for Rows {
             .load_iter(&mut self.0)?
             .map(|row| both(row?))
             .collect()
-    }
-
-    fn progress(&mut self, ids: &[JobId]) -> Done<Vec<(JobId, ProgressRow)>> {
-        let rows: Vec<(i64, f64, Sealed, i64)> = progress::table
-            .inner_join(jobs::table)
-            .filter(among(ids))
-            .select((progress::job_id, progress::share, progress::text, progress::at))
-            .load(&mut self.0)?;
-        Ok(rows.into_iter().map(|(id, share, text, at)| (JobId(id), ProgressRow { share, text, at })).collect())
     }
 
     fn fitting(&mut self, filter: &JobFilter, state: Option<JobState>, most: u32) -> Done<Vec<JobId>> {
