@@ -30,7 +30,7 @@ use posse_core::run::compaction::{Summariser, SummaryRoom};
 use posse_core::run::journal::{Entry, Opening, Recorded};
 use posse_core::run::machine::{Effect, Input, ToSummarise, step};
 use posse_core::tool::ToolSpec;
-use posse_infra::model::validate::{validate_strictly, validate_tools};
+use posse_testing::validate::{validate_strictly, validate_tools};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::json;

@@ -9,7 +9,7 @@ use posse_core::run::Run;
 use posse_core::run::journal::{Entry, OfferedTool, Opening, Recorded};
 use posse_core::run::machine::{Effect, Input, Verdict, step};
 use posse_core::tool::{EffectClass, ToolSpec};
-use posse_infra::model::validate::validate_strictly;
+use posse_testing::validate::validate_strictly;
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::HashSet;

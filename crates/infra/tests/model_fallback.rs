@@ -3,7 +3,7 @@
 use posse_core::model::*;
 use posse_core::stop::{Stop, StopReason, stop_pair};
 use posse_infra::model::fallback::FallbackModel;
-use posse_infra::model::scripted::{Play, ScriptedModel, text_reply};
+use posse_testing::scripted::{Play, ScriptedModel, text_reply};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

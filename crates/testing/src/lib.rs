@@ -25,6 +25,9 @@
 //! What a job does with tools it does in [`TestFleet::workspace`]. A program with an executor of its
 //! own, in place of a model, begins with [`Builder::executor`].
 
+pub mod scripted;
+pub mod validate;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,7 +49,7 @@ use tokio::task::JoinHandle;
 
 pub use posse_core::job::{Job, JobId, JobState, NewJob};
 pub use posse_core::queue::rules::Held;
-pub use posse_infra::model::scripted::ScriptedModel;
+pub use scripted::ScriptedModel;
 
 /// The role of jobs for which none is named.
 pub const ROLE: &str = "tester";

@@ -54,7 +54,7 @@ async fn a_parent_answers_with_what_its_children_said() {
     let mut n = 0;
     let model = ScriptedModel::new().forever(move |_| {
         n += 1;
-        posse_infra::model::scripted::Play::Reply(posse_infra::model::scripted::text_reply(&format!("answer {n}")))
+        posse_testing::scripted::Play::Reply(posse_testing::scripted::text_reply(&format!("answer {n}")))
     });
     let fleet = TestFleet::builder().executor("foreman", Arc::new(Foreman)).slots(1).start(model).await;
     let id = fleet.enqueue_job(for_role("foreman", "one two three")).await;

@@ -2,5 +2,6 @@
 
 mod ahead;
 mod fleet;
+mod validate;
 #[path = "../../../tests/support/wait.rs"]
 mod wait;

@@ -5,8 +5,8 @@ use posse_core::model::{CallRequest, Finish, Message, ModelErrorKind, ModelProfi
 use posse_core::persona::RunLimits;
 use posse_core::run::journal::{CallOutcome, CallState, Entry};
 use posse_core::tool::EffectClass;
-use posse_infra::model::scripted::{ScriptedModel, calls_reply, text_reply};
 use posse_testing::TestFleet;
+use posse_testing::scripted::{ScriptedModel, calls_reply, text_reply};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -150,7 +150,7 @@ async fn an_annotation_is_saved_with_its_call() {
 async fn limits_leave_what_there_is_and_say_which() {
     let home = Home::new();
     let model = Arc::new(ScriptedModel::new().forever(|_| {
-        posse_infra::model::scripted::Play::Reply(calls_reply(vec![CallRequest {
+        posse_testing::scripted::Play::Reply(calls_reply(vec![CallRequest {
             id: String::new(),
             name: "list_files".into(),
             arguments: "{}".into(),

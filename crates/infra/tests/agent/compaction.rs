@@ -5,8 +5,8 @@ use posse_core::job::{JobId, JobState};
 use posse_core::model::{CallRequest, Message, ModelProfile, ModelReply, ModelRequest, ToolCalling};
 use posse_core::port::{JobQueries, JobRepository};
 use posse_core::run::journal::Entry;
-use posse_infra::model::scripted::{Play, ScriptedModel, calls_reply, text_reply};
 use posse_infra::process::SystemClock;
+use posse_testing::scripted::{Play, ScriptedModel, calls_reply, text_reply};
 use serde_json::json;
 use std::sync::Arc;
 

@@ -10,8 +10,8 @@ use posse_core::run::Run;
 use posse_core::run::journal::Entry;
 use posse_core::stop::Stop;
 use posse_core::worker::Progress;
-use posse_infra::model::scripted::ScriptedModel;
 use posse_infra::process::SystemClock;
+use posse_testing::scripted::ScriptedModel;
 use std::sync::Arc;
 
 use super::kit::{Home, Worker, WorkerOptions};

@@ -9,7 +9,7 @@ use posse_core::model::{Message, ModelRequest};
 use posse_core::port::{ForkRepository as _, JobQueries as _, QuestionFilter, QuestionRepository as _};
 use posse_core::run::fork::{Cut, fork};
 use posse_core::run::journal::Entry;
-use posse_infra::model::scripted::{Play, ScriptedModel, text_reply};
+use posse_testing::scripted::{Play, ScriptedModel, text_reply};
 use serde_json::json;
 
 use super::kit::{Home, Worker};

@@ -7,7 +7,7 @@ use posse_core::job::JobState;
 use posse_core::model::Message;
 use posse_core::run::hook::{HookError, RunHook, RunSetup};
 use posse_core::run::journal::Entry;
-use posse_infra::model::scripted::ScriptedModel;
+use posse_testing::scripted::ScriptedModel;
 use serde_json::json;
 
 use super::kit::{Home, Worker, WorkerOptions, persona};

@@ -5,8 +5,8 @@ use posse_core::job::JobState;
 use posse_core::port::{Cancelled, JobQueries, JobRepository};
 use posse_core::tool::EffectClass;
 use posse_core::worker::Progress;
-use posse_infra::model::scripted::ScriptedModel;
 use posse_infra::process::SystemClock;
+use posse_testing::scripted::ScriptedModel;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ async fn a_cancel_ends_a_running_model_request_and_keeps_its_reason() {
 /// A17: whatever moment a cancel comes at, state and effects agree.
 #[tokio::test]
 async fn a17_cancel_races() {
-    use posse_infra::model::scripted::{Play, calls_reply, text_reply};
+    use posse_testing::scripted::{Play, calls_reply, text_reply};
     let home = Home::new();
     let call = |line: usize| posse_core::model::CallRequest {
         id: String::new(),

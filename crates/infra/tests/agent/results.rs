@@ -8,7 +8,7 @@ use posse_core::job::transition::Event;
 use posse_core::job::{JobId, JobState, NewJob, Output, Payload};
 use posse_core::model::{Message, ModelRequest};
 use posse_core::port::{AttemptEnd, ClaimRequest, Ending, JobRepository as _};
-use posse_infra::model::scripted::{Play, ScriptedModel, text_reply};
+use posse_testing::scripted::{Play, ScriptedModel, text_reply};
 use serde_json::json;
 
 use super::kit::{Home, ROLE, Worker, WorkerOptions};

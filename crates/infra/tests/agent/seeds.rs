@@ -9,9 +9,9 @@ use posse_core::run::journal::{CallState, Entry};
 use posse_core::run::phase;
 use posse_core::skill::{Skill, SkillScope, SkillSource};
 use posse_core::tool::{EffectClass, Tool, ToolError, ToolErrorCategory, ToolOutput};
-use posse_infra::model::scripted::{Play, ScriptedModel, calls_reply, text_reply};
 use posse_infra::process::SystemClock;
 use posse_infra::tool::FnTool;
+use posse_testing::scripted::{Play, ScriptedModel, calls_reply, text_reply};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

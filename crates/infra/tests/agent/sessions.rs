@@ -10,7 +10,7 @@ use posse_core::port::{
 };
 use posse_core::run::journal::Entry;
 use posse_core::session::{NewSession, Session};
-use posse_infra::model::scripted::{Play, ScriptedModel, text_reply};
+use posse_testing::scripted::{Play, ScriptedModel, text_reply};
 use serde_json::json;
 
 use super::kit::{Home, ROLE, Worker, WorkerOptions};

@@ -8,9 +8,9 @@ use posse_core::port::JobQueries as _;
 use posse_core::run::Run;
 use posse_core::run::journal::Entry;
 use posse_core::skill::SkillScope;
-use posse_infra::model::scripted::ScriptedModel;
 use posse_infra::skill::{SkillRoot, load_all};
 use posse_infra::tool::ToolRegistry;
+use posse_testing::scripted::ScriptedModel;
 use serde_json::json;
 
 use super::kit::{Home, Worker, WorkerOptions, persona};

@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::validate::{validate, validate_strictly, validate_tools};
+use crate::validate::{validate, validate_strictly, validate_tools};
 
 /// One thing the model does when asked.
 pub enum Play {
@@ -33,7 +33,7 @@ enum Scene {
 
 /// Plays a script and validates requests.
 ///
-/// A request that breaks a rule of [`super::validate`] is answered with an error, and remembered:
+/// A request that breaks a rule of [`crate::validate`] is answered with an error, and remembered:
 /// [`ScriptedModel::assert_clean`] reports it, and dropping a model whose violations nobody has
 /// looked at panics, so that no test passes over one.
 pub struct ScriptedModel {
