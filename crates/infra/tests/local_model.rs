@@ -1,5 +1,6 @@
 //! Fetching a model with a pip that is not one, and starting a server that is not one: what can go wrong on the way.
 
+mod catalogue;
 mod pulling;
 mod serving;
 

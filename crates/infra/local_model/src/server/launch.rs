@@ -13,7 +13,6 @@ use serde::Deserialize;
 use super::error::ServerError;
 use super::state::{Record, Room};
 use super::{ServerOptions, binary};
-use crate::cache::hex;
 use posse_host::process::start_ticks_of;
 
 /// What may come before the ready line, and the line itself.
@@ -92,9 +91,9 @@ pub(super) fn launch(model: &Path, name: &str, options: &ServerOptions, room: &R
 
 /// 256 bits from the operating system, in hex.
 fn new_token() -> Result<String, ServerError> {
-    let mut bytes = [0; 32];
+    let mut bytes = [0_u8; 32];
     rand::rngs::OsRng.try_fill_bytes(&mut bytes).map_err(|e| ServerError::NoRandom(e.to_string()))?;
-    Ok(hex(&bytes))
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn wait_ready(child: &mut Child, timeout: Duration, room: &Room) -> Result<Ready, ServerError> {

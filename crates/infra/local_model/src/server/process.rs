@@ -76,26 +76,3 @@ fn ask_health(port: u16) -> std::io::Result<bool> {
     stream.read_exact(&mut line)?;
     Ok(line.starts_with(b"HTTP/1.") && line.ends_with(b" 200"))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn this_process_is_found_by_its_start_and_not_by_another() {
-        let me = std::process::id();
-        let ticks = start_ticks_of(me).expect("alive");
-        assert!(Pid::find(me, ticks).is_some());
-        assert!(Pid::find(me, ticks + 1).is_none());
-        assert!(Pid::find(0, ticks).is_none());
-        assert!(Pid::find(u32::MAX, ticks).is_none());
-    }
-
-    #[test]
-    fn a_process_that_does_not_end_when_asked_is_killed() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
-        let pid = Pid::find(child.id(), start_ticks_of(child.id()).expect("alive")).expect("found");
-        pid.end();
-        assert!(!child.wait().expect("its end").success());
-    }
-}
