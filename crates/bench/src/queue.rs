@@ -6,7 +6,7 @@ pub mod process;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -34,8 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Args)]
 pub struct QueueArgs {
     /// What a commit promises: to survive a power cut, or only the death of the process
-    #[arg(long, value_enum, default_value_t = Durability::Full)]
-    durability: Durability,
+    #[arg(long, value_parser = ["full", "normal"], default_value = "full")]
+    durability: String,
     /// Jobs in each measurement of whole cycles; others use a share of it
     #[arg(long, default_value_t = 50_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1000..=10_000_000))]
     jobs: u64,
@@ -51,21 +51,6 @@ pub struct QueueArgs {
     /// The folder for the databases, on the disk to be measured; made for the time it takes
     #[arg(long, default_value = "posse-bench", value_name = "DIR")]
     folder: PathBuf,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Durability {
-    Full,
-    Normal,
-}
-
-impl Durability {
-    fn as_str(self) -> &'static str {
-        match self {
-            Durability::Full => "full",
-            Durability::Normal => "normal",
-        }
-    }
 }
 
 /// One measurement.
@@ -177,9 +162,9 @@ impl Bench<'_> {
         for _ in 0..self.args.repeat {
             self.fresh()?;
             self.enqueue(jobs, 1000).await?;
-            let drained = self.drain(jobs, processes, slots).await?;
-            rates.push(drained.rate);
-            cpu.push(drained.cpu * 1e4 / jobs as f64);
+            let (rate, seconds) = self.drain(jobs, processes, slots).await?;
+            rates.push(rate);
+            cpu.push(seconds * 1e4 / jobs as f64);
         }
         self.print(name, "drain", "jobs/s", jobs, rates)?;
         self.print(name, "worker_cpu", "cpu-s/10k jobs", jobs, cpu)
@@ -256,8 +241,9 @@ impl Bench<'_> {
         Ok(n as f64 / ((time("t1")? - time("t0")?) as f64 / 1e9))
     }
 
-    /// Works all that is queued, from the first job handed over to the last one's commit.
-    async fn drain(&self, n: u64, processes: usize, slots: usize) -> Result<Drained> {
+    /// Works all that is queued, from the first job handed over to the last one's commit. Gives jobs per second, and
+    /// seconds of processor time of all workers.
+    async fn drain(&self, n: u64, processes: usize, slots: usize) -> Result<(f64, f64)> {
         let store = self.open()?;
         let logs: Vec<String> = (0..processes).map(|i| self.file(&format!("log{i}"))).collect();
         let start = |log: &String| self.peer(&["work", &self.database(), &slots.to_string(), &n.to_string(), log]);
@@ -292,7 +278,7 @@ impl Bench<'_> {
             different.len()
         );
         let first = ran.iter().map(|row| row[1]).min().context("no job ran")?;
-        Ok(Drained { rate: n as f64 / ((end - first) as f64 / 1e9), cpu })
+        Ok((n as f64 / ((end - first) as f64 / 1e9), cpu))
     }
 
     /// A new database, or a copy of the one with the finished rows, all of it on the disk.
@@ -329,7 +315,7 @@ impl Bench<'_> {
     }
 
     fn peer(&self, arguments: &[&str]) -> Result<Peer> {
-        Peer::start(arguments, self.args.durability.as_str())
+        Peer::start(arguments, &self.args.durability)
     }
 
     fn print(&self, workload: &str, metric: &str, unit: &str, n: u64, runs: Vec<f64>) -> Result<()> {
@@ -350,16 +336,10 @@ impl Bench<'_> {
             value: rounded(sorted[sorted.len() / 2]),
             unit,
             n,
-            notes: format!("WAL, synchronous={}; finished rows kept{rows}{sealed}", self.args.durability.as_str()),
+            notes: format!("WAL, synchronous={}; finished rows kept{rows}{sealed}", self.args.durability),
             runs: runs.into_iter().map(rounded).collect(),
         })
     }
-}
-
-struct Drained {
-    rate: f64,
-    /// Seconds of processor time of all workers.
-    cpu: f64,
 }
 
 /// Lines of numbers.
@@ -372,7 +352,6 @@ fn rows(path: &str) -> Result<Vec<Vec<u64>>> {
 struct Peer {
     child: Child,
     events: watch::Receiver<Vec<Value>>,
-    count: Arc<Mutex<u64>>,
 }
 
 impl Peer {
@@ -389,19 +368,13 @@ impl Peer {
             .context("a process could not be started")?;
         let lines = child.stdout.take().context("no output")?;
         let (sender, events) = watch::channel(Vec::new());
-        let count = Arc::new(Mutex::new(0));
-        let counted = Arc::clone(&count);
         tokio::spawn(async move {
             let mut lines = BufReader::new(lines).lines();
             while let Ok(Some(line)) = lines.next_line().await {
-                let event: Value = serde_json::from_str(&line).unwrap_or_default();
-                if let Some(n) = event["n"].as_u64().filter(|_| event["ev"] == "n") {
-                    *counted.lock().unwrap_or_else(PoisonError::into_inner) = n;
-                }
-                sender.send_modify(|events| events.push(event));
+                sender.send_modify(|events| events.push(serde_json::from_str(&line).unwrap_or_default()));
             }
         });
-        Ok(Peer { child, events, count })
+        Ok(Peer { child, events })
     }
 
     /// Waits until it says that something happened.
@@ -419,14 +392,13 @@ impl Peer {
     /// Waits until it has worked so many jobs.
     async fn count(&self, n: u64) -> Result<()> {
         let mut events = self.events.clone();
-        let said = tokio::time::timeout(PATIENCE, events.wait_for(|_| self.counted() >= n)).await;
-        said.map_err(|_| anyhow::anyhow!("{} of {} were worked", self.counted(), plural(n, "job")))?
-            .map(drop)
-            .map_err(Into::into)
+        let said = tokio::time::timeout(PATIENCE, events.wait_for(|events| counted(events) >= n)).await;
+        said.with_context(|| format!("{} of {} were worked", self.counted(), plural(n, "job")))?.map(drop)?;
+        Ok(())
     }
 
     fn counted(&self) -> u64 {
-        *self.count.lock().unwrap_or_else(PoisonError::into_inner)
+        counted(&self.events.borrow())
     }
 
     fn cpu(&self) -> f64 {
@@ -440,4 +412,9 @@ impl Peer {
         ensure!(ended.success(), "a process of the benchmark failed: {ended}");
         Ok(())
     }
+}
+
+/// How many jobs have been worked, by the last event that says so.
+fn counted(events: &[Value]) -> u64 {
+    events.iter().rev().find(|event| event["ev"] == "n").and_then(|event| event["n"].as_u64()).unwrap_or_default()
 }

@@ -5,6 +5,7 @@
 //! memory at the end of every request.
 
 use anyhow::{Context, bail};
+use clap::Parser;
 use posse_bench::{fleet, open, resources};
 use posse_core::clock::Clock;
 use posse_core::job::lease::WorkerId;
@@ -25,7 +26,7 @@ use posse_infra::sqlite::Keys;
 use posse_infra::sqlite::SqliteStore;
 use posse_infra::tool::{FnTool, ToolRegistry};
 use serde::Deserialize;
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,43 +39,36 @@ const ACT: &str = r#"{"phase":"act","thinking":"I run it.","summary":"Ran it.","
 /// The last one.
 const END: &str = r#"{"phase":"end","thinking":"","end_status":"solved","end_message":"done"}"#;
 
-#[derive(Default)]
+/// Flags of the harness.
+#[derive(Parser)]
 struct Args {
+    #[arg(long)]
     mode: String,
+    #[arg(long)]
     base: String,
+    #[arg(long)]
     db: String,
+    #[arg(long, default_value_t = 5)]
     steps: u64,
+    #[arg(long, default_value_t = 1)]
     agents: usize,
+    #[arg(long, default_value_t = 0)]
     latency: u64,
+    #[arg(long)]
     resume: bool,
+    #[arg(long, default_value = "")]
     toolfile: String,
+    #[arg(long, default_value_t = 0.0)]
     toolsleep: f64,
-    style: Style,
+    /// Works by phases where this is `phased`
+    #[arg(long, default_value = "direct")]
+    style: String,
 }
 
-fn parse() -> anyhow::Result<Args> {
-    let mut args = Args { steps: 5, agents: 1, ..Args::default() };
-    let mut words = std::env::args().skip(1);
-    while let Some(flag) = words.next() {
-        if flag == "--resume" {
-            args.resume = true;
-            continue;
-        }
-        let value = words.next().with_context(|| format!("{flag} wants a value"))?;
-        match flag.as_str() {
-            "--mode" => args.mode = value,
-            "--base" => args.base = value,
-            "--db" => args.db = value,
-            "--steps" => args.steps = value.parse()?,
-            "--agents" => args.agents = value.parse()?,
-            "--latency" => args.latency = value.parse()?,
-            "--toolfile" => args.toolfile = value,
-            "--toolsleep" => args.toolsleep = value.parse()?,
-            "--style" => args.style = if value == "phased" { Style::Phased } else { Style::Direct },
-            _ => {}
-        }
+impl Args {
+    fn style(&self) -> Style {
+        if self.style == "phased" { Style::Phased } else { Style::Direct }
     }
-    Ok(args)
 }
 
 /// The harness's tool: 200 bytes out; in the crash test, first one line in a file, then a sleep.
@@ -133,7 +127,7 @@ impl Bench {
             role: ROLE.into(),
             goal: "Run the tool until told to stop.".into(),
             tools: vec!["noop".into()],
-            style: args.style,
+            style: args.style(),
             limits: RunLimits { max_turns: u32::MAX, ..RunLimits::default() },
             // Measured is a conversation that grows.
             context: ContextRules { max_messages: Some(0), ..ContextRules::default() },
@@ -155,7 +149,7 @@ impl Bench {
     }
 
     fn goal(&self, id: &str, steps: u64, latency: u64) -> NewJob {
-        let model = match self.args.style {
+        let model = match self.args.style() {
             Style::Direct => "TOOL=noop OUT_BYTES=200".to_owned(),
             Style::Phased => format!("TOOL=agent_step TOOL_ARGS={ACT} FINISH_TOOL=agent_step FINISH_ARGS={END}"),
         };
@@ -180,7 +174,7 @@ impl Bench {
         watch: &mut tokio::sync::broadcast::Receiver<Progress>,
         ids: Vec<JobId>,
     ) -> anyhow::Result<usize> {
-        let mut open: HashMap<_, _> = ids.iter().map(|id| (*id, ())).collect();
+        let mut open: HashSet<_> = ids.iter().copied().collect();
         while !open.is_empty() {
             match watch.recv().await {
                 Ok(Progress::Ended { job, state, .. }) if state.is_final() => {
@@ -189,13 +183,11 @@ impl Bench {
                 Ok(_) => {}
                 // Fell behind: the database knows.
                 Err(_) => {
-                    let mut still = HashMap::new();
-                    for id in open.into_keys() {
-                        if self.store.job(id).await?.is_some_and(|job| !job.state.is_final()) {
-                            still.insert(id, ());
+                    for id in open.clone() {
+                        if self.store.job(id).await?.is_none_or(|job| job.state.is_final()) {
+                            open.remove(&id);
                         }
                     }
-                    open = still;
                 }
             }
         }
@@ -236,7 +228,7 @@ fn begin() -> (u64, f64, u64) {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let bench = Bench::start(parse()?).await?;
+    let bench = Bench::start(Args::parse()).await?;
     let args = &bench.args;
     if args.mode == "b3" {
         return crash(&bench).await;
