@@ -6,11 +6,7 @@ mod any_history;
 mod conversation;
 mod host_recognise;
 mod local_model;
-mod model_fallback;
-mod model_guarded;
-mod model_openai;
-mod model_quirks;
-mod model_tokenizer;
+mod models;
 mod skill_fields;
 mod skill_loading;
 mod support {

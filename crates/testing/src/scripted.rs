@@ -23,13 +23,11 @@ pub enum Play {
     Hang,
 }
 
-/// Decides on the request what to do.
-type Respond = Box<dyn FnMut(&ModelRequest) -> Play + Send>;
+/// Decides on one request what to do.
+type Scene = Box<dyn FnOnce(&ModelRequest) -> Play + Send>;
 
-enum Scene {
-    Once(Box<Play>),
-    Decide(Respond),
-}
+/// Decides on each request what to do.
+type Respond = Box<dyn FnMut(&ModelRequest) -> Play + Send>;
 
 /// Plays a script and validates requests.
 ///
@@ -131,13 +129,12 @@ impl ScriptedModel {
 
     /// Then does this.
     pub fn play(self, play: Play) -> Self {
-        self.state().script.push_back(Scene::Once(Box::new(play)));
-        self
+        self.respond(|_| play)
     }
 
     /// Then decides on the request what to do.
-    pub fn respond(self, respond: impl FnMut(&ModelRequest) -> Play + Send + 'static) -> Self {
-        self.state().script.push_back(Scene::Decide(Box::new(respond)));
+    pub fn respond(self, respond: impl FnOnce(&ModelRequest) -> Play + Send + 'static) -> Self {
+        self.state().script.push_back(Box::new(respond));
         self
     }
 
@@ -203,13 +200,10 @@ impl ScriptedModel {
             state.looked_at = false;
             return Play::Fail(error(ModelErrorKind::Rejected, &message));
         }
-        match scene {
-            Some(Scene::Once(play)) => *play,
-            Some(Scene::Decide(mut respond)) => respond(&request),
-            None => match state.forever.as_mut() {
-                Some(respond) => respond(&request),
-                None => Play::Fail(error(ModelErrorKind::Rejected, "the script is over")),
-            },
+        match (scene, state.forever.as_mut()) {
+            (Some(respond), _) => respond(&request),
+            (None, Some(respond)) => respond(&request),
+            (None, None) => Play::Fail(error(ModelErrorKind::Rejected, "the script is over")),
         }
     }
 }

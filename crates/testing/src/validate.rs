@@ -1,7 +1,7 @@
 //! Whether a conversation may be sent: the rules that providers enforce with a 400.
 
 use posse_core::model::conversation::{ReasoningBack, Rules, is_call_id};
-use posse_core::model::{Author, Message, ModelRequest};
+use posse_core::model::{Author, CallRequest, Message, ModelRequest};
 use std::collections::{HashMap, HashSet};
 
 /// What is wrong with one message.
@@ -143,7 +143,7 @@ pub fn validate(messages: &[Message]) -> Vec<Violation> {
             if !is_tool_name(name) {
                 broken(Rule::BadToolName(name.clone()));
             }
-            if is_blank(text) {
+            if text.trim().is_empty() {
                 broken(Rule::Empty);
             }
             continue;
@@ -154,37 +154,27 @@ pub fn validate(messages: &[Message]) -> Vec<Violation> {
             }
         }
         open.clear();
-        match message {
-            Message::System { text } => {
-                // Several in front are one to a provider; see `normalise`.
-                if messages[..at].iter().any(|before| !matches!(before, Message::System { .. })) {
-                    broken(Rule::SystemNotFirst);
-                }
-                if is_blank(text) {
-                    broken(Rule::Empty);
-                }
+        let (text, calls): (_, &[CallRequest]) = match message {
+            Message::Assistant { text, calls, .. } => (text, calls),
+            Message::System { text } | Message::User { text } | Message::Tool { text, .. } => (text, &[]),
+        };
+        // Several system messages in front are one to a provider; see `normalise`.
+        let is_system = |message: &Message| matches!(message, Message::System { .. });
+        if is_system(message) && !messages[..at].iter().all(is_system) {
+            broken(Rule::SystemNotFirst);
+        }
+        if calls.is_empty() && text.trim().is_empty() {
+            broken(Rule::Empty);
+        }
+        for call in calls {
+            if !used.insert(&call.id) {
+                broken(Rule::RepeatedId(call.id.clone()));
             }
-            Message::User { text } => {
-                if is_blank(text) {
-                    broken(Rule::Empty);
-                }
+            if !is_tool_name(&call.name) {
+                broken(Rule::BadToolName(call.name.clone()));
             }
-            Message::Assistant { text, calls, .. } => {
-                if is_blank(text) && calls.is_empty() {
-                    broken(Rule::Empty);
-                }
-                for call in calls {
-                    if !used.insert(&call.id) {
-                        broken(Rule::RepeatedId(call.id.clone()));
-                    }
-                    if !is_tool_name(&call.name) {
-                        broken(Rule::BadToolName(call.name.clone()));
-                    }
-                    *open.entry(&call.id).or_default() += 1;
-                    order.push(&call.id);
-                }
-            }
-            Message::Tool { .. } => {}
+            *open.entry(&call.id).or_default() += 1;
+            order.push(&call.id);
         }
     }
     for id in order {
@@ -213,8 +203,4 @@ pub fn validate_tools(request: &ModelRequest) -> Vec<Violation> {
 
 fn is_tool_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
-}
-
-fn is_blank(text: &str) -> bool {
-    text.trim().is_empty()
 }

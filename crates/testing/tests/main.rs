@@ -2,6 +2,7 @@
 
 mod ahead;
 mod fleet;
+mod scripted;
 mod validate;
 #[path = "../../../tests/support/wait.rs"]
 mod wait;

@@ -16,7 +16,6 @@ pub struct CountedModel {
 }
 
 impl CountedModel {
-    /// Counts the requests of `inner` in `tally`.
     pub fn new(inner: Arc<dyn Model>, tally: Arc<ModelTally>, clock: Arc<dyn Clock>) -> Self {
         CountedModel { inner, tally, clock }
     }

@@ -9,10 +9,8 @@ use std::time::Duration;
 use super::wire::Fault;
 pub(super) use wait::{HeaderWaits, asked_wait};
 
-/// One try that failed.
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
-    /// What kind of failure.
     pub kind: ModelErrorKind,
     /// In words, without the endpoint.
     pub words: String,
@@ -70,7 +68,6 @@ impl Failure {
         Failure { kind, words: words.into(), advice: None, retry_after: None, context_window: None, fault: None }
     }
 
-    /// What an answer with an error status means.
     pub fn of_status(status: u16, waits: &HeaderWaits, fault: Fault) -> Self {
         let said = if fault.message.is_empty() {
             format!("answered {status} with no explanation")
@@ -107,7 +104,6 @@ impl Failure {
         matches!(self.kind, ModelErrorKind::Transient | ModelErrorKind::Unreachable | ModelErrorKind::RateLimited)
     }
 
-    /// The whole sentence for a person.
     pub fn sentence(&self, model: &str, endpoint: &str) -> String {
         let advice = self.advice.map(|advice| format!(" ({advice})")).unwrap_or_default();
         format!("model {model} at {endpoint} {}{advice}", self.words)
@@ -176,81 +172,5 @@ fn shorten(text: &str) -> String {
     match text.char_indices().nth(MAX_WORDS) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ModelErrorKind::*;
-
-    fn of(status: u16, body: &str) -> Failure {
-        Failure::of_status(status, &HeaderWaits::default(), Fault::in_body(body.as_bytes()))
-    }
-
-    #[test]
-    fn the_table() {
-        for (status, body, kind) in [
-            (401, r#"{"error":{"message":"Incorrect API key","code":"invalid_api_key"}}"#, Unauthorized),
-            (403, "", Unauthorized),
-            (402, "", OutOfCredit),
-            (404, r#"{"error":{"message":"no such model","code":"model_not_found"}}"#, WorkerUnfit),
-            (404, "<html>Not Found</html>", WorkerUnfit),
-            (404, r#"{"error":{"message":"No endpoints found that support tool use","code":404}}"#, Rejected),
-            (400, r#"{"error":{"message":"x/y is not a valid model ID","code":400}}"#, WorkerUnfit),
-            (403, r#"{"error":{"message":"Insufficient balance"}}"#, OutOfCredit),
-            (408, "", Transient),
-            (409, "", Transient),
-            (425, "", Transient),
-            (429, "slow down", RateLimited),
-            (429, r#"{"error":{"message":"x","code":"insufficient_quota"}}"#, OutOfCredit),
-            (429, r#"{"error":{"message":"You exceeded your current quota, please check"}}"#, OutOfCredit),
-            (429, r#"{"error":{"message":"You exceeded your current quota. Please retry in 34s."}}"#, RateLimited),
-            (500, "<html>oops</html>", Transient),
-            (503, r#"{"error":{"message":"Loading model","code":503}}"#, Transient),
-            (529, r#"{"error":{"type":"overloaded_error","message":"Overloaded"}}"#, Transient),
-            (400, r#"{"error":{"message":"bad","code":400}}"#, Rejected),
-            (400, r#"{"error":{"message":"Could not","code":"tool_use_failed"}}"#, InvalidToolCall),
-            (400, r#"{"message":"Too many tokens, please wait before trying again."}"#, RateLimited),
-            (422, r#"{"detail":[{"msg":"field required"}]}"#, Rejected),
-            (413, r#"{"error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#, Rejected),
-            (
-                400,
-                r#"{"object":"error","message":"bad tool call id 'call_x': ids here are exactly 9 letters or digits","type":"invalid_function_call","code":"3280"}"#,
-                Rejected,
-            ),
-            (302, "", WorkerUnfit),
-        ] {
-            assert_eq!(of(status, body).kind, kind, "{status} {body}");
-        }
-    }
-
-    #[test]
-    fn errors_inside_a_200() {
-        for (body, kind) in [
-            (r#"{"error":{"message":"m","type":"rate_limit","code":"429"}}"#, RateLimited),
-            (r#"{"error":{"message":"m","code":502}}"#, Transient),
-            (r#"{"error":{"message":"m","type":"server_error"}}"#, Transient),
-            (r#"{"error":{"message":"m","type":"invalid_request_error"}}"#, Rejected),
-            (r#"{"error":{"message":"m","code":"tool_use_failed"}}"#, InvalidToolCall),
-            (r#"{"error":{"message":"m","code":"context_length_exceeded"}}"#, ContextOverflow),
-            (r#"{"error":"try again in 2s"}"#, RateLimited),
-            (r#"{"error":"connection reset"}"#, Transient),
-        ] {
-            let fault = Fault::in_body(body.as_bytes());
-            assert_eq!(Failure::of_fault(&HeaderWaits::default(), fault).kind, kind, "{body}");
-        }
-    }
-
-    #[test]
-    fn a_sentence_says_what_to_do() {
-        let failure = of(401, r#"{"error":{"message":"Incorrect API key"}}"#);
-        assert_eq!(
-            failure.sentence("gpt-x", "https://host/v1"),
-            "model gpt-x at https://host/v1 answered 401: Incorrect API key (set OPENAI_API_KEY, or \
-             api_key_env for this model in config/posse.toml, to a valid key)"
-        );
-        let long = of(500, &"ä".repeat(5000));
-        assert!(long.words.chars().count() < 700);
     }
 }

@@ -24,7 +24,6 @@ pub struct FallbackModel {
 }
 
 impl FallbackModel {
-    /// A pair of models, asked in this order.
     pub fn new(primary: Arc<dyn Model>, fallback: Arc<dyn Model>) -> Self {
         FallbackModel { primary, fallback }
     }

@@ -18,6 +18,8 @@
 // A failed `unwrap` is how a test fails.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod backoff;
+mod config;
 pub mod counted;
 mod error;
 pub mod fallback;
@@ -30,3 +32,10 @@ mod stream;
 pub mod tokenizer;
 mod transport;
 mod wire;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What a mutex holds, also where a thread panicked with it: what is kept here is whole at every moment.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,9 +1,6 @@
 //! One model behind an OpenAI-compatible endpoint: its tries, and what they teach.
 
 mod adapt;
-pub(super) mod backoff;
-mod config;
-mod known;
 mod probe;
 mod rendering;
 
@@ -14,7 +11,7 @@ use posse_core::model::{
 };
 use posse_core::stop::{Stop, StopReason};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 
@@ -24,8 +21,9 @@ use super::stream::{Broken, StreamAssembler, WholeReply};
 use super::tokenizer::{FileTokenizer, PATIENCE, PatientCounter, ServerTokenizer};
 use super::transport::{ApiCall, Reply, Transport, strike};
 use super::wire::{Body, Dialect, Purpose};
+use super::{backoff, locked};
 
-pub use config::{MaxTokens, OpenAiConfig, TokenizerChoice, ToolCallingChoice};
+pub use super::config::{MaxTokens, OpenAiConfig, TokenizerChoice, ToolCallingChoice};
 
 /// Largest reply that is read.
 const MAX_REPLY: usize = 64 << 20;
@@ -103,7 +101,7 @@ impl OpenAiModel {
         let mut failed_tries: Vec<FailedTry> = Vec::new();
         let (mut retries, mut adaptations) = (0, 0);
         loop {
-            let dialect = *self.dialect();
+            let dialect = *locked(&self.dialect);
             let body = self.body(request, purpose, &dialect)?;
             let spent = Spent::default();
             let outcome = tokio::select! {
@@ -116,7 +114,7 @@ impl OpenAiModel {
                 Ok(whole) => return Ok(self.reply(whole, body.bytes(), request.max_tokens, failed_tries)),
                 Err(failure) => failure,
             };
-            let usage = if failure.kind == ModelErrorKind::Stopped { spent.when_cut() } else { spent.usage() };
+            let usage = spent.usage(failure.kind == ModelErrorKind::Stopped);
             let failed = FailedTry { model: self.config.model.clone(), reason: self.sentence(&failure), usage };
             failed_tries.push(failed.clone());
 
@@ -126,7 +124,7 @@ impl OpenAiModel {
             });
             if let Some(adaptation) = adaptation {
                 tracing::info!(model = %self.config.model, ?adaptation, "the endpoint refused a request and is asked otherwise");
-                adaptation.apply(&mut self.dialect());
+                adaptation.apply(&mut locked(&self.dialect));
                 adaptations += 1;
                 deltas(Delta::Restarted(failed));
                 continue;
@@ -151,14 +149,14 @@ impl OpenAiModel {
     }
 
     async fn try_once(&self, body: &Body<'_>, deltas: &DeltaSink<'_>, spent: &Spent) -> Result<WholeReply, Failure> {
-        spent.begin(body.bytes());
+        spent.sent.store(body.bytes(), Ordering::Relaxed);
         let mut reply = self.transport.send(ApiCall::Chat(body)).await?;
         let mut assembler = StreamAssembler::of(&self.author.provider);
         let read = body.bytes();
         // From here on the provider is at work, and what it read is billed.
         let mut account = |assembler: &StreamAssembler| {
             let estimate = Usage::estimate(read, assembler.written());
-            spent.set(assembler.usage().unwrap_or(estimate));
+            *locked(&spent.usage) = Some(assembler.usage().unwrap_or(estimate));
         };
         account(&assembler);
         let streamed = reply.is_events().unwrap_or(self.config.stream);
@@ -172,7 +170,8 @@ impl OpenAiModel {
         whole.map_err(|broken| match broken {
             Broken::Fault(fault) => {
                 if nothing_said {
-                    spent.clear();
+                    // An error in place of a reply is not billed.
+                    *locked(&spent.usage) = None;
                 }
                 Failure::of_fault(&reply.waits, fault)
             }
@@ -233,11 +232,6 @@ impl OpenAiModel {
     fn sentence(&self, failure: &Failure) -> String {
         // Providers quote the key they were given, and proxies whole requests.
         strike(&self.config, &failure.sentence(&self.config.model, &self.endpoint))
-    }
-
-    fn dialect(&self) -> MutexGuard<'_, Dialect> {
-        // A `Dialect` is whole at every moment, so one that a panic left behind is good.
-        self.dialect.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -357,28 +351,10 @@ struct Spent {
 }
 
 impl Spent {
-    fn begin(&self, bytes: usize) {
-        self.sent.store(bytes, Ordering::Relaxed);
-    }
-
-    fn set(&self, usage: Usage) {
-        *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = Some(usage);
-    }
-
-    /// An error in place of a reply is not billed.
-    fn clear(&self) {
-        *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    /// Nothing, by our estimate, for a request that was refused or never arrived.
-    fn usage(&self) -> Usage {
-        let spent = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        spent.unwrap_or(Usage { estimated: true, ..Usage::default() })
-    }
-
-    /// The same where we left before there was an answer: the provider may have been reading.
-    fn when_cut(&self) -> Usage {
-        let spent = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        spent.unwrap_or_else(|| Usage::estimate(self.sent.load(Ordering::Relaxed), 0))
+    /// Nothing, by our estimate, for a request that was refused or never arrived. Where we left before there was an
+    /// answer, the provider may have been reading.
+    fn usage(&self, was_cut: bool) -> Usage {
+        let sent = if was_cut { self.sent.load(Ordering::Relaxed) } else { 0 };
+        locked(&self.usage).unwrap_or_else(|| Usage::estimate(sent, 0))
     }
 }

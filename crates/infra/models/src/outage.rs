@@ -10,8 +10,10 @@ use posse_core::text::{duration, plural};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use super::locked;
 
 /// Jobs that wait for an endpoint come back over so long a time for each of them.
 const APART_MS: Millis = 200;
@@ -41,9 +43,7 @@ pub struct Outages {
 /// Whose trouble keeps a model from being asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// Its endpoint's.
     Theirs,
-    /// This worker's.
     Ours,
 }
 
@@ -58,7 +58,6 @@ struct Outage {
 }
 
 impl Outages {
-    /// None yet.
     pub fn new(clock: Arc<dyn Clock>) -> Outages {
         Outages {
             clock,
@@ -70,21 +69,20 @@ impl Outages {
         }
     }
 
-    /// Whether any endpoint is out.
     pub fn any(&self) -> bool {
-        !self.known().is_empty()
+        !locked(&self.known).is_empty()
     }
 
     /// Whether these words, of a job that waits or a request that failed, are about one that is out.
     pub fn concern(&self, words: &str) -> bool {
-        self.known().keys().any(|what| words.contains(what.as_str()))
+        locked(&self.known).keys().any(|what| words.contains(what.as_str()))
     }
 
     /// A job has to wait because `what` cannot be asked, for the reason given. Says so when it is news. Tells how much
     /// later than others it is to come back, who all wait for `ms`.
     pub fn waits(&self, what: &str, trouble: Trouble, reason: &str, ms: Millis) -> Duration {
         let now = self.clock.elapsed();
-        let mut known = self.known();
+        let mut known = locked(&self.known);
         let outage = known.entry(what.to_owned()).or_insert_with(|| {
             let (is, whose) = match trouble {
                 Trouble::Theirs => ("is out", "the fleet's jobs"),
@@ -111,7 +109,7 @@ impl Outages {
 
     /// `what` has answered. Says so if it was out.
     pub fn is_back(&self, what: &str) {
-        let outage = self.known().remove(what);
+        let outage = locked(&self.known).remove(what);
         if let Some(Outage { since, jobs, others }) = outage {
             let lasted = duration(self.clock.elapsed() - since);
             let waited = match (jobs.len() as u64, others) {
@@ -125,7 +123,7 @@ impl Outages {
 
     /// Looks from now on whether `what` is still known to be out to the fleet, and says so when it is not.
     pub fn watch(self: &Arc<Self>, fleet: &Arc<dyn RateLimiter>, what: String, about: ModelUse) {
-        let mut watched = self.watched();
+        let mut watched = locked(&self.watched);
         let is_watching = watched.is_some();
         watched.get_or_insert_default().insert(what, about.names());
         drop(watched);
@@ -138,7 +136,8 @@ impl Outages {
                 tokio::time::sleep(LOOK_EVERY).await;
                 let (Some(outages), Some(fleet)) = (outages.upgrade(), fleet.upgrade()) else { return };
                 // What comes to be out while the fleet is asked may be missing in what it says.
-                let asked: HashSet<_> = outages.watched().iter().flatten().map(|(what, _)| what.clone()).collect();
+                let asked: HashSet<_> =
+                    locked(&outages.watched).iter().flatten().map(|(what, _)| what.clone()).collect();
                 let Ok(failing) = fleet.failing_endpoints().await else { continue };
                 let out: HashSet<_> =
                     failing.into_iter().filter(|state| state.breaker.is_out()).map(|state| state.endpoint).collect();
@@ -151,9 +150,9 @@ impl Outages {
 
     /// Says which of these are out no more. Breaks when there is nothing left to watch.
     fn look(&self, asked: &HashSet<String>, out: &HashSet<String>) -> ControlFlow<()> {
-        let mut watched = self.watched();
+        let mut watched = locked(&self.watched);
         let Some(all) = watched.as_mut() else { return ControlFlow::Break(()) };
-        let known: HashSet<_> = self.known().keys().cloned().collect();
+        let known: HashSet<_> = locked(&self.known).keys().cloned().collect();
         // What is known no more was said by whoever asked.
         all.retain(|what, _| known.contains(what));
         let is_back =
@@ -171,7 +170,7 @@ impl Outages {
     /// Whether a retry at this endpoint is to be told of now.
     pub fn may_tell_of_retry(&self, endpoint: &str) -> bool {
         let now = self.clock.elapsed();
-        let mut said_at = self.retries_said_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said_at = locked(&self.retries_said_at);
         let due = said_at.get(endpoint).is_none_or(|at| now.saturating_sub(*at) >= QUIET_MS);
         if due {
             said_at.insert(endpoint.to_owned(), now);
@@ -190,14 +189,6 @@ impl Outages {
         // Multiples of the golden ratio.
         let n = self.places.fetch_add(1, Ordering::Relaxed);
         (n as f64 * 0.618_033_988_749_895).fract()
-    }
-
-    fn watched(&self) -> MutexGuard<'_, Watched> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Outage>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -220,32 +211,4 @@ impl Drop for Waiting<'_> {
 
 fn millis(ms: Millis) -> Duration {
     Duration::from_millis(ms.max(0).unsigned_abs())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use posse_core::clock::ManualClock;
-    use posse_core::model::asking_for;
-
-    #[tokio::test]
-    async fn those_who_wait_come_back_one_after_the_other() {
-        for jobs in [1, 7, 50, 400] {
-            let outages = Outages::new(Arc::new(ManualClock::at(1_000_000)));
-            let mut back = Vec::new();
-            // They wait twice: at first nobody knows how many they are.
-            for job in (0..jobs).chain(0..jobs) {
-                let wait = asking_for(JobId(job), async { outages.waits("e", Trouble::Theirs, "503", 10_000) }).await;
-                back.push(wait.as_secs_f64());
-            }
-            for back in back.chunks(jobs as usize) {
-                let in_a_second = |from: f64| back.iter().filter(|at| (from..from + 1.0).contains(*at)).count();
-                let most = back.iter().map(|at| in_a_second(*at)).max().unwrap_or_default();
-                assert!(jobs < 20 || most * 100 <= jobs as usize * 16, "{most} of {jobs}");
-            }
-            assert!(outages.any());
-            outages.is_back("e");
-            assert!(!outages.any());
-        }
-    }
 }

@@ -2,6 +2,7 @@
 //! processes together.
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use posse_core::clock::{Clock, Millis};
 use posse_core::model::{
     Delta, DeltaSink, FailedTry, Message, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest,
@@ -12,12 +13,12 @@ use posse_core::port::RepositoryError;
 use posse_core::queue::rate::{ModelRates, ModelUse, Pass, RequestOutcome, Whom};
 use posse_core::stop::Stop;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 
-use super::openai::backoff;
 use super::outage::{Outages, Trouble};
+use super::{backoff, locked};
 
 /// Longest wait for leave while the job's slot is held. A longer one is an error, and the job comes
 /// back later.
@@ -128,7 +129,6 @@ impl RateLimitedModel {
         self.insists.load(Ordering::Relaxed)
     }
 
-    /// The model and where it is, for people.
     fn what(&self) -> String {
         format!("model {} at {}", self.model, self.endpoint)
     }
@@ -139,7 +139,7 @@ impl RateLimitedModel {
         let pass = limiter.reserve(about.clone(), PATIENCE_MS, self.clock.now()).await;
         match pass.map_err(|error| self.unknown(&error))? {
             Pass::Go { after_ms } => {
-                if self.unfit().is_none() {
+                if locked(&self.unfit).is_none() {
                     self.outages.is_back(&self.what());
                 }
                 if after_ms == 0 {
@@ -182,7 +182,7 @@ impl RateLimitedModel {
     /// does.
     fn fit_to_ask(&self) -> Result<(), ModelError> {
         let now = self.clock.now();
-        let mut unfit = self.unfit();
+        let mut unfit = locked(&self.unfit);
         let Some(known) = unfit.as_mut().filter(|_| !self.insists()) else { return Ok(()) };
         let left = known.until - now;
         if !(1..=REFUSED_MS.1).contains(&left) {
@@ -197,17 +197,13 @@ impl RateLimitedModel {
     /// Remembers that this worker cannot ask. Tells how long its jobs wait.
     fn is_unfit(&self, error: &ModelError) -> Duration {
         let (first, most) = if error.kind == ModelErrorKind::Unauthorized { REFUSED_MS } else { UNFIT_MS };
-        let mut unfit = self.unfit();
+        let mut unfit = locked(&self.unfit);
         let times = unfit.as_ref().map_or(0, |known| known.times);
         let rest = (first << times.min(16)).min(most);
         let (kind, message) = (error.kind, error.message.clone());
         *unfit = Some(Unfit { kind, message, until: self.clock.now() + rest, times: times + 1 });
         drop(unfit);
         millis(rest) + self.outages.waits(&self.what(), Trouble::Ours, &error.message, rest)
-    }
-
-    fn unfit(&self) -> MutexGuard<'_, Option<Unfit>> {
-        self.unfit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn settle(
@@ -238,17 +234,18 @@ impl RateLimitedModel {
     }
 
     /// Makes a request until it succeeds, may not be made again, or is stopped.
-    async fn ask(&self, what: What<'_>) -> Result<Answer, ModelError> {
+    async fn ask<T: Answer>(&self, question: &Question<'_, T>) -> Result<T, ModelError> {
         let mut failed: Vec<FailedTry> = Vec::new();
         let mut retries = 0;
         loop {
             let mut is_limited = false;
-            let mut error = match self.ask_once(what, retries == 0, &mut is_limited).await {
-                Ok(Answer::Reply(mut reply)) => {
-                    reply.failed_tries.splice(0..0, failed);
-                    return Ok(Answer::Reply(reply));
+            let mut error = match self.ask_once(question, retries == 0, &mut is_limited).await {
+                Ok(mut answer) => {
+                    if let Some(reply) = answer.reply() {
+                        reply.failed_tries.splice(0..0, failed);
+                    }
+                    return Ok(answer);
                 }
-                Ok(profile) => return Ok(profile),
                 Err(error) => error,
             };
             let wait = backoff::wait(retries, self.backoff, error.retry_after, rand::random())
@@ -270,14 +267,12 @@ impl RateLimitedModel {
                     "a model request failed and is made again (said at most once a minute)"
                 );
             }
-            if let What::Request { deltas, .. } = what {
-                deltas(Delta::Restarted(last));
-            }
+            (question.deltas)(Delta::Restarted(last));
             failed.append(&mut error.failed_tries);
             let waiting = self.outages.waiting();
             tokio::select! {
                 biased;
-                () = what.stopped() => {
+                _ = question.stop.stopped() => {
                     let stopped = self.not_asked(ModelErrorKind::Stopped, "the work was stopped", None);
                     return Err(ModelError { failed_tries: failed, ..stopped });
                 }
@@ -297,29 +292,21 @@ impl RateLimitedModel {
     }
 
     /// Makes one request, once there is leave for it, and says what it came to.
-    async fn ask_once(&self, what: What<'_>, is_first: bool, is_limited: &mut bool) -> Result<Answer, ModelError> {
-        let never = Stop::never();
-        let (rates, tokens, stop) = match what {
-            What::Request { request, stop, .. } => {
-                (self.rates, self.rates.tokens_per_minute.map_or(0, |_| estimate(request)), stop)
-            }
-            What::Profile => (ModelRates::default(), 0, &never),
-        };
+    async fn ask_once<T: Answer>(
+        &self,
+        question: &Question<'_, T>,
+        is_first: bool,
+        is_limited: &mut bool,
+    ) -> Result<T, ModelError> {
         let limiter = self.limiter.get();
-        let mut about = self.about(rates, tokens);
+        let mut about = self.about(question.rates, question.tokens);
         if let Some(limiter) = limiter {
-            self.leave(&**limiter, &mut about, stop).await?;
+            self.leave(&**limiter, &mut about, question.stop).await?;
         }
-        let answer = match what {
-            What::Request { request, deltas, stop } => {
-                self.inner.complete(request, deltas, stop).await.map(Answer::Reply)
-            }
-            What::Profile => self.inner.profile().await.map(Answer::Profile),
-        };
-        let outcome = match &answer {
-            Ok(Answer::Reply(_)) => RequestOutcome::Answered,
-            // It may be known without asking, so that one says nothing about the endpoint.
-            Ok(Answer::Profile(_)) => RequestOutcome::Unknown,
+        let mut answer = (question.once)().await;
+        let outcome = match &mut answer {
+            // A profile may be known without asking, so that one says nothing about the endpoint.
+            Ok(answer) => answer.reply().map_or(RequestOutcome::Unknown, |_| RequestOutcome::Answered),
             Err(error) => match outcome_of(error) {
                 // Each who asks counts once, however often they try.
                 RequestOutcome::Failed(_) | RequestOutcome::Limited { .. } if !is_first && !about.is_probe => {
@@ -331,13 +318,13 @@ impl RateLimitedModel {
         let has_answered = outcome == RequestOutcome::Answered;
         *is_limited = matches!(outcome, RequestOutcome::Limited { .. });
         let rest = match limiter {
-            Some(limiter) => self.settle(&**limiter, &about, used(&about, &answer), outcome).await,
+            Some(limiter) => self.settle(&**limiter, &about, used(&about, &mut answer), outcome).await,
             None => None,
         };
         let mut error = match answer {
             Ok(answer) => {
                 if has_answered {
-                    *self.unfit() = None;
+                    *locked(&self.unfit) = None;
                     self.outages.is_back(&self.what());
                 }
                 return Ok(answer);
@@ -352,39 +339,45 @@ impl RateLimitedModel {
             error.kind = ModelErrorKind::Unavailable;
         } else if !matches!(error.kind, ModelErrorKind::Stopped | ModelErrorKind::Unavailable) {
             // Whatever went wrong, it went wrong there.
-            *self.unfit() = None;
+            *locked(&self.unfit) = None;
         }
         Err(error)
     }
 }
 
-/// What is asked.
-#[derive(Clone, Copy)]
-enum What<'a> {
-    Request { request: &'a ModelRequest, deltas: &'a DeltaSink<'a>, stop: &'a Stop },
-    Profile,
+/// What is asked of the model inside, once or again and again.
+struct Question<'a, T> {
+    rates: ModelRates,
+    /// An estimate.
+    tokens: u64,
+    deltas: &'a DeltaSink<'a>,
+    stop: &'a Stop,
+    once: &'a (dyn Fn() -> BoxFuture<'a, Result<T, ModelError>> + Send + Sync),
 }
 
-impl What<'_> {
-    async fn stopped(&self) {
-        match self {
-            What::Request { stop, .. } => drop(stop.stopped().await),
-            What::Profile => std::future::pending().await,
-        }
+trait Answer: Send {
+    fn reply(&mut self) -> Option<&mut ModelReply>;
+}
+
+impl Answer for ModelReply {
+    fn reply(&mut self) -> Option<&mut ModelReply> {
+        Some(self)
     }
 }
 
-/// What was answered.
-enum Answer {
-    Reply(ModelReply),
-    Profile(ModelProfile),
+impl Answer for ModelProfile {
+    fn reply(&mut self) -> Option<&mut ModelReply> {
+        None
+    }
 }
 
 /// What a request came to, in requests and tokens.
-fn used(about: &ModelUse, answer: &Result<Answer, ModelError>) -> ModelUse {
+fn used<T: Answer>(about: &ModelUse, answer: &mut Result<T, ModelError>) -> ModelUse {
     let (tries, whole) = match answer {
-        Ok(Answer::Reply(reply)) => (&reply.failed_tries, Some(reply.usage.total())),
-        Ok(Answer::Profile(_)) => return about.clone(),
+        Ok(answer) => match answer.reply() {
+            Some(reply) => (&reply.failed_tries, Some(reply.usage.total())),
+            None => return about.clone(),
+        },
         Err(error) => (&error.failed_tries, None),
     };
     let spent: u64 = tries.iter().map(|one| one.usage.total()).sum();
@@ -420,13 +413,10 @@ fn last_try(error: &ModelError) -> FailedTry {
 #[async_trait]
 impl Model for RateLimitedModel {
     async fn profile(&self) -> Result<ModelProfile, ModelError> {
-        let find = || async {
-            match self.ask(What::Profile).await? {
-                Answer::Profile(profile) => Ok(profile),
-                Answer::Reply(_) => Err(self.not_asked(ModelErrorKind::Rejected, "it was asked something else", None)),
-            }
-        };
-        self.profile.get_or_try_init(find).await.cloned()
+        let (stop, rates) = (Stop::never(), ModelRates::default());
+        let once = || self.inner.profile();
+        let question = Question { rates, tokens: 0, deltas: &|_| {}, stop: &stop, once: &once };
+        self.profile.get_or_try_init(|| self.ask(&question)).await.cloned()
     }
 
     async fn complete(
@@ -435,10 +425,9 @@ impl Model for RateLimitedModel {
         deltas: &DeltaSink<'_>,
         stop: &Stop,
     ) -> Result<ModelReply, ModelError> {
-        match self.ask(What::Request { request, deltas, stop }).await? {
-            Answer::Reply(reply) => Ok(reply),
-            Answer::Profile(_) => Err(self.not_asked(ModelErrorKind::Rejected, "it was asked something else", None)),
-        }
+        let tokens = self.rates.tokens_per_minute.map_or(0, |_| estimate(request));
+        let once = || self.inner.complete(request, deltas, stop);
+        self.ask(&Question { rates: self.rates, tokens, deltas, stop, once: &once }).await
     }
 
     /// Counts are no requests to the model, so nobody's leave is asked.

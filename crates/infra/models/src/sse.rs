@@ -8,7 +8,6 @@
 /// Longest line accepted. One line is one piece of a reply; whole replies are far smaller.
 pub(super) const MAX_LINE: usize = 8 << 20;
 
-/// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SseEvent {
     /// The event's name; empty when the server gave none.
@@ -21,7 +20,6 @@ pub(super) struct SseEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LineTooLong;
 
-/// Cuts bytes into events.
 #[derive(Debug, Default)]
 pub(super) struct SseParser {
     line: Vec<u8>,
@@ -100,70 +98,5 @@ impl SseParser {
         let name = std::mem::take(&mut self.name);
         let data = std::mem::take(&mut self.data);
         (!data.is_empty()).then_some(SseEvent { name, data })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn events(bytes: &[u8], cut: usize) -> Vec<(String, String)> {
-        let mut parser = SseParser::default();
-        let mut found = Vec::new();
-        for piece in bytes.chunks(cut.max(1)) {
-            found.extend(parser.push(piece).expect("short lines"));
-        }
-        found.extend(parser.finish());
-        found.into_iter().map(|e| (e.name, e.data)).collect()
-    }
-
-    fn check(text: &str, expected: &[(&str, &str)]) {
-        let expected: Vec<_> = expected.iter().map(|(n, d)| ((*n).to_owned(), (*d).to_owned())).collect();
-        for cut in 1..=text.len() {
-            assert_eq!(events(text.as_bytes(), cut), expected, "pieces of {cut} bytes");
-        }
-    }
-
-    #[test]
-    fn the_grammar() {
-        check("data: a\n\ndata: b\n\n", &[("", "a"), ("", "b")]);
-        check("data: a\r\n\r\ndata: b\r\n\r\n", &[("", "a"), ("", "b")]);
-        check("data: a\r\rdata: b\r\r", &[("", "a"), ("", "b")]);
-        check("\u{feff}data:a\n\n", &[("", "a")]);
-        check("data:  two\n\n", &[("", " two")]);
-        check("data: one\ndata: two\n\n", &[("", "one\ntwo")]);
-        check(": keep\n\n\n:\n\nid: 7\nretry: 10\ndata: x\n\n", &[("", "x")]);
-        check("event: error\ndata: {\"message\":\"m\"}\n\ndata: y\n\n", &[("error", "{\"message\":\"m\"}"), ("", "y")]);
-        check("event: ping\n\ndata: z\n\n", &[("", "z")]);
-        check("data: größe 🦆\n\n", &[("", "größe 🦆")]);
-    }
-
-    #[test]
-    fn what_servers_get_wrong() {
-        check("data: a\n\ndata: [DONE]", &[("", "a"), ("", "[DONE]")]);
-        check("data: a\n\ndata: [DONE]\n", &[("", "a"), ("", "[DONE]")]);
-        check("data: a\n\n{\"error\":\"x: y\"}\n", &[("", "a"), ("", "{\"error\":\"x: y\"}")]);
-    }
-
-    #[test]
-    fn a_line_without_end_is_refused() {
-        let mut parser = SseParser::default();
-        let block = vec![b'x'; 1 << 20];
-        let refused = (0..9).any(|_| parser.push(&block).is_err());
-        assert!(refused, "nine mebibytes on one line");
-    }
-
-    proptest! {
-        #[test]
-        fn pieces_do_not_matter(
-            bytes in proptest::collection::vec(
-                prop_oneof![Just(b'\n'), Just(b'\r'), Just(b':'), Just(b' '), Just(b'd'), any::<u8>()],
-                0..200,
-            ),
-            cut in 1usize..50,
-        ) {
-            prop_assert_eq!(events(&bytes, cut), events(&bytes, bytes.len()));
-        }
     }
 }

@@ -4,32 +4,25 @@ use posse_core::model::{CallRequest, Delta, Extra, Finish, Usage};
 use serde_json::Value;
 
 use super::sse::SseEvent;
-use super::wire::{Answer, Arguments, CallPiece, Completion, Fault, finish_of, settle};
+use super::wire::{Answer, CallPiece, Completion, Fault, finish_of, settle};
 
 mod thoughts;
 
 use thoughts::Leading;
 
-/// A reply that came to its end.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct WholeReply {
-    /// The visible text.
     pub text: String,
     /// The reasoning beside it; empty when there was none.
     pub reasoning: String,
     /// The calls, ids as the provider sent them.
     pub calls: Vec<CallRequest>,
-    /// A refusal in the provider's own field.
     pub refusal: Option<String>,
-    /// Why it ended.
     pub finish: Finish,
-    /// The tokens, if the provider counted them.
     pub usage: Option<Usage>,
-    /// The model, if the provider named it.
     pub model: Option<String>,
 }
 
-/// Why there is no whole reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Broken {
     /// The provider reported an error inside the reply.
@@ -41,7 +34,6 @@ pub(super) enum Broken {
 /// Puts a streamed reply together, and reads a whole one as a stream of one piece. Pure.
 #[derive(Debug, Default)]
 pub(super) struct StreamAssembler {
-    /// Whose reply it is.
     provider: String,
     /// The text as it came, thoughts in it included.
     text: String,
@@ -71,7 +63,6 @@ struct OpenCall {
 }
 
 impl StreamAssembler {
-    /// For a reply of this provider.
     pub fn of(provider: &str) -> Self {
         StreamAssembler { provider: provider.to_owned(), ..StreamAssembler::default() }
     }
@@ -151,7 +142,6 @@ impl StreamAssembler {
         self.text.len() + self.reasoning.len() + self.refusal.len() + calls.sum::<usize>()
     }
 
-    /// Tokens counted by the provider so far.
     pub fn usage(&self) -> Option<Usage> {
         self.usage
     }
@@ -243,7 +233,7 @@ impl StreamAssembler {
         if let Some(name) = piece.name().filter(|_| open.call.name.is_empty()) {
             open.call.name = name.to_owned();
         }
-        if let Arguments::Text(text) = piece.arguments() {
+        if let Some(text) = piece.arguments() {
             open.call.arguments.push_str(&text);
         }
         if let Some(id) = piece.id.filter(|_| open.call.id.is_empty()) {
@@ -281,7 +271,7 @@ impl StreamAssembler {
         let Some(name) = piece.name() else { return Some(found) };
         let other_id = id.is_some_and(|id| !open.call.id.is_empty() && open.call.id != id);
         let other_name = !open.call.name.is_empty() && open.call.name != name;
-        let again = open.is_whole() && piece.arguments() != Arguments::Absent;
+        let again = open.is_whole() && piece.arguments().is_some();
         let beside = open.piece == self.pieces;
         let starts = other_id || other_name || again || beside;
         (!starts).then_some(found)
@@ -293,6 +283,3 @@ impl OpenCall {
         serde_json::from_str::<serde_json::Map<String, Value>>(&self.call.arguments).is_ok()
     }
 }
-
-#[cfg(test)]
-mod tests;

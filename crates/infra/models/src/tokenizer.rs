@@ -15,9 +15,11 @@ use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt, stream};
 use posse_core::model::TokenCounter;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
+
+use super::locked;
 
 pub use file::FileTokenizer;
 use remembered::Remembered;
@@ -36,7 +38,6 @@ const AT_ONCE: usize = 4;
 /// a token more for it.
 const MAX_BYTES: usize = 256 << 10;
 
-/// Something that counts the tokens of one text.
 #[async_trait]
 pub trait Tokenizer: Send + Sync {
     /// Tokens of the text by itself, without any that a template adds; or why that is not known.
@@ -75,15 +76,9 @@ impl<T: Tokenizer> PatientCounter<T> {
         PatientCounter { tokenizer, model: model.into(), patience, state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A count is in or it is not.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts what is not remembered.
     async fn count_new(&self, texts: &[&str]) -> Result<(), String> {
         let new: BTreeSet<&str> = {
-            let state = self.state();
+            let state = locked(&self.state);
             texts.iter().flat_map(|text| pieces(text)).filter(|piece| state.remembered.get(piece).is_none()).collect()
         };
         let counts: Vec<_> = new.into_iter().map(|piece| self.count_one(piece)).collect();
@@ -94,16 +89,16 @@ impl<T: Tokenizer> PatientCounter<T> {
 
     async fn count_one(&self, piece: &str) -> Result<(), String> {
         let tokens = self.tokenizer.count(piece).await?;
-        self.state().remembered.put(piece, tokens);
+        locked(&self.state).remembered.put(piece, tokens);
         Ok(())
     }
 
     fn is_resting(&self) -> bool {
-        self.state().rests_until.is_some_and(|until| Instant::now() < until)
+        locked(&self.state).rests_until.is_some_and(|until| Instant::now() < until)
     }
 
     fn rest(&self, why: &str) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.rests_until = Some(Instant::now() + REST);
         let (model, rest) = (&self.model, REST);
         match std::mem::replace(&mut state.told, true) {
@@ -121,7 +116,7 @@ impl<T: Tokenizer> TokenCounter for PatientCounter<T> {
         {
             self.rest(&why);
         }
-        let state = self.state();
+        let state = locked(&self.state);
         texts.iter().map(|text| pieces(text).map(|piece| state.remembered.get(piece)).sum()).collect()
     }
 }
@@ -134,6 +129,3 @@ fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
         (!piece.is_empty()).then_some(piece)
     })
 }
-
-#[cfg(test)]
-mod tests;

@@ -22,8 +22,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 use tower::Service;
 
+use super::config::OpenAiConfig;
 use super::error::{Failure, HeaderWaits};
-use super::openai::OpenAiConfig;
 use super::secret::Secret;
 use super::wire::{Body, Fault};
 
@@ -34,7 +34,6 @@ use unreached::{chain, network, proxy_for, without_client};
 /// Longest body of an error that is read.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
-/// A connection to one endpoint.
 pub(super) struct Transport {
     client: Client<Endpoint>,
     /// What async-openai knows nothing of goes through here.
@@ -44,14 +43,13 @@ pub(super) struct Transport {
     proxy: Option<String>,
 }
 
-/// What is asked.
+#[derive(Clone, Copy)]
 pub(super) enum ApiCall<'a> {
     /// `POST /chat/completions` with this body.
     Chat(&'a Body<'a>),
-    /// `GET /models`.
     Models,
     /// `POST /tokenize`, beside `/v1`, with this JSON.
-    Tokenize(Vec<u8>),
+    Tokenize(&'a [u8]),
 }
 
 impl Transport {
@@ -80,8 +78,10 @@ impl Transport {
             builder = builder.tls_certs_only([]);
         }
         let http = builder.build().map_err(|error| wrong(without_client(&chain(&error))))?;
+        let (base, query) = config.base_url.split_once('?').unwrap_or((&config.base_url, ""));
         let endpoint = Endpoint {
-            base: config.base_url.trim_end_matches('/').to_owned(),
+            base: base.trim_end_matches('/').to_owned(),
+            query: if query.is_empty() { String::new() } else { format!("?{query}") },
             beneath_v1: AtomicBool::new(false),
             headers: headers(config).map_err(wrong)?,
             unused: SecretString::default(),
@@ -97,11 +97,6 @@ impl Transport {
     /// Sends one request and gives its answer, if the status is one of success. Where an address names only a host,
     /// and nothing is there, it is asked once whether all is beneath `/v1`, as nearly everywhere.
     pub async fn send(&self, ask: ApiCall<'_>) -> Result<Reply, Failure> {
-        let again = match &ask {
-            ApiCall::Chat(body) => Some(ApiCall::Chat(body)),
-            ApiCall::Models => Some(ApiCall::Models),
-            ApiCall::Tokenize(_) => None,
-        };
         let first = self.send_once(ask).await;
         let endpoint = self.client.config();
         let is_missing = |outcome: &Result<Reply, Failure>| {
@@ -109,13 +104,12 @@ impl Transport {
                 ["answered 404", "answered 405"].iter().any(|words| failure.words.starts_with(words))
             })
         };
-        let Some(again) =
-            again.filter(|_| is_missing(&first) && endpoint.names_a_host() && !endpoint.beneath_v1.load(Relaxed))
-        else {
+        let may_be_beneath = !matches!(ask, ApiCall::Tokenize(_)) && endpoint.names_a_host();
+        if !is_missing(&first) || !may_be_beneath || endpoint.beneath_v1.load(Relaxed) {
             return first;
-        };
+        }
         endpoint.beneath_v1.store(true, Relaxed);
-        let second = self.send_once(again).await;
+        let second = self.send_once(ask).await;
         if !is_missing(&second) {
             return second;
         }
@@ -139,12 +133,16 @@ impl Transport {
                 ApiCall::Tokenize(body) => {
                     let endpoint = self.client.config();
                     let post = self.http.post(endpoint.beside_v1("/tokenize")).headers(endpoint.headers.clone());
-                    post.header(CONTENT_TYPE, "application/json").body(body).send().await.map_err(OpenAIError::Reqwest)
+                    post.header(CONTENT_TYPE, "application/json")
+                        .body(body.to_vec())
+                        .send()
+                        .await
+                        .map_err(OpenAIError::Reqwest)
                 }
             }
         };
         let Ok(outcome) = tokio::time::timeout(self.idle, request).await else {
-            return Err(self.silent());
+            return Err(silent(self.idle));
         };
         let response = match outcome {
             Ok(response) => response,
@@ -177,10 +175,6 @@ impl Transport {
         };
         Err(Failure::of_status(status.as_u16(), &waits, fault))
     }
-
-    fn silent(&self) -> Failure {
-        silent(self.idle)
-    }
 }
 
 /// An answer with a status of success, its body still to be read.
@@ -195,13 +189,8 @@ impl Reply {
     /// Whether the server says that the body is a stream of events; `None` if it says neither.
     pub fn is_events(&self) -> Option<bool> {
         let kind = self.response.headers().get("content-type")?.to_str().ok()?.to_ascii_lowercase();
-        if kind.contains("event-stream") {
-            Some(true)
-        } else if kind.contains("json") || kind.contains("html") {
-            Some(false)
-        } else {
-            None
-        }
+        let known = [("event-stream", true), ("json", false), ("html", false)];
+        known.into_iter().find(|(word, _)| kind.contains(word)).map(|(_, is_events)| is_events)
     }
 
     /// More of the body; `None` at its end. Fails after a silence of `limit`, or of the idle limit
@@ -237,6 +226,8 @@ impl Reply {
 /// there is no key, and reads the environment behind our back.
 struct Endpoint {
     base: String,
+    /// What stays behind each path, `?api-version=..` for instance.
+    query: String,
     /// Whether what it has turned out to be beneath `/v1`, which the address leaves out.
     beneath_v1: AtomicBool,
     headers: HeaderMap,
@@ -245,21 +236,13 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// Whether the address has no path.
     fn names_a_host(&self) -> bool {
         reqwest::Url::parse(&self.base).is_ok_and(|url| matches!(url.path(), "" | "/"))
     }
 
     /// Where a path is that servers have beside their `/v1` and not beneath it.
     fn beside_v1(&self, path: &str) -> String {
-        let (base, query) = self.base.split_once('?').unwrap_or((&self.base, ""));
-        let base = base.trim_end_matches('/');
-        let mut url = format!("{}{path}", base.strip_suffix("/v1").unwrap_or(base));
-        if !query.is_empty() {
-            url.push('?');
-            url.push_str(query);
-        }
-        url
+        format!("{}{path}{}", self.base.strip_suffix("/v1").unwrap_or(&self.base), self.query)
     }
 }
 
@@ -269,12 +252,8 @@ impl Config for Endpoint {
     }
 
     fn url(&self, path: &str) -> String {
-        // A query in the base (`?api-version=..`) stays behind the path.
         let v1 = if self.beneath_v1.load(Relaxed) { "/v1" } else { "" };
-        match self.base.split_once('?') {
-            Some((base, query)) => format!("{}{v1}{path}?{query}", base.trim_end_matches('/')),
-            None => format!("{}{v1}{path}", self.base),
-        }
+        format!("{}{v1}{path}{}", self.base, self.query)
     }
 
     fn query(&self) -> Vec<(&str, &str)> {
@@ -336,7 +315,6 @@ struct Unread(ReqwestService);
 #[error("answered")]
 struct Answered(Response);
 
-/// Reads as nothing.
 #[derive(Debug)]
 enum Never {}
 
@@ -362,6 +340,5 @@ impl Service<HttpRequestFactory> for Unread {
 }
 
 fn silent(limit: Duration) -> Failure {
-    let words = format!("sent nothing for {limit:?}");
-    Failure::plain(ModelErrorKind::Transient, words)
+    Failure::plain(ModelErrorKind::Transient, format!("sent nothing for {limit:?}"))
 }

@@ -8,6 +8,6 @@ mod request;
 
 pub(super) use fault::Fault;
 pub(super) use models::Models;
-pub(super) use reply::{Answer, Arguments, CallPiece, Completion, finish_of, settle};
+pub(super) use reply::{Answer, CallPiece, Completion, finish_of, settle};
 pub use request::MaxTokens;
-pub(super) use request::{Body, Dialect, Format, Messages, Purpose, WireMessage};
+pub(super) use request::{Body, Dialect, Format, Messages, Purpose, wire_message};

@@ -18,10 +18,12 @@ pub struct Answer {
     end: End,
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, PartialEq)]
 enum End {
     /// The connection closes behind the body, which is how the body ends.
     Close,
+    /// The body is chunked, its chunks of these sizes in turn, so that they are read one by one.
+    Pieces(Vec<usize>),
     /// The body is chunked and its last chunk never comes: a connection that broke.
     Break,
     /// Nothing more comes, and the connection stays open.
@@ -63,6 +65,11 @@ impl Answer {
 
     pub fn breaking(mut self) -> Self {
         self.end = End::Break;
+        self
+    }
+
+    pub fn in_pieces(mut self, sizes: &[usize]) -> Self {
+        self.end = End::Pieces(sizes.to_vec());
         self
     }
 }
@@ -198,10 +205,25 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     for (name, value) in &answer.headers {
         head += &format!("{name}: {value}\r\n");
     }
-    let mut bytes = answer.body;
-    if answer.end == End::Break {
+    let chunk = |bytes: &[u8]| [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
+    let bytes = match &answer.end {
+        End::Close | End::Hold => answer.body,
+        End::Break => chunk(&answer.body),
+        End::Pieces(sizes) => {
+            let (mut rest, mut chunks) = (answer.body.as_slice(), Vec::new());
+            for size in sizes.iter().cycle() {
+                let (piece, after) = rest.split_at((*size).min(rest.len()));
+                chunks.extend(chunk(piece));
+                rest = after;
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            [chunks, b"0\r\n\r\n".to_vec()].concat()
+        }
+    };
+    if matches!(answer.end, End::Break | End::Pieces(_)) {
         head += "transfer-encoding: chunked\r\n";
-        bytes = [format!("{:x}\r\n", bytes.len()).into_bytes(), bytes, b"\r\n".to_vec()].concat();
     }
     let head = head + "connection: close\r\n\r\n";
     if stream.write_all(&[head.into_bytes(), bytes].concat()).await.is_err() {

@@ -8,6 +8,7 @@
 //! quotation marks is quoted.
 
 use posse_core::model::Delta;
+use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag};
 use std::ops::Range;
 
 /// How thoughts begin and end, by maker; lower case. Those of XML's form may have attributes.
@@ -51,12 +52,9 @@ const MESSAGE_ENDS: &[&str] = &["<|end|>", "<|return|>", "<|call|>", "<|start|>"
 /// Longest opening tag with attributes.
 const MAX_TAG: usize = 200;
 
-/// A text in its parts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Parts {
-    /// What the model thought.
     pub thoughts: String,
-    /// What it said.
     pub text: String,
 }
 
@@ -67,7 +65,7 @@ pub(super) fn split(raw: &str, is_cut: bool) -> Parts {
     if is_json(raw) || indent.starts_with("    ") || indent.starts_with('\t') {
         return whole();
     }
-    if let Some(parts) = channels(raw).or_else(|| bare_channels(raw)).or_else(|| announced(raw)) {
+    if let Some(parts) = channels(raw).or_else(|| announced(raw)) {
         return parts;
     }
     let mut thoughts = Vec::new();
@@ -234,25 +232,22 @@ fn until_end(body: &str) -> (&str, &str) {
     end.map_or((body, ""), |at| (&body[..at.start], &body[at.start..]))
 }
 
-/// Channels whose marks a server has dropped as special tokens, so that their names run into the text.
-fn bare_channels(raw: &str) -> Option<Parts> {
-    let inside = raw.trim_start().strip_prefix("analysis").filter(|rest| !rest.starts_with([' ', '\n']))?;
-    let (thought, said) = inside.split_once("assistantfinal")?;
-    Some(Parts { thoughts: thought.trim().to_owned(), text: said.trim().to_owned() })
-}
-
-/// Thoughts and answer under headings of fixed words (Granite).
+/// Thoughts and answer behind fixed words: the names of channels whose marks a server has dropped as special tokens, so
+/// that they run into the text, and headings (Granite).
 fn announced(raw: &str) -> Option<Parts> {
-    let inside = raw.trim_start().strip_prefix("Here is my thought process:")?;
-    let (thought, said) = inside.split_once("Here is my response:")?;
-    Some(Parts { thoughts: thought.trim().to_owned(), text: said.trim().to_owned() })
+    let raw = raw.trim_start();
+    let between = |open: &str, middle: &str| {
+        let (thought, said) = raw.strip_prefix(open)?.split_once(middle)?;
+        Some(Parts { thoughts: thought.trim().to_owned(), text: said.trim().to_owned() })
+    };
+    let channels = between("analysis", "assistantfinal").filter(|_| !raw["analysis".len()..].starts_with([' ', '\n']));
+    channels.or_else(|| between("Here is my thought process:", "Here is my response:"))
 }
 
 fn starts_with(text: &str, mark: &str) -> bool {
     text.get(..mark.len()).is_some_and(|head| head.eq_ignore_ascii_case(mark))
 }
 
-/// Every place of `mark`, in any case.
 fn all(text: &str, mark: &str) -> Vec<Range<usize>> {
     // The same length, byte for byte.
     let lower = text.to_ascii_lowercase();
@@ -270,66 +265,9 @@ fn is_quoted(text: &str, code: &[Range<usize>], at: &Range<usize>) -> bool {
 
 /// The parts of Markdown that are code: fenced, or between backticks.
 fn code(text: &str) -> Vec<Range<usize>> {
-    let mut ranges = Vec::new();
-    let mut fence: Option<(usize, char, usize)> = None;
-    let mut plain = 0;
-    let mut at = 0;
-    for line in text.split_inclusive('\n') {
-        let body = line.trim_start_matches(' ');
-        let mark = body.chars().next().filter(|c| matches!(c, '`' | '~') && line.len() - body.len() <= 3);
-        let length = mark.map_or(0, |mark| body.chars().take_while(|c| *c == mark).count());
-        match (fence, mark) {
-            (None, Some(mark)) if length >= 3 && !body[length..].contains('`') => {
-                in_backticks(text, plain..at, &mut ranges);
-                fence = Some((at, mark, length));
-            }
-            (Some((from, open, long)), Some(mark))
-                if open == mark && length >= long && body[length..].trim().is_empty() =>
-            {
-                ranges.push(from..at + line.len());
-                plain = at + line.len();
-                fence = None;
-            }
-            _ => {}
-        }
-        at += line.len();
-    }
-    match fence {
-        Some((from, ..)) => ranges.push(from..text.len()),
-        None => in_backticks(text, plain..text.len(), &mut ranges),
-    }
-    ranges
-}
-
-/// Adds the spans between equal runs of backticks, paragraph by paragraph.
-fn in_backticks(text: &str, within: Range<usize>, ranges: &mut Vec<Range<usize>>) {
-    let mut begin = within.start;
-    for paragraph in text[within].split_inclusive("\n\n") {
-        let runs: Vec<_> = runs_of_backticks(paragraph);
-        let mut i = 0;
-        while i < runs.len() {
-            let close = (i + 1..runs.len()).find(|&j| runs[j].len() == runs[i].len());
-            match close {
-                Some(j) => {
-                    ranges.push(begin + runs[i].start..begin + runs[j].end);
-                    i = j + 1;
-                }
-                None => i += 1,
-            }
-        }
-        begin += paragraph.len();
-    }
-}
-
-fn runs_of_backticks(text: &str) -> Vec<Range<usize>> {
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    for (at, _) in text.match_indices('`') {
-        match runs.last_mut() {
-            Some(run) if run.end == at => run.end += 1,
-            _ => runs.push(at..at + 1),
-        }
-    }
-    runs
+    let is_code =
+        |event: &Event<'_>| matches!(event, Event::Code(_) | Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(_))));
+    Parser::new(text).into_offset_iter().filter(|(event, _)| is_code(event)).map(|(_, range)| range).collect()
 }
 
 /// Thoughts in front of a reply that streams in, told apart as they come. What this cannot know yet,
@@ -342,12 +280,10 @@ pub(super) struct Leading {
 
 #[derive(Debug, Default)]
 enum Position {
-    /// Nothing was said yet.
     #[default]
     Front,
     /// In a thought that ends like this.
     Thought(&'static str),
-    /// Something was said.
     Said,
 }
 
@@ -411,6 +347,3 @@ fn think(text: &str, deltas: &mut Vec<Delta>) {
         deltas.push(Delta::Reasoning(text.to_owned()));
     }
 }
-
-#[cfg(test)]
-mod tests;

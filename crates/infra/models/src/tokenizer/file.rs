@@ -13,7 +13,6 @@ pub struct FileTokenizer {
 }
 
 impl FileTokenizer {
-    /// The tokenizer in the file at `path`; or why there is none.
     pub fn new(path: &Path) -> Result<Self, String> {
         if path.is_file() {
             return Ok(FileTokenizer { path: path.to_owned(), loaded: Arc::default() });

@@ -9,7 +9,6 @@ use super::Tokenizer;
 pub enum FileTokenizer {}
 
 impl FileTokenizer {
-    /// Always the reason why there is none.
     pub fn new(path: &Path) -> Result<Self, String> {
         Err(format!(
             "this program cannot read its tokenizer {}; build it with cargo build --release -p posse --features \

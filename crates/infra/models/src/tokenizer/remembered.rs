@@ -32,19 +32,3 @@ impl Remembered {
         self.young.insert(self.key(text), tokens);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_long_ago_is_forgotten() {
-        let mut remembered = Remembered::default();
-        for n in 0..HALF as u64 * 3 {
-            remembered.put(&n.to_string(), n);
-            assert_eq!(remembered.get(&n.to_string()), Some(n));
-            assert!(remembered.young.len() + remembered.old.len() <= 2 * HALF);
-        }
-        assert_eq!((remembered.get("0"), remembered.get("12000")), (None, Some(12_000)));
-    }
-}

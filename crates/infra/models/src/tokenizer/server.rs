@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use super::Tokenizer;
+use crate::config::OpenAiConfig;
 use crate::error::Failure;
-use crate::openai::OpenAiConfig;
 use crate::transport::{ApiCall, Transport, strike};
 
 /// Longest answer that is read: the numbers of all tokens of the longest text.
@@ -54,7 +54,7 @@ impl Tokenizer for ServerTokenizer {
         let question = Question { model, content: text, prompt: text, add_special: false, add_special_tokens: false };
         let question = serde_json::to_vec(&question).map_err(|error| error.to_string())?;
         let failed = |failure: Failure| self.failed(&failure.words);
-        let mut reply = self.transport.send(ApiCall::Tokenize(question)).await.map_err(failed)?;
+        let mut reply = self.transport.send(ApiCall::Tokenize(&question)).await.map_err(failed)?;
         let answer = reply.body(MAX_ANSWER).await.map_err(|(failure, _)| failed(failure))?;
         let Tokenized { count, tokens } = serde_json::from_slice(&answer)
             .map_err(|error| self.failed(&format!("gave an answer of another form: {error}")))?;

@@ -8,13 +8,11 @@ use super::lenient;
 /// An error as a provider worded it. Everything may be missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// What it says.
     pub message: String,
     /// Its kind, `invalid_request_error` for instance.
     pub kind: String,
     /// Its code, a word or digits.
     pub code: String,
-    /// The request field it is about.
     pub param: String,
     /// The server's window in tokens (llama.cpp).
     pub n_ctx: Option<u32>,
@@ -45,7 +43,6 @@ struct Fields {
 }
 
 impl Fault {
-    /// An error of which only words are known.
     pub fn words(message: impl Into<String>) -> Self {
         Fault { message: message.into(), ..Fault::default() }
     }
@@ -83,7 +80,6 @@ impl Fault {
         told("detail").or_else(|| told("errors")).map(Fault::of_value)
     }
 
-    /// The error that `value` itself is.
     pub fn of_value(value: &Value) -> Self {
         match value {
             Value::String(text) => Fault::words(plain_words(text)),
@@ -175,50 +171,4 @@ fn plain_words(text: &str) -> String {
         }
     }
     words.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(body: &str, message: &str, kind: &str, code: &str) {
-        let fault = Fault::in_body(body.as_bytes());
-        assert_eq!((fault.message.as_str(), fault.kind.as_str(), fault.code.as_str()), (message, kind, code), "{body}");
-    }
-
-    #[test]
-    fn every_shape_is_read() {
-        check(r#"{"error":{"message":"m","type":"t","code":"c"}}"#, "m", "t", "c");
-        check(r#"{"error":{"message":"m","type":"t","code":400}}"#, "m", "t", "400");
-        check(r#"{"error":"text"}"#, "text", "", "");
-        check(r#"{"object":"error","message":"m","type":"t","code":"3280"}"#, "m", "t", "3280");
-        check(r#"{"detail":"not found"}"#, "not found", "", "");
-        check(r#"{"detail":[{"loc":["body","x"],"msg":"a","type":"b"}]}"#, "a", "", "");
-        check(
-            r#"[{"error":{"code":429,"message":"m","status":"RESOURCE_EXHAUSTED"}}]"#,
-            "m",
-            "RESOURCE_EXHAUSTED",
-            "429",
-        );
-        check(r#"{"message":"m"}"#, "m", "", "");
-        check(r#"{"error":{"message":"m","code":502,"metadata":{"raw":"up"}}}"#, "m (up)", "", "502");
-        check(r#"{"error":{"odd":1}}"#, r#"{"odd":1}"#, "", "");
-        check("<html><style>p {x: y}</style><h1>502 Bad</h1><p>Gateway</p></html>", "502 Bad Gateway", "", "");
-        check("upstream down", "upstream down", "", "");
-        check("", "", "", "");
-        assert_eq!(Fault::in_body(br#"{"error":{"n_ctx":4096}}"#).n_ctx, Some(4096));
-    }
-
-    #[test]
-    fn a_reply_is_not_an_error() {
-        for reply in [
-            r#"{"choices":[{"message":{}}],"error":null}"#,
-            r#"{"choices":[{"message":{}}],"error":{}}"#,
-            r#"{"choices":[{"message":{}}],"detail":"x"}"#,
-            r#"{"choices":[],"usage":{}}"#,
-        ] {
-            let value = serde_json::from_str(reply).expect("JSON");
-            assert_eq!(Fault::in_answer(&value), None, "{reply}");
-        }
-    }
 }

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::lenient;
 
-/// The answer to `GET /models`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Models {
@@ -32,7 +31,6 @@ pub(crate) struct ModelEntry {
 }
 
 impl Models {
-    /// The entry for `model`.
     pub fn entry(&self, model: &str) -> Option<&ModelEntry> {
         self.data.iter().find(|entry| entry.id.as_deref() == Some(model))
     }
@@ -53,25 +51,5 @@ impl ModelEntry {
     /// How the server says its model is asked for tools: a word of our own, `posse.tool_calling`.
     pub fn tool_calling(&self) -> Option<ToolCalling> {
         serde_json::from_value(self.posse.get("tool_calling")?.clone()).ok()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_list_of_models() {
-        let list: Models = serde_json::from_str(
-            r#"{"data":[{"id":"a","max_model_len":4096},
-                {"id":"b","context_window":8192,"posse":{"tool_calling":"structured"}},
-                {"id":"c","meta":{"n_ctx_train":131072}}, 7]}"#,
-        )
-        .expect("leniently read");
-        let window = |id| list.entry(id).and_then(ModelEntry::window);
-        assert_eq!((window("a"), window("b"), window("c"), window("d")), (Some(4096), Some(8192), None, None));
-        let calling = |id| list.entry(id).and_then(ModelEntry::tool_calling);
-        assert_eq!(calling("b"), Some(ToolCalling::Structured));
-        assert_eq!(calling("a"), None);
     }
 }

@@ -56,7 +56,6 @@ pub(crate) struct Answer {
     function_call: Option<Function>,
 }
 
-/// A tool call, or a piece of one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct CallPiece {
@@ -104,15 +103,6 @@ struct PromptDetails {
     cached_tokens: Option<u64>,
 }
 
-/// What was sent as a call's arguments.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Arguments {
-    /// Nothing, or nothing but space.
-    Absent,
-    /// JSON text, or a piece of it.
-    Text(String),
-}
-
 impl Completion {
     /// Takes out the one choice we asked for. Strays with another index are left alone.
     pub fn take_choice(&mut self) -> Option<Choice> {
@@ -120,7 +110,6 @@ impl Completion {
         Some(self.choices.swap_remove(at))
     }
 
-    /// The tokens used, if the server counted any.
     pub fn usage(&self) -> Option<Usage> {
         let told = self.usage.as_ref()?;
         let input = told.prompt_tokens.unwrap_or(0);
@@ -143,25 +132,25 @@ impl Choice {
         (!self.error.is_null()).then(|| Fault::of_value(&self.error))
     }
 
-    /// What was said, under either name.
     pub fn into_answer(self) -> Answer {
         self.delta.or(self.message).unwrap_or_default()
     }
 }
 
 impl Answer {
-    /// The visible text.
     pub fn text(&self) -> String {
-        match &self.content {
-            Value::Array(parts) => parts.iter().filter(|part| !is_thought(part)).map(words_of).collect(),
-            part if is_thought(part) => String::new(),
-            other => words_of(other),
-        }
+        self.parts(false)
+    }
+
+    /// The words of the content's parts that are thoughts, or of all others.
+    fn parts(&self, thoughts: bool) -> String {
+        let parts = self.content.as_array().map_or(std::slice::from_ref(&self.content), Vec::as_slice);
+        parts.iter().filter(|part| is_thought(part) == thoughts).map(words_of).collect()
     }
 
     /// The reasoning, under any of its names.
     pub fn thought(&self) -> String {
-        for field in [
+        let fields = [
             &self.reasoning_content,
             &self.reasoning,
             &self.thinking,
@@ -169,17 +158,9 @@ impl Answer {
             &self.reasoning_text,
             &self.thought,
             &self.reasoning_details,
-        ] {
-            let words = words_of(field);
-            if !words.is_empty() {
-                return words;
-            }
-        }
-        match &self.content {
-            Value::Array(parts) => parts.iter().filter(|part| is_thought(part)).map(words_of).collect(),
-            part if is_thought(part) => words_of(part),
-            _ => String::new(),
-        }
+        ];
+        let in_field = fields.into_iter().map(words_of).find(|words| !words.is_empty());
+        in_field.unwrap_or_else(|| self.parts(true))
     }
 
     /// A refusal in the provider's own field, or as a part of the content.
@@ -197,29 +178,21 @@ impl Answer {
 }
 
 impl CallPiece {
-    /// The tool's name, if this piece tells it.
     pub fn name(&self) -> Option<&str> {
         self.function.name.as_deref().or(self.name.as_deref())
     }
 
-    /// The arguments in this piece.
-    pub fn arguments(&self) -> Arguments {
-        for value in [&self.function.arguments, &self.arguments] {
-            match value {
-                Value::Null => {}
-                Value::String(text) if text.is_empty() => {}
-                Value::String(text) => return Arguments::Text(text.clone()),
-                other => return Arguments::Text(other.to_string()),
-            }
-        }
-        Arguments::Absent
+    /// The arguments in this piece, which are JSON text or a piece of it.
+    pub fn arguments(&self) -> Option<String> {
+        [&self.function.arguments, &self.arguments].into_iter().find_map(|value| match value {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+            other => Some(other.to_string()),
+        })
     }
 
     fn is_blank(&self) -> bool {
-        self.id.is_none()
-            && self.name().is_none()
-            && self.extra_content.is_none()
-            && self.arguments() == Arguments::Absent
+        self.id.is_none() && self.name().is_none() && self.extra_content.is_none() && self.arguments().is_none()
     }
 }
 
@@ -275,129 +248,5 @@ pub(crate) fn settle(finish: Finish, calls: &mut [CallRequest]) -> Finish {
         Finish::Stop if !calls.is_empty() => Finish::ToolCalls,
         Finish::ToolCalls if calls.is_empty() => Finish::Stop,
         finish => finish,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn answer(message: &str) -> Answer {
-        serde_json::from_str(message).expect("leniently read")
-    }
-
-    #[test]
-    fn content_in_every_shape() {
-        for (message, text, thought) in [
-            (r#"{"content":"a"}"#, "a", ""),
-            (r#"{"content":null}"#, "", ""),
-            (r#"{}"#, "", ""),
-            (r#"{"content":7}"#, "", ""),
-            (r#"{"content":["a",{"type":"text","text":"b"},{"type":"odd"}]}"#, "ab", ""),
-            (
-                r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"t"}]},{"type":"text","text":"b"}]}"#,
-                "b",
-                "t",
-            ),
-            (r#"{"content":[{"type":"reasoning_content","text":"t"},{"type":"output_text","text":"b"}]}"#, "b", "t"),
-            (r#"{"content":[{"text":"t","thought":true},{"text":"b"}]}"#, "b", "t"),
-            (r#"{"content":[{"thinking":"t"},{"text":"b"}]}"#, "b", "t"),
-            (r#"{"content":{"type":"thinking","thinking":"t"}}"#, "", "t"),
-            (r#"{"content":"a","thinking":"t"}"#, "a", "t"),
-            (r#"{"content":"a","thinking_blocks":[{"type":"thinking","thinking":"t","signature":"s"}]}"#, "a", "t"),
-            (r#"{"content":"a","reasoning_details":[{"type":"reasoning.text","text":"t"}]}"#, "a", "t"),
-            (r#"{"content":"a","reasoning_content":"t"}"#, "a", "t"),
-            (r#"{"content":"a","reasoning":{"content":"t"}}"#, "a", "t"),
-            (r#"{"content":"a","reasoning_content":"","reasoning":"t"}"#, "a", "t"),
-        ] {
-            let answer = answer(message);
-            assert_eq!((answer.text().as_str(), answer.thought().as_str()), (text, thought), "{message}");
-        }
-    }
-
-    #[test]
-    fn refusals_in_both_places() {
-        assert_eq!(answer(r#"{"refusal":"no"}"#).refused().as_deref(), Some("no"));
-        let part = r#"{"content":[{"type":"refusal","refusal":"no"}]}"#;
-        assert_eq!(answer(part).refused().as_deref(), Some("no"));
-        assert_eq!(answer(r#"{"refusal":""}"#).refused(), None);
-    }
-
-    #[test]
-    fn calls_in_every_shape() {
-        for (message, name, arguments) in [
-            (r#"{"tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}"#, "f", "{}"),
-            (r#"{"tool_calls":[{"function":{"name":"f","arguments":{"a":1}}}]}"#, "f", r#"{"a":1}"#),
-            (r#"{"tool_calls":{"function":{"name":"f","arguments":"x"}}}"#, "f", "x"),
-            (r#"{"tool_calls":[{"name":"f","arguments":{"a":1}}]}"#, "f", r#"{"a":1}"#),
-            (r#"{"function_call":{"name":"f","arguments":"{}"}}"#, "f", "{}"),
-            (r#"{"tool_calls":[{},null,{"id":7,"function":{"name":"f","arguments":[]}}]}"#, "f", "[]"),
-        ] {
-            let calls = answer(message).into_calls();
-            assert_eq!(calls.len(), 1, "{message}");
-            assert_eq!(calls[0].name(), Some(name), "{message}");
-            assert_eq!(calls[0].arguments(), Arguments::Text(arguments.to_owned()), "{message}");
-        }
-        for none in [r#"{"tool_calls":null}"#, r#"{"tool_calls":[]}"#, r#"{"tool_calls":"x"}"#] {
-            assert!(answer(none).into_calls().is_empty(), "{none}");
-        }
-        for absent in ["null", "\"\""] {
-            let message = format!(r#"{{"tool_calls":[{{"id":"c","function":{{"name":"f","arguments":{absent}}}}}]}}"#);
-            assert_eq!(answer(&message).into_calls()[0].arguments(), Arguments::Absent);
-        }
-    }
-
-    #[test]
-    fn usage_in_every_shape() {
-        for (body, expected) in [
-            (r#"{"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}"#, Some((3, 4, 0))),
-            (r#"{"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":9}}"#, Some((3, 6, 0))),
-            (r#"{"usage":{"input_tokens":3.0,"output_tokens":"4"}}"#, Some((3, 4, 0))),
-            (r#"{"usage":{"prompt_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}}"#, Some((3, 0, 2))),
-            (
-                r#"{"usage":{"prompt_tokens":3,"prompt_tokens_details":null,"prompt_cache_hit_tokens":1}}"#,
-                Some((3, 0, 1)),
-            ),
-            (r#"{"usage":{"prompt_tokens":0,"completion_tokens":0}}"#, None),
-            (r#"{"usage":{"prompt_tokens":-3}}"#, None),
-            (r#"{"usage":null}"#, None),
-            (r#"{"usage":7,"choices":null,"model":3,"created":1.5,"service_tier":"on_demand"}"#, None),
-        ] {
-            let read: Completion = serde_json::from_str(body).expect("leniently read");
-            let usage = read.usage().map(|u| (u.input, u.output, u.cached));
-            assert_eq!(usage, expected, "{body}");
-        }
-    }
-
-    #[test]
-    fn calls_decide_the_finish() {
-        let call = |arguments: &str| CallRequest {
-            id: String::new(),
-            name: "f".to_owned(),
-            arguments: arguments.to_owned(),
-            extra: None,
-        };
-        for (finish, arguments, expected) in [
-            (Finish::Stop, Some("{\"a\":1}"), Finish::ToolCalls),
-            (Finish::Stop, None, Finish::Stop),
-            (Finish::ToolCalls, None, Finish::Stop),
-            // Cut, and the server says nothing of a limit: so do we.
-            (Finish::ToolCalls, Some("{\"a\":\"b"), Finish::ToolCalls),
-            (Finish::Stop, Some("{\"a\":"), Finish::ToolCalls),
-            (Finish::Other("x".to_owned()), Some("{"), Finish::Other("x".to_owned())),
-            (Finish::ToolCalls, Some("{} trailing"), Finish::ToolCalls),
-            (Finish::ToolCalls, Some("{\"a\":1}{\"b\":2}"), Finish::ToolCalls),
-            (Finish::ToolCalls, Some("{a: 1}"), Finish::ToolCalls),
-            (Finish::ToolCalls, Some("  "), Finish::ToolCalls),
-            (Finish::Length, Some("{\"a\":"), Finish::Length),
-            (Finish::ContentFilter, Some("{\"a\":"), Finish::ContentFilter),
-        ] {
-            let mut calls: Vec<_> = arguments.map(call).into_iter().collect();
-            assert_eq!(settle(finish.clone(), &mut calls), expected, "{finish:?} {arguments:?}");
-            if let (Some(before), Some(after)) = (arguments, calls.first()) {
-                let untouched = if before.trim().is_empty() { "{}" } else { before };
-                assert_eq!(after.arguments, untouched);
-            }
-        }
     }
 }

@@ -8,7 +8,6 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Which field limits the tokens generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MaxTokens {
     /// `max_tokens`: almost every server.
@@ -26,31 +25,23 @@ pub(crate) enum Format {
     Schema,
     /// As `json_object`: the server promises JSON and no more.
     Object,
-    /// Not at all.
     Nothing,
 }
 
 /// What one server takes. Starts from the configuration and learns from refusals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dialect {
-    /// Which field limits the tokens generated, if any is taken.
     pub max_tokens: Option<MaxTokens>,
-    /// Whether `temperature` is taken.
     pub temperature: bool,
-    /// Whether `stream_options` is taken.
     pub stream_options: bool,
-    /// How a schema is sent.
     pub format: Format,
     /// Whether `tool_choice: "required"` is taken; `"auto"` is sent otherwise.
     pub required_choice: bool,
-    /// What it takes in a conversation.
     pub rules: Rules,
 }
 
-/// Why a request is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// For a job.
     Work,
     /// To learn whether the model makes tool calls: it is told to make one.
     Probe,
@@ -97,46 +88,6 @@ impl Serialize for Messages {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.iter())
     }
-}
-
-/// One message of the body.
-#[derive(Debug, Serialize)]
-#[serde(tag = "role", rename_all = "snake_case")]
-pub(crate) enum WireMessage<'a> {
-    System {
-        content: &'a str,
-    },
-    User {
-        content: &'a str,
-    },
-    Assistant {
-        // Present even when null: several servers ask for the field beside calls.
-        content: Option<&'a str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reasoning_content: Option<&'a str>,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        tool_calls: Vec<WireCall<'a>>,
-    },
-    Tool {
-        tool_call_id: &'a str,
-        content: &'a str,
-    },
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct WireCall<'a> {
-    id: &'a str,
-    #[serde(rename = "type")]
-    kind: &'static str,
-    function: WireFunction<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    extra_content: Option<&'a Value>,
-}
-
-#[derive(Debug, Serialize)]
-struct WireFunction<'a> {
-    name: &'a str,
-    arguments: &'a str,
 }
 
 #[derive(Debug, Serialize)]
@@ -190,178 +141,40 @@ impl<'a> Body<'a> {
 }
 
 fn response_format(schema: &Value, format: Format) -> Option<Value> {
-    match format {
-        Format::Strict => Some(json!({
-            "type": "json_schema",
-            "json_schema": {"name": "step", "strict": true, "schema": schema},
-        })),
-        Format::Schema => Some(json!({
-            "type": "json_schema",
-            "json_schema": {"name": "step", "schema": schema},
-        })),
-        Format::Object => Some(json!({"type": "json_object"})),
-        Format::Nothing => None,
-    }
-}
-
-impl<'a> WireMessage<'a> {
-    /// A message that has been made legal, as JSON spells it.
-    pub fn of(message: &'a Message) -> Self {
-        match message {
-            Message::System { text } => WireMessage::System { content: text },
-            Message::User { text } => WireMessage::User { content: text },
-            Message::Assistant { text, reasoning, calls } => WireMessage::Assistant {
-                content: Some(text.as_str()).filter(|text| !text.is_empty()),
-                reasoning_content: reasoning.as_ref().map(|reasoning| reasoning.text.as_str()),
-                tool_calls: calls.iter().map(call).collect(),
-            },
-            Message::Tool { call_id, text, .. } => WireMessage::Tool { tool_call_id: call_id, content: text },
-        }
-    }
-}
-
-fn call(call: &CallRequest) -> WireCall<'_> {
-    WireCall {
-        id: &call.id,
-        kind: "function",
-        function: WireFunction { name: &call.name, arguments: &call.arguments },
-        extra_content: call.extra.as_ref().map(|extra| &extra.value),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use posse_core::model::conversation::ReasoningBack;
-    use posse_core::model::{Author, Extra, Reasoning};
-
-    const OPENAI: Dialect = Dialect {
-        max_tokens: Some(MaxTokens::MaxCompletionTokens),
-        temperature: true,
-        stream_options: true,
-        format: Format::Strict,
-        required_choice: true,
-        rules: Rules {
-            user_after_tool: true,
-            take_turns: false,
-            reasoning: ReasoningBack::Forbidden,
-            several_systems: true,
-            signed_calls: false,
-        },
+    let named = match format {
+        Format::Strict => json!({"name": "step", "strict": true, "schema": schema}),
+        Format::Schema => json!({"name": "step", "schema": schema}),
+        Format::Object => return Some(json!({"type": "json_object"})),
+        Format::Nothing => return None,
     };
+    Some(json!({"type": "json_schema", "json_schema": named}))
+}
 
-    fn text(request: &ModelRequest, stream: bool, dialect: &Dialect) -> String {
-        let raw = |message| to_raw_value(&WireMessage::of(message)).expect("a message is JSON");
-        let messages = Messages { settled: Arc::default(), rest: request.messages.iter().map(raw).collect() };
-        let body = Body::new("m", request, messages, stream, Purpose::Work, dialect).expect("parts are JSON");
-        serde_json::to_string(&body).expect("a body is JSON")
+/// A message that has been made legal, as JSON spells it.
+pub(crate) fn wire_message(message: &Message) -> Value {
+    match message {
+        Message::System { text } => json!({"role": "system", "content": text}),
+        Message::User { text } => json!({"role": "user", "content": text}),
+        Message::Assistant { text, reasoning, calls } => {
+            // The content is there even when it is null: several servers ask for the field beside calls.
+            let mut said = json!({"role": "assistant", "content": Some(text).filter(|text| !text.is_empty())});
+            if let Some(reasoning) = reasoning {
+                said["reasoning_content"] = json!(reasoning.text);
+            }
+            if !calls.is_empty() {
+                said["tool_calls"] = calls.iter().map(call).collect();
+            }
+            said
+        }
+        Message::Tool { call_id, text, .. } => json!({"role": "tool", "tool_call_id": call_id, "content": text}),
     }
+}
 
-    fn sent(request: &ModelRequest, stream: bool, dialect: &Dialect) -> Value {
-        serde_json::from_str(&text(request, stream, dialect)).expect("JSON")
+fn call(call: &CallRequest) -> Value {
+    let function = json!({"name": call.name, "arguments": call.arguments});
+    let mut made = json!({"id": call.id, "type": "function", "function": function});
+    if let Some(extra) = &call.extra {
+        made["extra_content"] = extra.value.clone();
     }
-
-    fn tool(name: &str) -> ToolSpec {
-        ToolSpec { name: name.to_owned(), description: "d".to_owned(), parameters: json!({"type": "object"}) }
-    }
-
-    fn user(text: &str) -> Message {
-        Message::User { text: text.to_owned() }
-    }
-
-    #[test]
-    fn the_least_request_holds_the_least_fields() {
-        let request = ModelRequest { messages: vec![user("hi")].into(), ..ModelRequest::default() };
-        assert_eq!(
-            sent(&request, false, &OPENAI),
-            json!({"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": false})
-        );
-    }
-
-    #[test]
-    fn every_field_at_once() {
-        let request = ModelRequest {
-            messages: vec![user("hi")].into(),
-            tools: vec![tool("b"), tool("a")],
-            schema: Some(json!({"type": "object"})),
-            max_tokens: Some(64),
-            temperature: Some(0.7),
-            ..ModelRequest::default()
-        };
-        let body = sent(&request, true, &OPENAI);
-        assert_eq!(body["tools"][0]["function"]["name"], "a");
-        assert_eq!(body["tools"][1]["type"], "function");
-        assert_eq!(body["response_format"]["json_schema"]["name"], "step");
-        assert_eq!(body["response_format"]["json_schema"]["strict"], true);
-        assert_eq!(body["max_completion_tokens"], 64);
-        assert_eq!(body["stream_options"], json!({"include_usage": true}));
-        assert!(body.get("max_tokens").is_none() && body.get("tool_choice").is_none());
-        let text = text(&request, true, &OPENAI);
-        assert!(text.contains("\"temperature\":0.7,"), "{text}");
-    }
-
-    #[test]
-    fn a_poor_dialect_leaves_out_what_it_must() {
-        let request = ModelRequest {
-            messages: vec![user("hi")].into(),
-            schema: Some(json!({})),
-            max_tokens: Some(64),
-            temperature: Some(0.0),
-            ..ModelRequest::default()
-        };
-        let poor = Dialect {
-            max_tokens: Some(MaxTokens::MaxTokens),
-            temperature: false,
-            stream_options: false,
-            format: Format::Object,
-            ..OPENAI
-        };
-        assert_eq!(
-            sent(&request, true, &poor),
-            json!({
-                "model": "m",
-                "messages": [{"role": "user", "content": "hi"}],
-                "response_format": {"type": "json_object"},
-                "max_tokens": 64,
-                "stream": true,
-            })
-        );
-    }
-
-    #[test]
-    fn a_turn_with_calls() {
-        let call = |id: &str, extra| CallRequest {
-            id: id.to_owned(),
-            name: "read_file".to_owned(),
-            arguments: "{\"path\":1}".to_owned(),
-            extra,
-        };
-        let extra = Extra { value: json!({"g": {"s": "x"}}), provider: "p".to_owned() };
-        let by = Author { provider: "p".to_owned(), model: "m".to_owned() };
-        let request = ModelRequest {
-            messages: vec![
-                Message::System { text: "s".to_owned() },
-                Message::Assistant {
-                    text: String::new(),
-                    reasoning: Some(Reasoning { text: "because".to_owned(), by }),
-                    calls: vec![call("aaaaaaaa1", Some(extra)), call("aaaaaaaa2", None)],
-                },
-                Message::Tool { call_id: "aaaaaaaa1".to_owned(), name: "read_file".to_owned(), text: "r".to_owned() },
-            ]
-            .into(),
-            ..ModelRequest::default()
-        };
-        let wanted = json!([
-            {"role": "system", "content": "s"},
-            {"role": "assistant", "content": null, "reasoning_content": "because", "tool_calls": [
-                {"id": "aaaaaaaa1", "type": "function",
-                 "function": {"name": "read_file", "arguments": "{\"path\":1}"},
-                 "extra_content": {"g": {"s": "x"}}},
-                {"id": "aaaaaaaa2", "type": "function",
-                 "function": {"name": "read_file", "arguments": "{\"path\":1}"}},
-            ]},
-            {"role": "tool", "tool_call_id": "aaaaaaaa1", "content": "r"},
-        ]);
-        assert_eq!(sent(&request, false, &OPENAI)["messages"], wanted);
-    }
+    made
 }

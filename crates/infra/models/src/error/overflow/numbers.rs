@@ -1,7 +1,9 @@
 //! Which of the numbers in an error is the limit: providers name what was asked, what may be, and the
 //! parts of both, in any order.
 
-/// A number in a text.
+use regex::Regex;
+use std::sync::LazyLock;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Number {
     from: usize,
@@ -166,51 +168,26 @@ fn last_word(text: &str, word: &str) -> Option<usize> {
     text.match_indices(word).map(|(at, _)| at).filter(own).last().map(|at| at + word.len())
 }
 
-/// Every number that stands by itself, with its thousands and its `k`; those in names are none.
-fn numbers(text: &str) -> Vec<Number> {
-    let mut found = Vec::new();
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        if !bytes[at].is_ascii_digit() {
-            at += 1;
-            continue;
-        }
-        let from = at;
-        let mut digits = String::new();
-        while at < bytes.len() {
-            if bytes[at].is_ascii_digit() {
-                digits.push(bytes[at] as char);
-                at += 1;
-            } else if let Some(width) = separator(&text[at..], digits.len(), at - from) {
-                at += width;
-            } else {
-                break;
-            }
-        }
-        let mut scale = 1;
-        if text[at..].starts_with(['k', 'm']) && !text[at + 1..].starts_with(|c: char| c.is_alphanumeric()) {
-            scale = if text[at..].starts_with('k') { 1_000 } else { 1_000_000 };
-            at += 1;
-        }
-        let in_a_name = text[..from].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '@'))
-            || text[at..].starts_with(|c: char| c.is_alphabetic() || c == '_')
-            || (text[at..].starts_with('-') && text[at + 1..].starts_with(|c: char| c.is_alphanumeric()));
-        let value = digits.parse::<u64>().ok().and_then(|n| u32::try_from(n.checked_mul(scale)?).ok());
-        if let Some(value) = value.filter(|_| !in_a_name) {
-            found.push(Number { from, to: at, value });
-        }
-    }
-    found
-}
+/// Digits, with marks between their thousands, and a `k` or `m` behind them.
+static NUMBER: LazyLock<Result<Regex, regex::Error>> =
+    LazyLock::new(|| Regex::new(r"[0-9]{1,3}(?:[,_' \u{a0}\u{202f}\u{2009}][0-9]{3})+[km]?\b|[0-9]+[km]?"));
 
-/// How long the separator of thousands is that `text` begins with, behind `digits` digits.
-fn separator(text: &str, digits: usize, width: usize) -> Option<usize> {
-    let mark =
-        text.chars().next().filter(|c| matches!(c, ',' | '_' | '\'' | ' ' | '\u{a0}' | '\u{202f}' | '\u{2009}'))?;
-    let rest = &text[mark.len_utf8()..];
-    let group = rest.chars().take_while(char::is_ascii_digit).count();
-    // The first group is of one to three digits, all others of three.
-    let is_first = digits == width;
-    (group == 3 && if is_first { digits <= 3 } else { digits > 3 }).then(|| mark.len_utf8())
+/// Every number that stands by itself; those in names are none.
+fn numbers(text: &str) -> Vec<Number> {
+    let number = |found: regex::Match<'_>| {
+        let (from, to) = (found.start(), found.end());
+        let (before, behind) = (&text[..from], &text[to..]);
+        let in_a_name = before.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '@'))
+            || behind.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+            || (behind.starts_with('-') && behind[1..].starts_with(char::is_alphanumeric));
+        let scale = match found.as_str().as_bytes().last() {
+            Some(b'k') => 1_000,
+            Some(b'm') => 1_000_000,
+            _ => 1,
+        };
+        let digits: String = found.as_str().chars().filter(char::is_ascii_digit).collect();
+        let value = u32::try_from(digits.parse::<u64>().ok()?.checked_mul(scale)?).ok()?;
+        (!in_a_name).then_some(Number { from, to, value })
+    };
+    NUMBER.iter().flat_map(|pattern| pattern.find_iter(text)).filter_map(number).collect()
 }

@@ -10,8 +10,8 @@ use posse_core::stop::{Stop, StopReason, stop_pair};
 use posse_infra::model::rate_limited::{LimiterSlot, RateLimitedModel};
 use posse_infra::sqlite::{Options, SqliteStore};
 use posse_testing::scripted::{Play, ScriptedModel, text_reply};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A database, a clock, and what a model was asked.
@@ -284,4 +284,56 @@ async fn tokens_are_reserved_by_estimate_and_settled_by_use() {
     let error = ask(&model).await.expect_err("a minute's worth is used");
     assert!(error.message.contains("1000 tokens a minute"), "{}", error.message);
     assert_eq!((home.asked(), home.clock.now()), (20, 1_800_000_000_000));
+}
+
+/// The waits before each further try of a request that always fails, by a model that asks nobody's leave.
+async fn waits(retries: u32, backoff: Duration, asked: Option<Duration>) -> Vec<Duration> {
+    let tries = Arc::new(Mutex::new(Vec::new()));
+    let times = Arc::clone(&tries);
+    let inner = ScriptedModel::new().forever(move |_| {
+        times.lock().expect("not poisoned").push(tokio::time::Instant::now());
+        failure(ModelErrorKind::Transient, asked)
+    });
+    let (place, clock) = (("https://host/v1".to_owned(), "m".to_owned()), Arc::new(ManualClock::at(1_800_000_000_000)));
+    let model = RateLimitedModel::new(Arc::new(inner), place, ModelRates::default(), LimiterSlot::default(), clock);
+    ask(&model.with_retries(retries, backoff)).await.expect_err("fails");
+    let tries = tries.lock().expect("not poisoned");
+    tries.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+/// Timers run by milliseconds.
+const TICK: Duration = Duration::from_millis(2);
+
+#[tokio::test(start_paused = true)]
+async fn our_own_waits_grow_to_a_cap() {
+    let (base, cap) = (Duration::from_millis(500), Duration::from_secs(20));
+    let mut longest = Duration::ZERO;
+    for _ in 0..20 {
+        for (n, wait) in waits(40, base, None).await.into_iter().enumerate() {
+            let most = base.saturating_mul(1 << n.min(16)).min(cap);
+            assert!(wait <= most + TICK, "{n}: {wait:?}");
+            longest = longest.max(wait);
+        }
+    }
+    assert!(longest > cap / 2, "{longest:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wish_for_no_wait_has_a_floor_that_grows() {
+    let base = Duration::from_millis(500);
+    for (n, wait) in waits(12, base, Some(Duration::ZERO)).await.into_iter().enumerate() {
+        let most = base.saturating_mul(1 << n).min(Duration::from_secs(20));
+        assert!((most / 2..=most + TICK).contains(&wait), "{n}: {wait:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_is_never_shorter_than_asked_and_hardly_longer() {
+    for (asked, more) in [(2.0, 1.0), (0.1, 0.1), (60.0, 1.0)] {
+        let asked = Duration::from_secs_f64(asked);
+        for wait in waits(5, Duration::ZERO, Some(asked)).await {
+            assert!((asked..=asked + Duration::from_secs_f64(more) + TICK).contains(&wait), "{asked:?}: {wait:?}");
+        }
+    }
+    assert_eq!(waits(5, Duration::ZERO, Some(Duration::from_secs(61))).await, [], "the job waits, and not the worker");
 }

@@ -5,9 +5,11 @@ use posse_core::model::{Author, ModelError, ModelErrorKind, ToolCalling};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::known::{self, is_openai};
+mod known;
+
 use crate::secret::Secret;
 use crate::wire::{Dialect, Format};
+use known::is_openai;
 
 pub use crate::wire::MaxTokens;
 
@@ -37,6 +39,9 @@ pub enum TokenizerChoice {
 }
 
 /// One model behind one endpoint. `Debug` shows no key and no header value.
+///
+/// What a server takes, from `max_tokens_field` to `several_systems`, is known by its host and its model's name where it
+/// is not set, and learned from refusals.
 #[derive(Debug, Clone)]
 pub struct OpenAiConfig {
     /// The configured name, `default` for instance.
@@ -49,37 +54,28 @@ pub struct OpenAiConfig {
     pub api_key: Option<Secret>,
     /// The provider's name of the model.
     pub model: String,
-    /// Sent as `OpenAI-Organization`.
+    /// Sent as `OpenAI-Organization` and `OpenAI-Project`.
     pub organization: Option<String>,
-    /// Sent as `OpenAI-Project`.
     pub project: Option<String>,
     /// More headers, sent with every request; they win over the ones above.
     pub headers: Vec<(String, Secret)>,
-    /// Whether replies are streamed.
     pub stream: bool,
-    /// How the model is asked for tools.
     pub tool_calling: ToolCallingChoice,
     /// The window in tokens; asked of `/models` when absent.
     pub context_window: Option<u32>,
-    /// What counts its tokens.
     pub tokenizer: TokenizerChoice,
-    /// Which field limits tokens; by the host when absent.
+    /// Which field limits the tokens of a reply.
     pub max_tokens_field: Option<MaxTokens>,
-    /// Whether the model's reasoning is sent back to it, as `reasoning_content`; by the host when
-    /// absent, and as the server's refusals teach.
+    /// Whether the model's reasoning is sent back to it, as `reasoning_content`.
     pub reasoning: Option<ReasoningBack>,
-    /// Whether a user message may stand directly behind a tool's result; by the host and the model's
-    /// name when absent, and as the server's refusals teach.
+    /// Whether a user message may stand directly behind a tool's result.
     pub user_after_tool: Option<bool>,
-    /// Whether user and assistant must take turns; by the host and the model's name when absent, and
-    /// as the server's refusals teach.
+    /// Whether user and assistant must take turns.
     pub take_turns: Option<bool>,
-    /// Whether several system messages may stand in front; by the host when absent, and as the server's
-    /// refusals teach.
+    /// Whether several system messages may stand in front.
     pub several_systems: Option<bool>,
     /// Longest silence: to the first byte, and between two pieces of a reply.
     pub idle_timeout: Duration,
-    /// Longest time to connect.
     pub connect_timeout: Duration,
     /// How often a failed request is made again.
     pub retries: u32,
@@ -226,7 +222,6 @@ impl OpenAiConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use posse_core::model::Usage;
 
     #[test]
     fn what_a_host_takes() {
@@ -253,32 +248,5 @@ mod tests {
         let rules = config.dialect().rules;
         assert!(rules.user_after_tool && rules.take_turns && rules.several_systems);
         assert_eq!(rules.reasoning, ReasoningBack::Optional);
-    }
-
-    #[test]
-    fn an_author_is_a_host_and_a_model() {
-        let provider = |url: &str| OpenAiConfig::new("n", url, "m").author().provider;
-        assert_eq!(provider("https://API.openai.com/v1"), "api.openai.com");
-        assert_eq!(provider("http://u:p@127.0.0.1:8080/v1?k=1"), "127.0.0.1:8080");
-    }
-
-    #[test]
-    fn nothing_secret_is_shown() {
-        let mut config = OpenAiConfig::new("n", "https://u:canary@host/v1/?k=canary", "m");
-        assert_eq!(config.endpoint(), "https://host/v1");
-        config.base_url = "https://host/v1".to_owned();
-        config.api_key = Some(Secret::new("canary"));
-        config.headers = vec![("x-key".to_owned(), Secret::new("canary"))];
-        assert!(!format!("{config:?}").contains("canary"));
-    }
-
-    #[test]
-    fn prices_are_per_million() {
-        let mut config = OpenAiConfig::new("n", "https://host/v1", "m");
-        let usage = Usage { input: 1000, output: 10, cached: 0, estimated: false };
-        assert_eq!(config.cost(&usage), None);
-        config.price_input = Some(2.5);
-        config.price_output = Some(10.0);
-        assert_eq!(config.cost(&usage), Some(2600));
     }
 }

@@ -26,32 +26,3 @@ pub(crate) fn wait(retry: u32, base: Duration, asked: Option<Duration>, roll: f6
         None => Some(own.mul_f64(roll)),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn grows_to_a_cap() {
-        let longest = |retry| wait(retry, Duration::from_millis(500), None, 1.0);
-        assert_eq!(longest(0), Some(Duration::from_millis(500)));
-        assert_eq!(longest(3), Some(Duration::from_secs(4)));
-        assert_eq!(longest(40), Some(CAP));
-        assert_eq!(wait(3, CAP, None, 0.0), Some(Duration::ZERO));
-    }
-
-    #[test]
-    fn a_wish_for_no_wait_has_a_floor_that_grows() {
-        let longest = |retry| wait(retry, Duration::from_millis(500), Some(Duration::ZERO), 0.0);
-        assert_eq!([0, 1, 2, 40].map(longest), [250, 500, 1000, 10_000].map(|ms| Some(Duration::from_millis(ms))));
-    }
-
-    #[test]
-    fn never_less_than_asked() {
-        let asked = |seconds, roll| wait(0, Duration::ZERO, Some(Duration::from_secs_f64(seconds)), roll);
-        assert_eq!(asked(2.0, 0.0), Some(Duration::from_secs(2)));
-        assert_eq!(asked(2.0, 0.5), Some(Duration::from_millis(2500)));
-        assert_eq!(asked(0.1, 0.5), Some(Duration::from_millis(150)));
-        assert_eq!(asked(61.0, 0.5), None);
-    }
-}
