@@ -162,7 +162,7 @@ fn classify(status: Option<u16>, fault: &Fault) -> (ModelErrorKind, Option<&'sta
         Some(300..=399) => (WorkerUnfit, None),
         Some(400..=499) if marked(UNKNOWN_MODEL) || says(NO_SUCH_MODEL) => (WorkerUnfit, Some(CHECK_NAME)),
         Some(400..=499) => (Rejected, None),
-        // An error inside a 200. Said to be our fault, it is; else the provider failed half way.
+        // An error inside a 200. It is our fault if it says so; otherwise the provider failed half way.
         _ if marked(&["invalid_request_error", "invalid_argument", "not_found_error"]) => (Rejected, None),
         _ => (Transient, None),
     }

@@ -8,16 +8,14 @@ use posse_core::model::{
 use posse_core::stop::Stop;
 use std::sync::Arc;
 
-/// Asks `primary`, and `fallback` when `primary` has failed for good: after all its retries, for
-/// want of credentials, or because it will not take the request.
+/// Asks `primary`, and `fallback` once `primary` has failed for good: after all its retries, without valid
+/// credentials, or because it refuses the request.
 ///
-/// What the fallback does not change: a refusal or a filtered reply is an answer; a conversation
-/// that is too long wants compaction; a failed tool call wants to be asked for again; a stop is a
-/// stop.
+/// Not a reason to ask the fallback: a refusal or a filtered reply, which is an answer; a conversation that is too
+/// long; a failed tool call, which is asked for again; a stop.
 ///
-/// One conversation goes to either model, and a request has one way of asking for tools. So where
-/// the two differ, [`Model::profile`] says structured, which every model can do. For the same
-/// reason its window is the smaller one.
+/// Either model may get the conversation, so [`Model::profile`] gives what both can do: structured tool calls
+/// where they differ, and the smaller window.
 pub struct FallbackModel {
     primary: Arc<dyn Model>,
     fallback: Arc<dyn Model>,
@@ -35,8 +33,7 @@ impl Model for FallbackModel {
         let (primary, fallback) = tokio::join!(self.primary.profile(), self.fallback.profile());
         let (primary, fallback) = match (primary, fallback) {
             (Ok(primary), Ok(fallback)) => (primary, fallback),
-            // One that cannot be asked now may be there for the next request, and be of either
-            // kind.
+            // The one that cannot be asked now may answer the next request, and be of either kind.
             (Ok(known), Err(_)) | (Err(_), Ok(known)) => {
                 return Ok(ModelProfile { tool_calling: ToolCalling::Structured, ..known });
             }
@@ -59,7 +56,7 @@ impl Model for FallbackModel {
             Err(error) if !is_for_another(error.kind) => return Err(error),
             Err(error) => error,
         };
-        // That an endpoint is out is said once, and not by each request.
+        // An outage is reported once, not by every request.
         match error.kind {
             ModelErrorKind::Unavailable => tracing::debug!(reason = %error.message, "the fallback is asked"),
             _ => tracing::warn!(reason = %error.message, "the model failed; its fallback is asked"),
@@ -74,7 +71,7 @@ impl Model for FallbackModel {
         }
     }
 
-    /// The first one's, which nearly always is the one that is asked.
+    /// The first model's: it answers nearly every request.
     fn tokenizer(&self) -> Option<Arc<dyn TokenCounter>> {
         self.primary.tokenizer()
     }
@@ -98,13 +95,13 @@ fn last_try(error: &ModelError) -> FailedTry {
     })
 }
 
-/// Both failed: the error to act on is the one that gives a way forward.
+/// Both failed: the kind that leaves a way forward decides.
 fn both(primary: ModelError, fallback: ModelError) -> ModelError {
     use ModelErrorKind::*;
     let hopeful = matches!(primary.kind, Transient | Unreachable | RateLimited | Unavailable);
     let kind = match fallback.kind {
         Unauthorized | OutOfCredit | WorkerUnfit | Rejected if hopeful => primary.kind,
-        // What the second does not take, the first may, once what keeps it is mended.
+        // The first may take what the second refuses, once its own problem is solved.
         Rejected if matches!(primary.kind, OutOfCredit | WorkerUnfit) => primary.kind,
         kind => kind,
     };
@@ -113,7 +110,7 @@ fn both(primary: ModelError, fallback: ModelError) -> ModelError {
     ModelError {
         kind,
         message: format!("{}; its fallback failed too: {}", primary.message, fallback.message),
-        // Whoever is ready first can be asked first.
+        // Either may be asked again, so the shorter wait counts.
         retry_after: match (primary.retry_after, fallback.retry_after) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),

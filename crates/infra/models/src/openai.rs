@@ -43,7 +43,7 @@ pub struct OpenAiModel {
     endpoint: String,
     author: Author,
     transport: Arc<Transport>,
-    /// What the server takes, as far as it has shown.
+    /// What the server is known to take.
     dialect: Mutex<Dialect>,
     profile: OnceCell<ModelProfile>,
     tokenizer: Option<Arc<dyn TokenCounter>>,
@@ -199,7 +199,7 @@ impl OpenAiModel {
             let calls = whole.calls.iter().map(|c| c.name.len() + c.arguments.len()).sum::<usize>();
             Usage::estimate(read, whole.text.len() + whole.reasoning.len() + calls)
         });
-        // Servers write `tool_calls` over the limit that cut the call (vLLM); the count of tokens tells.
+        // Some servers (vLLM) say `tool_calls` where the limit cut the call; the count of tokens shows it.
         let is_spent = most.is_some_and(|most| !usage.estimated && usage.output >= u64::from(most));
         if is_spent && matches!(whole.finish, Finish::ToolCalls | Finish::Other(_)) && whole.calls.iter().any(is_cut) {
             whole.finish = Finish::Length;
@@ -351,8 +351,8 @@ struct Spent {
 }
 
 impl Spent {
-    /// Nothing, by our estimate, for a request that was refused or never arrived. Where we left before there was an
-    /// answer, the provider may have been reading.
+    /// An estimate of nothing for a request that was refused or never arrived. If we left before there was an answer,
+    /// the provider may have read the request.
     fn usage(&self, was_cut: bool) -> Usage {
         let sent = if was_cut { self.sent.load(Ordering::Relaxed) } else { 0 };
         locked(&self.usage).unwrap_or_else(|| Usage::estimate(sent, 0))

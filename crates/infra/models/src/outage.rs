@@ -1,5 +1,5 @@
-//! What a process knows of endpoints that are out: so that it says so once when one goes and once when
-//! it is back, and so that the jobs that wait for it do not come back together.
+//! What a process knows of endpoints that are out. It reports each outage once, and its end once, and spreads the
+//! jobs that wait for it, so that they do not all come back at the same moment.
 
 use posse_core::clock::{Clock, Millis};
 use posse_core::id::JobId;
@@ -15,22 +15,22 @@ use std::time::Duration;
 
 use super::locked;
 
-/// Jobs that wait for an endpoint come back over so long a time for each of them.
+/// Each job that waits for an endpoint lengthens the time over which they come back by this much.
 const APART_MS: Millis = 200;
 
-/// The same where they are few, up to [`FEW_WITHIN_MS`] for all.
+/// The same for the first few jobs, up to [`FEW_WITHIN_MS`] in all.
 const FEW_APART_MS: Millis = 1_000;
 
-/// How long few jobs take to come back.
+/// The longest time over which a few jobs come back.
 const FEW_WITHIN_MS: Millis = 10_000;
 
-/// At most one line about retries at an endpoint in so many milliseconds.
+/// The shortest time between two log lines about retries at one endpoint.
 const QUIET_MS: Millis = 60_000;
 
-/// How often a process looks whether what is out for the fleet is back, when it does not ask itself.
+/// How often a process checks whether the fleet still counts an endpoint as out.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// The endpoints that are out, as far as this process has met them.
+/// The endpoints that this process has found to be out.
 pub struct Outages {
     clock: Arc<dyn Clock>,
     known: Mutex<HashMap<String, Outage>>,
@@ -40,20 +40,20 @@ pub struct Outages {
     waiting: AtomicU64,
 }
 
-/// Whose trouble keeps a model from being asked.
+/// Why a model cannot be asked: its endpoint is out, or this worker is unfit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
     Theirs,
     Ours,
 }
 
-/// What is out for the fleet, each with the names under which the fleet knows it; none while nobody looks.
+/// What is out for the fleet, with the names that the fleet has for it; `None` while no task watches.
 type Watched = Option<HashMap<String, [String; 2]>>;
 
 struct Outage {
     since: Millis,
     jobs: HashSet<JobId>,
-    /// Requests that were not made for no job.
+    /// Requests outside of jobs that were not made.
     others: u64,
 }
 
@@ -73,13 +73,13 @@ impl Outages {
         !locked(&self.known).is_empty()
     }
 
-    /// Whether these words, of a job that waits or a request that failed, are about one that is out.
+    /// Whether the reason why a job waits or a request failed names an endpoint that is out.
     pub fn concern(&self, words: &str) -> bool {
         locked(&self.known).keys().any(|what| words.contains(what.as_str()))
     }
 
-    /// A job has to wait because `what` cannot be asked, for the reason given. Says so when it is news. Tells how much
-    /// later than others it is to come back, who all wait for `ms`.
+    /// Notes that a job has to wait because `what` cannot be asked, and reports it if that is new. Returns how much
+    /// longer than `ms` this job is to wait.
     pub fn waits(&self, what: &str, trouble: Trouble, reason: &str, ms: Millis) -> Duration {
         let now = self.clock.elapsed();
         let mut known = locked(&self.known);
@@ -107,7 +107,7 @@ impl Outages {
         millis((within as f64 * self.place()) as Millis)
     }
 
-    /// `what` has answered. Says so if it was out.
+    /// Notes that `what` has answered, and reports it if it was out.
     pub fn is_back(&self, what: &str) {
         let outage = locked(&self.known).remove(what);
         if let Some(Outage { since, jobs, others }) = outage {
@@ -121,7 +121,7 @@ impl Outages {
         }
     }
 
-    /// Looks from now on whether `what` is still known to be out to the fleet, and says so when it is not.
+    /// Watches until the fleet no longer counts `what` as out, and reports that.
     pub fn watch(self: &Arc<Self>, fleet: &Arc<dyn RateLimiter>, what: String, about: ModelUse) {
         let mut watched = locked(&self.watched);
         let is_watching = watched.is_some();
@@ -135,7 +135,7 @@ impl Outages {
             loop {
                 tokio::time::sleep(LOOK_EVERY).await;
                 let (Some(outages), Some(fleet)) = (outages.upgrade(), fleet.upgrade()) else { return };
-                // What comes to be out while the fleet is asked may be missing in what it says.
+                // An endpoint that goes out while the fleet is asked may be missing from its answer.
                 let asked: HashSet<_> =
                     locked(&outages.watched).iter().flatten().map(|(what, _)| what.clone()).collect();
                 let Ok(failing) = fleet.failing_endpoints().await else { continue };
@@ -148,12 +148,12 @@ impl Outages {
         });
     }
 
-    /// Says which of these are out no more. Breaks when there is nothing left to watch.
+    /// Reports which of these are back. Breaks when nothing is left to watch.
     fn look(&self, asked: &HashSet<String>, out: &HashSet<String>) -> ControlFlow<()> {
         let mut watched = locked(&self.watched);
         let Some(all) = watched.as_mut() else { return ControlFlow::Break(()) };
         let known: HashSet<_> = locked(&self.known).keys().cloned().collect();
-        // What is known no more was said by whoever asked.
+        // The others are back, which whoever asked them has reported.
         all.retain(|what, _| known.contains(what));
         let is_back =
             |what: &str, names: &[String]| asked.contains(what) && !names.iter().any(|name| out.contains(name));
@@ -167,7 +167,7 @@ impl Outages {
         if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Whether a retry at this endpoint is to be told of now.
+    /// Whether a retry at this endpoint may be logged now.
     pub fn may_tell_of_retry(&self, endpoint: &str) -> bool {
         let now = self.clock.elapsed();
         let mut said_at = locked(&self.retries_said_at);
@@ -178,13 +178,13 @@ impl Outages {
         due
     }
 
-    /// Somebody waits to make a request again, until this is dropped.
+    /// Counts a request that waits to be made again until the guard is dropped.
     pub fn waiting(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Waiting(self)
     }
 
-    /// A share, 0 to 1, for whoever is next: however many ask, their shares lie evenly, the first at 0.
+    /// A share from 0 to 1. However many are given out, they are spread evenly; the first is 0.
     pub fn place(&self) -> f64 {
         // Multiples of the golden ratio.
         let n = self.places.fetch_add(1, Ordering::Relaxed);
@@ -192,11 +192,11 @@ impl Outages {
     }
 }
 
-/// Somebody who waits to make a request again.
+/// A request that waits to be made again.
 pub struct Waiting<'a>(&'a Outages);
 
 impl Waiting<'_> {
-    /// How much longer they are to wait, the more of them there are.
+    /// How much longer this one is to wait: the more wait, the longer.
     pub fn later(&self) -> Duration {
         let others = self.0.waiting.load(Ordering::Relaxed).saturating_sub(1) as Millis;
         millis((others.saturating_mul(APART_MS) as f64 * self.0.place()) as Millis)

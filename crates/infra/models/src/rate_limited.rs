@@ -1,5 +1,4 @@
-//! A model that is asked only as often as it may be, and not while its endpoint is out; all
-//! processes together.
+//! A model that all processes together ask no more often than they may, and not while its endpoint is out.
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -20,23 +19,22 @@ use tokio::sync::OnceCell;
 use super::outage::{Outages, Trouble};
 use super::{backoff, locked};
 
-/// Longest wait for leave while the job's slot is held. A longer one is an error, and the job comes
-/// back later.
+/// Longest wait for leave that a job sits through in its slot. After a longer one it comes back later.
 const PATIENCE_MS: Millis = 5_000;
 
 /// How long a job stays away when the database cannot say whether the model may be asked.
 const UNKNOWN_MS: Millis = 10_000;
 
-/// How long a worker that is unfit leaves a model alone at first, and at most.
+/// How long an unfit worker leaves a model alone: the first time, and at most.
 const UNFIT_MS: (Millis, Millis) = (10_000, 60_000);
 
-/// The same where its key is refused.
+/// The same when its key is refused.
 const REFUSED_MS: (Millis, Millis) = (60_000, 15 * 60_000);
 
-/// How long one request may take that finds out whether this worker can ask again.
+/// How long the one request may take that finds out whether this worker can ask again.
 const TRYING_MS: Millis = 30_000;
 
-/// A provider that asks for a longer wait than this has closed its doors.
+/// A provider that asks for a longer wait than this counts as closed.
 const LONG_MS: Millis = 60_000;
 
 /// Tokens a reply is taken to have, before it is known, where the request sets no limit.
@@ -45,13 +43,12 @@ const USUAL_REPLY_TOKENS: u64 = 1_000;
 /// Where the limiter is put once there is a database. Until then nothing is limited.
 pub type LimiterSlot = Arc<OnceLock<Arc<dyn RateLimiter>>>;
 
-/// Asks leave of a [`RateLimiter`] before each request, and tells it what the request came to. Makes
-/// requests again that failed, as long as that is worth a try and the endpoint is not known to be out.
+/// Asks a [`RateLimiter`] for leave before each request, and reports what the request used. Repeats failed requests
+/// while that is worth a try and the endpoint is not known to be out.
 ///
-/// What is wrong with this worker (its network, its key) is nobody else's business: it is remembered
-/// here, and not written down.
+/// What is wrong with this worker alone (its network, its key) is remembered here, and not stored.
 ///
-/// A process that dies in between leaves its estimate in the books, which time makes good.
+/// A process that dies in between leaves its estimate behind, which expires with time.
 pub struct RateLimitedModel {
     inner: Arc<dyn Model>,
     endpoint: String,
@@ -113,8 +110,7 @@ impl RateLimitedModel {
         self
     }
 
-    /// The same; while this is set there is a person who waits, for whom an endpoint that is out is asked all
-    /// the same.
+    /// The same; while this is set, a person waits, and an endpoint is asked even if it is out.
     pub fn insisting(mut self, insists: Arc<AtomicBool>) -> Self {
         self.insists = insists;
         self
@@ -133,7 +129,7 @@ impl RateLimitedModel {
         format!("model {} at {}", self.model, self.endpoint)
     }
 
-    /// Waits for leave, if that is soon; else says when to come back.
+    /// Waits for leave if that takes not long; otherwise says when to come back.
     async fn leave(&self, limiter: &dyn RateLimiter, about: &mut ModelUse, stop: &Stop) -> Result<(), ModelError> {
         self.fit_to_ask()?;
         let pass = limiter.reserve(about.clone(), PATIENCE_MS, self.clock.now()).await;
@@ -168,18 +164,17 @@ impl RateLimitedModel {
         }
     }
 
-    /// The endpoint is out, and known to be. Tells how long the job waits.
+    /// The endpoint is known to be out. Returns how long the job waits.
     fn they_are_out(&self, reason: &str, ms: Millis) -> Duration {
         let wait = millis(ms) + self.outages.waits(&self.what(), Trouble::Theirs, reason, ms);
         if let Some(limiter) = self.limiter.get() {
-            // Jobs that wait may go on elsewhere, and then nobody here asks again.
+            // Another worker may take the jobs that wait; then no request from here would notice the end.
             self.outages.watch(limiter, self.what(), self.about(self.rates, 0));
         }
         wait
     }
 
-    /// Whether this worker can ask, as far as it knows. Of those who come when it should be tried again, one
-    /// does.
+    /// Whether this worker can ask, as far as it knows. When it is time to try again, only one request does.
     fn fit_to_ask(&self) -> Result<(), ModelError> {
         let now = self.clock.now();
         let mut unfit = locked(&self.unfit);
@@ -194,7 +189,7 @@ impl RateLimitedModel {
         Err(self.not_asked(kind, &why, Some(wait)))
     }
 
-    /// Remembers that this worker cannot ask. Tells how long its jobs wait.
+    /// Remembers that this worker cannot ask. Returns how long its jobs wait.
     fn is_unfit(&self, error: &ModelError) -> Duration {
         let (first, most) = if error.kind == ModelErrorKind::Unauthorized { REFUSED_MS } else { UNFIT_MS };
         let mut unfit = locked(&self.unfit);
@@ -214,7 +209,7 @@ impl RateLimitedModel {
         outcome: RequestOutcome,
     ) -> Option<Millis> {
         let settled = limiter.settle(about.clone(), used, outcome, self.clock.now()).await;
-        // What was asked was asked; the estimate stays in the books.
+        // The request was made all the same; its estimate stays.
         settled.inspect_err(|error| tracing::debug!(%error, "a model's use was not written down")).ok().flatten()
     }
 
@@ -253,7 +248,7 @@ impl RateLimitedModel {
             let Some(wait) = wait else {
                 error.failed_tries.splice(0..0, failed);
                 if is_limited && error.kind == ModelErrorKind::Unavailable {
-                    // A limit that never ends is a failure of whoever asks again and again, in the end.
+                    // A job that meets a limit again and again must fail in the end.
                     error.kind = ModelErrorKind::RateLimited;
                 }
                 return Err(error);
@@ -284,7 +279,7 @@ impl RateLimitedModel {
     /// How often a request that failed like this is made again.
     fn retries_of(&self, kind: ModelErrorKind) -> u32 {
         match kind {
-            // Nobody is there, and a person waits: they know best what to do.
+            // Nothing answers there, and the person who waits knows best what to do.
             ModelErrorKind::Unreachable if self.insists() => self.retries.min(1),
             ModelErrorKind::Transient | ModelErrorKind::Unreachable | ModelErrorKind::RateLimited => self.retries,
             _ => 0,
@@ -308,7 +303,7 @@ impl RateLimitedModel {
             // A profile may be known without asking, so that one says nothing about the endpoint.
             Ok(answer) => answer.reply().map_or(RequestOutcome::Unknown, |_| RequestOutcome::Answered),
             Err(error) => match outcome_of(error) {
-                // Each who asks counts once, however often they try.
+                // Each question counts once, however often it is tried.
                 RequestOutcome::Failed(_) | RequestOutcome::Limited { .. } if !is_first && !about.is_probe => {
                     RequestOutcome::Unknown
                 }
@@ -334,11 +329,11 @@ impl RateLimitedModel {
         if matches!(error.kind, ModelErrorKind::WorkerUnfit | ModelErrorKind::Unauthorized) {
             error.retry_after = Some(self.is_unfit(&error));
         } else if let Some(rest) = rest {
-            // The failure that made an endpoint known to be out is no more the job's than those after it.
+            // Like the failures that follow, the one that showed the outage is not the fault of the job.
             error.retry_after = Some(self.they_are_out(&error.message, rest));
             error.kind = ModelErrorKind::Unavailable;
         } else if !matches!(error.kind, ModelErrorKind::Stopped | ModelErrorKind::Unavailable) {
-            // Whatever went wrong, it went wrong there.
+            // The request got there, so this worker is fit.
             *locked(&self.unfit) = None;
         }
         Err(error)
@@ -394,7 +389,7 @@ fn outcome_of(error: &ModelError) -> RequestOutcome {
         OutOfCredit => closed(Whom::Everybody, asked),
         Transient if asked.is_some_and(|ms| ms > LONG_MS) => closed(Whom::Everybody, asked),
         Transient | Unreachable => RequestOutcome::Failed(error.message.clone()),
-        // Limits of hours and days are those of a model.
+        // Limits over hours and days are per model.
         RateLimited if asked.is_some_and(|ms| ms > LONG_MS) => closed(Whom::Model, asked),
         RateLimited => RequestOutcome::Limited { reason: error.message.clone(), ms: asked },
         Unauthorized | ContextOverflow | InvalidToolCall | Rejected => RequestOutcome::Answered,
@@ -430,7 +425,7 @@ impl Model for RateLimitedModel {
         self.ask(&Question { rates: self.rates, tokens, deltas, stop, once: &once }).await
     }
 
-    /// Counts are no requests to the model, so nobody's leave is asked.
+    /// Counting is no request to the model, so it needs no leave.
     fn tokenizer(&self) -> Option<Arc<dyn TokenCounter>> {
         self.inner.tokenizer()
     }
@@ -444,13 +439,13 @@ fn estimate(request: &ModelRequest) -> u64 {
             text.len() + calls.iter().map(|call| call.name.len() + call.arguments.len()).sum::<usize>()
         }
     };
-    // What cannot be written is not sent either.
+    // What cannot be serialised is not sent either.
     let offered = serde_json::to_string(&(&request.tools, &request.schema)).unwrap_or_default().len();
     let bytes = request.messages.iter().map(of_message).sum::<usize>() + offered;
     bytes.div_ceil(4) as u64 + request.max_tokens.map_or(USUAL_REPLY_TOKENS, u64::from)
 }
 
-/// A wait, longer by up to a fifth, so that those who were told the same do not return together.
+/// A wait, longer by up to a fifth, so that jobs with the same wait do not return together.
 fn spread(ms: Millis) -> Duration {
     millis(ms.saturating_add(ms / 5 * rand::random_range(0..=100) / 100))
 }

@@ -243,7 +243,7 @@ impl StreamAssembler {
         if let Some(value) = piece.extra_content {
             open.call.extra = Some(Extra { value, provider: self.provider.clone() });
         }
-        // Whose arguments they are may be told after their beginning.
+        // The name may come after the first arguments, which are shown once it is known.
         let CallRequest { name, arguments, .. } = &open.call;
         let more = arguments.get(open.shown..).filter(|more| !more.is_empty() && !name.is_empty())?.to_owned();
         open.shown = arguments.len();

@@ -1,7 +1,7 @@
 //! Models' own tokenizers, asked as seldom as can be.
 //!
-//! What holds here: nobody waits long for a count, and nothing fails for want of one. A tokenizer
-//! that fails or is slow is left alone for a while, and estimates have to do.
+//! No request waits long for a count, and none fails without one. A tokenizer that fails or is slow is left alone for
+//! a while, and tokens are estimated.
 
 #[cfg(feature = "tokenizer-files")]
 mod file;
@@ -66,7 +66,7 @@ struct State {
     remembered: Remembered,
     /// Not asked before then.
     rests_until: Option<Instant>,
-    /// Whether it was told that it fails: once is enough.
+    /// Whether its failure was logged as a warning, which happens once.
     told: bool,
 }
 

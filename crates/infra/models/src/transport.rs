@@ -36,7 +36,7 @@ const MAX_ERROR_BODY: usize = 64 << 10;
 
 pub(super) struct Transport {
     client: Client<Endpoint>,
-    /// What async-openai knows nothing of goes through here.
+    /// For what async-openai has no call for.
     http: reqwest::Client,
     idle: Duration,
     /// The proxy that the environment names for it, if it does.
@@ -55,7 +55,7 @@ pub(super) enum ApiCall<'a> {
 impl Transport {
     /// Checks everything that goes into a request once, so that sending cannot fail over it.
     pub fn new(config: &OpenAiConfig) -> Result<Self, ModelError> {
-        // Whoever is first installs it; that it was there already is no error.
+        // It fails if one is installed already, which is just as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let wrong = |what: String| config.unusable(&what);
         let url = reqwest::Url::parse(&config.base_url)
@@ -65,16 +65,16 @@ impl Transport {
         }
         let mut builder = reqwest::Client::builder()
             .connect_timeout(config.connect_timeout)
-            // A redirect could carry the key to another host. Who moved says so in the error.
+            // A redirect could carry the key to another host. The error says where the endpoint has moved.
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("posse/", env!("CARGO_PKG_VERSION")));
         if is_loopback(&url) {
-            // A proxy for the world has no way to this machine.
+            // A proxy cannot reach the loopback of this machine.
             builder = builder.no_proxy();
         }
         let proxy = if is_loopback(&url) { None } else { proxy_for(&url, &|name| std::env::var(name).ok()) };
         if url.scheme() == "http" && proxy.is_none() {
-            // Nobody shows a certificate, so it does not matter whether this machine knows any authority.
+            // No certificate is checked, so a machine without certificate authorities can ask too.
             builder = builder.tls_certs_only([]);
         }
         let http = builder.build().map_err(|error| wrong(without_client(&chain(&error))))?;
@@ -222,13 +222,13 @@ impl Reply {
     }
 }
 
-/// Where requests go, for async-openai. Its own configuration sends an empty bearer token where
-/// there is no key, and reads the environment behind our back.
+/// Where requests go, for async-openai. Its own configuration sends an empty bearer token where there is no key, and
+/// reads the environment unasked.
 struct Endpoint {
     base: String,
     /// What stays behind each path, `?api-version=..` for instance.
     query: String,
-    /// Whether what it has turned out to be beneath `/v1`, which the address leaves out.
+    /// Whether its paths turned out to be beneath a `/v1` that the address leaves out.
     beneath_v1: AtomicBool,
     headers: HeaderMap,
     /// The interface asks for a key; the header above is what is sent.

@@ -134,7 +134,7 @@ fn is_worded_as_too_long(message: &str) -> bool {
 /// The window, if the error tells it.
 pub(super) fn window(fault: &Fault) -> Option<u32> {
     let message = fault.message.to_lowercase();
-    // What a minute allows is no window, and the number behind MiniMax' words is a code.
+    // A limit per minute is no window, and the number in this message of MiniMax is a code.
     if message.contains(LARGER_THAN_A_MINUTE) || message.contains("context window exceeds limit (2013)") {
         return fault.n_ctx;
     }

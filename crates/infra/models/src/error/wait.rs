@@ -24,7 +24,7 @@ impl HeaderWaits {
         let milliseconds = |name: &str| seconds(text(name)?.parse::<f64>().ok()? / 1000.0);
         let asked = ["retry-after-ms", "x-ms-retry-after-ms"].iter().find_map(|name| milliseconds(name));
         let asked = asked.or_else(|| moment(text("retry-after")?, now));
-        // One for each allowance; whose allowance has something left is not what stops us.
+        // There is one for each allowance; one that is not used up is not what stops us.
         let used_up = |name: &str| text(name).is_none_or(|left| left.parse::<f64>().is_ok_and(|left| left <= 0.0));
         let reset = RESETS
             .iter()

@@ -137,7 +137,7 @@ fn about_fields(fault: &Fault, asked: &Asked<'_>, initial: &Dialect) -> Option<A
     if purpose == Purpose::Probe && dialect.required_choice && named("tool_choice") {
         return Some(Adaptation::AutoChoice);
     }
-    // Required of messages too that another model wrote, so it matters not whether there is any.
+    // It is required of messages that another model wrote too, so it does not matter whether there is any.
     let has_spoken = request.messages.iter().any(|message| matches!(message, Message::Assistant { .. }));
     if has_spoken && named("reasoning_content") && dialect.rules.reasoning == initial.rules.reasoning {
         return Some(Adaptation::Reasoning(match dialect.rules.reasoning {

@@ -30,7 +30,7 @@ impl Rendering {
             self.normaliser.push(message, &mut settled);
         }
         self.taken = messages.len();
-        // Held by nobody else once the last request is over, so nothing is copied.
+        // The last request is over and holds it no more, so nothing is copied.
         let bytes = Arc::make_mut(&mut self.settled);
         for message in &settled {
             bytes.push(raw(message)?);

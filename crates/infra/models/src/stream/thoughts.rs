@@ -1,11 +1,10 @@
 //! Thoughts in a reply's text, where a server does not take them out of it.
 //!
-//! A model that thinks marks its thoughts with tags of its maker's, and a server that does not know
-//! them hands it all on as words. To take thoughts for an answer would end a run with them; to take
-//! an answer that speaks about such tags for thoughts would lose it. So tags count where models put
-//! them: in front of everything else, or at the beginning of a line and closed again; a closing tag
-//! without an opening one counts where the server's template has opened it. What stands in code or in
-//! quotation marks is quoted.
+//! Each maker of models marks thoughts with tags of its own, and a server that does not know them passes everything
+//! on as text. Thoughts taken for an answer would end a run; an answer that mentions such tags, taken for thoughts,
+//! would be lost. So tags count where models put them: in front of everything else, or at the beginning of a line and
+//! closed again; a closing tag alone counts where the template of the server has opened it. Tags in code or in
+//! quotation marks do not count.
 
 use posse_core::model::Delta;
 use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag};

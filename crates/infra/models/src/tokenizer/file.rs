@@ -28,8 +28,7 @@ impl FileTokenizer {
 impl Tokenizer for FileTokenizer {
     async fn count(&self, text: &str) -> Result<u64, String> {
         let (loaded, path, text) = (Arc::clone(&self.loaded), self.path.clone(), text.to_owned());
-        // Reading a large vocabulary takes half a second. Whoever does not wait for it finds it read
-        // the next time.
+        // Reading a large vocabulary takes half a second. It goes on when nobody waits any more.
         let count = move || {
             let failed = |error: tokenizers::Error| format!("{}: {error}", path.display());
             let read = || tokenizers::Tokenizer::from_file(&path).map_err(failed);

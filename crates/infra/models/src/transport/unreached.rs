@@ -52,7 +52,7 @@ pub(super) fn network(error: reqwest::Error, proxy: Option<&str>) -> Failure {
     Failure::plain(kind, words)
 }
 
-/// Why nothing can be asked at all.
+/// Why there is no HTTP client.
 pub(super) fn without_client(why: &str) -> String {
     match why.contains("No CA certificates were loaded") {
         true => {
@@ -64,7 +64,7 @@ pub(super) fn without_client(why: &str) -> String {
     }
 }
 
-/// That nobody vouches for a server's certificate who is known here, if that is why it cannot be asked.
+/// That the certificate of the server is not trusted here, if that is why it cannot be asked.
 fn wrong_certificate(why: &str) -> Option<String> {
     if why.contains("UnknownIssuer") {
         return Some(format!(
@@ -72,7 +72,7 @@ fn wrong_certificate(why: &str) -> Option<String> {
              system's (update-ca-certificates), or name its file in SSL_CERT_FILE"
         ));
     }
-    // Made in one step, as guides have it: to name it as an authority would not help.
+    // Guides make it so, in one step. Trusting it as an authority would not help.
     why.contains("CaUsedAsEndEntity").then(|| {
         format!(
             "shows an authority's own certificate, which is none for a server: {why}. Give the server one that is no \
@@ -104,7 +104,7 @@ fn own_trouble(error: &(dyn std::error::Error + 'static)) -> Option<&'static str
                 return what;
             }
         }
-        // The resolver's errors have no numbers of the system.
+        // Errors of the resolver have no `errno`.
         let words = error.to_string();
         if words.contains("dns error") || words.contains("failed to lookup address") {
             return Some(
