@@ -8,7 +8,7 @@ use clap::Parser;
 /// Serve one GGUF model on loopback with the OpenAI chat API.
 ///
 /// Prints one JSON line on stdout when ready; everything else goes to stderr.
-#[derive(Debug, Parser)]
+#[derive(Debug, Clone, Parser)]
 #[command(version, about)]
 pub struct Args {
     /// The GGUF file to run
@@ -46,14 +46,12 @@ pub struct Args {
 }
 
 impl Args {
-    /// The model's name in the API.
     pub fn model_name(&self) -> String {
         self.name.clone().unwrap_or_else(|| {
             self.model.file_stem().map_or_else(|| "local".into(), |s| s.to_string_lossy().into_owned())
         })
     }
 
-    /// How many threads compute.
     pub fn thread_count(&self) -> i32 {
         // Generation is bound by memory: beyond a few cores, more threads only wait for each other.
         let cores = || std::thread::available_parallelism().map_or(2, |n| n.get().min(8) as u16);

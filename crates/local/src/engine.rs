@@ -31,7 +31,6 @@ pub struct Job {
     pub events: mpsc::UnboundedSender<Event>,
 }
 
-/// What becomes of a job.
 #[derive(Debug)]
 pub enum Event {
     /// The request is in order and its prompt is about to be read.
@@ -42,14 +41,9 @@ pub enum Event {
     Failed(ApiError),
 }
 
-/// What the thread receives.
-enum Message {
-    Job(Box<Job>),
-    /// Wakes the thread to see that it shall stop.
-    Wake,
-}
+/// What the thread receives: a job, or nothing, which only wakes it to see that it shall stop.
+type Message = Option<Box<Job>>;
 
-/// Access to the thread that generates.
 pub struct Engine {
     jobs: mpsc::Sender<Message>,
     /// Works beside that thread, so that a count need not wait for an answer.
@@ -58,7 +52,6 @@ pub struct Engine {
     pub n_ctx: usize,
 }
 
-/// Ends the thread that generates.
 pub struct Stopper {
     stop: Arc<AtomicBool>,
     jobs: mpsc::Sender<Message>,
@@ -68,8 +61,7 @@ pub struct Stopper {
 impl Engine {
     /// Loads the model in a thread of its own and waits until it can answer.
     pub async fn start(args: &Args) -> Result<(Self, Stopper), String> {
-        let plan =
-            Plan { model: args.model.clone(), ctx: args.ctx, threads: args.thread_count(), verbose: args.verbose };
+        let plan = Plan(args.clone());
         let (jobs, queue) = mpsc::channel(QUEUE);
         let (ready, loaded) = oneshot::channel();
         let stop = Arc::new(AtomicBool::new(false));
@@ -84,7 +76,7 @@ impl Engine {
 
     /// Queues a job, or says why not.
     pub fn submit(&self, job: Job) -> Result<(), ApiError> {
-        self.jobs.try_send(Message::Job(Box::new(job))).map_err(|error| match error {
+        self.jobs.try_send(Some(Box::new(job))).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ApiError::new(
                 axum::http::StatusCode::SERVICE_UNAVAILABLE,
                 "queue_full",
@@ -105,7 +97,7 @@ impl Stopper {
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         // A full queue needs no wake-up: the thread is busy and looks at the flag before the next job.
-        let _ = self.jobs.try_send(Message::Wake);
+        let _ = self.jobs.try_send(None);
     }
 
     /// Waits for the thread; false if it had panicked.
@@ -114,13 +106,7 @@ impl Stopper {
     }
 }
 
-/// What the thread needs to begin.
-struct Plan {
-    model: std::path::PathBuf,
-    ctx: NonZeroU32,
-    threads: i32,
-    verbose: bool,
-}
+struct Plan(Args);
 
 /// What the thread tells once the model is loaded: its tokenizer, and the tokens that fit its context.
 type Loaded = Result<(Arc<Tokenizer>, usize), String>;
@@ -139,7 +125,7 @@ impl Plan {
         if ready.send(Ok((Arc::clone(&tokenizer), worker.memory.n_ctx()))).is_err() {
             return;
         }
-        while let Some(Message::Job(job)) = queue.blocking_recv() {
+        while let Some(Some(job)) = queue.blocking_recv() {
             if stop.load(Ordering::Relaxed) {
                 return;
             }
@@ -155,14 +141,14 @@ impl Plan {
     }
 
     fn load(&self) -> Result<(LlamaBackend, LlamaModel), String> {
-        let file = self.model.display();
+        let file = self.0.model.display();
         // Opening it first gives the system's own words for what is wrong.
-        std::fs::File::open(&self.model).map_err(|e| format!("cannot open {file}: {e}"))?;
+        std::fs::File::open(&self.0.model).map_err(|e| format!("cannot open {file}: {e}"))?;
         let mut backend = LlamaBackend::init().map_err(|e| format!("llama.cpp: {e}"))?;
-        if !self.verbose {
+        if !self.0.verbose {
             backend.void_logs();
         }
-        let model = LlamaModel::load_from_file(&backend, &self.model, &LlamaModelParams::default())
+        let model = LlamaModel::load_from_file(&backend, &self.0.model, &LlamaModelParams::default())
             .map_err(|e| format!("cannot load {file} as a model: {e} (--verbose shows llama.cpp's own log)"))?;
         Ok((backend, model))
     }
@@ -170,14 +156,14 @@ impl Plan {
     fn worker<'m>(&self, backend: &LlamaBackend, tokenizer: &'m Tokenizer) -> Result<Worker<'m>, String> {
         let model = &tokenizer.model;
         // Past what it was trained on, a model writes nonsense.
-        let ctx = NonZeroU32::new(model.n_ctx_train()).map_or(self.ctx, |trained| trained.min(self.ctx));
+        let ctx = NonZeroU32::new(model.n_ctx_train()).map_or(self.0.ctx, |trained| trained.min(self.0.ctx));
         let params = LlamaContextParams::default()
             .with_n_ctx(Some(ctx))
             .with_n_batch(CHUNK as u32)
             .with_n_ubatch(CHUNK as u32)
             .with_n_seq_max(1)
-            .with_n_threads(self.threads)
-            .with_n_threads_batch(self.threads)
+            .with_n_threads(self.0.thread_count())
+            .with_n_threads_batch(self.0.thread_count())
             // Without it, a sliding window drops what a shorter prefix would need again.
             .with_swa_full(true);
         let context =
@@ -216,7 +202,6 @@ impl Tokenizer {
         self.pieces(&self.control.hide(text), false).into_iter().map(|token| token.0).collect()
     }
 
-    /// The tokens of a rendered prompt.
     fn prompt(&self, rendered: &str) -> Vec<LlamaToken> {
         self.pieces(rendered, true)
     }
@@ -235,7 +220,6 @@ impl Tokenizer {
     }
 }
 
-/// The model and all that belongs to it.
 struct Worker<'m> {
     tokenizer: &'m Tokenizer,
     template: LlamaChatTemplate,

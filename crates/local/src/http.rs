@@ -27,7 +27,6 @@ use crate::wire::{ApiError, ChatRequest, Finish, TokenizeRequest, Usage};
 /// Far more than any context holds.
 const LARGEST_BODY: usize = 8 << 20;
 
-/// What the handlers share.
 pub struct Server {
     pub engine: Engine,
     pub model: String,
@@ -35,7 +34,6 @@ pub struct Server {
     pub activity: Arc<Activity>,
 }
 
-/// The routes.
 pub fn router(server: Server) -> Router {
     let server = Arc::new(server);
     Router::new()

@@ -1,14 +1,5 @@
 //! `posse-local`: one GGUF model behind a loopback OpenAI-compatible server, so that Posse works with no account.
 
-mod args;
-mod engine;
-mod http;
-mod memory;
-mod prompt;
-mod sampling;
-mod text;
-mod wire;
-
 use std::future;
 use std::io::Write as _;
 use std::net::Ipv4Addr;
@@ -21,9 +12,9 @@ use clap::Parser as _;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::Args;
-use crate::engine::Engine;
-use crate::http::{Activity, Server};
+use posse_local::args::Args;
+use posse_local::engine::Engine;
+use posse_local::http::{self, Activity, Server};
 
 /// How long open connections may take to end when the server stops.
 const GRACE: Duration = Duration::from_secs(5);

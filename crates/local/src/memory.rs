@@ -23,10 +23,8 @@ pub const CHUNK: usize = 32;
 /// A sequence that would lose so many tokens is parked first: reading them again takes seconds, a copy milliseconds.
 const WORTH_PARKING: usize = 4 * CHUNK;
 
-/// How many sequences are parked at most.
 const MOST_PARKED: usize = 4;
 
-/// The model's context and what is in it.
 pub struct Memory<'model> {
     ctx: LlamaContext<'model>,
     batch: LlamaBatch<'static>,
@@ -47,7 +45,6 @@ impl<'model> Memory<'model> {
         Self { ctx, batch: LlamaBatch::new(CHUNK, 1), live: Vec::new(), parked: VecDeque::new() }
     }
 
-    /// Tokens that fit.
     pub fn n_ctx(&self) -> usize {
         self.ctx.n_ctx() as usize
     }
@@ -94,7 +91,6 @@ impl<'model> Memory<'model> {
         Ok(true)
     }
 
-    /// Reads one generated token at `position`.
     pub fn step(&mut self, token: LlamaToken, position: usize) -> Result<(), ApiError> {
         self.decode(&[token], position, true)
     }

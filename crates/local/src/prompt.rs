@@ -90,7 +90,6 @@ const CLOSE: char = '\u{fdd1}';
 #[derive(Debug, Default)]
 pub struct ControlTexts(Vec<String>);
 
-/// A piece of the rendered prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// Control texts in it are control tokens.
@@ -107,7 +106,6 @@ impl ControlTexts {
         Self(texts)
     }
 
-    /// Replaces each control text by a mark.
     pub fn hide(&self, content: &str) -> String {
         let mut content = content.replace([OPEN, CLOSE, '\0'], "");
         for (i, text) in self.0.iter().enumerate() {
@@ -130,61 +128,5 @@ impl ControlTexts {
         pieces.push(Piece::Template(rendered));
         pieces.retain(|p| !matches!(p, Piece::Template("")));
         pieces
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn read(messages: Value) -> Result<Vec<(&'static str, String)>, ApiError> {
-        let messages: Vec<Message> = serde_json::from_value(messages).expect("messages");
-        Ok(turns(&messages)?.into_iter().map(|t| (t.role, t.content)).collect())
-    }
-
-    #[test]
-    fn text_parts_are_joined_and_pictures_refused() {
-        let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
-        assert_eq!(read(json!([{"role": "user", "content": parts}])).expect("turns"), [("user", "a\nb".into())]);
-        let picture = json!([{"type": "image_url", "image_url": {"url": "x"}}]);
-        assert!(read(json!([{"role": "user", "content": picture}])).is_err());
-        assert!(read(json!([{"role": "oracle", "content": "x"}])).is_err());
-    }
-
-    #[test]
-    fn tool_calls_and_results_become_text() {
-        let turns = read(json!([
-            {"role": "developer", "content": "s"},
-            {"role": "assistant", "content": null, "tool_calls": [
-                {"id": "1", "type": "function", "function": {"name": "read", "arguments": "{\"path\":\"a\"}"}},
-                {"id": "2", "type": "function", "function": {"name": "list", "arguments": {"n": 1}}}]},
-            {"role": "tool", "tool_call_id": "1", "content": "one"},
-            {"role": "tool", "tool_call_id": "2", "content": "two"},
-            {"role": "user", "content": "go on"},
-        ]))
-        .expect("turns");
-        let call = "<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\":\"a\"}}\n</tool_call>\n\
-                    <tool_call>\n{\"name\": \"list\", \"arguments\": {\"n\":1}}\n</tool_call>";
-        let results = "<tool_response>\none\n</tool_response>\n<tool_response>\ntwo\n</tool_response>";
-        let expected = [("system", "s"), ("assistant", call), ("user", results), ("user", "go on")];
-        assert_eq!(turns, expected.map(|(role, text)| (role, text.to_owned())));
-    }
-
-    #[test]
-    fn control_texts_in_content_stay_plain() {
-        let control = ControlTexts::new(vec!["<|im|>".into(), "<|im|>x".into(), String::new()]);
-        let hidden = control.hide("a<|im|>xb<|im|>\u{fdd0}c");
-        assert!(!hidden.contains("<|im|>"));
-        let rendered = format!("<|im|>user {hidden}<|im|>");
-        let expected = [
-            Piece::Template("<|im|>user a"),
-            Piece::Plain("<|im|>x"),
-            Piece::Template("b"),
-            Piece::Plain("<|im|>"),
-            Piece::Template("c<|im|>"),
-        ];
-        assert_eq!(control.pieces(&rendered), expected);
-        assert_eq!(control.pieces("plain"), [Piece::Template("plain")]);
     }
 }

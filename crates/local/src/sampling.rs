@@ -18,7 +18,6 @@ use crate::wire::{ApiError, Settings};
 /// number, also a top-k.
 const LIKELIEST: usize = 64;
 
-/// Picks the tokens of one generation.
 pub struct Picker {
     grammar: Option<LlamaSampler>,
     /// None is greedy.
@@ -50,7 +49,6 @@ impl Picker {
         Ok(Self { grammar, random })
     }
 
-    /// Whether the answer is held to a grammar.
     pub fn is_constrained(&self) -> bool {
         self.grammar.is_some()
     }

@@ -10,7 +10,6 @@ pub struct TextOut {
     stops: Vec<String>,
 }
 
-/// What one more token gave.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pushed {
     /// Text to pass on, perhaps none.
@@ -25,7 +24,6 @@ impl TextOut {
         Self { stops: stops.into_iter().filter(|s| !s.is_empty()).collect(), ..Self::default() }
     }
 
-    /// Takes a token's bytes.
     pub fn push(&mut self, piece: &[u8]) -> Pushed {
         self.bytes.extend_from_slice(piece);
         self.take_whole_characters();
@@ -46,23 +44,15 @@ impl TextOut {
     }
 
     fn take_whole_characters(&mut self) {
-        loop {
-            match std::str::from_utf8(&self.bytes) {
-                Ok(text) => {
-                    self.held.push_str(text);
-                    self.bytes.clear();
-                    return;
-                }
-                Err(error) => {
-                    let valid = error.valid_up_to();
-                    self.held.push_str(&String::from_utf8_lossy(&self.bytes[..valid]));
-                    let Some(broken) = error.error_len() else {
-                        self.bytes.drain(..valid);
-                        return;
-                    };
-                    self.held.push(char::REPLACEMENT_CHARACTER);
-                    self.bytes.drain(..valid + broken);
-                }
+        let bytes = std::mem::take(&mut self.bytes);
+        let mut chunks = bytes.utf8_chunks().peekable();
+        while let Some(chunk) = chunks.next() {
+            self.held.push_str(chunk.valid());
+            let broken = chunk.invalid();
+            if chunks.peek().is_none() && std::str::from_utf8(broken).is_err_and(|error| error.error_len().is_none()) {
+                self.bytes = broken.to_vec();
+            } else if !broken.is_empty() {
+                self.held.push(char::REPLACEMENT_CHARACTER);
             }
         }
     }
@@ -73,52 +63,5 @@ impl TextOut {
             (1..stop.len()).rev().find(|&n| stop.is_char_boundary(n) && self.held.ends_with(&stop[..n]))
         };
         self.stops.iter().filter_map(begins).max().unwrap_or(0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn text(out: &mut TextOut, piece: &str) -> String {
-        match out.push(piece.as_bytes()) {
-            Pushed::Text(text) => text,
-            Pushed::Stopped(text) => panic!("stopped after {text:?}"),
-        }
-    }
-
-    #[test]
-    fn a_character_split_over_tokens_comes_out_whole() {
-        let mut out = TextOut::new(vec![]);
-        let bytes = "a€b".as_bytes();
-        assert_eq!(out.push(&bytes[..2]), Pushed::Text("a".into()));
-        assert_eq!(out.push(&bytes[2..3]), Pushed::Text(String::new()));
-        assert_eq!(out.push(&bytes[3..]), Pushed::Text("€b".into()));
-    }
-
-    #[test]
-    fn broken_bytes_become_a_replacement_character() {
-        let mut out = TextOut::new(vec![]);
-        assert_eq!(out.push(b"a\xffb"), Pushed::Text("a\u{fffd}b".into()));
-        assert_eq!(out.push(b"\xe2\x82"), Pushed::Text(String::new()));
-        assert_eq!(out.finish(), "\u{fffd}");
-    }
-
-    #[test]
-    fn a_stop_string_over_several_tokens_is_never_shown() {
-        let mut out = TextOut::new(vec!["\nEND".into(), String::new()]);
-        assert_eq!(text(&mut out, "one\n"), "one");
-        assert_eq!(text(&mut out, "E"), "");
-        assert_eq!(text(&mut out, "x\nEN"), "\nEx");
-        assert_eq!(out.push(b"D more"), Pushed::Stopped(String::new()));
-    }
-
-    #[test]
-    fn the_earliest_stop_wins_and_a_held_beginning_is_given_back() {
-        let mut out = TextOut::new(vec!["zz".into(), "b".into()]);
-        assert_eq!(out.push(b"abzz"), Pushed::Stopped("a".into()));
-        let mut out = TextOut::new(vec!["zz".into()]);
-        assert_eq!(text(&mut out, "az"), "a");
-        assert_eq!(out.finish(), "z");
     }
 }

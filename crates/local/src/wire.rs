@@ -30,7 +30,6 @@ pub struct TokenizeRequest {
     pub content: String,
 }
 
-/// One message of the conversation.
 #[derive(Debug, Default, Deserialize)]
 pub struct Message {
     pub role: String,
@@ -68,7 +67,6 @@ pub struct FunctionCall {
     pub arguments: Value,
 }
 
-/// `stream_options`.
 #[derive(Debug, Deserialize)]
 pub struct StreamOptions {
     #[serde(default)]
@@ -83,7 +81,6 @@ pub enum OneOrMany {
     Many(Vec<String>),
 }
 
-/// What the answer must look like.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ResponseFormat {
@@ -92,7 +89,6 @@ pub enum ResponseFormat {
     JsonSchema { json_schema: JsonSchema },
 }
 
-/// The schema of a `json_schema` format.
 #[derive(Debug, Deserialize)]
 pub struct JsonSchema {
     pub schema: Value,
@@ -114,7 +110,6 @@ pub struct Settings {
 }
 
 impl ChatRequest {
-    /// The settings, or what is wrong with them.
     pub fn settings(&self) -> Result<Settings, ApiError> {
         let some = |list: &Option<Vec<Value>>| list.as_ref().is_some_and(|l| !l.is_empty());
         if some(&self.tools) || some(&self.functions) {
@@ -160,7 +155,6 @@ impl ChatRequest {
         })
     }
 
-    /// Whether the answer is to be streamed.
     pub fn streams(&self) -> bool {
         self.stream.unwrap_or(false)
     }
@@ -171,7 +165,6 @@ impl ChatRequest {
     }
 }
 
-/// Why a generation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
@@ -181,7 +174,6 @@ pub enum Finish {
     Length,
 }
 
-/// Token counts of one request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     pub prompt: usize,
@@ -214,7 +206,6 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    /// An error with any status.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         let kind = match status {
             StatusCode::UNAUTHORIZED => "authentication_error",
@@ -255,77 +246,5 @@ impl ApiError {
             error["n_ctx"] = n_ctx.into();
         }
         json!({ "error": error })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn request(body: Value) -> ChatRequest {
-        serde_json::from_value(body).expect("a request")
-    }
-
-    fn code_of(body: Value) -> String {
-        let error = request(body).settings().expect_err("an error").json();
-        error["error"]["code"].as_str().unwrap_or_default().to_owned()
-    }
-
-    #[test]
-    fn the_default_is_greedy_and_unknown_or_null_fields_do_no_harm() {
-        let r = request(json!({
-            "messages": [{"role": "user", "content": "hi", "name": "x"}], "model": "any", "tools": [],
-            "tool_choice": "auto", "stop": null, "stream": null, "logit_bias": {"1": 2}, "seed": -1,
-        }));
-        let s = r.settings().expect("settings");
-        assert_eq!((s.temperature, s.max_tokens, s.seed), (0.0, None, Some(u32::MAX)));
-        assert!(!r.streams() && !r.streams_usage());
-    }
-
-    #[test]
-    fn settings_are_read() {
-        let s = request(json!({
-            "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9, "max_completion_tokens": 5,
-            "temperature": 0.5, "top_p": 0.9, "stop": ["a", "b"],
-            "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"const": 1}}},
-        }))
-        .settings()
-        .expect("settings");
-        assert_eq!(s.max_tokens, Some(5));
-        assert_eq!(s.stop, ["a", "b"]);
-        assert_eq!(s.schema, Some(json!({"const": 1})));
-    }
-
-    #[test]
-    fn a_schema_keeps_the_order_of_its_properties() {
-        let schema = r#"{"properties":{"thinking":{},"tool":{},"a":{}}}"#;
-        let body = format!(
-            r#"{{"messages":[{{"role":"user","content":""}}],"response_format":
-            {{"type":"json_schema","json_schema":{{"schema":{schema}}}}}}}"#
-        );
-        let r: ChatRequest = serde_json::from_str(&body).expect("a request");
-        assert_eq!(r.settings().expect("settings").schema.expect("a schema").to_string(), schema);
-    }
-
-    #[test]
-    fn what_cannot_be_done_is_refused() {
-        let m = json!([{"role": "user", "content": "hi"}]);
-        assert_eq!(code_of(json!({"messages": m, "tools": [{"type": "function"}]})), "tools_unsupported");
-        assert_eq!(code_of(json!({"messages": []})), "invalid_value");
-        assert_eq!(code_of(json!({"messages": m, "n": 2})), "invalid_value");
-        assert_eq!(code_of(json!({"messages": m, "max_tokens": 0})), "invalid_value");
-        assert_eq!(code_of(json!({"messages": m, "temperature": -1})), "invalid_value");
-        assert_eq!(code_of(json!({"messages": m, "top_p": 2})), "invalid_value");
-    }
-
-    #[test]
-    fn errors_have_the_openai_shape() {
-        let e = ApiError::too_long(9000, 8192);
-        assert_eq!(e.status, StatusCode::BAD_REQUEST);
-        let e = &e.json()["error"];
-        assert_eq!(e["type"], "invalid_request_error");
-        assert_eq!(e["code"], "exceed_context_size_error");
-        assert_eq!((&e["n_ctx"], &e["n_prompt_tokens"]), (&json!(8192), &json!(9000)));
-        assert_eq!(ApiError::internal("x").json()["error"]["type"], "server_error");
     }
 }
