@@ -40,6 +40,8 @@ pub use views::{TextRow, ViewRows};
 pub use waits::{Family, WaitRows};
 
 use crate::port::{ClockJump, WorkerRecord};
+use crate::queue::Queue;
+use crate::queue::rules::Rule;
 
 macro_rules! driver {
     ($($rows:path,)+) => {
@@ -73,7 +75,9 @@ driver! {
     Keeps<KeepFor>,
     Keeps<LastTurn>,
     Keeps<ProgressRow>,
+    Keeps<Queue>,
     Keeps<Rates>,
+    Keeps<Rule>,
     Keeps<Run>,
     Keeps<ScheduleRow>,
     Keeps<SummaryRow>,
@@ -82,6 +86,8 @@ driver! {
     Forgets<BreakerRow>,
     Forgets<ClockJump>,
     Forgets<DeathRow>,
+    Forgets<LastTurn>,
+    Forgets<Rule>,
     Forgets<ScheduleRow>,
     Forgets<SummaryRow>,
     Forgets<WorkerRecord>,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::driver::{Driver, ProgressRow, TextRow};
 use super::seal::{Keys, Place, Sealed};
 use super::views::to_job;
-use super::{Done, Outcome};
+use super::{Done, Outcome, limits};
 use crate::clock::Millis;
 use crate::job::{GroupStanding, GroupUse, Job, JobId, JobProgress, JobState, Output, Payload};
 use crate::port::{JobFilter, SEARCHED_AT_MOST, Waiting};
@@ -214,6 +214,6 @@ pub fn key_holders<D: Driver>(db: &mut D, before: Millis, limit: u32) -> Done<Ve
 pub fn next_deadline<D: Driver>(db: &mut D, now: Millis) -> Done<Option<Millis>> {
     let due = db.next_due()?;
     let expiry = db.next_lease_end()?;
-    let start = db.rules()?.iter().filter_map(|rule| rule.next_start(now)).min();
+    let start = limits::rules(db)?.iter().filter_map(|rule| rule.next_start(now)).min();
     Ok(due.into_iter().chain(expiry).chain(start).min())
 }

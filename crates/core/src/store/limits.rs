@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::driver::Driver;
+use super::driver::{Driver, Forgets, LastTurn};
 use super::jobs::existing;
 use super::{Done, Outcome, Tx};
 use crate::clock::Millis;
@@ -11,9 +11,14 @@ use crate::port::JobsIn;
 use crate::queue::rules::{Gate, Held, Limits, QueueState, Rule, Scope};
 use crate::queue::{Queue, QueueChange};
 
+/// All rules, those of queues too.
+pub fn rules<D: Driver>(db: &mut D) -> Done<Vec<Rule>> {
+    db.kept(())
+}
+
 /// The gate for jobs of `role`; none where there are no rules.
 pub fn gate<D: Driver>(db: &mut D, role: &str, now: Millis) -> Done<Option<Gate>> {
-    let rules = db.rules()?;
+    let rules = rules(db)?;
     if rules.is_empty() {
         return Ok(None);
     }
@@ -23,7 +28,7 @@ pub fn gate<D: Driver>(db: &mut D, role: &str, now: Millis) -> Done<Option<Gate>
 
 /// Whether any rule counts jobs that run: then the end of one can let another one start.
 pub fn any_counts_running<D: Driver>(db: &mut D) -> Done<bool> {
-    Ok(db.rules()?.iter().any(counts_running))
+    Ok(rules(db)?.iter().any(counts_running))
 }
 
 fn counts_running(rule: &Rule) -> bool {
@@ -32,7 +37,7 @@ fn counts_running(rule: &Rule) -> bool {
 
 /// Stores the buckets that jobs were taken from.
 pub fn store_spent<D: Driver>(db: &mut D, gate: Gate) -> Done<()> {
-    gate.spent().try_for_each(|rule| db.set_rule(&rule))
+    gate.spent().try_for_each(|rule| db.keep(&rule))
 }
 
 /// Changes the rule of `scope`, whether there is one or not, and takes it off when nothing is left
@@ -43,7 +48,7 @@ pub fn change<D: Driver, T>(
     now: Option<Millis>,
     change: impl FnOnce(&mut Rule) -> T,
 ) -> Outcome<T> {
-    let found = tx.db.rules()?.into_iter().find(|rule| rule.scope == *scope);
+    let found = rules(tx.db)?.into_iter().find(|rule| rule.scope == *scope);
     let none = || Rule { scope: scope.clone(), paused_at: None, limits: Limits::default(), full_at_us: 0 };
     let mut rule = found.unwrap_or_else(none);
     let was_fair = rule.limits.fair;
@@ -54,12 +59,12 @@ pub fn change<D: Driver, T>(
             let queue = Queue { paused_at, limits, full_at_us, ..queue(tx.db, name)? };
             store(tx.db, &queue, now)?;
         }
-        _ if rule.is_empty() => tx.db.forget_rule(scope)?,
-        _ => tx.db.set_rule(&rule)?,
+        _ if rule.is_empty() => drop(Forgets::<Rule>::forget(tx.db, scope)?),
+        _ => tx.db.keep(&rule)?,
     }
     if was_fair && !limits.fair {
         // Those of other scopes too: nobody loses more than a place in the round that is under way.
-        tx.db.forget_turns()?;
+        Forgets::<LastTurn>::forget(tx.db, ())?;
     }
     // Jobs may start that might not before.
     tx.notify();
@@ -68,7 +73,8 @@ pub fn change<D: Driver, T>(
 
 /// The queue of a name, whether anything is said of it or not.
 pub fn queue<D: Driver>(db: &mut D, name: &str) -> Done<Queue> {
-    Ok(db.queues(Some(name))?.pop().unwrap_or_else(|| Queue::named(name)))
+    let mut found: Vec<Queue> = db.kept(Some(name))?;
+    Ok(found.pop().unwrap_or_else(|| Queue::named(name)))
 }
 
 /// Changes what is said of a queue beside its rule; gives it as it is then.
@@ -82,15 +88,16 @@ pub fn change_queue<D: Driver>(tx: &mut Tx<'_, D>, name: &str, change: &QueueCha
 /// Stores what is said of a queue, or forgets it where that is nothing.
 fn store<D: Driver>(db: &mut D, queue: &Queue, now: Option<Millis>) -> Done<()> {
     if queue.is_only_a_name() {
-        return db.forget_rule(&Scope::Queue(queue.name.clone()));
+        return Forgets::<Rule>::forget(db, &Scope::Queue(queue.name.clone())).map(drop);
     }
-    db.set_queue(&Queue { created_at: queue.created_at.or(now), ..queue.clone() })
+    db.keep(&Queue { created_at: queue.created_at.or(now), ..queue.clone() })
 }
 
 /// The queues with jobs that are not final, or of which something is said, by name.
 pub fn queue_states<D: Driver>(db: &mut D) -> Outcome<Vec<QueueState>> {
     let empty = |queue: Queue| QueueState { queue, ..QueueState::default() };
-    let known = db.queues(None)?.into_iter().map(|queue| (queue.name.clone(), empty(queue)));
+    let known: Vec<Queue> = db.kept(None)?;
+    let known = known.into_iter().map(|queue| (queue.name.clone(), empty(queue)));
     let mut states: BTreeMap<String, QueueState> = known.collect();
     for JobsIn { queue, state, jobs, .. } in db.jobs_in()? {
         let one = states.entry(queue).or_insert_with_key(|name| empty(Queue::named(name)));

@@ -7,6 +7,7 @@ use super::{Done, Tx};
 use crate::clock::Millis;
 use crate::job::{JobId, holds_key};
 use crate::port::Pruned;
+use crate::queue::Queue;
 use crate::queue::retention::{Keep, Kept, Retention};
 use crate::session::SessionId;
 
@@ -132,7 +133,7 @@ fn ended<D: Driver>(
     now: Millis,
     most: usize,
 ) -> Done<Vec<JobId>> {
-    let mut own = db.queues(None)?;
+    let mut own: Vec<Queue> = db.kept(None)?;
     own.retain(|queue| !queue.keep.is_empty());
     let names: Vec<_> = own.iter().map(|queue| queue.name.clone()).collect();
     let own = own.iter().map(|queue| (Queues::Only(&queue.name), kept.with(&queue.keep)));

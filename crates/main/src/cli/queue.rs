@@ -36,8 +36,8 @@ pub enum QueueCommand {
 What a job begins with is what whoever asks for it says, else its persona, else its queue, else what
 is usual: priority 5, 5 attempts, and the step of config/posse.toml. Jobs that are stored stay as they
 are, and so do schedules.
-How long a queue's jobs are kept goes before what the database says (posse db retention). Jobs of a
-session are kept as long as the session, wherever they waited.
+A queue's own times for keeping jobs win over the database's (posse db retention). Jobs of a session
+are kept as long as the session, wherever they waited.
 Pauses and limits: posse pause --queue NAME, posse limit set --queue NAME.")]
 pub struct SetArgs {
     /// The queue

@@ -9,7 +9,7 @@ use crate::port::{MetricsQueries, QueueRepository, RateLimiter, RepositoryError,
 use crate::queue::rate::{EndpointState, ModelRates, ModelUse, Pass, RequestOutcome};
 use crate::queue::rules::{Held, Limits, LimitsChange, QueueState, Rule, Scope};
 use crate::queue::{Queue, QueueChange};
-use crate::store::driver::LimitRows as _;
+use crate::store::driver::Keeps as _;
 use crate::store::endpoints::{self, Leaves};
 use crate::store::engine::Engine;
 use crate::store::{ROW, limits, watch};
@@ -45,7 +45,7 @@ impl<E: Engine> Rules for E {
     }
 
     async fn rules(&self) -> Result<Vec<Rule>, RepositoryError> {
-        self.read(|db, _| db.rules()).await
+        self.read(|db, _| limits::rules(db)).await
     }
 
     async fn held(&self, job: JobId, now: Millis) -> Result<Option<Held>, RepositoryError> {
@@ -60,7 +60,7 @@ impl<E: Engine> QueueRepository for E {
     }
 
     async fn queues(&self) -> Result<Vec<Queue>, RepositoryError> {
-        self.read(|db, _| db.queues(None)).await
+        self.read(|db, _| db.kept(None)).await
     }
 
     async fn change_queue(&self, name: String, wanted: QueueChange, now: Millis) -> Result<Queue, RepositoryError> {

@@ -6,7 +6,7 @@ use posse_core::port::JobsIn;
 use posse_core::queue::retention::Kept;
 use posse_core::queue::rules::{Limits, Rule, Running, Scope};
 use posse_core::queue::{Queue, QueueDefaults};
-use posse_core::store::driver::LimitRows;
+use posse_core::store::driver::{Forgets, Keeps, LastTurn, LimitRows};
 use posse_core::store::{Done, Unreadable};
 
 use super::{Rows, state};
@@ -99,71 +99,6 @@ impl From<&Queue> for QueueRow {
 }
 
 impl LimitRows for Rows {
-    fn rules(&mut self) -> Done<Vec<Rule>> {
-        type Row = (String, String, Option<i64>, Option<i64>, Option<i64>, Option<i64>, i64, bool);
-        let mut rows: Vec<Row> = limits::table.load(&mut self.0)?;
-        // Here, since SQLite would sort what both tables give in a tree of its own, at every claim.
-        rows.sort_unstable_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
-        let rule = |(kind, name, paused_at, running, running_per_key, per_minute, full_at_us, fair): Row| {
-            let unknown = || Unreadable(format!("'{kind}' is no scope of a rule"));
-            let [running, running_per_key, per_minute] = [running, running_per_key, per_minute].map(count);
-            let limits = Limits { running, running_per_key, per_minute, fair };
-            Ok(Rule { scope: Scope::of(&kind, &name).ok_or_else(unknown)?, paused_at, limits, full_at_us })
-        };
-        rows.into_iter().map(rule).collect()
-    }
-
-    fn set_rule(&mut self, rule: &Rule) -> Done<()> {
-        let Limits { running, running_per_key, per_minute, fair } = rule.limits;
-        let [running, running_per_key, per_minute] = [running, running_per_key, per_minute].map(|n| n.map(i64::from));
-        if let Scope::Queue(name) = &rule.scope {
-            let said = (
-                queues::paused_at.eq(rule.paused_at),
-                queues::running.eq(running),
-                queues::running_per_key.eq(running_per_key),
-                queues::per_minute.eq(per_minute),
-                queues::fair.eq(fair),
-                queues::full_at_us.eq(rule.full_at_us),
-            );
-            update(queues::table, queues::name.eq(name), said).execute(&mut self.0)?;
-            return Ok(());
-        }
-        diesel::replace_into(rules::table)
-            .values((
-                rules::scope.eq(rule.scope.kind()),
-                rules::name.eq(rule.scope.name()),
-                rules::paused_at.eq(rule.paused_at),
-                rules::running.eq(running),
-                rules::running_per_key.eq(running_per_key),
-                rules::per_minute.eq(per_minute),
-                rules::full_at_us.eq(rule.full_at_us),
-                rules::fair.eq(fair),
-            ))
-            .execute(&mut self.0)?;
-        Ok(())
-    }
-
-    fn forget_rule(&mut self, scope: &Scope) -> Done<()> {
-        match scope {
-            Scope::Queue(name) => diesel::delete(queues::table.find(name)).execute(&mut self.0)?,
-            _ => diesel::delete(rules::table.find((scope.kind(), scope.name()))).execute(&mut self.0)?,
-        };
-        Ok(())
-    }
-
-    fn queues(&mut self, only: Option<&str>) -> Done<Vec<Queue>> {
-        let rows: Vec<QueueRow> = match only {
-            Some(name) => queues::table.find(name).load(&mut self.0)?,
-            None => queues::table.order(queues::name).load(&mut self.0)?,
-        };
-        Ok(rows.into_iter().map(Queue::from).collect())
-    }
-
-    fn set_queue(&mut self, queue: &Queue) -> Done<()> {
-        diesel::replace_into(queues::table).values(QueueRow::from(queue)).execute(&mut self.0)?;
-        Ok(())
-    }
-
     fn started(&mut self) -> Done<Vec<Running>> {
         let running: Vec<(String, String, String)> =
             jobs::table.filter(IsRunning).select((jobs::role, jobs::queue, jobs::concurrency_key)).load(&mut self.0)?;
@@ -188,9 +123,75 @@ impl LimitRows for Rows {
         };
         rows.into_iter().map(of).collect()
     }
+}
 
-    fn forget_turns(&mut self) -> Done<()> {
-        diesel::delete(turns::table).execute(&mut self.0)?;
-        Ok(())
+impl Keeps<Rule> for Rows {
+    fn kept(&mut self, (): ()) -> Done<Vec<Rule>> {
+        type Row = (String, String, Option<i64>, Option<i64>, Option<i64>, Option<i64>, i64, bool);
+        let mut rows: Vec<Row> = limits::table.load(&mut self.0)?;
+        // Here, since SQLite would sort what both tables give in a tree of its own, at every claim.
+        rows.sort_unstable_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+        let rule = |(kind, name, paused_at, running, running_per_key, per_minute, full_at_us, fair): Row| {
+            let unknown = || Unreadable(format!("'{kind}' is no scope of a rule"));
+            let [running, running_per_key, per_minute] = [running, running_per_key, per_minute].map(count);
+            let limits = Limits { running, running_per_key, per_minute, fair };
+            Ok(Rule { scope: Scope::of(&kind, &name).ok_or_else(unknown)?, paused_at, limits, full_at_us })
+        };
+        rows.into_iter().map(rule).collect()
+    }
+
+    fn keep(&mut self, rule: &Rule) -> Done<()> {
+        let Limits { running, running_per_key, per_minute, fair } = rule.limits;
+        let [running, running_per_key, per_minute] = [running, running_per_key, per_minute].map(|n| n.map(i64::from));
+        if let Scope::Queue(name) = &rule.scope {
+            let said = (
+                queues::paused_at.eq(rule.paused_at),
+                queues::running.eq(running),
+                queues::running_per_key.eq(running_per_key),
+                queues::per_minute.eq(per_minute),
+                queues::fair.eq(fair),
+                queues::full_at_us.eq(rule.full_at_us),
+            );
+            return self.run(update(queues::table, queues::name.eq(name), said));
+        }
+        self.run(diesel::replace_into(rules::table).values((
+            rules::scope.eq(rule.scope.kind()),
+            rules::name.eq(rule.scope.name()),
+            rules::paused_at.eq(rule.paused_at),
+            rules::running.eq(running),
+            rules::running_per_key.eq(running_per_key),
+            rules::per_minute.eq(per_minute),
+            rules::full_at_us.eq(rule.full_at_us),
+            rules::fair.eq(fair),
+        )))
+    }
+}
+
+impl Forgets<Rule> for Rows {
+    fn forget(&mut self, scope: &Scope) -> Done<bool> {
+        let deleted = match scope {
+            Scope::Queue(name) => diesel::delete(queues::table.find(name)).execute(&mut self.0)?,
+            _ => diesel::delete(rules::table.find((scope.kind(), scope.name()))).execute(&mut self.0)?,
+        };
+        Ok(deleted > 0)
+    }
+}
+
+impl Keeps<Queue> for Rows {
+    fn kept(&mut self, name: Option<&str>) -> Done<Vec<Queue>> {
+        match name {
+            Some(name) => self.load(queues::table.find(name), |row: QueueRow| row.into()),
+            None => self.load(queues::table.order(queues::name), |row: QueueRow| row.into()),
+        }
+    }
+
+    fn keep(&mut self, queue: &Queue) -> Done<()> {
+        self.run(diesel::replace_into(queues::table).values(QueueRow::from(queue)))
+    }
+}
+
+impl Forgets<LastTurn> for Rows {
+    fn forget(&mut self, (): ()) -> Done<bool> {
+        Ok(diesel::delete(turns::table).execute(&mut self.0)? > 0)
     }
 }
