@@ -16,6 +16,30 @@ fn read(text: &str) -> (Option<Skill>, Vec<SkillProblem>) {
 }
 
 #[test]
+fn every_plain_value_is_a_text() {
+    let (skill, problems) = read(
+        "---\n# a comment\nname: a\ndescription: d\nmetadata:\n  a: yes\n  b: 1.0\n  c: ~\n  d:\n  e: |\n    x: y\n  \
+         f: \"q: r\"\n  g: 2026-01-01 # not this\nallowed-tools: [a, b]\nother: 1.0\nmore:\n  x: y\n---\nbody",
+    );
+    let skill = skill.expect("read");
+    let values: Vec<_> = skill.metadata.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let wanted =
+        [("a", "yes"), ("b", "1.0"), ("c", ""), ("d", ""), ("e", "x: y\n"), ("f", "q: r"), ("g", "2026-01-01")];
+    assert_eq!(values, wanted);
+    assert_eq!((skill.allowed_tools, skill.body.as_str()), (Some(vec!["a".to_owned(), "b".to_owned()]), "body"));
+    let place = |field: &str| problems.iter().find(|problem| problem.field.as_deref() == Some(field))?.place;
+    assert_eq!(place("other"), Some(Location { line: 15, column: 1 }));
+    assert_eq!(place("more"), Some(Location { line: 16, column: 1 }));
+    for nothing in ["", "# nothing\n"] {
+        let (skill, problems) = read(&format!("---\n{nothing}---\nbody"));
+        assert!(
+            skill.is_none() && problems.iter().any(|problem| problem.field.as_deref() == Some("name")),
+            "{problems:?}"
+        );
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_told_with_its_place() {
     let cases = [
         ("", 1, "does not begin with a line of ---"),

@@ -97,7 +97,7 @@ impl ArgumentCheck {
         let value = shorten(&error.instance);
         match &error.kind {
             ValidationErrorKind::Required { property } => {
-                format!("{field}{} is missing", quote(property))
+                format!("{field}`{}` is missing", property.as_str().unwrap_or_default())
             }
             ValidationErrorKind::AdditionalProperties { unexpected } => {
                 let known: Vec<&str> = self.properties().into_iter().flat_map(Map::keys).map(String::as_str).collect();
@@ -142,10 +142,6 @@ fn unknown_field(name: &str, known: &[&str]) -> String {
     let near = near_matches(name, known.iter().copied());
     let hint = near.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
     format!("`{}` is not a field{hint}", shorten_text(name, 60))
-}
-
-fn quote(property: &Value) -> String {
-    format!("`{}`", property.as_str().unwrap_or_default())
 }
 
 fn article(kind: &str) -> String {

@@ -1,7 +1,7 @@
 //! The adapter that makes a tool of a function and the type of its arguments.
 
 use std::any::Any;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -13,11 +13,12 @@ use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 
 use super::failure::{failed, invalid};
 
 type ToolResult = Result<ToolOutput, ToolError>;
-type Call = dyn Fn(ToolContext, Value) -> BoxFuture<'static, ToolResult> + Send + Sync;
+type Call = dyn Fn(ToolContext, Value) -> serde_json::Result<BoxFuture<'static, ToolResult>> + Send + Sync;
 
 /// How many calls that block run at once in this process; others wait their turn. Each has a few files open, and a
 /// processor to itself: a thousand at once would be slower, and run out of descriptors.
@@ -40,22 +41,11 @@ impl FnTool {
         F: Fn(ToolContext, A) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ToolResult> + Send + 'static,
     {
-        let tool = name.to_owned();
-        let call = move |cx: ToolContext, args: Value| -> BoxFuture<'static, ToolResult> {
-            let tool = tool.clone();
-            match serde_json::from_value::<A>(args) {
-                Ok(args) => {
-                    let running = AssertUnwindSafe(function(cx, args)).catch_unwind();
-                    running.map(move |end| end.unwrap_or_else(|panic| Err(panicked(&tool, &*panic)))).boxed()
-                }
-                Err(error) => {
-                    let error = invalid(format!("the arguments of {tool} do not fit: {error}"));
-                    std::future::ready(Err(error)).boxed()
-                }
-            }
+        let call = move |cx: ToolContext, args: Value| -> serde_json::Result<BoxFuture<'static, ToolResult>> {
+            Ok(function(cx, serde_json::from_value(args)?).boxed())
         };
-        let spec =
-            ToolSpec { name: name.to_owned(), description: description.to_owned(), parameters: parameters_of::<A>() };
+        let (name, description) = (name.to_owned(), description.to_owned());
+        let spec = ToolSpec { name, description, parameters: parameters_of::<A>() };
         FnTool { spec, effect, call: Box::new(call) }
     }
 
@@ -77,19 +67,16 @@ impl FnTool {
                     let _place = place;
                     function(&cx, args)
                 };
-                match tokio::task::spawn_blocking(work).await {
+                match tokio::task::spawn_blocking(work).await.map_err(JoinError::try_into_panic) {
                     Ok(outcome) => outcome,
-                    Err(error) => match error.try_into_panic() {
-                        Ok(panic) => Err(panicked(&tool, &*panic)),
-                        Err(_) => Err(failed(format!("{tool} was cut off: the process is ending"))),
-                    },
+                    // Caught where those of all functions are.
+                    Err(Ok(panic)) => resume_unwind(panic),
+                    Err(Err(_)) => Err(failed(format!("{tool} was cut off: the process is ending"))),
                 }
             }
         })
     }
-}
 
-impl FnTool {
     /// The same, with other words for an argument, whose type it shares with another tool.
     pub(crate) fn describing(mut self, argument: &str, words: &str) -> Self {
         self.spec.parameters["properties"][argument]["description"] = words.into();
@@ -108,7 +95,10 @@ impl Tool for FnTool {
     }
 
     async fn call(&self, cx: &ToolContext, args: Value) -> ToolResult {
-        (self.call)(cx.clone(), args).await
+        let name = &self.spec.name;
+        let misfit = |error| invalid(format!("the arguments of {name} do not fit: {error}"));
+        let running = (self.call)(cx.clone(), args).map_err(misfit)?;
+        AssertUnwindSafe(running).catch_unwind().await.unwrap_or_else(|panic| Err(panicked(name, &*panic)))
     }
 }
 

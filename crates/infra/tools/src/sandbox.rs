@@ -172,11 +172,9 @@ impl Commands {
 
     async fn start(&self, order: Order<'_>) -> Result<Running, End> {
         if !BEGUN.load(Ordering::Relaxed) {
-            return Err(End::Refused(
-                "this program does not call posse_infra::sandbox::begin() first in its main, \
-                        which starts it anew for each command"
-                    .into(),
-            ));
+            let lacks =
+                "does not call posse_infra::sandbox::begin() first in its main, which starts it anew for each command";
+            return Err(End::Refused(format!("this program {lacks}")));
         }
         let (spec, workspace) = self.spec(order).await?;
         let time = spec.time;
@@ -277,20 +275,6 @@ impl Running {
         let Running { mut child, socket, time } = self;
         let (mut from, to) = socket.into_split();
         let (out, err) = (child.stdout.take(), child.stderr.take());
-        let reading = async {
-            // Both to their ends, so that all who could write to them are gone.
-            let one = async {
-                if let Some(out) = out {
-                    stdout.read(out).await
-                }
-            };
-            let other = async {
-                if let Some(err) = err {
-                    stderr.read(err).await
-                }
-            };
-            futures::join!(one, other);
-        };
         let hearing = async {
             let mut said = Vec::new();
             let _ = (&mut from).take(64 * 1024).read_to_end(&mut said).await;
@@ -299,7 +283,8 @@ impl Running {
         let ended = |end| Report { end, exact: Exact::default() };
         // The launcher's end comes last, when the kernel has ended all others.
         let ending = async {
-            let ((), end) = tokio::join!(reading, hearing);
+            // Both outputs to their ends, so that all who could write to them are gone.
+            let ((), (), end) = tokio::join!(stdout.read(out), stderr.read(err), hearing);
             let _ = child.wait().await;
             end
         };

@@ -321,11 +321,6 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The last place up to `at` where the text can be cut.
-fn char_boundary(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
-}
-
 /// The line, or of a long one what is around the match.
 fn excerpt(line: &[u8], found: usize) -> String {
     if line.len() <= MAX_LINE {
@@ -334,8 +329,8 @@ fn excerpt(line: &[u8], found: usize) -> String {
     let (text, latin) = decode(line);
     // The offset is one of bytes; in Latin-1 each became a character of its own.
     let found = if latin { text.char_indices().nth(found).map_or(0, |(at, _)| at) } else { found };
-    let start = char_boundary(&text, found.saturating_sub(BEFORE));
-    let end = char_boundary(&text, start + MAX_LINE);
+    let start = text.floor_char_boundary(found.saturating_sub(BEFORE));
+    let end = text.floor_char_boundary(start + MAX_LINE);
     let (before, after) = (if start > 0 { "…" } else { "" }, if end < text.len() { "…" } else { "" });
     format!("{before}{}{after}", &text[start..end])
 }

@@ -19,7 +19,8 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// Reads to the end, whatever comes, so that no writer ever waits.
-    pub(super) async fn read(&mut self, mut from: impl AsyncRead + Unpin) {
+    pub(super) async fn read(&mut self, from: Option<impl AsyncRead + Unpin>) {
+        let Some(mut from) = from else { return };
         let mut buffer = vec![0; 64 * 1024];
         // A pipe of ours fails only with its end.
         while let Ok(read @ 1..) = from.read(&mut buffer).await {

@@ -85,7 +85,7 @@ fn launch(worker: &UnixStream) -> Result<Option<Report>, End> {
     group.take(first.0);
     let exact = group.exact();
     meter.exact = exact;
-    let end = watch(Watched { worker, spec: &spec, group: &group, meter: &mut meter, words, go });
+    let end = watch(worker, &spec, &group, &mut meter, words, go);
     // Everything inside ends with it, and only then is its end told.
     drop(first);
     drop(meter);
@@ -131,18 +131,15 @@ fn leave_host() -> Result<bool, End> {
     Ok(user == 0)
 }
 
-struct Watched<'a> {
-    worker: &'a UnixStream,
-    spec: &'a Spec,
-    group: &'a Group,
-    meter: &'a mut Meter,
-    words: PipeReader,
-    go: PipeWriter,
-}
-
 /// Waits for the end of the shell, of its time or another limit, or of the worker.
-fn watch(watched: Watched<'_>) -> Result<Option<End>, String> {
-    let Watched { worker, spec, group, meter, mut words, mut go } = watched;
+fn watch(
+    worker: &UnixStream,
+    spec: &Spec,
+    group: &Group,
+    meter: &mut Meter,
+    mut words: PipeReader,
+    mut go: PipeWriter,
+) -> Result<Option<End>, String> {
     let mut heard = Vec::new();
     let mut began: Option<Instant> = None;
     // How the shell ended, once it did. One look is taken after that: what breaks a limit may be faster than any other.
@@ -151,7 +148,7 @@ fn watch(watched: Watched<'_>) -> Result<Option<End>, String> {
         let mut events = [
             PollFd::new(worker, PollFlags::IN),
             PollFd::new(&words, PollFlags::IN),
-            PollFd::new(meter.answers(), PollFlags::IN),
+            PollFd::new(&meter.answers, PollFlags::IN),
         ];
         let look = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as _ };
         match poll(&mut events, Some(&look)) {
@@ -181,7 +178,7 @@ fn watch(watched: Watched<'_>) -> Result<Option<End>, String> {
                 }
             }
         }
-        match meter.seen() {
+        match meter.seen {
             Seen::Something if ended.is_some() => return Ok(ended),
             // What was there before the command is known now, so it may begin.
             Seen::Something if began.is_none() => {

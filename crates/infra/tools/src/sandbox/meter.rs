@@ -24,8 +24,9 @@ pub(super) struct Meter {
     pub exact: Exact,
     _child: Child,
     orders: PipeWriter,
-    answers: PipeReader,
-    seen: Seen,
+    pub answers: PipeReader,
+    /// What the last look gave.
+    pub seen: Seen,
     at: Instant,
     /// Whether a look that is under way is not to count.
     again: bool,
@@ -50,19 +51,8 @@ impl Meter {
                 std::process::exit(live(limits, asked, answer))
             }
         };
-        Ok(Meter {
-            exact: Exact::default(),
-            _child: child,
-            orders,
-            answers,
-            seen: Seen::NotAsked,
-            at: Instant::now(),
-            again: false,
-        })
-    }
-
-    pub fn answers(&self) -> &PipeReader {
-        &self.answers
+        let (exact, seen, at) = (Exact::default(), Seen::NotAsked, Instant::now());
+        Ok(Meter { exact, _child: child, orders, answers, seen, at, again: false })
     }
 
     pub fn ask(&mut self) {
@@ -98,10 +88,6 @@ impl Meter {
             self.ask();
         }
         ANSWERS.get(usize::from(answer[0])).copied().unwrap_or(Some(Limit::Unseen))
-    }
-
-    pub fn seen(&self) -> Seen {
-        self.seen
     }
 }
 
