@@ -1,4 +1,5 @@
 //! Which files are databases of Posse, by what is in them.
+#![allow(clippy::unwrap_used)]
 
 use posse_host::recognise::{database_of, is_database_at};
 use posse_infra::sqlite::{Options, SqliteStore};
@@ -9,16 +10,16 @@ fn a_database_is_known_by_what_is_in_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name);
     let store = SqliteStore::open(&at("acme"), Options::default()).expect("opens");
-    assert!(is_database_at(&at("acme")), "in use, nothing written back");
-    assert_eq!(database_of(&at("acme-wal")), Some(at("acme")));
-    assert_eq!(database_of(&at("ACME.sessions")), None, "another name");
-    assert_eq!(database_of(&at("acme.sessions")), Some(at("acme")));
+    assert!(is_database_at(&at("acme")).unwrap(), "in use, nothing written back");
+    assert_eq!(database_of(&at("acme-wal")).unwrap(), Some(at("acme")));
+    assert_eq!(database_of(&at("ACME.sessions")).unwrap(), None, "another name");
+    assert_eq!(database_of(&at("acme.sessions")).unwrap(), Some(at("acme")));
     drop(store);
-    assert!(is_database_at(&at("acme")));
+    assert!(is_database_at(&at("acme")).unwrap());
     fs::copy(at("acme"), at("copy.txt")).expect("is copied");
-    assert!(is_database_at(&at("copy.txt")));
+    assert!(is_database_at(&at("copy.txt")).unwrap());
     fs::rename(at("acme"), at("posse.db")).expect("is moved");
-    assert_eq!(database_of(&at("sessions")), Some(at("posse.db")));
+    assert_eq!(database_of(&at("sessions")).unwrap(), Some(at("posse.db")));
 }
 
 #[test]
@@ -31,8 +32,8 @@ fn other_files_are_not_ours() {
     fs::write(at("app.db-wal"), "").expect("is written");
     std::os::unix::fs::symlink("app.db", at("link")).expect("is linked");
     for name in ["app.db", "a.sql", "link", "none", "."] {
-        assert!(!is_database_at(&at(name)), "{name}");
+        assert!(!is_database_at(&at(name)).unwrap(), "{name}");
     }
-    assert_eq!(database_of(&at("app.db-wal")), None);
-    assert_eq!(database_of(&at("sessions")), None);
+    assert_eq!(database_of(&at("app.db-wal")).unwrap(), None);
+    assert_eq!(database_of(&at("sessions")).unwrap(), None);
 }

@@ -10,6 +10,11 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::lack::given;
+
 /// How every file of SQLite begins.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
@@ -50,44 +55,49 @@ pub fn is_database(file: &File, meta: &Metadata) -> bool {
     file.read_exact_at(&mut magic, 0).is_ok() && magic == MAGIC && has_our_tables(file)
 }
 
-/// Whether there is a database of Posse at this path. A link there is not followed.
-pub fn is_database_at(path: &Path) -> bool {
+/// Whether there is a database of Posse at this path. A link there is not followed. An error where this process lacks
+/// what it takes to look.
+pub fn is_database_at(path: &Path) -> Result<bool, Errno> {
     if path.symlink_metadata().is_ok_and(|meta| meta.is_file() && is_open_here(&meta)) {
-        return true;
+        return Ok(true);
     }
-    let Some((file, meta)) = opened(path) else { return false };
+    let Some((file, meta)) = opened(path)? else { return Ok(false) };
+    if is_database(&file, &meta) {
+        return Ok(true);
+    }
     // Until its log is written back to it, a new database has little of its own.
-    is_database(&file, &meta) || {
-        let log = opened(&with(path, "-wal"));
-        let mut magic = [0; 16];
-        let may_be = meta.len() == 0 || (file.read_exact_at(&mut magic, 0).is_ok() && magic == MAGIC);
-        may_be && log.is_some_and(|(log, _)| has_our_tables(&log))
-    }
+    let mut magic = [0; 16];
+    let may_be = meta.len() == 0 || (file.read_exact_at(&mut magic, 0).is_ok() && magic == MAGIC);
+    Ok(may_be && opened(&with(path, "-wal"))?.is_some_and(|(log, _)| has_our_tables(&log)))
 }
 
 /// The database that a path belongs to by its name: `acme.db-wal`, `acme.db.sessions`, `sessions` beside `posse.db`.
-pub fn database_of(path: &Path) -> Option<PathBuf> {
-    let name = path.file_name()?.as_bytes();
+/// An error where this process lacks what it takes to look.
+pub fn database_of(path: &Path) -> Result<Option<PathBuf>, Errno> {
+    let Some(name) = path.file_name().map(OsStr::as_bytes) else { return Ok(None) };
     let base = |suffix: &&str| {
         let (base, end) = name.split_at_checked(name.len().checked_sub(suffix.len())?)?;
         (!base.is_empty() && end.eq_ignore_ascii_case(suffix.as_bytes())).then_some(base)
     };
     let usual = name.eq_ignore_ascii_case(b"sessions").then_some(&b"posse.db"[..]);
     let bases = BESIDE.iter().filter_map(base).chain(usual);
-    let mut found = bases.map(|base| path.with_file_name(OsStr::from_bytes(base)));
-    found.find(|base| is_database_at(base))
+    for base in bases.map(|base| path.with_file_name(OsStr::from_bytes(base))) {
+        if is_database_at(&base)? {
+            return Ok(Some(base));
+        }
+    }
+    Ok(None)
 }
 
-fn opened(path: &Path) -> Option<(File, Metadata)> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+fn opened(path: &Path) -> Result<Option<(File, Metadata)>, Errno> {
     // What is no file may do something when it is opened.
-    if !path.symlink_metadata().ok()?.is_file() {
-        return None;
+    if !path.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
+        return Ok(None);
     }
-    let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
-    let meta = file.metadata().ok()?;
-    meta.is_file().then_some((file, meta))
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let opened = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()));
+    let file = given(opened)?.map(File::from);
+    Ok(file.and_then(|file| file.metadata().ok().filter(Metadata::is_file).map(|meta| (file, meta))))
 }
 
 fn has_our_tables(file: &File) -> bool {

@@ -4,10 +4,11 @@ use std::fs::File;
 use std::process::Command;
 
 use posse_core::tool::ToolErrorCategory::WorkerUnfit;
+use posse_infra::sqlite::{Options, SqliteStore};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
-use super::support::Bench;
+use super::support::{Bench, SECRET};
 
 const NAME: &str = "tool_files::lack::what_a_worker_lacks_is_never_a_tools_result";
 
@@ -34,6 +35,15 @@ fn with_few_files() {
     for (file, text) in [("AGENTS.md", "rules"), ("a/b/notes.txt", "one needle\n"), ("a/c.txt", "needle\n")] {
         bench.write(file, text);
     }
+    // Somebody's database, what belongs to it by its name, and another name of what is hidden.
+    let elsewhere = bench.base().join("elsewhere");
+    drop(SqliteStore::open(&elsewhere, Options::default()).unwrap());
+    bench.write("d/other.txt", "needle");
+    std::fs::copy(elsewhere, bench.ws("d/theirs")).unwrap();
+    bench.write("d/theirs.part", format!("{SECRET} needle"));
+    bench.write("keys/key", format!("{SECRET} needle"));
+    std::fs::hard_link(bench.ws("keys/key"), bench.ws("a/link")).unwrap();
+    bench.protected.hidden = vec![bench.ws("keys")];
     let limits = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(100), ..limits }).unwrap();
     let call = |tool: &str, args: &Value, left: usize| {
@@ -45,6 +55,9 @@ fn with_few_files() {
         ("read_file", json!({"path": "a/b/notes.txt"})),
         ("read_file", json!({"path": "a/none.txt"})),
         ("read_skill_file", json!({"path": "b/notes.txt"})),
+        ("read_file", json!({"path": "d/theirs.part"})),
+        ("read_file", json!({"path": "a/link"})),
+        ("create_file", json!({"path": "d/theirs", "content": "x", "overwrite": true})),
         ("list_files", json!({"recursive": true})),
         ("search_files", json!({"pattern": "needle"})),
         ("create_file", json!({"path": "a/c.txt", "content": "x"})),
@@ -53,6 +66,8 @@ fn with_few_files() {
     ] {
         let told = call(tool, &args, MOST);
         assert!(!matches!(&told, Err(error) if error.category == WorkerUnfit), "{tool}: {told:?}");
+        let shown = told.as_deref().unwrap_or_default();
+        assert!(!shown.contains("theirs.part") && !shown.contains(SECRET), "{shown}");
         let lacked = (0..MOST).filter(|left| match call(tool, &args, *left) {
             Err(error) if error.category == WorkerUnfit => {
                 assert!(error.message.contains("ulimit -n") || error.message.contains("open files"), "{error}");

@@ -233,7 +233,9 @@ impl Commands {
         };
         let (looked_through, known) = (real.clone(), self.known.clone());
         let found = tokio::task::spawn_blocking(move || tenants::databases_in(&looked_through, &known));
-        let found = found.await.map_err(|error| format!("the workspace {shown} cannot be looked through: {error}"))?;
+        let unseen = format!("the workspace {shown} cannot be looked through");
+        let found = found.await.map_err(|error| format!("{unseen}: {error}"))?;
+        let found = found.map_err(|errno| End::before_it_began(&unseen, &errno.into()))?;
         let folders = databases.iter().chain(&found).filter_map(|database| database.parent());
         let hidden = entries(&mut hidden.iter().map(PathBuf::as_path).chain(folders))?;
         let fixed = entries(&mut fixed.iter().map(PathBuf::as_path))?.difference(&hidden).cloned().collect();

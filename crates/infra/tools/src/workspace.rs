@@ -149,7 +149,7 @@ impl Workspace {
             }
         };
         if let Found::Folder(dir) = &found
-            && self.guard.hides(&dir.real_path().map_err(|errno| kernel(errno, "open", raw))?)
+            && dir.real_path().and_then(|real| self.guard.hides(&real)).map_err(|errno| kernel(errno, "open", raw))?
         {
             return Err(hidden(raw));
         }
@@ -160,11 +160,12 @@ impl Workspace {
     pub fn file(&self, folder: &Dir, path: &Path, links: Links, shown: &str) -> Result<(File, u64), ToolError> {
         let (file, meta) = folder.file(path, links, shown)?;
         // Asked of what was opened, not of the path: a link leads there too, and anything may be elsewhere by now.
-        let real = real_path(&file).map_err(|errno| kernel(errno, "open", shown))?;
-        if self.guard.hides(&real) || self.guard.hides_file(&file, &meta) {
-            return Err(hidden(shown));
+        let hides = |real: PathBuf| Ok(self.guard.hides(&real)? || self.guard.hides_file(&file, &meta)?);
+        match real_path(&file).and_then(hides) {
+            Ok(false) => Ok((file, meta.len())),
+            Ok(true) => Err(hidden(shown)),
+            Err(errno) => Err(kernel(errno, "open", shown)),
         }
-        Ok((file, meta.len()))
     }
 
     /// A walk through a folder of the workspace that leaves out what is not for tools, and through the folders in it
@@ -188,7 +189,7 @@ impl Workspace {
         while let Some(parent) = below.parent() {
             let nearest = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             let entries = self.root.dir(nearest, Links::Beneath).and_then(|dir| {
-                let is_hidden = self.guard.hides(&dir.real_path()?);
+                let is_hidden = self.guard.hides(&dir.real_path()?)?;
                 if is_hidden { Ok(None) } else { dir.some_entries(MAX_COMPARED).map(Some) }
             });
             let entries = match given(entries) {

@@ -8,7 +8,9 @@ use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
+use posse_host::lack::given;
 use posse_host::recognise::is_database_at;
+use rustix::io::Errno;
 
 /// Entries of a workspace that are looked at before a command runs; the upper folders come first.
 const MAX_LOOKED_AT: usize = 30_000;
@@ -21,14 +23,17 @@ const PASSED_OVER: [&str; 2] = [".git", "node_modules"];
 
 /// Databases of Posse in `workspace`: those of `known` that are there, and what a look finds. Of each entry of the
 /// workspace's top folder one is enough, since all of the entry is hidden with it.
-pub(super) fn databases_in(workspace: &Path, known: &[PathBuf]) -> Vec<PathBuf> {
+pub(super) fn databases_in(workspace: &Path, known: &[PathBuf]) -> Result<Vec<PathBuf>, Errno> {
     look(workspace, known, MAX_LOOKED_AT)
 }
 
-fn look(workspace: &Path, known: &[PathBuf], most: usize) -> Vec<PathBuf> {
-    let real = |path: &PathBuf| path.canonicalize().ok();
-    let of_workspace = |path: &PathBuf| path.starts_with(workspace) && is_database_at(path);
-    let mut found: Vec<_> = known.iter().filter_map(real).filter(of_workspace).collect();
+fn look(workspace: &Path, known: &[PathBuf], most: usize) -> Result<Vec<PathBuf>, Errno> {
+    let mut found = Vec::new();
+    for path in known.iter().filter_map(|path| path.canonicalize().ok()) {
+        if path.starts_with(workspace) && is_database_at(&path)? {
+            found.push(path);
+        }
+    }
     let mut hidden: Vec<_> = found.iter().filter_map(|database| top_of(database, workspace)).collect();
     let mut ahead = VecDeque::from([workspace.to_owned()]);
     let mut left = most;
@@ -37,12 +42,13 @@ fn look(workspace: &Path, known: &[PathBuf], most: usize) -> Vec<PathBuf> {
         if top.as_ref().is_some_and(|top| hidden.contains(top)) {
             continue;
         }
-        let entries = fs::read_dir(&folder).into_iter().flatten().flatten().take(MAX_OF_FOLDER.min(left));
+        let read = fs::read_dir(&folder).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        let entries = given(read)?.into_iter().flatten().flatten().take(MAX_OF_FOLDER.min(left));
         for entry in entries {
             left -= 1;
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() && !is_passed_over(&entry) => ahead.push_back(entry.path()),
-                Ok(kind) if kind.is_file() && may_be_database(&entry) && is_database_at(&entry.path()) => {
+                Ok(kind) if kind.is_file() && may_be_database(&entry) && is_database_at(&entry.path())? => {
                     found.push(entry.path());
                     hidden.extend(top.clone());
                 }
@@ -50,7 +56,7 @@ fn look(workspace: &Path, known: &[PathBuf], most: usize) -> Vec<PathBuf> {
             }
         }
     }
-    found
+    Ok(found)
 }
 
 /// The entry of the workspace's top folder that has this path somewhere below it; none for the top folder's own.
@@ -89,9 +95,9 @@ mod tests {
             fs::write(workspace.join(format!("{}/{n}", n % 10)), "").expect("written");
         }
         let deep = made(&workspace.join("0/a/b/acme.db"));
-        assert_eq!(look(&workspace, &[], 1_000), [] as [PathBuf; 0], "behind all the others");
+        assert_eq!(look(&workspace, &[], 1_000), Ok(Vec::new()), "behind all the others");
         let other = tempfile::tempdir().expect("a folder");
         let (gone, elsewhere) = (workspace.join("1/gone.db"), made(&other.path().join("acme.db")));
-        assert_eq!(look(&workspace, &[gone, deep.clone(), elsewhere], 1_000), [deep]);
+        assert_eq!(look(&workspace, &[gone, deep.clone(), elsewhere], 1_000), Ok(vec![deep]));
     }
 }

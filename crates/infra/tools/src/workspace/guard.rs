@@ -12,7 +12,9 @@ use std::sync::OnceLock;
 
 use posse_core::workspace::protected::Protected;
 
+use posse_host::lack::given;
 use posse_host::recognise::{database_of, is_database};
+use rustix::io::Errno;
 
 /// The folder of Posse's database: other jobs' work, which no tool reads.
 const PRIVATE: &str = ".posse";
@@ -45,16 +47,20 @@ impl Guard {
     }
 
     /// Whether nothing at this real path is shown to anybody.
-    pub(super) fn hides(&self, path: &Path) -> bool {
+    pub(super) fn hides(&self, path: &Path) -> Result<bool, Errno> {
         let below = |part: &&Path| part.starts_with(&self.root) && *part != self.root;
-        self.is_hidden(path) || path.ancestors().take_while(below).any(|part| self.hides_entry(part))
+        for part in path.ancestors().take_while(below) {
+            if self.hides_entry(part)? {
+                return Ok(true);
+            }
+        }
+        Ok(self.is_hidden(path))
     }
 
     /// The same of an entry of a folder that is not hidden.
-    pub(super) fn hides_entry(&self, path: &Path) -> bool {
-        path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(PRIVATE))
-            || self.is_hidden(path)
-            || database_of(path).is_some()
+    pub(super) fn hides_entry(&self, path: &Path) -> Result<bool, Errno> {
+        let is_private = path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(PRIVATE));
+        Ok(is_private || self.is_hidden(path) || database_of(path)?.is_some())
     }
 
     fn is_hidden(&self, path: &Path) -> bool {
@@ -63,34 +69,41 @@ impl Guard {
     }
 
     /// Whether what was opened is hidden under another name, or another tenant's database.
-    pub(super) fn hides_file(&self, file: &File, meta: &Metadata) -> bool {
-        let is_known = || self.files.get_or_init(|| self.identities()).contains(&(meta.dev(), meta.ino()));
-        is_database(file, meta) || (meta.nlink() > 1 && is_known())
+    pub(super) fn hides_file(&self, file: &File, meta: &Metadata) -> Result<bool, Errno> {
+        let is_database = is_database(file, meta);
+        if is_database || meta.nlink() < 2 {
+            return Ok(is_database);
+        }
+        if self.files.get().is_none() {
+            let found = self.identities()?;
+            let _ = self.files.set(found);
+        }
+        Ok(self.files.get().is_none_or(|files| files.contains(&(meta.dev(), meta.ino()))))
     }
 
     /// Whose a real path is, if tools may not write there: what git runs as whoever uses it next, what Posse keeps or
     /// loads, and what decides which tools an agent has.
-    pub(super) fn owner(&self, path: &Path) -> Option<&'static str> {
+    pub(super) fn owner(&self, path: &Path) -> Result<Option<&'static str>, Errno> {
         let below = path.strip_prefix(&self.root).unwrap_or(path);
         if has(below, ".git") {
-            return Some("git");
+            return Ok(Some("git"));
         }
         let deciding = has(below, ".agents")
             || has(below, "sqlite_extensions")
             || ["posse.toml", "personas", "skills"].iter().any(|name| has_pair(below, "config", name));
-        (deciding || self.hides(path) || self.fixed.iter().any(|fixed| lies_in(path, fixed))).then_some("Posse")
+        let is_posses = deciding || self.hides(path)? || self.fixed.iter().any(|fixed| lies_in(path, fixed));
+        Ok(is_posses.then_some("Posse"))
     }
 
-    fn identities(&self) -> HashSet<(u64, u64)> {
+    fn identities(&self) -> Result<HashSet<(u64, u64)>, Errno> {
         let mut found = HashSet::new();
         let Protected { hidden, databases, .. } = &self.protected;
-        let beside = databases.iter().map(|database| real(database)).flat_map(|database| {
-            let entries =
-                database.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
-            entries.map(|entry| entry.path()).filter(|path| belongs_to(path, &database)).collect::<Vec<_>>()
-        });
-        let mut ahead: Vec<PathBuf> = beside.chain(hidden.iter().map(|path| real(path))).collect();
+        let mut ahead: Vec<PathBuf> = hidden.iter().map(|path| real(path)).collect();
         ahead.push(self.root.join(PRIVATE));
+        for database in databases.iter().map(|database| real(database)) {
+            let beside = database.parent().map(entries).transpose()?.unwrap_or_default();
+            ahead.extend(beside.into_iter().filter(|path| belongs_to(path, &database)));
+        }
         let mut looked = 0;
         while let Some(path) = ahead.pop() {
             looked += 1;
@@ -98,11 +111,17 @@ impl Guard {
             if meta.is_file() {
                 found.insert((meta.dev(), meta.ino()));
             } else if meta.is_dir() && looked < MAX_ENTRIES {
-                ahead.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
+                ahead.extend(entries(&path)?);
             }
         }
-        found
+        Ok(found)
     }
+}
+
+/// What is in a folder, if it can be read; an error where this process lacks what it takes.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, Errno> {
+    let read = fs::read_dir(folder).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
+    Ok(given(read)?.into_iter().flatten().flatten().map(|entry| entry.path()).collect())
 }
 
 /// The real path; of what is not there, as far as there is one.

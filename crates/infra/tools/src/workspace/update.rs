@@ -103,7 +103,9 @@ impl Workspace {
         };
         let _lock = lock(&folder, stop, raw)?;
         let existing = existing(&folder, name, raw)?;
-        if existing.as_ref().is_some_and(|there| self.guard.hides_file(&there.file, &there.meta)) {
+        if let Some(there) = &existing
+            && self.guard.hides_file(&there.file, &there.meta).map_err(at)?
+        {
             return Err(hidden(raw));
         }
         let bytes = change(existing.as_ref())?;
@@ -148,16 +150,17 @@ impl Workspace {
     /// Nobody but their owner writes to files that decide what runs next, by whatever way the path
     /// came. `below` is what is still to be made or opened below the folder.
     fn refuse_owned(&self, folder: &Dir, below: &Path, raw: &str) -> Result<(), ToolError> {
-        let real = folder.real_path().map_err(|errno| kernel(errno, "write", raw))?;
+        let at = |errno| kernel(errno, "write", raw);
+        let real = folder.real_path().map_err(at)?;
         let inside = real.strip_prefix(&self.prefixes[0]).map_err(|_| moved_out(raw))?;
-        if let Some(owner) = self.guard.owner(&real.join(below)) {
+        if let Some(owner) = self.guard.owner(&real.join(below)).map_err(at)? {
             return Err(denied(format!("'{raw}' belongs to {owner}, whose own files are read-only to tools")));
         }
         // One whose log is not written back could not be told by its bytes.
-        if is_database_at(&real.join(below)) {
+        if is_database_at(&real.join(below)).map_err(at)? {
             return Err(hidden(raw));
         }
-        if self.is_of_rules(&inside.join(below)).map_err(|errno| kernel(errno, "write", raw))? {
+        if self.is_of_rules(&inside.join(below)).map_err(at)? {
             return Err(denied(format!(
                 "'{raw}' holds the rules that you were given, and you may not change them. Say in your answer what should \
                  stand there: a person can write it, or an agent without `project_rules` among its persona's hooks"

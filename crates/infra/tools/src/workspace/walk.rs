@@ -49,8 +49,12 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    fn is_hidden(&self, path: &Path) -> bool {
-        self.guard.as_ref().is_some_and(|(guard, real)| guard.hides_entry(&real.join(path)))
+    fn is_hidden(&mut self, path: &Path) -> bool {
+        let Some((guard, real)) = &self.guard else { return false };
+        guard.hides_entry(&real.join(path)).unwrap_or_else(|errno| {
+            self.lacked = Some(errno);
+            true
+        })
     }
 
     fn enter(&mut self, folder: &Path) {
@@ -77,7 +81,7 @@ impl Iterator for Walk<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let (path, kind) = loop {
-            let (path, kind) = self.ahead.pop()?;
+            let (path, kind) = self.ahead.pop().filter(|_| self.lacked.is_none())?;
             if kind == Kind::Folder || !self.is_hidden(&path) {
                 break (path, kind);
             }
@@ -88,11 +92,8 @@ impl Iterator for Walk<'_> {
                 self.passed_over.push(path.clone());
             } else {
                 self.enter(&path);
-                if self.lacked.is_some() {
-                    return None;
-                }
             }
         }
-        Some((path, kind))
+        self.lacked.is_none().then_some((path, kind))
     }
 }
