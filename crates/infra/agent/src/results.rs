@@ -20,7 +20,7 @@ const UNKNOWN_WINDOW: u32 = 32 * 1024;
 /// A token of text has at least so many bytes on average.
 const BYTES_OF_TOKEN: u32 = 3;
 
-/// Forks of forks that are followed to where the first of them came from.
+/// How many forks of forks are followed back to the first one.
 const MOST_FORKS: usize = 100;
 
 #[derive(Default)]

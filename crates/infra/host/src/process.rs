@@ -44,7 +44,7 @@ impl ProcessProbe for LinuxProcessProbe {
     }
 }
 
-/// Those of `workers` on this host of which `is` is true.
+/// The workers on this host for which `is` holds.
 fn here(workers: &[WorkerRecord], is: impl Fn(&WorkerRecord) -> bool) -> Vec<WorkerId> {
     let here = host();
     if here.is_empty() {
@@ -73,7 +73,7 @@ pub fn free_space(folder: &std::path::Path) -> Option<u64> {
     Some(space.f_bavail * space.f_frsize)
 }
 
-/// When a process was started, in the kernel's ticks since boot; none if it is dead, be it not yet buried.
+/// When a process was started, in the kernel's ticks since boot; none if it is dead, even if nobody has waited for it yet.
 pub fn start_ticks_of(pid: u32) -> Option<u64> {
     match look(pid) {
         Process::Runs { started } => Some(started),

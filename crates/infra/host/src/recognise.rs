@@ -18,7 +18,7 @@ use crate::lack::given;
 /// How every file of SQLite begins.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// Where its text is looked for that tells what it holds: the first pages of a file, or of its log.
+/// How much of a file, or of its log, is searched for the text that tells what it holds.
 const LOOKED_AT: usize = 512 * 1024;
 
 /// Names of tables that no other program has.

@@ -16,7 +16,7 @@ use crate::sandbox::{CommandLimits, Commands, End, HALF, Limit, Order, Ran};
 
 pub const RUN_COMMAND: &str = "run_command";
 
-/// Longer commands belong into a file.
+/// Longer commands belong in a file.
 const MAX_COMMAND: usize = 64 * 1024;
 
 #[derive(Deserialize, JsonSchema)]

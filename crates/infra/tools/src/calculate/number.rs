@@ -72,7 +72,7 @@ impl Number {
         if self.0.is_zero() && power < 0 {
             return Err(Trouble::ByZero);
         }
-        // Before it is calculated: ones and noughts alone do not grow.
+        // Before it is calculated: only 0 and 1 do not grow.
         if self.bits().saturating_sub(2) * u64::from(power.unsigned_abs()) > MAX_BITS {
             return Err(if self.0.is_integer() { Trouble::TooLarge } else { Trouble::TooFine });
         }
@@ -103,8 +103,8 @@ impl Number {
         (short.written(digits, places), false)
     }
 
-    /// The digits without noughts at either end, and how many of them stand behind the point (below zero: how many
-    /// noughts follow); nothing where they go on for ever, or for so long that nobody would read them.
+    /// The digits without zeros at either end, and how many of them stand behind the point (below zero: how many zeros
+    /// follow); nothing where they go on for ever, or for so long that nobody would read them.
     fn decimals(&self) -> Option<(String, i32)> {
         let (mut rest, mut places) = (self.0.denom().magnitude().clone(), [0u32; 2]);
         for (factor, count) in [2u32, 5].into_iter().zip(&mut places) {

@@ -16,9 +16,9 @@ use super::proc::{Looked, Mapping, Unseen, of_any};
 
 /// What a file takes beside its content.
 const FILE: u64 = 1 << 10;
-/// Folders deeper than this are somebody's trick.
+/// Nobody makes folders deeper than this but to hide something.
 const DEEP: usize = 256;
-/// Adding up takes so small a part of the time at most.
+/// Adding up takes at most one part in so many of the time.
 const SELDOM: u32 = 20;
 
 pub(super) struct Disk {

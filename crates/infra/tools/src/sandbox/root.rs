@@ -1,7 +1,7 @@
 //! The file system that a command sees: built anew for each, of read-only views of what programs need, the
 //! workspace, and nothing else of the host.
 //!
-//! All of the host's parts are opened first, as mounts that hang nowhere. So it does not matter what
+//! All of the host's parts are opened first, as detached mounts. So it does not matter what
 //! covers what while the new root is put together, and no path of the host is resolved after that. The workspace is the
 //! folder we were started in, which the worker opened once; what of it is to be kept from the command is opened once too,
 //! beneath it and through no link, and what was opened is what is looked at, shown and covered. Others may work in the same

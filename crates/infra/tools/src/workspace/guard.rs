@@ -57,7 +57,7 @@ impl Guard {
         Ok(self.is_hidden(path))
     }
 
-    /// The same of an entry of a folder that is not hidden.
+    /// The same for an entry of a folder that is itself not hidden.
     pub(super) fn hides_entry(&self, path: &Path) -> Result<bool, Errno> {
         let is_private = path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(PRIVATE));
         Ok(is_private || self.is_hidden(path) || database_of(path)?.is_some())
