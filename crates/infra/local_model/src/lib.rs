@@ -19,3 +19,10 @@ pub use cache::{Status, find, list, models_dir};
 pub use catalogue::{DEFAULT, KnownModel};
 pub use pull::{Progress, PullError, pull};
 pub use server::{Endpoint, ServerError, ServerOptions, ensure_running, stop};
+
+/// The last lines of what a program said, in one line.
+fn last_lines(said: &str, most: usize) -> String {
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let said = lines[lines.len().saturating_sub(most)..].join(" | ");
+    if said.is_empty() { "nothing".into() } else { said }
+}

@@ -37,14 +37,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-impl From<String> for Secret {
-    fn from(value: String) -> Self {
-        Secret::new(value)
-    }
-}
-
-impl From<&str> for Secret {
-    fn from(value: &str) -> Self {
+impl<T: Into<String>> From<T> for Secret {
+    fn from(value: T) -> Self {
         Secret::new(value)
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::error::PullError;
+use crate::last_lines;
 use posse_core::store::seal::KEYS_VARIABLE;
 
 /// How often pip is looked after.
@@ -154,8 +155,7 @@ pub(super) fn read_member<T>(
 
 /// The end of what pip said, short enough for a message.
 fn shown(said: &str) -> String {
-    let lines: Vec<&str> = said.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
-    let text = lines[lines.len().saturating_sub(4)..].join(" | ");
+    let text = last_lines(said, 4);
     let skip = text.chars().count().saturating_sub(SHOWN_CHARS);
-    if text.is_empty() { "nothing".into() } else { text.chars().skip(skip).collect() }
+    text.chars().skip(skip).collect()
 }

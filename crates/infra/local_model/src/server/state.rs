@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::ServerError;
 use crate::cache::write_whole;
+use crate::last_lines;
 use crate::lock::Lock;
 
 /// The log of a server is cut when it is longer than this and somebody asks for the server.
@@ -141,8 +142,5 @@ fn tail(path: &Path) -> io::Result<String> {
     file.seek(SeekFrom::Start(length.saturating_sub(SAID_BYTES)))?;
     let mut bytes = Vec::new();
     file.take(SAID_BYTES).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
-    let said = lines[lines.len().saturating_sub(5)..].join(" | ");
-    Ok(if said.is_empty() { "nothing".into() } else { said })
+    Ok(last_lines(&String::from_utf8_lossy(&bytes), 5))
 }
