@@ -121,9 +121,9 @@ async fn all_that_was_said(store: &SqliteStore) -> Vec<String> {
     let questions = QuestionFilter { settled: true, limit: 9, ..QuestionFilter::default() };
     said.push(format!("{:?}", store.questions(questions).await));
     for session in store.sessions(None, 9).await.expect("can be listed") {
-        let turns = store.session_turns(session.id, None).await.expect("can be read");
-        let through = turns[0].job;
-        said.push(format!("{turns:?}"));
+        let exchanges = store.exchanges(session.id, None).await.expect("can be read");
+        let through = exchanges[0].job;
+        said.push(format!("{exchanges:?}"));
         said.push(format!("{:?}", store.session_summary(Stretch { session: session.id, through }).await));
     }
     said.push(format!("{:?}", store.schedules().await));
@@ -172,7 +172,7 @@ async fn a_database_is_sealed_turned_to_another_key_and_opened_again() {
     let said = all_that_was_said(&store).await;
     drop(store);
     assert_eq!(found_in_files(&path), std::slice::from_ref(&path), "in the clear it can be found");
-    let turn = async |keys: Keys, clear: bool| {
+    let exchange = async |keys: Keys, clear: bool| {
         let store = open(&path, keys);
         let done = store.reseal(clear, &mut |_, _| {}).await.expect("works");
         let again = store.reseal(clear, &mut |_, _| {}).await.expect("works");
@@ -181,16 +181,16 @@ async fn a_database_is_sealed_turned_to_another_key_and_opened_again() {
         SqliteDatabase { path: path.clone(), keys: Keys::default() }.compact().expect("is rewritten");
         done.values
     };
-    let first = turn(keys(&["a"]), false).await;
+    let first = exchange(keys(&["a"]), false).await;
     assert!(first >= 14, "{first} values");
     assert_eq!(found_in_files(&path), [""; 0].map(PathBuf::from));
     assert_eq!(all_that_was_said(&open(&path, keys(&["a"]))).await, said);
 
-    assert_eq!(turn(keys(&["b", "a"]), false).await, first);
+    assert_eq!(exchange(keys(&["b", "a"]), false).await, first);
     assert!(try_open(&path, keys(&["a"])).is_err(), "the old key is of no use any more");
     assert_eq!(all_that_was_said(&open(&path, keys(&["b"]))).await, said);
 
-    assert_eq!(turn(keys(&["b"]), true).await, first);
+    assert_eq!(exchange(keys(&["b"]), true).await, first);
     assert_eq!(all_that_was_said(&open(&path, Keys::default())).await, said);
     assert_eq!(found_in_files(&path), std::slice::from_ref(&path));
 }

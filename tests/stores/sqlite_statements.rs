@@ -110,7 +110,7 @@ async fn ruled(folder: &Noted, store: &SqliteStore) -> Result<(), RepositoryErro
         JobState::Discarded
     );
     store.claim(ClaimRequest { limit: 5, queues: vec!["q".into()], ..many.clone() }).await?;
-    // And where keys take turns, in a queue and over all of them.
+    // And where keys are served in rotation, in a queue and over all of them.
     for scope in [Scope::Queue("q".into()), Scope::Role("s".into())] {
         store.set_limits(scope, Limits { fair: true, ..limits }, 1).await?;
         store.claim(ClaimRequest { limit: 5, ..many.clone() }).await?;
@@ -167,7 +167,7 @@ async fn no_statement_of_the_hot_paths_walks_a_table() {
 }
 
 #[tokio::test]
-async fn a_turn_costs_the_same_however_many_keys_and_jobs_there_are() {
+async fn a_rotation_costs_the_same_however_many_keys_and_jobs_there_are() {
     let folder = Noted::folder();
     let store = store(&folder, Synchronous::Normal);
     store.set_limits(Scope::All, Limits { fair: true, ..Limits::default() }, 1).await.expect("is set");
@@ -218,7 +218,7 @@ async fn statements_of_the_hot_paths_are_prepared_once() {
 }
 
 #[tokio::test]
-async fn turns_of_a_session_are_found_by_their_index() {
+async fn exchanges_of_a_session_are_found_by_their_index() {
     let folder = Noted::folder();
     let store = store(&folder, Synchronous::Normal);
     let (session, _) = store.begin_session(NewSession { name: None, role: "r".into() }, 1).await.expect("begins");
@@ -226,7 +226,7 @@ async fn turns_of_a_session_are_found_by_their_index() {
     let mut said = NewJob { role: "r".into(), ..NewJob::default() };
     said.payload.session = Some(session.id);
     store.enqueue(vec![said], 1).await.expect("is stored");
-    store.session_turns(session.id, None).await.expect("reads");
+    store.exchanges(session.id, None).await.expect("reads");
     store.sessions(Some("r".into()), 5).await.expect("reads");
     store.sessions(None, 5).await.expect("reads");
     let sent = folder.sent();

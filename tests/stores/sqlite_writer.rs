@@ -353,5 +353,5 @@ fn claims_on_many_threads_go_on_behind_each_other() {
             wait(store.enqueue(more, 1));
         }
     }
-    panic!("{} of the last lines had no turn", last.len());
+    panic!("{} of the last lines were never served", last.len());
 }

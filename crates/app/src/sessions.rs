@@ -1,4 +1,4 @@
-//! Sessions: which one is meant, what is said in one, and how its turns go.
+//! Sessions: which one is meant, what is said in one, and how its exchanges go.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use posse_core::job::change::{Change, Edit};
 use posse_core::job::enqueue::{Ask, accept};
 use posse_core::job::question::{Answered, Question, check_answer};
 use posse_core::port::{QuestionFilter, RepositoryError, Store};
-use posse_core::session::{NewSession, Session, SessionId, SessionTurn, check_name};
+use posse_core::session::{Exchange, NewSession, Session, SessionId, check_name};
 use posse_core::text::head;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -107,32 +107,33 @@ pub struct SessionDocument {
     /// What it remembers of the one before it, in words.
     pub remembers: Option<String>,
     /// What was said, oldest first.
-    pub turns: Vec<SessionTurn>,
+    #[serde(rename = "turns")]
+    pub exchanges: Vec<Exchange>,
 }
 
 impl SessionDocument {
     /// Reads it.
     pub async fn read(store: &dyn Store, session: Session) -> Result<SessionDocument> {
-        let turns = store.session_turns(session.id, None).await?;
+        let exchanges = store.exchanges(session.id, None).await?;
         let remembers = match session.previous {
             Some(stretch) => store.session_summary(stretch).await?,
             None => None,
         };
-        Ok(SessionDocument { session, remembers, turns })
+        Ok(SessionDocument { session, remembers, exchanges })
     }
 }
 
-/// Deletes a session with all that was said in it; gives how many turns there were, and their jobs. Somebody else may have
-/// been first: then it is gone all the same.
+/// Deletes a session with all that was said in it; gives how many exchanges there were, and their jobs. It is gone all
+/// the same where somebody else was first.
 pub async fn delete(store: &dyn Store, session: &Session, now: Millis) -> Result<(u64, Vec<JobId>)> {
-    let turns = store.session_turns(session.id, None).await?;
+    let exchanges = store.exchanges(session.id, None).await?;
     let deleted = store.delete_session(session.id, now).await.map_err(|error| match error {
         RepositoryError::Refused(why) => {
             Error::new(Code::Conflict, format!("session {} is not deleted: {why}", session.label()))
         }
         error => error.into(),
     });
-    Ok((deleted?.unwrap_or(0), turns.into_iter().map(|turn| turn.job).collect()))
+    Ok((deleted?.unwrap_or(0), exchanges.into_iter().map(|exchange| exchange.job).collect()))
 }
 
 /// A conversation that goes on: what the person says becomes jobs of its session.
@@ -150,11 +151,11 @@ pub struct Talk {
 impl Talk {
     /// What was said and not answered when the session was left. Somebody is here now, so what waits for a provider is
     /// tried at once.
-    pub async fn unfinished(&self, now: Millis) -> Result<Vec<SessionTurn>> {
-        let turns = self.store.session_turns(self.session.id, None).await?;
-        let open: Vec<_> = turns.into_iter().filter(|turn| !turn.state.is_final()).collect();
+    pub async fn unfinished(&self, now: Millis) -> Result<Vec<Exchange>> {
+        let exchanges = self.store.exchanges(self.session.id, None).await?;
+        let open: Vec<_> = exchanges.into_iter().filter(|exchange| !exchange.state.is_final()).collect();
         let at_once = Change::Edit(Edit { run_at: Some(now), ..Edit::default() });
-        self.store.change(open.iter().map(|turn| turn.job).collect(), at_once, now).await?;
+        self.store.change(open.iter().map(|exchange| exchange.job).collect(), at_once, now).await?;
         Ok(open)
     }
 
@@ -187,12 +188,12 @@ impl Talk {
         Ok(!matches!(answered, Some(Answered::Settled { .. })))
     }
 
-    /// What the person said lately in sessions with this role, oldest first: of so many sessions, at most so many turns.
-    pub async fn history(&self, sessions: u32, turns: usize) -> Result<Vec<String>> {
+    /// What the person said lately in sessions with this role, oldest first, from so many sessions and exchanges at most.
+    pub async fn history(&self, sessions: u32, exchanges: usize) -> Result<Vec<String>> {
         let mut said = Vec::new();
         for session in self.store.sessions(Some(self.session.role.clone()), sessions).await?.iter().rev() {
-            said.extend(self.store.session_turns(session.id, None).await?.into_iter().map(|turn| turn.goal));
+            said.extend(self.store.exchanges(session.id, None).await?.into_iter().map(|exchange| exchange.goal));
         }
-        Ok(said.split_off(said.len().saturating_sub(turns)))
+        Ok(said.split_off(said.len().saturating_sub(exchanges)))
     }
 }

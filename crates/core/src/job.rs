@@ -210,7 +210,7 @@ pub struct Payload {
     /// The configured model to use instead of the persona's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The session it is a turn of.
+    /// The session it is said in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
     /// Where its journal was copied from, if it was.
@@ -283,7 +283,7 @@ pub struct Job {
     /// How far its work is, while it runs and where its executor tells. A claim leaves it out.
     pub progress: Option<JobProgress>,
     /// Which parts of it are stored in a way that cannot be read, and why; those are empty here. Such a
-    /// job is shown and counted, and discarded when it is its turn to be worked.
+    /// job is shown and counted, and discarded when it comes to be worked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
 }

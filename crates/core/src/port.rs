@@ -16,7 +16,7 @@ use crate::job::{Attempt, Job, JobId, JobProgress, JobState, NewJob, Output};
 use crate::run::fork::Fork;
 use crate::run::journal::{Entry, LedgerRow, Recorded};
 use crate::run::results::ResultCounts;
-use crate::session::{NewSession, Session, SessionId, SessionTurn, Stretch};
+use crate::session::{Exchange, NewSession, Session, SessionId, Stretch};
 
 mod care;
 
@@ -328,7 +328,7 @@ pub trait ForkRepository: Send + Sync {
     async fn fork(&self, fork: Fork, now: Millis) -> Result<JobId, RepositoryError>;
 }
 
-/// Sessions. Each method is one transaction, and returns after it is durable. A job becomes a turn
+/// Sessions. Each method is one transaction, and returns after it is durable. A job becomes an exchange
 /// of the session that its payload names in the transaction that enqueues it.
 #[async_trait]
 pub trait SessionRepository: Send + Sync {
@@ -336,8 +336,8 @@ pub trait SessionRepository: Send + Sync {
     /// has the name already, gives that one, with false.
     async fn begin_session(&self, new: NewSession, now: Millis) -> Result<(Session, bool), RepositoryError>;
 
-    /// Deletes a session with its turns, their journals, its summaries and what was archived of it, and gives how many
-    /// turns it had; none if there is no such session. Refused while one of its turns has not ended or is waited for.
+    /// Deletes a session with its exchanges, their journals, its summaries and what was archived of it, and gives how many
+    /// exchanges it had; none if there is no such session. Refused while one of its exchanges has not ended or is waited for.
     /// The session is nobody's in one transaction; who is interrupted after it leaves jobs that retention deletes next.
     async fn delete_session(&self, id: SessionId, now: Millis) -> Result<Option<u64>, RepositoryError>;
 
@@ -358,7 +358,7 @@ pub trait SessionQueries: Send + Sync {
     async fn sessions(&self, role: Option<String>, limit: u32) -> Result<Vec<Session>, RepositoryError>;
 
     /// What was said in a session, oldest first; only before the job `before`, if there is one.
-    async fn session_turns(&self, id: SessionId, before: Option<JobId>) -> Result<Vec<SessionTurn>, RepositoryError>;
+    async fn exchanges(&self, id: SessionId, before: Option<JobId>) -> Result<Vec<Exchange>, RepositoryError>;
 
     /// The summary that is kept of a part of a session.
     async fn session_summary(&self, of: Stretch) -> Result<Option<String>, RepositoryError>;
@@ -377,7 +377,7 @@ pub trait JobRepository:
     /// wait for, is [`RepositoryError::Refused`].
     async fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Result<Vec<Enqueued>, RepositoryError>;
 
-    /// Takes due jobs in the order of [`rank`](crate::job::rank), or of turns where a rule says so, as far
+    /// Takes due jobs in the order of [`rank`](crate::job::rank), or key by key where a rule says so, as far
     /// as the rules let them start (see [`rules`](crate::queue::rules)): each becomes `running` with a new lease, and its attempt
     /// is written down before anything is done.
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>, RepositoryError>;

@@ -31,7 +31,8 @@ pub struct Session {
     /// When something was last said in it, or when it began.
     pub used_at: Millis,
     /// How many things the person has said in it.
-    pub turns: u64,
+    #[serde(rename = "turns")]
+    pub exchanges: u64,
 }
 
 impl Session {
@@ -85,7 +86,7 @@ impl Asked {
 
 /// Something the person said, and what came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SessionTurn {
+pub struct Exchange {
     /// The job.
     pub job: JobId,
     /// Where it is in its life.
@@ -105,7 +106,7 @@ pub struct SessionTurn {
     pub ended_at: Option<Millis>,
 }
 
-impl SessionTurn {
+impl Exchange {
     /// The agent's side of it, in words; never blank.
     pub fn reply(&self) -> String {
         let text = self.text.as_deref().map(str::trim).filter(|text| !text.is_empty());
@@ -128,10 +129,10 @@ impl SessionTurn {
     }
 }
 
-/// What the reason of a turn begins with that ended because something newer was said.
+/// What the reason of an exchange begins with that ended because something newer was said.
 const SUPERSEDED: &str = "superseded by job ";
 
-/// Why a turn ends when something newer is said, which is `job`.
+/// Why an exchange ends when something newer is said, which is `job`.
 pub fn superseded_by(job: JobId) -> String {
     format!("{SUPERSEDED}{job}, which was said after it")
 }
@@ -181,11 +182,11 @@ fn is_device(name: &str) -> bool {
     matches!(stem.as_str(), "con" | "prn" | "aux" | "nul") || numbered("com") || numbered("lpt")
 }
 
-/// Of what was said in a session, the turns that a new request shows: from the given place on.
+/// Of what was said in a session, the exchanges that a new request shows: from the given place on.
 ///
-/// `sizes` are the turns' tokens, oldest first. As long as all fit `budget`, all are shown; when one
-/// more does not, the oldest go until half of the budget is free. So the first turn shown stays the
-/// same for many turns, and with it the bytes of the prompt. The newest is always shown.
+/// `sizes` are the exchanges' tokens, oldest first. As long as all fit `budget`, all are shown; when one
+/// more does not, the oldest go until half of the budget is free. So the first exchange shown stays the
+/// same for many exchanges, and with it the bytes of the prompt. The newest is always shown.
 pub fn first_shown(sizes: &[u64], budget: u64) -> usize {
     let (mut first, mut shown) = (0, 0);
     for (at, size) in sizes.iter().enumerate() {
@@ -200,35 +201,35 @@ pub fn first_shown(sizes: &[u64], budget: u64) -> usize {
     first
 }
 
-/// The same turns as messages of a record, for whoever sums them up.
-pub fn record(turns: &[SessionTurn]) -> Vec<Message> {
+/// The same exchanges as messages of a record, for whoever sums them up.
+pub fn record(exchanges: &[Exchange]) -> Vec<Message> {
     let agent = |text: String| Message::Assistant { text, reasoning: None, calls: Vec::new() };
     let mut messages = Vec::new();
-    for turn in turns {
-        messages.push(Message::User { text: turn.goal.clone() });
-        for asked in &turn.asked {
+    for exchange in exchanges {
+        messages.push(Message::User { text: exchange.goal.clone() });
+        for asked in &exchange.asked {
             messages.extend([agent(asked.question.clone()), Message::User { text: asked.told().to_owned() }]);
         }
-        messages.push(agent(turn.reply()));
+        messages.push(agent(exchange.reply()));
     }
     messages
 }
 
-/// Turns that stand in a summary made without a model.
+/// Exchanges that stand in a summary made without a model.
 const LISTED: usize = 8;
 
 /// A summary made without a model: the beginnings of what was said last.
-pub fn without_model(turns: &[SessionTurn]) -> String {
-    let left_out = turns.len().saturating_sub(LISTED);
+pub fn without_model(exchanges: &[Exchange]) -> String {
+    let left_out = exchanges.len().saturating_sub(LISTED);
     let mut lines = Vec::new();
     if left_out > 0 {
         let are = if left_out == 1 { "is" } else { "are" };
         lines.push(format!("({} {are} left out.)", plural(left_out as u64, "earlier turn")));
     }
-    for turn in &turns[left_out..] {
-        let (said, answered) = (begin(&turn.goal, 200), begin(&turn.reply(), 200));
+    for exchange in &exchanges[left_out..] {
+        let (said, answered) = (begin(&exchange.goal, 200), begin(&exchange.reply(), 200));
         lines.push(format!("- The person said: {said}"));
-        for asked in &turn.asked {
+        for asked in &exchange.asked {
             let (question, told) = (begin(&asked.question, 200), begin(asked.told(), 200));
             lines.push(format!("  The agent asked: {question}\n  The person said: {told}"));
         }
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_turn_shown_moves_rarely() {
+    fn the_first_exchange_shown_moves_rarely() {
         assert_eq!(first_shown(&[], 10), 0);
         assert_eq!(first_shown(&[99], 10), 0, "the newest is always shown");
         let (mut moves, mut last) = (0, 0);
@@ -290,12 +291,12 @@ mod tests {
             moves += usize::from(first != last);
             last = first;
         }
-        assert!(moves <= 100 / 5, "{moves} moves in 100 turns");
+        assert!(moves <= 100 / 5, "{moves} moves in 100 exchanges");
     }
 
     #[test]
     fn a_reply_says_how_far_it_came() {
-        let turn = |state, text: Option<&str>| SessionTurn {
+        let exchange = |state, text: Option<&str>| Exchange {
             job: JobId(1),
             state,
             goal: "g".into(),
@@ -305,13 +306,13 @@ mod tests {
             said_at: 0,
             ended_at: None,
         };
-        let reply = |state, text| turn(state, text).reply();
+        let reply = |state, text| exchange(state, text).reply();
         assert_eq!(reply(JobState::Completed, Some(" yes\n")), "yes");
         assert_eq!(reply(JobState::Cancelled, None), "(interrupted)");
         assert_eq!(reply(JobState::Cancelled, Some("half")), "(interrupted)\nhalf");
         assert_eq!(reply(JobState::Discarded, Some("")), "(not finished: the limit)");
         assert_eq!(reply(JobState::Suspended, None), "(no answer yet)");
-        let told = without_model(&vec![turn(JobState::Completed, Some("yes")); 20]);
+        let told = without_model(&vec![exchange(JobState::Completed, Some("yes")); 20]);
         assert!(told.starts_with("(12 earlier turns are left out.)") && told.matches("said: g").count() == 8, "{told}");
     }
 }

@@ -1,6 +1,6 @@
 //! The event stream, through its one door: journals of real machines in, events out.
 
-use posse_core::events::run::{Event, Events, Outcome, Speaker};
+use posse_core::events::run::{Event, Events, Speaker, ToolOutcome};
 use posse_core::job::{Job, JobId, JobState};
 use posse_core::model::{CallRequest, ModelReply};
 use posse_core::persona::{ContextRules, PersonaTemplate, RunLimits};
@@ -191,7 +191,7 @@ fn a_cancelled_run_ends_what_it_had_begun() {
     };
     assert_eq!(
         (*outcome, name.as_str(), outer.as_str(), status.as_str()),
-        (Outcome::Overtaken, "look", "helper", "cancelled")
+        (ToolOutcome::Overtaken, "look", "helper", "cancelled")
     );
 }
 

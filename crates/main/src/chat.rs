@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use posse_app::sessions::Talk;
 use posse_app::{Code, Kind};
-use posse_core::events::run::{Event, Happened, Outcome, RunFollower, Speaker};
+use posse_core::events::run::{Event, Happened, RunFollower, Speaker, ToolOutcome};
 use posse_core::job::question::Question;
 use posse_core::job::{Job, JobId, JobState};
 use posse_core::model::Delta;
@@ -114,11 +114,11 @@ impl Drop for Input {
 /// How often the sign of life is drawn anew.
 const SIGN_EVERY: Duration = Duration::from_millis(500);
 
-/// Sessions whose words the history of the line has, and most of their turns.
+/// Sessions whose words the history of the line has, and most of their exchanges.
 const HISTORY_OF: (u32, usize) = (5, 500);
 
-/// What ended the wait for a turn.
-enum Turn {
+/// How following a job ended.
+enum Followed {
     /// The job has ended, in this state.
     Ended(JobState),
     /// The chat is over; the job is as it was last saved.
@@ -161,12 +161,12 @@ impl Chat {
                     None => return Ok(exit),
                 },
             };
-            let turn = self.turn(job, log.as_mut().and_then(|log| log.as_mut().ok()), signals).await?;
+            let followed = self.follow(job, log.as_mut().and_then(|log| log.as_mut().ok()), signals).await?;
             self.input.pane().into_iter().for_each(Pane::no_sign);
-            match turn {
-                Turn::Ended(JobState::Completed) => exit = Exit::Ok,
-                Turn::Ended(_) => exit = Exit::Failed,
-                Turn::Left(exit) => return Ok(exit),
+            match followed {
+                Followed::Ended(JobState::Completed) => exit = Exit::Ok,
+                Followed::Ended(_) => exit = Exit::Failed,
+                Followed::Left(exit) => return Ok(exit),
             }
         }
     }
@@ -174,11 +174,11 @@ impl Chat {
     /// Jobs of the session that were said and not answered when the last chat ended.
     async fn unfinished(&self) -> Result<Vec<JobId>> {
         let open = self.with.talk.unfinished(now()).await?;
-        for turn in &open {
-            let said = one_line(&turn.goal, 80);
+        for exchange in &open {
+            let said = one_line(&exchange.goal, 80);
             self.remark(format!("going on with what was said last: {said} (Ctrl-C drops it)"));
         }
-        Ok(open.into_iter().map(|turn| turn.job).collect())
+        Ok(open.into_iter().map(|exchange| exchange.job).collect())
     }
 
     /// The next thing said, as a job; nothing when there is nothing more to say.
@@ -214,7 +214,7 @@ impl Chat {
     }
 
     /// Waits for one job's end and shows what happens until then.
-    async fn turn(&mut self, job: JobId, mut log: Option<&mut EventLog>, signals: &mut Signals) -> Result<Turn> {
+    async fn follow(&mut self, job: JobId, mut log: Option<&mut EventLog>, signals: &mut Signals) -> Result<Followed> {
         let mut follower = RunFollower::new(self.with.queries(), job);
         let mut voice = Voice::new(std::io::stdout().is_terminal());
         let mut asking: Option<Question> = None;
@@ -238,20 +238,20 @@ impl Chat {
                 self.show(&mut voice, &happened)?;
             }
             if let Some(state) = follower.state().filter(|state| state.is_final()) {
-                return Ok(Turn::Ended(state));
+                return Ok(Followed::Ended(state));
             }
             if matches!(follower.state(), Some(JobState::Scheduled | JobState::Retryable))
                 && let Some(waiting) = self.helpless(job).await?
             {
-                self.turn_aside(&mut voice)?;
+                self.set_aside(&mut voice)?;
                 self.out.warn(models::waits_for_a_person(&waiting));
                 // Who is there may mend it, or say something else; a pipe has nobody.
-                return Ok(if edits { Turn::Ended(waiting.state) } else { Turn::Left(Exit::Failed) });
+                return Ok(if edits { Followed::Ended(waiting.state) } else { Followed::Left(Exit::Failed) });
             }
             if asking.is_none() && follower.state() == Some(JobState::Suspended) {
                 asking = self.with.talk.next_question(job).await?;
                 if let Some(question) = &asking {
-                    self.turn_aside(&mut voice)?;
+                    self.set_aside(&mut voice)?;
                     self.ask(question);
                 }
             }
@@ -279,13 +279,13 @@ impl Chat {
                     (Line::Text(text), None) => self.said.extend(self.say(text).await?),
                     (Line::Interrupt, _) => {
                         if self.interrupt(job, &mut voice).await? {
-                            return Ok(Turn::Left(Exit::Interrupted));
+                            return Ok(Followed::Left(Exit::Interrupted));
                         }
                     }
                     (Line::End, None) => self.over = true,
                     (Line::End, Some(Question { id, .. })) => {
                         self.remark(format!("question {id} stays open: posse question answer {id} \"<answer>\""));
-                        return Ok(Turn::Left(Exit::Failed));
+                        return Ok(Followed::Left(Exit::Failed));
                     }
                 },
                 _ = sign.tick(), if edits => {
@@ -299,10 +299,10 @@ impl Chat {
                 signal = signals.heard() => match signal {
                     Heard::Interrupt => {
                         if self.interrupt(job, &mut voice).await? {
-                            return Ok(Turn::Left(Exit::Interrupted));
+                            return Ok(Followed::Left(Exit::Interrupted));
                         }
                     }
-                    Heard::Terminate => return Ok(Turn::Left(Exit::Interrupted)),
+                    Heard::Terminate => return Ok(Followed::Left(Exit::Interrupted)),
                 },
             }
         }
@@ -313,7 +313,7 @@ impl Chat {
         if self.with.talk.interrupt(job, now()).await? {
             return Ok(true);
         }
-        self.turn_aside(voice)?;
+        self.set_aside(voice)?;
         Ok(false)
     }
 
@@ -335,26 +335,26 @@ impl Chat {
         }
         match &happened.event {
             Event::Message { role: Speaker::Agent, text, .. } => {
-                self.turn_aside(voice)?;
+                self.set_aside(voice)?;
                 voice.hold(text);
             }
             Event::ToolStart { name, args, is_skill, depth, .. } => {
-                self.turn_aside(voice)?;
+                self.set_aside(voice)?;
                 let mark = if *is_skill { "▾" } else { "→" };
                 let indent = "  ".repeat(*depth);
                 self.remark(format!("  {indent}{mark} {} {}", visible(name), one_line(&args.to_string(), 100)));
             }
-            Event::ToolEnd { name, outcome, result, depth, .. } if *outcome != Outcome::Done => {
+            Event::ToolEnd { name, outcome, result, depth, .. } if *outcome != ToolOutcome::Done => {
                 let indent = "  ".repeat(*depth);
                 self.remark(format!("  {indent}✗ {}: {}", visible(name), one_line(result, 160)));
             }
             Event::Note { text } | Event::Error { text } => {
-                self.turn_aside(voice)?;
+                self.set_aside(voice)?;
                 self.remark(format!("  ! {}", one_line(text, 300)));
             }
             Event::Done { status, text, reason, .. } => {
                 let answer = voice.answer(text);
-                self.turn_aside(voice)?;
+                self.set_aside(voice)?;
                 self.print(&answer)?;
                 if status != "completed" {
                     let reason = visible(reason.as_deref().unwrap_or_default());
@@ -368,7 +368,7 @@ impl Chat {
     }
 
     /// What was said up to here was no answer.
-    fn turn_aside(&self, voice: &mut Voice) -> Result<()> {
+    fn set_aside(&self, voice: &mut Voice) -> Result<()> {
         self.print(&voice.end_line())?;
         voice.aside().into_iter().for_each(|text| self.remark(text));
         Ok(())

@@ -33,11 +33,11 @@ pub mod people;
 pub mod properties;
 pub mod questions;
 pub mod ranking;
+pub mod rotation;
 pub mod ruling;
 pub mod schedules;
 pub mod sessions;
 pub mod sharing;
-pub mod turns;
 pub mod unique;
 pub mod waiting;
 pub mod world;
@@ -221,7 +221,7 @@ macro_rules! suite {
                 waiting_outweighs_priority_in_the_end,
                 urgent_jobs_pass_five_thousand_that_are_due_at_once,
                 lines_are_merged_by_rank,
-                more_lines_than_are_looked_at_at_once_all_have_their_turn;
+                more_lines_than_are_looked_at_at_once_are_all_served;
             ruling:
                 a_limit_holds_for_its_scope,
                 a_limit_per_key_lets_other_keys_pass,
@@ -235,13 +235,13 @@ macro_rules! suite {
                 queues_are_counted,
                 what_is_said_of_a_queue_stays_until_it_is_taken_back,
                 a_job_that_is_held_says_why;
-            turns:
+            rotation:
                 ten_thousand_jobs_keep_nobody_waiting,
                 a_new_key_waits_for_one_round_at_most,
                 priority_is_a_matter_within_a_key,
                 a_key_that_is_held_is_passed_by,
                 a_fair_queue_stands_among_others_by_rank,
-                workers_of_different_queues_have_turns_of_their_own,
+                workers_of_different_queues_have_rotations_of_their_own,
                 what_is_fair_no_more_goes_by_rank;
             asking:
                 requests_are_counted_for_everybody,
@@ -273,20 +273,20 @@ macro_rules! suite {
                 who_holds_a_key_and_what_it_waits_for_can_be_asked,
                 a_dead_workers_jobs_are_taken_back_whatever_the_time;
             sessions:
-                a_job_becomes_a_turn_with_its_enqueue,
+                a_job_becomes_an_exchange_with_its_enqueue,
                 a_session_takes_only_jobs_of_its_role,
                 a_name_is_one_session_whoever_begins_it,
                 a_session_remembers_the_one_used_last,
-                turns_say_how_far_they_came,
+                exchanges_say_how_far_they_came,
                 the_first_summary_stays,
-                turns_are_kept_as_long_as_their_session,
+                exchanges_are_kept_as_long_as_their_session,
                 a_session_that_is_remembered_is_kept_for_the_one_that_does,
                 what_was_asked_on_the_way_is_told,
                 what_is_said_supersedes_what_has_no_answer,
                 names_that_differ_in_case_are_one,
                 a_deleted_session_is_gone_whole,
                 what_is_open_or_waited_for_is_not_deleted,
-                a_turn_deleted_by_hand_is_in_no_summary;
+                an_exchange_deleted_by_hand_is_in_no_summary;
             forking:
                 a_fork_has_the_same_beginning_and_keys_of_its_own,
                 an_edit_changes_one_entry_of_the_fork,
@@ -297,7 +297,7 @@ macro_rules! suite {
             sharing:
                 fifty_enqueue_one_key_at_once,
                 limits_hold_over_processes,
-                turns_go_on_from_process_to_process,
+                the_rotation_goes_on_from_process_to_process,
                 rules_are_seen_by_all_processes_at_once,
                 one_process_probes_for_all;
         }

@@ -82,7 +82,7 @@ pub async fn lines_are_merged_by_rank(store: Arc<dyn Store>) {
     assert_eq!(order(&*store, 1, T0).await, []);
 }
 
-pub async fn more_lines_than_are_looked_at_at_once_all_have_their_turn(store: Arc<dyn Store>) {
+pub async fn more_lines_than_are_looked_at_at_once_are_all_served(store: Arc<dyn Store>) {
     let new = |n: usize| NewJob {
         queue: if n < 1500 { "a".into() } else { "b".into() },
         concurrency_key: Some(format!("k{n:05}")),
@@ -101,5 +101,5 @@ pub async fn more_lines_than_are_looked_at_at_once_all_have_their_turn(store: Ar
             return;
         }
     }
-    panic!("some line had no turn");
+    panic!("some line was never served");
 }

@@ -15,42 +15,44 @@ async fn begin(store: &dyn Store, name: Option<&str>, role: &str, now: Millis) -
     store.begin_session(new, now).await.expect("begins")
 }
 
-fn turn(session: SessionId, role: &str, goal: &str) -> NewJob {
+fn exchange(session: SessionId, role: &str, goal: &str) -> NewJob {
     let payload = Payload { goal: goal.into(), session: Some(session), ..Payload::default() };
     NewJob { payload, ..job(role) }
 }
 
 async fn say(store: &dyn Store, session: &Session, goal: &str, now: Millis) -> JobId {
-    store.enqueue(vec![turn(session.id, &session.role, goal)], now).await.expect("is stored")[0].id
+    store.enqueue(vec![exchange(session.id, &session.role, goal)], now).await.expect("is stored")[0].id
 }
 
-pub async fn a_job_becomes_a_turn_with_its_enqueue(store: Arc<dyn Store>) {
+pub async fn a_job_becomes_an_exchange_with_its_enqueue(store: Arc<dyn Store>) {
     let (session, is_new) = begin(&*store, None, "r", T0).await;
-    assert!(is_new && session.turns == 0 && session.previous.is_none());
+    assert!(is_new && session.exchanges == 0 && session.previous.is_none());
     enqueue(&*store, "r", T0).await;
     let first = say(&*store, &session, "hello", T0 + 1).await;
     let second = say(&*store, &session, "and now?", T0 + 2).await;
-    let turns = store.session_turns(session.id, None).await.expect("can be read");
-    let said: Vec<_> = turns.iter().map(|turn| (turn.job, turn.goal.as_str(), turn.said_at)).collect();
+    let exchanges = store.exchanges(session.id, None).await.expect("can be read");
+    let said: Vec<_> =
+        exchanges.iter().map(|exchange| (exchange.job, exchange.goal.as_str(), exchange.said_at)).collect();
     assert_eq!(said, [(first, "hello", T0 + 1), (second, "and now?", T0 + 2)]);
-    assert_eq!(store.session_turns(session.id, Some(second)).await.expect("can be read"), turns[..1]);
+    assert_eq!(store.exchanges(session.id, Some(second)).await.expect("can be read"), exchanges[..1]);
     assert_eq!(get(&*store, first).await.payload.session, Some(session.id));
     let stored = store.session(session.id).await.expect("can be read").expect("is there");
-    assert_eq!((stored.turns, stored.created_at, stored.used_at), (2, T0, T0 + 2));
+    assert_eq!((stored.exchanges, stored.created_at, stored.used_at), (2, T0, T0 + 2));
     assert_eq!(store.session(SessionId(99)).await.expect("can be read"), None);
 }
 
 pub async fn a_session_takes_only_jobs_of_its_role(store: Arc<dyn Store>) {
     let (session, _) = begin(&*store, Some("ada"), "r", T0).await;
-    for (wrong, words) in
-        [(turn(session.id, "other", "x"), "is with r, not with other"), (turn(SessionId(9), "r", "x"), "no session 9")]
-    {
+    for (wrong, words) in [
+        (exchange(session.id, "other", "x"), "is with r, not with other"),
+        (exchange(SessionId(9), "r", "x"), "no session 9"),
+    ] {
         let both = vec![job("r"), wrong];
         let error = store.enqueue(both, T0).await.expect_err("is refused");
         assert!(matches!(&error, RepositoryError::Refused(why) if why.contains(words)), "{error:?}");
     }
     assert!(claim(&*store, "r", 9, T0).await.is_empty(), "all or none");
-    assert!(store.session_turns(session.id, None).await.expect("can be read").is_empty());
+    assert!(store.exchanges(session.id, None).await.expect("can be read").is_empty());
 }
 
 pub async fn a_name_is_one_session_whoever_begins_it(store: Arc<dyn Store>) {
@@ -92,7 +94,7 @@ pub async fn a_session_remembers_the_one_used_last(store: Arc<dyn Store>) {
     assert_eq!(ids(listed(None).await.expect("can be read")), [first.id, fourth.id]);
 }
 
-pub async fn turns_say_how_far_they_came(store: Arc<dyn Store>) {
+pub async fn exchanges_say_how_far_they_came(store: Arc<dyn Store>) {
     let (session, _) = begin(&*store, None, "r", T0).await;
     for (event, wanted) in [
         (Event::Complete, "the answer"),
@@ -105,8 +107,8 @@ pub async fn turns_say_how_far_they_came(store: Arc<dyn Store>) {
         let reason = (event != Event::Complete).then(|| "as it happened".to_owned());
         let end = Ending { output: Some(output("the answer")), reason, ..ending(event, T0) };
         store.finish(lease, end, T0).await.expect("finishes");
-        let turns = store.session_turns(session.id, None).await.expect("can be read");
-        assert_eq!(turns.last().expect("a turn").reply(), wanted, "{event:?}");
+        let exchanges = store.exchanges(session.id, None).await.expect("can be read");
+        assert_eq!(exchanges.last().expect("an exchange").reply(), wanted, "{event:?}");
     }
 }
 
@@ -136,15 +138,15 @@ async fn talk(store: &dyn Store, session: &Session, goal: &str, at: Millis) -> J
 }
 
 async fn goals(store: &dyn Store, session: SessionId) -> Vec<String> {
-    let turns = store.session_turns(session, None).await.expect("can be read");
-    turns.into_iter().map(|turn| turn.goal).collect()
+    let exchanges = store.exchanges(session, None).await.expect("can be read");
+    exchanges.into_iter().map(|exchange| exchange.goal).collect()
 }
 
 async fn is_there(store: &dyn Store, session: SessionId) -> bool {
     store.session(session).await.expect("can be read").is_some()
 }
 
-pub async fn turns_are_kept_as_long_as_their_session(store: Arc<dyn Store>) {
+pub async fn exchanges_are_kept_as_long_as_their_session(store: Arc<dyn Store>) {
     let (session, _) = begin(&*store, Some("ada"), "r", T0).await;
     let first = talk(&*store, &session, "I am Ada", T0).await;
     store.set_retention(vec![(Kept::Completed, Some(DAY)), (Kept::Sessions, Some(100 * DAY))]).await.expect("is set");
@@ -157,7 +159,7 @@ pub async fn turns_are_kept_as_long_as_their_session(store: Arc<dyn Store>) {
     finish(&*store, lease, Event::Complete, T0 + 90 * DAY).await;
 
     let gone = prune_kept(&*store, T0 + 120 * DAY).await;
-    assert_eq!((gone.jobs, gone.sessions), (1, 0), "the job that is no turn");
+    assert_eq!((gone.jobs, gone.sessions), (1, 0), "the job that is no exchange");
     assert_eq!(goals(&*store, session.id).await, ["I am Ada", "and now?", "slowly"]);
     assert!(!store.has_prunable(T0 + 190 * DAY).await.expect("can be read"));
     assert!(store.has_prunable(T0 + 190 * DAY + 1).await.expect("can be read"));
@@ -187,7 +189,7 @@ pub async fn a_session_that_is_remembered_is_kept_for_the_one_that_does(store: A
     assert_eq!(there, [false, true], "what the third remembers stays, and no chain of those before it");
     let third = store.session(third.id).await.expect("can be read").expect("is there");
     assert_eq!(third.previous.map(|stretch| stretch.session), Some(second.id));
-    // A turn that waits for a person is nothing that is over.
+    // An exchange that waits for a person is nothing that is over.
     say(&*store, &third, "four", T0 + 55 * DAY).await;
     assert_eq!(prune_kept(&*store, T0 + 900 * DAY).await.sessions, 1);
     assert!(is_there(&*store, third.id).await && !is_there(&*store, second.id).await);
@@ -202,12 +204,12 @@ pub async fn what_was_asked_on_the_way_is_told(store: Arc<dyn Store>) {
     let filter = posse_core::port::QuestionFilter { settled: false, job: Some(job), limit: 9 };
     let open = store.questions(filter).await.expect("can be read");
     store.answer(open[0].id, "all".into(), "ada".into(), T0).await.expect("is saved");
-    let turns = store.session_turns(session.id, None).await.expect("can be read");
-    let told: Vec<_> = turns[0].asked.iter().map(|asked| (asked.question.as_str(), asked.told())).collect();
+    let exchanges = store.exchanges(session.id, None).await.expect("can be read");
+    let told: Vec<_> = exchanges[0].asked.iter().map(|asked| (asked.question.as_str(), asked.told())).collect();
     assert_eq!(told, [("Which?", "all"), ("How deep?", "(no answer yet)")]);
     store.cancel(job, "enough".into(), T0).await.expect("is cancelled");
-    let turns = store.session_turns(session.id, None).await.expect("can be read");
-    assert_eq!(turns[0].asked[1].told(), "(nobody answered)");
+    let exchanges = store.exchanges(session.id, None).await.expect("can be read");
+    assert_eq!(exchanges[0].asked[1].told(), "(nobody answered)");
 }
 
 pub async fn names_that_differ_in_case_are_one(store: Arc<dyn Store>) {
@@ -223,7 +225,7 @@ pub async fn a_deleted_session_is_gone_whole(store: Arc<dyn Store>) {
     for n in 0..450 {
         talk(&*store, &first, &format!("{n}"), T0).await;
     }
-    let last = store.session_turns(first.id, None).await.expect("can be read").pop().expect("a turn").job;
+    let last = store.exchanges(first.id, None).await.expect("can be read").pop().expect("an exchange").job;
     let (second, _) = begin(&*store, None, "r", T0 + 1).await;
     let stretch = second.previous.expect("remembers");
     store.keep_summary(stretch, "They talked.".into(), T0).await.expect("is kept");
@@ -235,7 +237,7 @@ pub async fn a_deleted_session_is_gone_whole(store: Arc<dyn Store>) {
     let second = store.session(second.id).await.expect("can be read").expect("is there");
     assert_eq!(second.previous, None, "nobody remembers it");
     assert!(!store.has_prunable(T0 + 3).await.expect("can be read"), "nothing is left of it");
-    let error = store.enqueue(vec![turn(first.id, "r", "more")], T0 + 3).await.expect_err("is refused");
+    let error = store.enqueue(vec![exchange(first.id, "r", "more")], T0 + 3).await.expect_err("is refused");
     assert!(matches!(&error, RepositoryError::Refused(why) if why.contains("no session")), "{error:?}");
 }
 
@@ -259,7 +261,7 @@ pub async fn what_is_open_or_waited_for_is_not_deleted(store: Arc<dyn Store>) {
     assert_eq!(store.delete_session(session.id, T0).await.expect("works"), Some(1));
 }
 
-pub async fn a_turn_deleted_by_hand_is_in_no_summary(store: Arc<dyn Store>) {
+pub async fn an_exchange_deleted_by_hand_is_in_no_summary(store: Arc<dyn Store>) {
     let (session, _) = begin(&*store, None, "r", T0).await;
     let first = talk(&*store, &session, "kept", T0).await;
     let second = talk(&*store, &session, "a secret", T0).await;
@@ -281,7 +283,7 @@ pub async fn what_is_said_supersedes_what_has_no_answer(store: Arc<dyn Store>) {
     let at_work = say(&*store, &session, "at work", T0).await;
     let lease = claim(&*store, "r", 1, T0).await[0].lease;
     store.append(lease, 0, vec![began("s")], T0).await.expect("is saved");
-    let planned = NewJob { run_at: Some(T0 + DAY), ..turn(session.id, "r", "planned") };
+    let planned = NewJob { run_at: Some(T0 + DAY), ..exchange(session.id, "r", "planned") };
     let planned = enqueue_all(&*store, vec![planned], T0).await[0];
     let waiting = say(&*store, &session, "waiting", T0 + 1).await;
     let newest = say(&*store, &session, "newest", T0 + 2).await;
@@ -297,8 +299,8 @@ pub async fn what_is_said_supersedes_what_has_no_answer(store: Arc<dyn Store>) {
     assert_eq!((skipped.state, skipped.reason), (JobState::Cancelled, why(newest)));
     let states = [get(&*store, planned).await.state, get(&*store, newest).await.state];
     assert_eq!(states, [JobState::Scheduled, JobState::Available]);
-    let turns = store.session_turns(session.id, None).await.expect("can be read");
-    let replies: Vec<_> = turns.iter().map(posse_core::session::SessionTurn::reply).collect();
+    let exchanges = store.exchanges(session.id, None).await.expect("can be read");
+    let replies: Vec<_> = exchanges.iter().map(posse_core::session::Exchange::reply).collect();
     let left = "(left for what was said next)";
     let wanted = ["the answer", "(left for what was said next)\nIt is fo", "(no answer yet)", left, "(no answer yet)"];
     assert_eq!(replies, wanted);

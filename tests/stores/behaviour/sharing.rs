@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::Barrier;
 
+use super::rotation::fair;
 use super::ruling::{at_once, queued};
-use super::turns::fair;
 use super::unique::keyed;
 use super::*;
 use posse_core::model::breaker::FIRST_REST_MS;
@@ -46,7 +46,7 @@ pub async fn fifty_enqueue_one_key_at_once(door: &dyn Door) {
     assert_eq!((ids.len(), new), (1, 1));
 }
 
-pub async fn turns_go_on_from_process_to_process(door: &dyn Door) {
+pub async fn the_rotation_goes_on_from_process_to_process(door: &dyn Door) {
     let stores = four(door).await;
     fair(&*stores[0], Scope::All).await;
     let keys = ["a", "b", "c"];
@@ -56,7 +56,7 @@ pub async fn turns_go_on_from_process_to_process(door: &dyn Door) {
         let newcomer = door.again().await;
         let store = if n % 2 == 0 { &stores[n % 4] } else { &newcomer };
         let claimed = claim(&**store, "r", 1, T0).await;
-        assert_eq!(claimed[0].job.concurrency_key.as_deref(), Some(keys[n % 3]), "turn {n}");
+        assert_eq!(claimed[0].job.concurrency_key.as_deref(), Some(keys[n % 3]), "round {n}");
     }
 }
 

@@ -36,7 +36,7 @@ pub enum Speaker {
 /// How a call ended, for those who watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ToolOutcome {
     /// It did what was asked.
     Done,
     /// It ran and failed.
@@ -92,7 +92,7 @@ pub enum Event {
         /// What the model is told.
         result: String,
         /// How it ended.
-        outcome: Outcome,
+        outcome: ToolOutcome,
         /// What kind of failure, where it failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         category: Option<ToolErrorCategory>,
@@ -188,7 +188,7 @@ struct Begun {
 }
 
 impl Begun {
-    fn end(self, outcome: Outcome, category: Option<ToolErrorCategory>, result: &str) -> Event {
+    fn end(self, outcome: ToolOutcome, category: Option<ToolErrorCategory>, result: &str) -> Event {
         let Begun { call_id, name, is_skill, depth } = self;
         Event::ToolEnd { name, call_id, result: result.to_owned(), outcome, category, is_skill, depth }
     }
@@ -327,10 +327,10 @@ impl Events {
 
     fn end(&mut self, call_id: &str, outcome: CallOutcome, text: &str, out: &mut Vec<Event>) {
         let (told, category) = match outcome {
-            CallOutcome::Done => (Outcome::Done, None),
-            CallOutcome::Failed { category } => (Outcome::Failed, Some(category)),
-            CallOutcome::Refused => (Outcome::Refused, None),
-            CallOutcome::Unknown => (Outcome::Unknown, None),
+            CallOutcome::Done => (ToolOutcome::Done, None),
+            CallOutcome::Failed { category } => (ToolOutcome::Failed, Some(category)),
+            CallOutcome::Refused => (ToolOutcome::Refused, None),
+            CallOutcome::Unknown => (ToolOutcome::Unknown, None),
         };
         if !self.begun.iter().any(|begun| begun.call_id == call_id) {
             match self.call(call_id) {
@@ -358,7 +358,7 @@ impl Events {
     /// Ends what has begun, innermost first.
     fn overtake(&mut self, out: &mut Vec<Event>) {
         let overtaken = self.begun.drain(..).rev();
-        out.extend(overtaken.map(|begun| begun.end(Outcome::Overtaken, None, finish::RUN_ENDED)));
+        out.extend(overtaken.map(|begun| begun.end(ToolOutcome::Overtaken, None, finish::RUN_ENDED)));
     }
 }
 

@@ -4,9 +4,9 @@
 //! How many jobs run follows from the leases there are; nothing is counted up or down, so nothing
 //! can stay counted when its worker dies.
 //!
-//! Where a scope is **fair**, its concurrency keys take turns: each gives one job, its first by
-//! [`rank`](crate::job::rank), and has its next turn when every other key that has jobs which may start
-//! has had one. So somebody with ten thousand jobs keeps nobody waiting who has three, however old or
+//! Where a scope is **fair**, its concurrency keys are served in rotation: each gives one job, its first by
+//! [`rank`](crate::job::rank), and its next when every other key that has jobs which may start
+//! has given one. So somebody with ten thousand jobs keeps nobody waiting who has three, however old or
 //! urgent those ten thousand are: priority is a matter among the jobs of one key.
 
 use std::collections::HashMap;
@@ -83,10 +83,10 @@ pub struct Limits {
     pub running_per_key: Option<u32>,
     /// In a minute: a tenth of it (at least one) at once, the rest evenly. At least 1.
     pub per_minute: Option<u32>,
-    /// Whether concurrency keys take turns. Jobs without one count as one key in each queue, and the
+    /// Whether concurrency keys are served in rotation. Jobs without one count as one key in each queue, and the
     /// jobs of a key in two queues as two. A fair queue competes with the other queues of a role by the
-    /// rank of the job whose turn it is; in a fair role, and where all is fair, the turn goes over the
-    /// keys of all queues, whatever their queues' own rules say of turns.
+    /// rank of the job that is next in it; in a fair role, and where all is fair, one rotation goes over the
+    /// keys of all queues, whatever their queues' own rules say.
     pub fair: bool,
 }
 
@@ -252,12 +252,12 @@ impl Gate {
             .find_map(|seats| seats.held(key, self.now))
     }
 
-    /// Whether the keys of all queues take turns.
+    /// Whether the keys of all queues are served in one rotation.
     pub fn is_fair(&self) -> bool {
         [&self.all, &self.role].into_iter().flatten().any(|seats| seats.rule.limits.fair)
     }
 
-    /// Whether the keys of this queue take turns among themselves.
+    /// Whether the keys of this queue are served in a rotation of their own.
     pub fn is_fair_in(&self, queue: &str) -> bool {
         self.queues.get(queue).is_some_and(|seats| seats.rule.limits.fair)
     }
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_take_turns_where_that_is_asked_for() {
+    fn keys_are_served_in_rotation_where_that_is_asked_for() {
         let fair = Limits { fair: true, ..Limits::default() };
         let gate = |scope| Gate::new("r", vec![rule(scope, fair)], [], 0);
         let queue = gate(Scope::Queue("q".into()));

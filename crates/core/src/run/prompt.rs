@@ -13,7 +13,7 @@ use super::{finish, journal::Opening};
 use crate::model::conversation::told_result;
 use crate::model::{Message, ToolCalling};
 use crate::persona::{PersonaTemplate, Style};
-use crate::session::SessionTurn;
+use crate::session::Exchange;
 use crate::skill::OfferedSkill;
 use crate::tool::ToolSpec;
 
@@ -26,7 +26,7 @@ pub(crate) const GO_ON: &str =
 pub enum Company {
     /// Nobody reads along: a job from the queue.
     Alone,
-    /// A person talks with it: a turn of a session.
+    /// A person talks with it: an exchange of a session.
     InSession,
 }
 
@@ -126,13 +126,13 @@ fn required(schema: &Value) -> Vec<&str> {
 /// Something that was asked and answered before in the same session: the messages that a request shows of it, in the
 /// form that the agent itself works in. What the agent asked on the way stands between the two. All texts together
 /// have at most twice `most` bytes.
-pub fn said_before(style: Style, calling: ToolCalling, turn: &SessionTurn, most: usize) -> Vec<Message> {
-    let most = if turn.asked.is_empty() { most } else { most / 2 };
-    let mut messages = vec![Message::User { text: task(&shorter(&turn.goal, most)) }];
-    if !turn.asked.is_empty() {
-        let each = most / turn.asked.len();
-        let questions: Vec<_> = turn.asked.iter().map(|asked| shorter(&asked.question, each)).collect();
-        let answers = turn.asked.iter().zip(&questions).map(|(asked, question)| {
+pub fn said_before(style: Style, calling: ToolCalling, exchange: &Exchange, most: usize) -> Vec<Message> {
+    let most = if exchange.asked.is_empty() { most } else { most / 2 };
+    let mut messages = vec![Message::User { text: task(&shorter(&exchange.goal, most)) }];
+    if !exchange.asked.is_empty() {
+        let each = most / exchange.asked.len();
+        let questions: Vec<_> = exchange.asked.iter().map(|asked| shorter(&asked.question, each)).collect();
+        let answers = exchange.asked.iter().zip(&questions).map(|(asked, question)| {
             format!("Question: {}\nAnswer: {}", shorter(question, each / 2), shorter(asked.told(), each / 2))
         });
         let answers = Message::User { text: answers.collect::<Vec<_>>().join("\n\n") };
@@ -148,7 +148,7 @@ pub fn said_before(style: Style, calling: ToolCalling, turn: &SessionTurn, most:
         };
         messages.extend([Message::Assistant { text, reasoning: None, calls: vec![] }, answers]);
     }
-    let answer = shorter(&turn.reply(), most);
+    let answer = shorter(&exchange.reply(), most);
     let text = match (style, calling) {
         (_, ToolCalling::Native) => answer,
         (Style::Direct, ToolCalling::Structured) => {
@@ -180,7 +180,7 @@ pub fn task_after_failure(told: &str, failure: &str) -> String {
 /// that is told so too. Empty for native calling.
 ///
 /// Small models do what they see done: told in words how to work, Qwen2.5-Coder-1.5B guessed file
-/// names and repeated itself for ever; shown it as turns of a conversation, it works.
+/// names and repeated itself for ever; shown it as messages of a conversation, it works.
 pub fn examples(
     style: Style,
     calling: ToolCalling,

@@ -21,9 +21,9 @@ mod sessions;
 mod views;
 mod waits;
 
-pub use care::{CareRows, Duty, Ended, KeepFor, Queues, TurnLeft};
+pub use care::{CareRows, Duty, Ended, ExchangeLeft, KeepFor, Queues};
 pub use change::{ChangeRows, Edited};
-pub use claim::{ClaimRow, ClaimRows, Front, Head, LastTurn, Lines, Taking};
+pub use claim::{ClaimRow, ClaimRows, Front, Head, LastServed, Lines, Taking};
 pub use deaths::{DeathRow, DeathRows, DeathsOf};
 pub use endpoints::{BreakerRow, BreakersOf, Rates};
 pub use jobs::{
@@ -35,7 +35,7 @@ pub use leases::{LeaseRow, LeaseRows};
 pub use limits::LimitRows;
 pub use people::{AnnotationInsert, AnnotationRow, AskInsert, AskRow, AsksOf, PeopleRows};
 pub use schedules::{BatchName, BatchRow, Run, ScheduleRow, SchedulesOf};
-pub use sessions::{ArchivedRow, SessionRows, SummaryRow, TurnRow};
+pub use sessions::{ArchivedRow, ExchangeRow, SessionRows, SummaryRow};
 pub use views::{TextRow, ViewRows};
 pub use waits::{Family, WaitRows};
 
@@ -73,7 +73,7 @@ driver! {
     Keeps<DeathRow>,
     Keeps<Duty>,
     Keeps<KeepFor>,
-    Keeps<LastTurn>,
+    Keeps<LastServed>,
     Keeps<ProgressRow>,
     Keeps<Queue>,
     Keeps<Rates>,

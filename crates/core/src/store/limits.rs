@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::driver::{Driver, Forgets, LastTurn};
+use super::driver::{Driver, Forgets, LastServed};
 use super::jobs::existing;
 use super::{Done, Outcome, Tx};
 use crate::clock::Millis;
@@ -64,7 +64,7 @@ pub fn change<D: Driver, T>(
     }
     if was_fair && !limits.fair {
         // Those of other scopes too: nobody loses more than a place in the round that is under way.
-        Forgets::<LastTurn>::forget(tx.db, ())?;
+        Forgets::<LastServed>::forget(tx.db, ())?;
     }
     // Jobs may start that might not before.
     tx.notify();

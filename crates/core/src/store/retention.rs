@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::driver::{Driver, Ended, KeepFor, Queues, TurnLeft};
+use super::driver::{Driver, Ended, ExchangeLeft, KeepFor, Queues};
 use super::{Done, Tx};
 use crate::clock::Millis;
 use crate::job::{JobId, holds_key};
@@ -88,7 +88,7 @@ pub fn prune<D: Driver>(tx: &mut Tx<'_, D>, old: &[JobId], now: Millis) -> Done<
     Ok(pruned)
 }
 
-/// Deletes some of the jobs that were turns of sessions which are nobody's any more; true if there may be more.
+/// Deletes some of the jobs that were exchanges of sessions which are nobody's any more; true if there may be more.
 pub fn finish_sessions<D: Driver>(tx: &mut Tx<'_, D>, now: Millis) -> Done<bool> {
     let begun = tx.db.elapsed();
     let found = left_by_sessions(tx.db, now, AT_ONCE)?;
@@ -109,10 +109,10 @@ pub fn finish_sessions<D: Driver>(tx: &mut Tx<'_, D>, now: Millis) -> Done<bool>
 fn left_by_sessions<D: Driver>(db: &mut D, now: Millis, most: usize) -> Done<Vec<JobId>> {
     let mut found = Vec::new();
     for session in db.deleted_sessions(most)? {
-        let may_go = |TurnLeft { job, state, finalized_at, awaited, unique_ms }| {
+        let may_go = |ExchangeLeft { job, state, finalized_at, awaited, unique_ms }| {
             (!awaited && !holds_key(state, finalized_at, unique_ms, now)).then_some(job)
         };
-        found.extend(db.turns_left(session, most - found.len())?.into_iter().filter_map(may_go));
+        found.extend(db.exchanges_left(session, most - found.len())?.into_iter().filter_map(may_go));
         if found.len() == most {
             break;
         }

@@ -1,9 +1,9 @@
-//! Sessions: which jobs are turns of one conversation, and summaries of what was said.
+//! Sessions: which jobs are exchanges of one conversation, and summaries of what was said.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::driver::{ArchivedRow, AskRow, AsksOf, Driver, Forgets, SummaryRow, TurnRow};
+use super::driver::{ArchivedRow, AskRow, AsksOf, Driver, ExchangeRow, Forgets, SummaryRow};
 use super::fault::refused;
 use super::seal::{Keys, Place, Sealed};
 use super::{Fault, Outcome, Tx, cancel};
@@ -11,7 +11,7 @@ use crate::clock::Millis;
 use crate::job::question::QuestionState;
 use crate::job::{JobId, Output, Payload};
 use crate::port::Reach;
-use crate::session::{Asked, NewSession, Session, SessionId, SessionTurn, Stretch, superseded_by};
+use crate::session::{Asked, Exchange, NewSession, Session, SessionId, Stretch, superseded_by};
 
 /// Begins a session, or finds the one that has its name.
 pub fn begin<D: Driver>(tx: &mut Tx<'_, D>, new: &NewSession, now: Millis) -> Outcome<(Session, bool)> {
@@ -23,7 +23,7 @@ pub fn begin<D: Driver>(tx: &mut Tx<'_, D>, new: &NewSession, now: Millis) -> Ou
     let remembered = match tx.db.sessions(Some(&new.role), 1)?.pop() {
         // One in which nothing was said hands on what it remembers itself.
         Some(Session { id: session, previous, .. }) => {
-            tx.db.last_turn(session)?.map(|through| Stretch { session, through }).or(previous)
+            tx.db.last_exchange(session)?.map(|through| Stretch { session, through }).or(previous)
         }
         None => None,
     };
@@ -32,14 +32,14 @@ pub fn begin<D: Driver>(tx: &mut Tx<'_, D>, new: &NewSession, now: Millis) -> Ou
 }
 
 /// Has a session be nobody's because a person said so: then nothing of it is kept, not even what outlives jobs. Its
-/// jobs are deleted a few at a time, by whoever comes. Refused while a turn is open. Gives how many turns it had;
+/// jobs are deleted a few at a time, by whoever comes. Refused while an exchange is open. Gives how many exchanges it had;
 /// none if there is no such session.
 pub fn delete_by_hand<D: Driver>(tx: &mut Tx<'_, D>, id: SessionId, now: Millis) -> Outcome<Option<u64>> {
     let Some(session) = tx.db.session(id)? else { return Ok(None) };
-    if let Some(job) = tx.db.open_turn(id)? {
+    if let Some(job) = tx.db.open_exchange(id)? {
         return Err(refused(format!("job {job} of it has not ended; posse job cancel {job} ends it")));
     }
-    if let Some(job) = tx.db.awaited_turn(id)? {
+    if let Some(job) = tx.db.awaited_exchange(id)? {
         return Err(refused(format!(
             "others wait for job {job} of it; posse show {job} tells who. Cancel those first"
         )));
@@ -47,11 +47,11 @@ pub fn delete_by_hand<D: Driver>(tx: &mut Tx<'_, D>, id: SessionId, now: Millis)
     Forgets::<ArchivedRow>::forget(tx.db, id)?;
     tx.db.delete_session(id, now)?;
     tx.db.drop_empty_sessions()?;
-    Ok(Some(session.turns))
+    Ok(Some(session.exchanges))
 }
 
-/// Makes a job that was just stored a turn of its session. It supersedes what was said before and has no answer yet:
-/// whoever says something else waits for that. A turn that is only planned for later is left alone.
+/// Makes a job that was just stored an exchange of its session. It supersedes what was said before and has no answer yet:
+/// whoever says something else waits for that. An exchange that is only planned for later is left alone.
 pub(super) fn join<D: Driver>(tx: &mut Tx<'_, D>, id: SessionId, job: JobId, role: &str, now: Millis) -> Outcome<()> {
     let session = tx.db.session(id)?.ok_or_else(|| no_such(id))?;
     if session.role != role {
@@ -64,18 +64,18 @@ pub(super) fn join<D: Driver>(tx: &mut Tx<'_, D>, id: SessionId, job: JobId, rol
     if tx.db.is_planned(job)? {
         return Ok(());
     }
-    for open in tx.db.open_turns(id, job)? {
+    for open in tx.db.open_exchanges(id, job)? {
         cancel::cancel_within(tx, open, Reach::Beneath, &superseded_by(job), now)?;
     }
     Ok(())
 }
 
 /// What was said in a session, oldest first.
-pub fn turns<D: Driver>(db: &mut D, keys: &Keys, id: SessionId, before: Option<JobId>) -> Outcome<Vec<SessionTurn>> {
-    let rows = db.turns(id, before)?;
+pub fn exchanges<D: Driver>(db: &mut D, keys: &Keys, id: SessionId, before: Option<JobId>) -> Outcome<Vec<Exchange>> {
+    let rows = db.exchanges(id, before)?;
     let mut asked = asked(db, keys, id)?;
-    let turn = |TurnRow { job, state, said_at, ended_at, payload, output, reason }| {
-        // One turn that cannot be read must not end the conversation.
+    let exchange = |ExchangeRow { job, state, said_at, ended_at, payload, output, reason }| {
+        // One exchange that cannot be read must not end the conversation.
         let lost = |_| "(this cannot be read any more)".to_owned();
         let goal = match keys.open(Place::payload(job.0), &payload) {
             Ok(text) => serde_json::from_str(&text).map_or_else(lost, |payload: Payload| payload.goal),
@@ -88,9 +88,9 @@ pub fn turns<D: Driver>(db: &mut D, keys: &Keys, id: SessionId, before: Option<J
         let text = output.map(read);
         let reason = reason.map(|reason| keys.show(Place::reason(job.0), &reason));
         let asked = asked.remove(&job).unwrap_or_default();
-        SessionTurn { job, state, goal, asked, text, reason, said_at, ended_at }
+        Exchange { job, state, goal, asked, text, reason, said_at, ended_at }
     };
-    Ok(rows.into_iter().map(turn).collect())
+    Ok(rows.into_iter().map(exchange).collect())
 }
 
 /// What people were asked in a session, by job, in order.

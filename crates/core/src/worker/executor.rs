@@ -13,7 +13,7 @@ use crate::port::{Appended, RepositoryError};
 use crate::run::Run;
 use crate::run::journal::{Entry, Recorded};
 use crate::run::results::ResultCounts;
-use crate::session::{Session, SessionId, SessionTurn, Stretch};
+use crate::session::{Exchange, Session, SessionId, Stretch};
 use crate::stop::{Stop, StopReason};
 
 /// What became of one step.
@@ -197,9 +197,9 @@ impl JobContext {
         self.until_available(|| self.fleet.jobs.archive(self.lease, seq, content.clone(), self.now())).await
     }
 
-    /// What was said before in the session that this job is a turn of.
-    pub async fn turns_before(&self, session: SessionId) -> Result<Vec<SessionTurn>, Halt> {
-        self.until_available(|| self.fleet.queries.session_turns(session, Some(self.job.id))).await
+    /// What was said before in the session that this job is an exchange of.
+    pub async fn exchanges_before(&self, session: SessionId) -> Result<Vec<Exchange>, Halt> {
+        self.until_available(|| self.fleet.queries.exchanges(session, Some(self.job.id))).await
     }
 
     /// A session.
@@ -208,9 +208,9 @@ impl JobContext {
     }
 
     /// What was said in a part of a session.
-    pub async fn turns_of(&self, of: Stretch) -> Result<Vec<SessionTurn>, Halt> {
+    pub async fn exchanges_of(&self, of: Stretch) -> Result<Vec<Exchange>, Halt> {
         let after = JobId(of.through.0.saturating_add(1));
-        self.until_available(|| self.fleet.queries.session_turns(of.session, Some(after))).await
+        self.until_available(|| self.fleet.queries.exchanges(of.session, Some(after))).await
     }
 
     /// The summary that is kept of a part of a session.

@@ -1,4 +1,4 @@
-//! Conversations: turns of a session, worked one after the other, by one process or several.
+//! Conversations: exchanges of a session, worked one after the other, by one process or several.
 
 use std::sync::Arc;
 
@@ -49,20 +49,20 @@ async fn a_conversation_survives_a_restart_and_holds_no_tool_logs() {
     let home = Home::new();
     let session = begin(&home).await;
     let answers = ["It says ALPHA.", "It was alpha.txt.", "Goodbye."];
-    for (turn, answer) in answers.iter().enumerate() {
-        // A process of its own for every turn.
+    for (exchange, answer) in answers.iter().enumerate() {
+        // A process of its own for every exchange.
         let model = Arc::new(ScriptedModel::new().call(&[("read_file", json!({"path": "alpha.txt"}))]).say(answer));
         let mut worker = Worker::start(&home, model.clone()).await;
-        let id = say(&home, &session, &format!("question {turn}")).await;
+        let id = say(&home, &session, &format!("question {exchange}")).await;
         worker.until_ended(id).await;
         assert_eq!(home.job(id).await.state, JobState::Completed);
         let first = &model.requests()[0];
         let said = texts(first);
         let mut wanted = Vec::new();
-        for (before, answer) in answers.iter().enumerate().take(turn) {
+        for (before, answer) in answers.iter().enumerate().take(exchange) {
             wanted.extend([format!("Your task:\nquestion {before}"), (*answer).to_owned()]);
         }
-        wanted.push(format!("Your task:\nquestion {turn}"));
+        wanted.push(format!("Your task:\nquestion {exchange}"));
         assert_eq!(said[1..], wanted, "goals and answers, in order");
         assert!(!bytes(first).contains("ALPHA-7"), "what a tool gave stays in its run");
         worker.shut_down().await;
@@ -87,8 +87,8 @@ async fn the_prefix_of_a_session_stays_the_same_bytes() {
         };
         let model = Arc::new(ScriptedModel::new().with_profile(profile).forever(answer));
         let mut worker = Worker::start(&home, model.clone()).await;
-        for turn in 0..6 {
-            let id = say(&home, &session, &format!("question {turn}")).await;
+        for exchange in 0..6 {
+            let id = say(&home, &session, &format!("question {exchange}")).await;
             worker.until_ended(id).await;
             assert_eq!(home.job(id).await.output.expect("an answer").text, "an answer");
         }
@@ -145,8 +145,8 @@ async fn what_was_asked_on_the_way_stands_in_what_is_told_later() {
         assert!(record.contains(words), "the next session's summary is made of it: {words}: {record}");
     }
     model.assert_clean();
-    let turns = home.store.session_turns(session.id, None).await.expect("can be read");
-    let listed = posse_core::session::without_model(&turns);
+    let exchanges = home.store.exchanges(session.id, None).await.expect("can be read");
+    let listed = posse_core::session::without_model(&exchanges);
     assert!(listed.contains("The agent asked: Which port?\n  The person said: Bergen"), "{listed}");
 }
 
@@ -188,8 +188,8 @@ async fn what_a_summary_has_cost_outlives_its_worker() {
     let first = begin(&home).await;
     let long = ["word"; 900].join(" ");
     let mut worker = Worker::start(&home, Arc::new(ScriptedModel::new().say(&long).say(&long).say(&long))).await;
-    for turn in 0..3 {
-        let id = say(&home, &first, &format!("question {turn}")).await;
+    for exchange in 0..3 {
+        let id = say(&home, &first, &format!("question {exchange}")).await;
         worker.until_ended(id).await;
     }
     worker.shut_down().await;
@@ -250,13 +250,13 @@ async fn without_a_summary_there_is_a_list() {
     let requests = model.requests();
     let memory = |at: usize| texts(&requests[at])[1].clone();
     assert!(memory(1).contains("- The person said: I am Ada\n  The agent answered: Hello Ada."), "{}", memory(1));
-    assert!(memory(3).ends_with("The person is Ada."), "the next turn tried again: {}", memory(3));
+    assert!(memory(3).ends_with("The person is Ada."), "the next exchange tried again: {}", memory(3));
     let kept = home.store.session_summary(second.previous.expect("remembers")).await.expect("can be read");
     assert_eq!(kept.as_deref(), Some("The person is Ada."));
 }
 
 #[tokio::test]
-async fn a_long_conversation_keeps_its_newest_turns_and_a_summary_of_the_rest() {
+async fn a_long_conversation_keeps_its_newest_exchanges_and_a_summary_of_the_rest() {
     let home = Home::new();
     let session = begin(&home).await;
     let profile = ModelProfile {
@@ -273,14 +273,14 @@ async fn a_long_conversation_keeps_its_newest_turns_and_a_summary_of_the_rest() 
     };
     let model = Arc::new(ScriptedModel::new().with_profile(profile).forever(answer));
     let mut worker = Worker::start(&home, model.clone()).await;
-    for turn in 0..30 {
-        let id = say(&home, &session, &format!("question {turn}")).await;
+    for exchange in 0..30 {
+        let id = say(&home, &session, &format!("question {exchange}")).await;
         worker.until_ended(id).await;
         assert_eq!(home.job(id).await.state, JobState::Completed);
     }
     let requests = model.requests();
     let summaries = requests.len() - 30;
-    assert!((1..=6).contains(&summaries), "{summaries} summaries in 30 turns");
+    assert!((1..=6).contains(&summaries), "{summaries} summaries in 30 exchanges");
     let last = requests.last().expect("a request");
     assert_eq!(texts(last)[1], "# Memory\n## Earlier in This Session\nThey talked.");
     assert!(bytes(last).contains("question 28") && !bytes(last).contains("question 3\""));
@@ -289,7 +289,7 @@ async fn a_long_conversation_keeps_its_newest_turns_and_a_summary_of_the_rest() 
 }
 
 #[tokio::test]
-async fn an_interrupted_turn_never_answers_later() {
+async fn an_interrupted_exchange_never_answers_later() {
     let home = Home::new();
     let session = begin(&home).await;
     let model = Arc::new(ScriptedModel::new().hang().say("Done."));

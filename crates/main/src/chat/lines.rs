@@ -45,7 +45,7 @@ impl Lines {
         Lines { incoming, prompts }
     }
 
-    /// Says that it is the person's turn.
+    /// Says that the person may write.
     pub fn prompt(&self, text: &str) {
         if self.prompts {
             stderr().send(text);

@@ -69,9 +69,9 @@ pub async fn write_whole(queries: &Arc<dyn JobQueries>, folder: &Path, session: 
 async fn write_ended(queries: &Arc<dyn JobQueries>, session: &Session, path: &Path) -> Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let mut file = BufWriter::new(file);
-    for turn in queries.session_turns(session.id, None).await? {
-        if turn.state.is_final() {
-            for happened in RunFollower::new(Arc::clone(queries), turn.job).poll().await? {
+    for exchange in queries.exchanges(session.id, None).await? {
+        if exchange.state.is_final() {
+            for happened in RunFollower::new(Arc::clone(queries), exchange.job).poll().await? {
                 writeln!(file, "{}", json::line(&happened)?)?;
             }
         }
@@ -128,7 +128,7 @@ pub async fn remove_strays(queries: &Arc<dyn JobQueries>, folder: &Path) -> Resu
 
 /// Whether nothing is at work in a session.
 async fn is_at_rest(queries: &Arc<dyn JobQueries>, session: &Session) -> Result<bool> {
-    Ok(queries.session_turns(session.id, None).await?.iter().all(|turn| turn.state.is_final()))
+    Ok(queries.exchanges(session.id, None).await?.iter().all(|exchange| exchange.state.is_final()))
 }
 
 /// Whether a file has an end that is no whole line.

@@ -5,7 +5,7 @@ use posse_core::run::spoken::Spoken;
 
 use crate::output::text::visible;
 
-/// The agent's words of one turn of the conversation.
+/// The agent's words of one exchange of the conversation.
 ///
 /// Whether words are the answer is known when their reply is whole: they are not where they stand
 /// beside a call. On a terminal they are shown all the same as they come. Whatever reads a pipe or a

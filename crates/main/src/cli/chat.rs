@@ -95,7 +95,7 @@ fn greet(cx: &Context, session: &Session, is_new: bool) -> Result<()> {
     if cx.out.json {
         return cx.out.json_line(&serde_json::json!({"type": "session", "session": session, "is_new": is_new}));
     }
-    let turns = if is_new { "new".into() } else { plural(session.turns, "turn") };
+    let turns = if is_new { "new".into() } else { plural(session.exchanges, "turn") };
     let how = match is_new {
         true => String::new(),
         false => format!(" · posse chat {} --new begins another", session.role),

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use posse_app::json::listed;
 use posse_app::sessions::{self, SessionDocument, Which, no_such};
 use posse_core::port::{JobQueries, Store};
-use posse_core::session::{Session, SessionTurn};
+use posse_core::session::{Exchange, Session};
 use serde_json::json;
 
 use super::Context;
@@ -117,7 +117,7 @@ async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
             plain(session.id.to_string()),
             plain(session.name.as_deref().unwrap_or("-")),
             plain(&session.role),
-            plain(session.turns.to_string()),
+            plain(session.exchanges.to_string()),
             plain(ago(session.used_at, now)),
         ]
     };
@@ -139,7 +139,7 @@ async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
         cx.out.document(&shown)?;
         return Ok(Exit::Ok);
     }
-    let SessionDocument { session, remembers, turns } = shown;
+    let SessionDocument { session, remembers, exchanges } = shown;
     let paint = cx.out.paint;
     let now = wire::now();
     cx.out.line(format!(
@@ -154,14 +154,14 @@ async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
             cx.out.line(paint.dim(format!("    {line}")))?;
         }
     }
-    for turn in &turns {
+    for exchange in &exchanges {
         cx.out.line("")?;
-        said(cx, "you", &turn.goal, &format!("job {}", turn.job), args.full)?;
-        for asked in &turn.asked {
+        said(cx, "you", &exchange.goal, &format!("job {}", exchange.job), args.full)?;
+        for asked in &exchange.asked {
             said(cx, &session.role, &asked.question, "asked", args.full)?;
             said(cx, "you", asked.told(), "", args.full)?;
         }
-        said(cx, &session.role, &turn.reply(), "", args.full)?;
+        said(cx, &session.role, &exchange.reply(), "", args.full)?;
     }
     Ok(Exit::Ok)
 }
@@ -191,33 +191,33 @@ async fn export(cx: &Context, args: ExportArgs) -> Result<Exit> {
         }
         return Ok(Exit::Ok);
     }
-    let turns = store.session_turns(session.id, None).await?;
+    let exchanges = store.exchanges(session.id, None).await?;
     match args.format {
-        Format::Jsonl => turns.iter().try_for_each(|turn| jsonl(cx, turn))?,
-        Format::Markdown => cx.out.raw(&markdown(&session, &turns))?,
+        Format::Jsonl => exchanges.iter().try_for_each(|exchange| jsonl(cx, exchange))?,
+        Format::Markdown => cx.out.raw(&markdown(&session, &exchanges))?,
     }
     Ok(Exit::Ok)
 }
 
-fn jsonl(cx: &Context, turn: &SessionTurn) -> Result<()> {
-    let SessionTurn { job, goal, asked, said_at, ended_at, state, .. } = turn;
+fn jsonl(cx: &Context, exchange: &Exchange) -> Result<()> {
+    let Exchange { job, goal, asked, said_at, ended_at, state, .. } = exchange;
     cx.out.json_line(&json!({"role": "user", "text": goal, "job": job, "at": said_at}))?;
     for asked in asked {
         cx.out.json_line(&json!({"role": "agent", "text": asked.question, "job": job, "is_question": true}))?;
         cx.out.json_line(&json!({"role": "user", "text": asked.told(), "job": job, "is_answer": true}))?;
     }
-    cx.out.json_line(&json!({"role": "agent", "text": turn.reply(), "job": job, "at": ended_at, "state": state}))
+    cx.out.json_line(&json!({"role": "agent", "text": exchange.reply(), "job": job, "at": ended_at, "state": state}))
 }
 
-fn markdown(session: &Session, turns: &[SessionTurn]) -> String {
+fn markdown(session: &Session, exchanges: &[Exchange]) -> String {
     let mut out = format!("# Session {} with {}\n", session.label(), session.role);
-    for turn in turns {
-        out.push_str(&format!("\n## You, {}\n\n{}\n", moment(turn.said_at), turn.goal.trim()));
-        for asked in &turn.asked {
+    for exchange in exchanges {
+        out.push_str(&format!("\n## You, {}\n\n{}\n", moment(exchange.said_at), exchange.goal.trim()));
+        for asked in &exchange.asked {
             let (question, told) = (asked.question.trim(), asked.told().trim());
             out.push_str(&format!("\n## {} asks\n\n{question}\n\n## You\n\n{told}\n", session.role));
         }
-        out.push_str(&format!("\n## {}\n\n{}\n", session.role, turn.reply()));
+        out.push_str(&format!("\n## {}\n\n{}\n", session.role, exchange.reply()));
     }
     out
 }
@@ -235,13 +235,13 @@ async fn delete(cx: &Context, args: DeleteArgs) -> Result<Exit> {
     let mut deleted = Vec::new();
     for session in all {
         let label = session.label();
-        let (turns, jobs) = sessions::delete(&*store, &session, wire::now()).await?;
+        let (exchanges, jobs) = sessions::delete(&*store, &session, wire::now()).await?;
         remove_files(&wire::sessions_folder(&settings), &label)?;
         jobs.into_iter().try_for_each(|job| records::remove(&settings, job))?;
         if !cx.out.json {
-            cx.out.line(format!("deleted session {label}, {}", plural(turns, "turn")))?;
+            cx.out.line(format!("deleted session {label}, {}", plural(exchanges, "turn")))?;
         }
-        deleted.push(json!({"session": session.id, "name": session.name, "turns": turns}));
+        deleted.push(json!({"session": session.id, "name": session.name, "turns": exchanges}));
     }
     if cx.out.json {
         cx.out.document(&json!({"deleted": deleted}))?;

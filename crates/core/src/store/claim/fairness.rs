@@ -1,7 +1,7 @@
-//! Concurrency keys that take turns.
+//! Concurrency keys that are served in rotation.
 //!
-//! The lines stand in the order of queue and key, and a turn goes from each to the next, around and
-//! around; where it is, is all that is stored. So what a claim costs depends on how many jobs it takes,
+//! The lines stand in the order of queue and key, and each gives one job before the first gives another;
+//! which gave the last one is all that is stored. So what a claim costs depends on how many jobs it takes,
 //! and neither on how many keys there are nor on how many jobs wait behind them.
 
 use std::collections::VecDeque;
@@ -11,37 +11,37 @@ use crate::job::JobId;
 use crate::port::ClaimRequest;
 use crate::queue::rules::Gate;
 use crate::store::Done;
-use crate::store::driver::{Driver, Front, Head, LastTurn};
+use crate::store::driver::{Driver, Front, Head, LastServed};
 
-/// The turns of one claim, in one queue or over all that are asked for.
-pub(super) struct Turns<'a> {
+/// The rotation of one claim, in one queue or over all that are asked for.
+pub(super) struct Rotation<'a> {
     role: &'a str,
     /// The queues, as they are stored.
     scope: String,
-    /// Lines that had no turn in this claim yet.
+    /// Lines that gave nothing in this claim yet.
     walk: Walk<'a>,
-    /// Lines that had one, with the job that each gave last. The one that has waited longest comes first.
+    /// Lines that did, with the job that each gave last. The one that has waited longest comes first.
     had: VecDeque<(Line, Front)>,
-    /// Whose turn it is, with its first job.
+    /// The line that is next, with its first job.
     next: Option<(Line, Front)>,
-    /// Who had the last one in this claim.
+    /// Queue and key that were served last in this claim.
     last: Option<(String, String)>,
 }
 
-impl<'a> Turns<'a> {
-    /// Goes on behind whoever had the last turn in these queues; empty for all. Workers that ask for others
-    /// have turns of their own: a turn that went to and fro between them would come to the first keys of
+impl<'a> Rotation<'a> {
+    /// Goes on behind the key that was served last in these queues; empty for all. Workers that ask for others
+    /// have a rotation of their own: one that went to and fro between them would come to the first keys of
     /// each and to no others.
-    pub fn go_on<D: Driver>(db: &mut D, request: &'a ClaimRequest, mut queues: Vec<String>) -> Done<Turns<'a>> {
+    pub fn go_on<D: Driver>(db: &mut D, request: &'a ClaimRequest, mut queues: Vec<String>) -> Done<Rotation<'a>> {
         queues.sort_unstable();
         let (role, scope) = (request.role.as_str(), queues.join(","));
-        let last: Option<LastTurn> = db.kept((role, scope.as_str()))?.pop();
+        let last: Option<LastServed> = db.kept((role, scope.as_str()))?.pop();
         let begin = last.map(|last| Place::Line(last.queue, last.key));
         let walk = Walk::new(role, queues, begin);
-        Ok(Turns { role, scope, walk, had: VecDeque::new(), next: None, last: None })
+        Ok(Rotation { role, scope, walk, had: VecDeque::new(), next: None, last: None })
     }
 
-    /// The job whose turn it is, among those that may start.
+    /// The job that is next, among those that may start.
     pub fn front<D: Driver>(&mut self, db: &mut D, gate: &Gate) -> Done<Option<Front>> {
         loop {
             if let Some((line, front)) = &self.next
@@ -59,7 +59,7 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// Takes the job whose turn it is; gives its id.
+    /// Takes the job that is next; gives its id.
     pub fn take(&mut self, gate: &mut Gate) -> Option<JobId> {
         let (line, front) = self.next.take()?;
         gate.start(&line.queue, &line.key);
@@ -68,10 +68,10 @@ impl<'a> Turns<'a> {
         Some(front.1)
     }
 
-    /// Remembers who had the last turn, for the next claim of whatever process.
+    /// Remembers who was served last, for the next claim of whatever process.
     pub fn store<D: Driver>(self, db: &mut D) -> Done<()> {
         match self.last {
-            Some((queue, key)) => db.keep(&LastTurn { role: self.role.to_owned(), scope: self.scope, queue, key }),
+            Some((queue, key)) => db.keep(&LastServed { role: self.role.to_owned(), scope: self.scope, queue, key }),
             None => Ok(()),
         }
     }

@@ -4,13 +4,13 @@
 //! database has an index that holds the lines one after the other, so that the head of each is found without
 //! a look at those behind it. A claim merges the lines by rank, and passes by those that the rules let
 //! nothing out of: its work depends on how many lines may move, on how many jobs run and on how many
-//! rules there are, and never on how many jobs wait. Where keys take turns the lines are not merged, but
-//! gone over: see [`Turns`].
+//! rules there are, and never on how many jobs wait. Where keys are served in rotation the lines are not merged,
+//! but gone over: see [`Rotation`].
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use super::fairness::Turns;
+use super::fairness::Rotation;
 use crate::job::JobId;
 use crate::port::ClaimRequest;
 use crate::queue::rules::Gate;
@@ -18,7 +18,7 @@ use crate::store::driver::{Driver, Front, Head, Lines};
 use crate::store::{Done, Tx, limits};
 
 /// Most lines that one claim takes jobs from. Where more may move, the next claim goes on behind
-/// them, so that each has its turn.
+/// them, so that none waits for ever.
 const LINES_AT_ONCE: usize = 1_000;
 
 /// Jobs of a line that are read at once.
@@ -71,16 +71,16 @@ pub(super) fn choose<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest) -> D
     {
         return Ok(Choice::Line(queue, key));
     }
-    let mut turns = Vec::with_capacity(fair_queues.len());
+    let mut rotations = Vec::with_capacity(fair_queues.len());
     if gate.as_ref().is_some_and(Gate::is_fair) {
-        turns.push(Turns::go_on(tx.db, request, request.queues.clone())?);
+        rotations.push(Rotation::go_on(tx.db, request, request.queues.clone())?);
     }
     for queue in fair_queues {
-        turns.push(Turns::go_on(tx.db, request, vec![queue])?);
+        rotations.push(Rotation::go_on(tx.db, request, vec![queue])?);
     }
-    let ids = merge(tx.db, request, &mut gate, heads, &mut turns)?;
-    for turns in turns {
-        turns.store(tx.db)?;
+    let ids = merge(tx.db, request, &mut gate, heads, &mut rotations)?;
+    for rotation in rotations {
+        rotation.store(tx.db)?;
     }
     if let Some(gate) = gate {
         limits::store_spent(tx.db, gate)?;
@@ -88,7 +88,7 @@ pub(super) fn choose<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest) -> D
     Ok(Choice::Jobs(ids))
 }
 
-/// The heads of lines that may move, and the queues whose keys take turns and may have some that do.
+/// The heads of lines that may move, and the queues whose keys are served in rotation and may have some that do.
 fn heads<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest, gate: Option<&Gate>) -> Done<(Vec<Head>, Vec<String>)> {
     let begin = tx.places.0.remove(&request.role);
     let mut walk = Walk::new(&request.role, request.queues.clone(), begin);
@@ -186,13 +186,13 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The ids of the jobs that may start: by rank over all lines, and over the jobs whose turn it is.
+/// The ids of the jobs that may start: by rank over all lines, and over the next jobs of rotations.
 fn merge<D: Driver>(
     db: &mut D,
     request: &ClaimRequest,
     gate: &mut Option<Gate>,
     heads: Vec<Head>,
-    turns: &mut [Turns<'_>],
+    rotations: &mut [Rotation<'_>],
 ) -> Done<Vec<JobId>> {
     let mut lines: Vec<Line> = Vec::with_capacity(heads.len());
     let mut fronts = BinaryHeap::with_capacity(heads.len());
@@ -202,20 +202,20 @@ fn merge<D: Driver>(
     }
     let mut ids = Vec::new();
     while ids.len() < request.limit as usize {
-        // Whose turn it is may be held by what started just now, so it is asked for each job.
-        let mut first: Option<(Front, &mut Turns<'_>)> = None;
+        // What is next may be held by what started just now, so it is asked for each job.
+        let mut first: Option<(Front, &mut Rotation<'_>)> = None;
         if let Some(gate) = gate {
-            for turns in turns.iter_mut() {
-                if let Some(front) = turns.front(db, gate)?
+            for rotation in rotations.iter_mut() {
+                if let Some(front) = rotation.front(db, gate)?
                     && first.as_ref().is_none_or(|(least, _)| front < *least)
                 {
-                    first = Some((front, turns));
+                    first = Some((front, rotation));
                 }
             }
-            if let Some((front, turns)) = first
+            if let Some((front, rotation)) = first
                 && fronts.peek().is_none_or(|Reverse((other, _))| front < *other)
             {
-                ids.extend(turns.take(gate));
+                ids.extend(rotation.take(gate));
                 continue;
             }
         }

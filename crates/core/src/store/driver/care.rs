@@ -18,16 +18,16 @@ pub trait CareRows {
     fn held_jobs(&mut self) -> Done<Vec<HeldJob>>;
     /// Jobs that may be claimed, and then those whose time has come by `now`, each by role.
     fn due_by_role(&mut self, now: Millis) -> Done<Vec<DueJobs>>;
-    /// The oldest jobs that ended so, at most `most`: but those that somebody waits for, turns of sessions, and those that
+    /// The oldest jobs that ended so, at most `most`: but those that somebody waits for, exchanges of sessions, and those that
     /// hold their unique keys at `now`.
     fn ended(&mut self, how: Ended<'_>, now: Millis, most: usize) -> Done<Vec<JobId>>;
     /// Sessions that nobody used since `since`, longest unused first: nothing was said in them or answered, nobody waits
-    /// for a turn, and no session that was used since remembers them.
+    /// for an exchange, and no session that was used since remembers them.
     fn unused_sessions(&mut self, since: Millis, most: usize) -> Done<Vec<SessionId>>;
     /// Sessions that were deleted and have rows left.
     fn deleted_sessions(&mut self, most: usize) -> Done<Vec<SessionId>>;
-    /// The first turns of a session, whatever became of them.
-    fn turns_left(&mut self, session: SessionId, most: usize) -> Done<Vec<TurnLeft>>;
+    /// The first exchanges of a session, whatever became of them.
+    fn exchanges_left(&mut self, session: SessionId, most: usize) -> Done<Vec<ExchangeLeft>>;
     /// Deletes a job with all that belongs to it, and contents that nothing refers to any more; gives how many of these.
     fn delete_job(&mut self, id: JobId) -> Done<u64>;
 }
@@ -54,9 +54,9 @@ pub enum Queues<'a> {
     Only(&'a str),
 }
 
-/// What decides whether a turn of a deleted session may be deleted.
+/// What decides whether an exchange of a deleted session may be deleted.
 #[derive(Debug)]
-pub struct TurnLeft {
+pub struct ExchangeLeft {
     /// Its job.
     pub job: JobId,
     /// Where that is.

@@ -94,7 +94,7 @@ pub struct Taking<'a> {
 
 /// Who had the last turn. Found by role and scope.
 #[derive(Debug)]
-pub struct LastTurn {
+pub struct LastServed {
     /// The role that jobs were claimed for.
     pub role: String,
     /// The queues that were asked for.
@@ -105,6 +105,6 @@ pub struct LastTurn {
     pub key: String,
 }
 
-impl Record for LastTurn {
+impl Record for LastServed {
     type Of<'a> = (&'a str, &'a str);
 }

@@ -1,6 +1,6 @@
 //! Rows of what is paused and limited, of queues, and of what counts against limits.
 
-use super::{LastTurn, Passing, Record};
+use super::{LastServed, Passing, Record};
 use crate::port::JobsIn;
 use crate::queue::Queue;
 use crate::queue::rules::{Rule, Running, Scope};
@@ -31,6 +31,6 @@ impl Record for Queue {
 }
 
 /// All of them.
-impl Passing for LastTurn {
+impl Passing for LastServed {
     type Which<'a> = ();
 }

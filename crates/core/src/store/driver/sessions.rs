@@ -1,4 +1,4 @@
-//! Rows of sessions, of their turns, and of what is remembered of them.
+//! Rows of sessions, of their exchanges, and of what is remembered of them.
 
 use super::{Passing, Record};
 use crate::clock::Millis;
@@ -7,7 +7,7 @@ use crate::session::{Session, SessionId, Stretch};
 use crate::store::Done;
 use crate::store::seal::Sealed;
 
-/// Rows of sessions, of their turns, and of what is remembered of them.
+/// Rows of sessions, of their exchanges, and of what is remembered of them.
 pub trait SessionRows {
     /// A session, unless it was deleted.
     fn session(&mut self, id: SessionId) -> Done<Option<Session>>;
@@ -25,27 +25,27 @@ pub trait SessionRows {
     ) -> Done<SessionId>;
     /// Stores that a session is nobody's any more: it has no name, nobody remembers it, and of it no summary is left.
     fn delete_session(&mut self, id: SessionId, at: Millis) -> Done<()>;
-    /// Deletes the rows of sessions that are nobody's and have no turns any more.
+    /// Deletes the rows of sessions that are nobody's and have no exchanges any more.
     fn drop_empty_sessions(&mut self) -> Done<()>;
-    /// A session's last turn.
-    fn last_turn(&mut self, id: SessionId) -> Done<Option<JobId>>;
-    /// Any turn of a session that has not ended.
-    fn open_turn(&mut self, id: SessionId) -> Done<Option<JobId>>;
-    /// Any turn of a session that somebody waits for.
-    fn awaited_turn(&mut self, id: SessionId) -> Done<Option<JobId>>;
-    /// Turns of a session that have not ended and were not asked to, nor are planned for later, but `but`.
-    fn open_turns(&mut self, id: SessionId, but: JobId) -> Done<Vec<JobId>>;
+    /// A session's last exchange.
+    fn last_exchange(&mut self, id: SessionId) -> Done<Option<JobId>>;
+    /// Any exchange of a session that has not ended.
+    fn open_exchange(&mut self, id: SessionId) -> Done<Option<JobId>>;
+    /// Any exchange of a session that somebody waits for.
+    fn awaited_exchange(&mut self, id: SessionId) -> Done<Option<JobId>>;
+    /// Exchanges of a session that have not ended and were not asked to, nor are planned for later, but `but`.
+    fn open_exchanges(&mut self, id: SessionId, but: JobId) -> Done<Vec<JobId>>;
     /// Whether a job is planned for later and was never claimed.
     fn is_planned(&mut self, job: JobId) -> Done<bool>;
-    /// What was said in a session before a turn or until now, in order.
-    fn turns(&mut self, id: SessionId, before: Option<JobId>) -> Done<Vec<TurnRow>>;
-    /// Stores that a job is a turn, and when its session was used last.
+    /// What was said in a session before an exchange or until now, in order.
+    fn exchanges(&mut self, id: SessionId, before: Option<JobId>) -> Done<Vec<ExchangeRow>>;
+    /// Stores that a job is an exchange, and when its session was used last.
     fn join_session(&mut self, id: SessionId, job: JobId, at: Millis) -> Done<()>;
 }
 
-/// A turn.
+/// An exchange.
 #[derive(Debug)]
-pub struct TurnRow {
+pub struct ExchangeRow {
     /// Its job.
     pub job: JobId,
     /// Where that is.

@@ -16,7 +16,7 @@ use crate::port::{
 };
 use crate::run::journal::{LedgerRow, Recorded};
 use crate::run::results::ResultCounts;
-use crate::session::{Session, SessionId, SessionTurn, Stretch};
+use crate::session::{Exchange, Session, SessionId, Stretch};
 use crate::store::driver::{
     Keeps as _, LeaseRows as _, PeopleRows as _, SessionRows as _, ViewRows as _, WaitRows as _,
 };
@@ -37,8 +37,8 @@ impl<E: Engine> SessionQueries for E {
         self.read(move |db, _| db.sessions(role.as_deref(), limit)).await
     }
 
-    async fn session_turns(&self, id: SessionId, before: Option<JobId>) -> Result<Vec<SessionTurn>, RepositoryError> {
-        self.read(move |db, keys| sessions::turns(db, keys, id, before)).await
+    async fn exchanges(&self, id: SessionId, before: Option<JobId>) -> Result<Vec<Exchange>, RepositoryError> {
+        self.read(move |db, keys| sessions::exchanges(db, keys, id, before)).await
     }
 
     async fn session_summary(&self, of: Stretch) -> Result<Option<String>, RepositoryError> {

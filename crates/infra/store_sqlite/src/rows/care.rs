@@ -11,7 +11,7 @@ use posse_core::job::{JobId, JobState};
 use posse_core::port::{ClockJump, DueJobs, HeldJob};
 use posse_core::session::SessionId;
 use posse_core::store::Done;
-use posse_core::store::driver::{CareRows, Duty, Ended, Forgets, KeepFor, Keeps, Queues, TurnLeft};
+use posse_core::store::driver::{CareRows, Duty, Ended, ExchangeLeft, Forgets, KeepFor, Keeps, Queues};
 
 use super::{Rows, state};
 use crate::literal::{IsAvailable, IsRunning, IsWaiting, among};
@@ -83,7 +83,7 @@ impl CareRows for Rows {
             .filter(jobs::finalized_at.lt(how.before))
             // Others still wait for it, and would for ever.
             .filter(jobs::awaited.eq(false))
-            // A turn stays as long as its session does.
+            // An exchange stays as long as its session does.
             .filter(diesel::dsl::not(exists(session_jobs::table.filter(session_jobs::job_id.eq(jobs::id)))))
             // Its row is what holds its unique key; see [`posse_core::job::holds_key`].
             .filter(
@@ -143,8 +143,8 @@ impl CareRows for Rows {
     }
 
     /// In two statements: joined, SQLite would walk all jobs that have ended.
-    fn turns_left(&mut self, session: SessionId, most: usize) -> Done<Vec<TurnLeft>> {
-        let turns: Vec<i64> = session_jobs::table
+    fn exchanges_left(&mut self, session: SessionId, most: usize) -> Done<Vec<ExchangeLeft>> {
+        let exchanges: Vec<i64> = session_jobs::table
             .filter(session_jobs::session_id.eq(session.0))
             .order(session_jobs::job_id)
             .limit(limit(most))
@@ -152,13 +152,13 @@ impl CareRows for Rows {
             .load(&mut self.0)?;
         type Row = (i64, String, Option<i64>, bool, Option<i64>);
         let rows: Vec<Row> = jobs::table
-            .filter(among(&turns))
+            .filter(among(&exchanges))
             .select((jobs::id, jobs::state, jobs::finalized_at, jobs::awaited, jobs::unique_ms))
             .load(&mut self.0)?;
-        let turn = |(id, name, finalized_at, awaited, unique_ms): Row| {
-            Ok(TurnLeft { job: JobId(id), state: state(&name)?, finalized_at, awaited, unique_ms })
+        let exchange = |(id, name, finalized_at, awaited, unique_ms): Row| {
+            Ok(ExchangeLeft { job: JobId(id), state: state(&name)?, finalized_at, awaited, unique_ms })
         };
-        rows.into_iter().map(turn).collect()
+        rows.into_iter().map(exchange).collect()
     }
 
     fn delete_job(&mut self, id: JobId) -> Done<u64> {

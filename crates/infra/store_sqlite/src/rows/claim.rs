@@ -5,7 +5,7 @@ use posse_core::clock::Millis;
 use posse_core::job::transition::Standing;
 use posse_core::job::{JobId, JobState};
 use posse_core::store::Done;
-use posse_core::store::driver::{ClaimRow, ClaimRows, DataRow, Front, Head, Keeps, LastTurn, Lines, Taking};
+use posse_core::store::driver::{ClaimRow, ClaimRows, DataRow, Front, Head, Keeps, LastServed, Lines, Taking};
 use posse_core::store::seal::Sealed;
 
 use super::{DataColumns, Rows, count, stored};
@@ -149,13 +149,13 @@ impl ClaimRows for Rows {
     }
 }
 
-impl Keeps<LastTurn> for Rows {
-    fn kept(&mut self, key: (&str, &str)) -> Done<Vec<LastTurn>> {
+impl Keeps<LastServed> for Rows {
+    fn kept(&mut self, key: (&str, &str)) -> Done<Vec<LastServed>> {
         type Row = (String, String, String, String);
-        self.load(turns::table.find(key), |(role, scope, queue, key): Row| LastTurn { role, scope, queue, key })
+        self.load(turns::table.find(key), |(role, scope, queue, key): Row| LastServed { role, scope, queue, key })
     }
 
-    fn keep(&mut self, last: &LastTurn) -> Done<()> {
+    fn keep(&mut self, last: &LastServed) -> Done<()> {
         let row = (
             turns::role.eq(&last.role),
             turns::scope.eq(&last.scope),

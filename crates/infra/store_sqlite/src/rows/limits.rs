@@ -6,7 +6,7 @@ use posse_core::port::JobsIn;
 use posse_core::queue::retention::Kept;
 use posse_core::queue::rules::{Limits, Rule, Running, Scope};
 use posse_core::queue::{Queue, QueueDefaults};
-use posse_core::store::driver::{Forgets, Keeps, LastTurn, LimitRows};
+use posse_core::store::driver::{Forgets, Keeps, LastServed, LimitRows};
 use posse_core::store::{Done, Unreadable};
 
 use super::{Rows, state};
@@ -190,7 +190,7 @@ impl Keeps<Queue> for Rows {
     }
 }
 
-impl Forgets<LastTurn> for Rows {
+impl Forgets<LastServed> for Rows {
     fn forget(&mut self, (): ()) -> Done<bool> {
         Ok(diesel::delete(turns::table).execute(&mut self.0)? > 0)
     }

@@ -7,7 +7,7 @@ use posse_core::clock::Millis;
 use posse_core::job::{JobId, JobState};
 use posse_core::session::{Session, SessionId, Stretch};
 use posse_core::store::Done;
-use posse_core::store::driver::{ArchivedRow, Forgets, Keeps, SessionRows, SummaryRow, TurnRow};
+use posse_core::store::driver::{ArchivedRow, ExchangeRow, Forgets, Keeps, SessionRows, SummaryRow};
 use posse_core::store::seal::Sealed;
 
 use super::{Rows, state};
@@ -40,21 +40,29 @@ macro_rules! planned {
 }
 
 impl Rows {
-    fn with_turns(&mut self, row: Row) -> Done<Session> {
+    fn with_exchanges(&mut self, row: Row) -> Done<Session> {
         let (id, name, role, previous, through, created_at, used_at) = row;
-        let turns: i64 =
+        let exchanges: i64 =
             session_jobs::table.filter(session_jobs::session_id.eq(id)).select(count_star()).first(&mut self.0)?;
         let previous = previous.zip(through);
         let previous =
             previous.map(|(session, through)| Stretch { session: SessionId(session), through: JobId(through) });
-        Ok(Session { id: SessionId(id), name, role, previous, created_at, used_at, turns: turns.unsigned_abs() })
+        Ok(Session {
+            id: SessionId(id),
+            name,
+            role,
+            previous,
+            created_at,
+            used_at,
+            exchanges: exchanges.unsigned_abs(),
+        })
     }
 }
 
 impl SessionRows for Rows {
     fn session(&mut self, id: SessionId) -> Done<Option<Session>> {
         let row: Option<Row> = there!().filter(sessions::id.eq(id.0)).first(&mut self.0).optional()?;
-        row.map(|row| self.with_turns(row)).transpose()
+        row.map(|row| self.with_exchanges(row)).transpose()
     }
 
     fn session_named(&mut self, name: &str) -> Done<Option<Session>> {
@@ -72,7 +80,7 @@ impl SessionRows for Rows {
                     .optional()?
             }
         };
-        row.map(|row| self.with_turns(row)).transpose()
+        row.map(|row| self.with_exchanges(row)).transpose()
     }
 
     fn sessions(&mut self, role: Option<&str>, most: u32) -> Done<Vec<Session>> {
@@ -82,7 +90,7 @@ impl SessionRows for Rows {
             query = query.filter(sessions::role.eq(role));
         }
         let rows: Vec<Row> = query.load(&mut self.0)?;
-        rows.into_iter().map(|row| self.with_turns(row)).collect()
+        rows.into_iter().map(|row| self.with_exchanges(row)).collect()
     }
 
     fn begin_session(
@@ -130,7 +138,7 @@ impl SessionRows for Rows {
         Ok(())
     }
 
-    fn last_turn(&mut self, id: SessionId) -> Done<Option<JobId>> {
+    fn last_exchange(&mut self, id: SessionId) -> Done<Option<JobId>> {
         let last: Option<i64> = session_jobs::table
             .filter(session_jobs::session_id.eq(id.0))
             .select(max(session_jobs::job_id))
@@ -138,19 +146,19 @@ impl SessionRows for Rows {
         Ok(last.map(JobId))
     }
 
-    fn open_turn(&mut self, id: SessionId) -> Done<Option<JobId>> {
-        let turns = session_jobs::table.filter(session_jobs::session_id.eq(id.0)).inner_join(jobs::table);
-        let open = turns.filter(jobs::finalized_at.is_null()).select(jobs::id);
+    fn open_exchange(&mut self, id: SessionId) -> Done<Option<JobId>> {
+        let exchanges = session_jobs::table.filter(session_jobs::session_id.eq(id.0)).inner_join(jobs::table);
+        let open = exchanges.filter(jobs::finalized_at.is_null()).select(jobs::id);
         Ok(open.first(&mut self.0).optional()?.map(JobId))
     }
 
-    fn awaited_turn(&mut self, id: SessionId) -> Done<Option<JobId>> {
-        let turns = session_jobs::table.filter(session_jobs::session_id.eq(id.0)).inner_join(jobs::table);
-        let awaited = turns.filter(jobs::awaited.eq(true)).select(jobs::id);
+    fn awaited_exchange(&mut self, id: SessionId) -> Done<Option<JobId>> {
+        let exchanges = session_jobs::table.filter(session_jobs::session_id.eq(id.0)).inner_join(jobs::table);
+        let awaited = exchanges.filter(jobs::awaited.eq(true)).select(jobs::id);
         Ok(awaited.first(&mut self.0).optional()?.map(JobId))
     }
 
-    fn open_turns(&mut self, id: SessionId, but: JobId) -> Done<Vec<JobId>> {
+    fn open_exchanges(&mut self, id: SessionId, but: JobId) -> Done<Vec<JobId>> {
         let ids: Vec<i64> = session_jobs::table
             .inner_join(jobs::table)
             .filter(session_jobs::session_id.eq(id.0))
@@ -169,7 +177,7 @@ impl SessionRows for Rows {
         Ok(diesel::select(exists(planned)).get_result(&mut self.0)?)
     }
 
-    fn turns(&mut self, id: SessionId, before: Option<JobId>) -> Done<Vec<TurnRow>> {
+    fn exchanges(&mut self, id: SessionId, before: Option<JobId>) -> Done<Vec<ExchangeRow>> {
         type Row = (i64, String, i64, Option<i64>, Sealed, Option<Sealed>, Option<Sealed>);
         let rows: Vec<Row> = session_jobs::table
             .inner_join(jobs::table.inner_join(job_data::table))
@@ -186,11 +194,11 @@ impl SessionRows for Rows {
                 jobs::reason,
             ))
             .load(&mut self.0)?;
-        let turn = |(job, name, said_at, ended_at, payload, output, reason): Row| {
+        let exchange = |(job, name, said_at, ended_at, payload, output, reason): Row| {
             let (job, state) = (JobId(job), state(&name)?);
-            Ok(TurnRow { job, state, said_at, ended_at, payload, output, reason })
+            Ok(ExchangeRow { job, state, said_at, ended_at, payload, output, reason })
         };
-        rows.into_iter().map(turn).collect()
+        rows.into_iter().map(exchange).collect()
     }
 
     fn join_session(&mut self, id: SessionId, job: JobId, at: Millis) -> Done<()> {

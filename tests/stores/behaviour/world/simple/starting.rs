@@ -1,4 +1,4 @@
-//! Which jobs may start in the simple model, and whose turn it is.
+//! Which jobs may start in the simple model, and whose key is next.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use posse_core::queue::rules::{Limits, Scope};
 use super::{Job, Rule, Simple};
 
 impl Simple {
-    /// Whether a job stands in the way of nothing but its turn.
+    /// Whether a job stands in the way of nothing but its key's place in the rotation.
     pub fn may_start(&self, id: JobId, now: Millis) -> bool {
         let job = self.job(id);
         let running = |scope: &Scope| {
@@ -52,14 +52,14 @@ impl Simple {
                 }
             }
             if let Some(scope) = scope {
-                self.turns.insert((role.into(), scope), line(&job));
+                self.last_served.insert((role.into(), scope), line(&job));
             }
             taken.push(id);
         }
         taken
     }
 
-    /// The job that is next to start, and, if that is because it is its key's turn, in which queue (empty for
+    /// The job that is next to start, and, if that is because its key is next, in which queue (empty for
     /// all).
     fn next(&self, role: &str, now: Millis) -> Option<(JobId, Option<String>)> {
         let available = self.there().filter(|job| job.standing.state == JobState::Available && job.new.role == role);
@@ -80,8 +80,8 @@ impl Simple {
             scopes.entry(scope).or_default().insert(line, front);
         }
         let first = |(scope, lines): (Option<String>, BTreeMap<_, _>)| {
-            let Some(turns) = &scope else { return Some((*lines.values().min()?, scope)) };
-            let last = self.turns.get(&(role.into(), turns.clone()));
+            let Some(queue) = &scope else { return Some((*lines.values().min()?, scope)) };
+            let last = self.last_served.get(&(role.into(), queue.clone()));
             let behind = lines.iter().find(|(line, _)| last.is_none_or(|last| *line > last));
             Some((*behind.or(lines.iter().next())?.1, scope))
         };
@@ -91,7 +91,7 @@ impl Simple {
     pub fn limit(&mut self, scope: Scope, limits: Limits) {
         let rule = self.rules.entry(scope).or_default();
         if rule.limits.fair && !limits.fair {
-            self.turns.clear();
+            self.last_served.clear();
         }
         rule.limits = limits;
     }

@@ -1,4 +1,4 @@
-//! Concurrency keys that take turns.
+//! Concurrency keys that are served in rotation.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::ruling::{per_key, queued};
 use super::*;
 use posse_core::queue::rules::{Limits, Scope};
 
-/// Has the keys of a scope take turns.
+/// Has the keys of a scope served in rotation.
 pub async fn fair(store: &dyn Store, scope: Scope) {
     store.set_limits(scope, Limits { fair: true, ..Limits::default() }, T0).await.expect("is set");
 }
@@ -26,10 +26,10 @@ pub async fn ten_thousand_jobs_keep_nobody_waiting(store: Arc<dyn Store>) {
     fair(&*store, role()).await;
     let old = NewJob { run_at: Some(T0 - 86_400_000), ..queued("q", "many") };
     let ids = enqueue_all(&*store, vec![old; 10_000], T0 - 86_400_000).await;
-    assert_eq!(keys(&*store, 4).await, ["many"; 4], "alone it is never out of turn");
+    assert_eq!(keys(&*store, 4).await, ["many"; 4], "alone it is always next");
     enqueue_all(&*store, vec![queued("q", "few"); 3], T0).await;
     enqueue_all(&*store, vec![queued("q", ""); 2], T0).await;
-    // One at a time and several at once are the same turns.
+    // One at a time and several at once are the same rotation.
     let mut got = keys(&*store, 1).await;
     got.extend(keys(&*store, 1).await);
     got.extend(keys(&*store, 6).await);
@@ -46,14 +46,14 @@ pub async fn a_new_key_waits_for_one_round_at_most(store: Arc<dyn Store>) {
     let round = 3000;
     enqueue_all(&*store, (0..2 * round).map(|n| new(n % round)).collect(), T0).await;
     assert_eq!(keys(&*store, 100).await.len(), 100);
-    // One that the turn has passed already, and one that it comes to.
+    // One that the rotation has passed already, and one that it comes to.
     enqueue_all(&*store, vec![queued("a", "k00000x"), queued("b", "k02000x")], T0).await;
     let mut served = Vec::new();
     while served.len() < round + 2 {
         served.extend(keys(&*store, 113).await);
     }
     let different: HashSet<_> = served[..round + 2].iter().collect();
-    assert_eq!(different.len(), round + 2, "each has one turn, the new ones too");
+    assert_eq!(different.len(), round + 2, "each is served once, the new ones too");
     assert_eq!(served[round + 2], "k00100");
 }
 
@@ -94,14 +94,14 @@ pub async fn a_fair_queue_stands_among_others_by_rank(store: Arc<dyn Store>) {
         at("late", "d", T0 - 1),
     ];
     let ids = enqueue_all(&*store, jobs, T0).await;
-    // When it is the turn of b, the fair queue stands where the job of b stands.
+    // When b is next, the fair queue stands where the job of b stands.
     let want = [0, 3, 2, 1, 4, 5].map(|n| ids[n]);
     let mut got: Vec<_> = claim(&*store, "r", 2, T0).await.iter().map(|claimed| claimed.job.id).collect();
     got.extend(claim(&*store, "r", 9, T0).await.iter().map(|claimed| claimed.job.id));
     assert_eq!(got, want);
 }
 
-pub async fn workers_of_different_queues_have_turns_of_their_own(store: Arc<dyn Store>) {
+pub async fn workers_of_different_queues_have_rotations_of_their_own(store: Arc<dyn Store>) {
     fair(&*store, role()).await;
     let lines = [("p", "a"), ("p", "b"), ("q", "c"), ("q", "d")];
     enqueue_all(&*store, lines.iter().flat_map(|(queue, key)| vec![queued(queue, key); 3]).collect(), T0).await;
@@ -120,7 +120,7 @@ pub async fn workers_of_different_queues_have_turns_of_their_own(store: Arc<dyn 
 
 pub async fn what_is_fair_no_more_goes_by_rank(store: Arc<dyn Store>) {
     enqueue_all(&*store, ["b", "b", "b", "a", "a"].map(|key| queued("q", key)).to_vec(), T0).await;
-    assert_eq!(keys(&*store, 1).await, ["b"], "by rank, where nobody asked for turns");
+    assert_eq!(keys(&*store, 1).await, ["b"], "by rank, where nobody asked for a rotation");
     fair(&*store, Scope::Queue("q".into())).await;
     assert_eq!(keys(&*store, 1).await, ["a"]);
     store.set_limits(Scope::Queue("q".into()), Limits::default(), T0).await.expect("is set");
