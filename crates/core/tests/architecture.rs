@@ -195,12 +195,18 @@ fn name_of(dependency: &str) -> &str {
     dependency.split(['.', ' ', '=']).next().unwrap_or_default()
 }
 
-/// ARCHITECTURE.md, as what stands between backticks and looks like a file or a folder of ours.
+/// What stands between backticks in a text, outside of blocks of code, up to the first `::`.
+fn quoted(document: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(document).expect("a text");
+    let prose: String = text.split("```").step_by(2).collect();
+    let quoted = prose.split('`').skip(1).step_by(2);
+    quoted.map(|quoted| quoted.split("::").next().unwrap_or_default().to_owned()).collect()
+}
+
+/// ARCHITECTURE.md, as what looks like a file or a folder of ours.
 fn named_in_the_code_map() -> Vec<String> {
-    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
-    let quoted = text.split('`').skip(1).step_by(2).map(|quoted| quoted.split("::").next().unwrap_or_default());
-    let is_path = |name: &&str| name.ends_with(".rs") || (name.ends_with('/') && name.len() > 1);
-    quoted.filter(is_path).map(str::to_owned).collect()
+    let is_path = |name: &String| name.ends_with(".rs") || (name.ends_with('/') && name.len() > 1);
+    quoted(&root().join("ARCHITECTURE.md")).into_iter().filter(is_path).collect()
 }
 
 fn root() -> PathBuf {
@@ -219,6 +225,35 @@ fn what_the_code_map_names_is_there() {
     };
     let missing: Vec<_> = named_in_the_code_map().into_iter().filter(|name| !is_there(name)).collect();
     assert!(missing.is_empty(), "ARCHITECTURE.md names {missing:?}, and nothing is called that");
+}
+
+#[test]
+fn what_decisions_and_contributing_name_is_there() {
+    /// What whoever follows CONTRIBUTING.md makes.
+    const MADE_BY_THE_READER: &[&str] = &["crates/infra/tools/src/count_words.rs", "migrations/sqlite/NNNN_name"];
+    const OURS: &[&str] = &["crates/", "tests/", "migrations/", "scripts/", "docs/", "deploy/"];
+    let decisions = std::fs::read_dir(root().join("docs/decisions")).expect("docs/decisions");
+    let documents = decisions.map(|entry| entry.expect("an entry").path()).chain([root().join("CONTRIBUTING.md")]);
+    let files = [rust_files(&root().join("crates")), rust_files(&root().join("tests"))].concat();
+    let (mut missing, mut looked) = (Vec::new(), 0);
+    for document in documents {
+        let names = quoted(&document).into_iter().filter(|name| !name.contains(' '));
+        for name in names.filter(|name| !MADE_BY_THE_READER.contains(&name.as_str())) {
+            let is_there = if OURS.iter().any(|folder| name.starts_with(folder)) {
+                root().join(&name).exists()
+            } else if name.ends_with(".rs") {
+                files.iter().any(|file| file.ends_with(&name))
+            } else {
+                continue;
+            };
+            looked += 1;
+            if !is_there {
+                missing.push(format!("{}: {name}", document.display()));
+            }
+        }
+    }
+    assert!(looked > 100, "only {looked} names were looked at");
+    assert!(missing.is_empty(), "nothing is called that:\n{}", missing.join("\n"));
 }
 
 #[test]

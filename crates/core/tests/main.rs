@@ -3,14 +3,24 @@
 mod agent_machine;
 mod architecture;
 mod circles;
+mod clock;
 mod compaction;
 mod conversation;
+mod doctor;
 mod events;
+mod job;
+mod metrics;
+mod model;
 mod phases;
 mod prompt;
+mod run;
 mod run_machine;
+mod schedule;
 mod sentences;
+mod session;
 mod skill;
+mod text;
+mod workspace;
 mod support {
     pub mod parts;
     pub mod sendable;

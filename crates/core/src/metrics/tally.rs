@@ -234,42 +234,6 @@ impl ModelTally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{FailedTry, Finish, ModelErrorKind};
-
-    fn failed_try(input: u64) -> FailedTry {
-        let usage = Usage { input, output: 1, ..Usage::default() };
-        FailedTry { model: "m".into(), reason: "503".into(), usage }
-    }
-
-    #[test]
-    fn what_came_to_nothing_is_counted_too() {
-        let tallies = ModelTallies::default();
-        let reply = ModelReply {
-            text: "yes".into(),
-            reasoning: None,
-            calls: vec![],
-            refusal: None,
-            finish: Finish::Stop,
-            usage: Usage { input: 100, output: 10, cached: 60, estimated: false },
-            model: "m".into(),
-            cost_microusd: Some(42),
-            failed_tries: vec![failed_try(7)],
-        };
-        let error = ModelError {
-            kind: ModelErrorKind::RateLimited,
-            message: "later".into(),
-            retry_after: None,
-            context_window: None,
-            failed_tries: vec![failed_try(3), failed_try(3)],
-        };
-        tallies.model("e", "m").count(20, &Ok(reply));
-        tallies.model("e", "m").count(30, &Err(error));
-        let [counts] = &tallies.read()[..] else { panic!("one model was asked") };
-        assert_eq!((counts.answered, counts.failed_tries), (1, 3));
-        assert_eq!(counts.errors, BTreeMap::from([("rate_limited".to_owned(), 1)]));
-        assert_eq!((counts.input_tokens, counts.cached_tokens, counts.output_tokens), (113, 60, 13));
-        assert_eq!((counts.cost_microusd, counts.took.count, counts.took.sum_ms), (42, 2, 50));
-    }
 
     #[test]
     fn each_end_is_counted_by_how_and_where() {
@@ -286,7 +250,7 @@ mod tests {
             [
                 ("failed", JobState::Retryable, 2),
                 ("failed", JobState::Discarded, 1),
-                ("postponed", JobState::Discarded, 1),
+                ("postponed", JobState::Discarded, 1)
             ]
         );
         assert_eq!((counts.claims, counts.waited.sum_ms), (1, 0), "a clock that was set counts as no wait");

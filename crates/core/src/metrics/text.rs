@@ -227,27 +227,3 @@ fn decimal(parts: u64, places: u32) -> String {
     let whole = format!("{}.{:0width$}", parts / one, parts % one, width = places as usize);
     whole.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::job::JobState;
-    use crate::metrics::JobsIn;
-
-    #[test]
-    fn parts_are_printed_exactly() {
-        let shown = [0, 5, 25, 100, 1_000, 2_500, 3_600_000].map(seconds);
-        assert_eq!(shown, ["0", "0.005", "0.025", "0.1", "1", "2.5", "3600"]);
-        assert_eq!(decimal(u64::MAX, 6), "18446744073709.551615");
-    }
-
-    #[test]
-    fn a_name_cannot_end_its_line() {
-        let queue = "a\"} 1\nposse_jobs 7\\".to_owned();
-        let jobs = vec![JobsIn { role: "r".into(), queue, state: JobState::Available, jobs: 2 }];
-        let standing = Some(Standing { jobs, ..Standing::default() });
-        let text = Metrics { standing, process: None }.text();
-        let row = r#"posse_jobs{role="r",queue="a\"} 1\nposse_jobs 7\\",state="available"} 2"#;
-        assert!(text.lines().any(|line| line == row), "{text}");
-    }
-}

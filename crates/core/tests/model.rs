@@ -1,0 +1,4 @@
+//! What is decided about models, whichever is asked.
+
+mod breaker;
+mod tokens;

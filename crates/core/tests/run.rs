@@ -1,0 +1,4 @@
+//! The parts of a run, each by itself.
+
+mod audit;
+mod spoken;
