@@ -12,9 +12,9 @@ use crate::job::lease::{Lease, WorkerId};
 use crate::job::question::{Answered, QuestionId};
 use crate::job::{JobId, JobProgress, JobState, NewJob};
 use crate::port::{
-    Appended, AttemptEnd, Cancelled, Chunk, ClaimRequest, Claimed, Enqueued, Forfeit, ForkRepository, Heartbeat,
-    JobRelations, JobRepository, MemoryRepository, QuestionRepository, Reach, RepositoryError, Rescued,
-    SessionRepository, WorkerRecord,
+    AnnotationRepository, Appended, AttemptEnd, Cancelled, Chunk, ClaimRequest, Claimed, Enqueued, Forfeit,
+    ForkRepository, Heartbeat, JobRelations, JobRepository, MemoryRepository, QuestionRepository, Reach,
+    RepositoryError, Rescued, SessionRepository, WorkerRecord,
 };
 use crate::run::fork::Fork;
 use crate::run::journal::Entry;
@@ -118,17 +118,6 @@ impl<E: Engine> JobRepository for E {
         self.write(ROW, move |tx| retry::retry(tx, job, now)).await
     }
 
-    async fn annotate(
-        &self,
-        job: JobId,
-        author: String,
-        annotation: NewAnnotation,
-        now: Millis,
-    ) -> Result<i64, RepositoryError> {
-        let bytes = ROW + annotation.text.len();
-        self.write(bytes, move |tx| annotations::annotate(tx, job, &author, &annotation, now)).await
-    }
-
     async fn register_worker(&self, worker: WorkerRecord) -> Result<(), RepositoryError> {
         self.write(ROW, move |tx| tx.db.keep(&worker)).await
     }
@@ -139,6 +128,20 @@ impl<E: Engine> JobRepository for E {
 
     fn leave_word(&self, worker: &WorkerId) {
         self.say_word(worker);
+    }
+}
+
+#[async_trait]
+impl<E: Engine> AnnotationRepository for E {
+    async fn annotate(
+        &self,
+        job: JobId,
+        author: String,
+        annotation: NewAnnotation,
+        now: Millis,
+    ) -> Result<i64, RepositoryError> {
+        let bytes = ROW + annotation.text.len();
+        self.write(bytes, move |tx| annotations::annotate(tx, job, &author, &annotation, now)).await
     }
 }
 

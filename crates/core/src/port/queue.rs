@@ -1,4 +1,4 @@
-//! What limits how many jobs start and how often models are asked.
+//! Queues: what limits how many jobs start and how often models are asked.
 
 use async_trait::async_trait;
 
