@@ -2,7 +2,6 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::str::FromStr;
 
 use crate::clock::Millis;
@@ -22,6 +21,7 @@ pub mod transition;
 pub mod unique;
 
 pub use crate::id::JobId;
+use crate::text::named;
 use dependency::{After, OnFailed};
 pub use unique::{IfHeld, Unique, holds_key};
 
@@ -51,42 +51,15 @@ pub enum JobState {
     Discarded,
 }
 
-impl JobState {
-    /// Every state, in the order of a job's life.
-    pub const ALL: [JobState; 8] = [
-        JobState::Scheduled,
-        JobState::Available,
-        JobState::Running,
-        JobState::Retryable,
-        JobState::Suspended,
-        JobState::Completed,
-        JobState::Cancelled,
-        JobState::Discarded,
-    ];
+named!(
+    JobState: Scheduled = "scheduled", Available = "available", Running = "running", Retryable = "retryable",
+        Suspended = "suspended", Completed = "completed", Cancelled = "cancelled", Discarded = "discarded"
+);
 
+impl JobState {
     /// Whether nothing happens to the job any more by itself.
     pub fn is_final(self) -> bool {
         matches!(self, JobState::Completed | JobState::Cancelled | JobState::Discarded)
-    }
-
-    /// The name kept in databases and shown to people.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            JobState::Scheduled => "scheduled",
-            JobState::Available => "available",
-            JobState::Running => "running",
-            JobState::Retryable => "retryable",
-            JobState::Suspended => "suspended",
-            JobState::Completed => "completed",
-            JobState::Cancelled => "cancelled",
-            JobState::Discarded => "discarded",
-        }
-    }
-}
-
-impl fmt::Display for JobState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }
 

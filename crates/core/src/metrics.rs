@@ -19,7 +19,7 @@ mod histogram;
 mod tally;
 mod text;
 
-pub use histogram::{Histogram, Observed};
+pub use histogram::Observed;
 pub use tally::{ModelCounts, ModelTallies, ModelTally, RoleCounts, RoleTally, WorkTally};
 
 /// Queues that are told apart at most, those with the most jobs; all others are counted as one. A queue

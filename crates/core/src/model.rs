@@ -21,6 +21,7 @@ mod message;
 pub mod tokens;
 mod usage;
 
+use crate::text::named;
 use conversation::Conversation;
 pub use message::{Author, CallRequest, Extra, Message, Reasoning};
 pub use usage::Usage;
@@ -148,24 +149,12 @@ pub enum ModelErrorKind {
     Stopped,
 }
 
-impl ModelErrorKind {
-    /// Its name, as it is written down.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ModelErrorKind::Transient => "transient",
-            ModelErrorKind::RateLimited => "rate_limited",
-            ModelErrorKind::Unavailable => "unavailable",
-            ModelErrorKind::Unreachable => "unreachable",
-            ModelErrorKind::WorkerUnfit => "worker_unfit",
-            ModelErrorKind::OutOfCredit => "out_of_credit",
-            ModelErrorKind::Unauthorized => "unauthorized",
-            ModelErrorKind::ContextOverflow => "context_overflow",
-            ModelErrorKind::InvalidToolCall => "invalid_tool_call",
-            ModelErrorKind::Rejected => "rejected",
-            ModelErrorKind::Stopped => "stopped",
-        }
-    }
-}
+named!(
+    ModelErrorKind: Transient = "transient", RateLimited = "rate_limited", Unavailable = "unavailable",
+        Unreachable = "unreachable", WorkerUnfit = "worker_unfit", OutOfCredit = "out_of_credit",
+        Unauthorized = "unauthorized", ContextOverflow = "context_overflow", InvalidToolCall = "invalid_tool_call",
+        Rejected = "rejected", Stopped = "stopped"
+);
 
 /// A request that gave no usable reply, after all tries.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::job::deaths::MOST_CRASHES;
 use crate::job::name::check_role;
 use crate::job::retry::RetryPolicy;
-use crate::text::has_too_many;
+use crate::text::{has_too_many, named};
 
 /// Model requests a run may make unless its persona says otherwise.
 pub const DEFAULT_MAX_TURNS: u32 = 20;
@@ -77,15 +77,9 @@ pub enum Style {
     Phased,
 }
 
-impl Style {
-    /// The name in a persona's file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Style::Direct => "direct",
-            Style::Phased => "phased",
-        }
-    }
+named!(Style: Direct = "direct", Phased = "phased");
 
+impl Style {
     fn is_direct(&self) -> bool {
         *self == Style::Direct
     }

@@ -15,7 +15,7 @@ use crate::clock::Millis;
 use crate::job::enqueue::Refused;
 use crate::job::name::check_role;
 use crate::job::{JobId, JobState, NewJob};
-use crate::text::plural;
+use crate::text::{named, plural};
 
 /// A run that is later than this was missed. A look at the schedules comes every second.
 pub const MISSED_AFTER_MS: Millis = 60_000;
@@ -45,28 +45,6 @@ pub enum Overlap {
     Allow,
     /// The run is left out.
     Skip,
-}
-
-macro_rules! named {
-    ($type:ident, $what:literal: $($variant:ident = $name:literal),+) => {
-        impl $type {
-            /// The name kept in databases and used by people.
-            pub fn as_str(self) -> &'static str {
-                match self { $($type::$variant => $name),+ }
-            }
-        }
-
-        impl std::str::FromStr for $type {
-            type Err = String;
-
-            fn from_str(text: &str) -> Result<Self, String> {
-                match text {
-                    $($name => Ok($type::$variant),)+
-                    _ => Err(format!(concat!("'{}' is no ", $what, "; there are", $(" ", $name),+), text)),
-                }
-            }
-        }
-    };
 }
 
 named!(Missed, "rule for missed runs": Skip = "skip", Once = "once", All = "all");

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use unicode_normalization::UnicodeNormalization;
 
-use crate::model::Message;
+use crate::text::named;
 use crate::tool::{OfferedTool, ToolSpec, schema_of};
 
 mod call;
@@ -99,16 +99,7 @@ pub enum SkillScope {
     BuiltIn,
 }
 
-impl SkillScope {
-    /// The name shown to people.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SkillScope::Project => "project",
-            SkillScope::User => "user",
-            SkillScope::BuiltIn => "built in",
-        }
-    }
-}
+named!(SkillScope: Project = "project", User = "user", BuiltIn = "built in");
 
 impl Skill {
     /// The name a model calls it by: its own where providers take that for a tool, else a stable one
@@ -184,12 +175,6 @@ task or a part of it, call the skill instead of doing that work yourself. It doe
 into `task` everything it has to know.
 ";
 
-/// What an agent is told of the skills it may call: names and descriptions, sorted by name. None
-/// where there are no skills. Meant to be the second system message.
-pub fn skills_message(skills: &[Skill]) -> Option<String> {
-    shelf::told_within(skills, usize::MAX).message
-}
-
 /// What a child is told of the skill it works by: the sanitised text, which files lie beside it, and
 /// the skills it may call in turn.
 pub fn child_message(skill: &Skill, sub_skills: &[&Skill]) -> Result<String, SanitiseError> {
@@ -207,20 +192,6 @@ pub fn child_message(skill: &Skill, sub_skills: &[&Skill]) -> Result<String, San
 
 /// The tool that reads the files beside a skill's text.
 pub const READ_SKILL_FILE: &str = "read_skill_file";
-
-/// The messages a child begins with, from scratch: the agent's own system text, the skill, what the
-/// caller passed on, the task. Nothing of the caller's conversation.
-pub fn child_messages(
-    system: &str,
-    skill: &Skill,
-    sub_skills: &[&Skill],
-    args: &SkillCallArgs,
-) -> Result<Vec<Message>, SanitiseError> {
-    let mut messages =
-        vec![Message::System { text: system.to_owned() }, Message::System { text: child_message(skill, sub_skills)? }];
-    messages.extend(args.messages());
-    Ok(messages)
-}
 
 fn listed(skills: &[&Skill]) -> Option<String> {
     let mut lines: Vec<_> =

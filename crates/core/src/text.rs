@@ -6,6 +6,41 @@ use std::fmt::Write as _;
 
 use crate::clock::Millis;
 
+/// Names the values of an enum, as they are stored, shown and, where it is said what they are, read.
+macro_rules! named {
+    ($type:ident: $($variant:ident = $name:literal),+) => {
+        impl $type {
+            /// All of them, in order.
+            pub const ALL: [$type; [$($name),+].len()] = [$($type::$variant),+];
+
+            /// Its name, as it is stored and shown.
+            pub fn as_str(self) -> &'static str {
+                match self { $($type::$variant => $name),+ }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+    ($type:ident, $what:literal: $($variant:ident = $name:literal),+) => {
+        named!($type: $($variant = $name),+);
+
+        impl std::str::FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                let found = $type::ALL.into_iter().find(|known| known.as_str() == text);
+                found.ok_or_else(|| format!(concat!("'{}' is no ", $what, "; there are", $(" ", $name),+), text))
+            }
+        }
+    };
+}
+
+pub(crate) use named;
+
 /// `text` with everything that would steer a terminal or hide text made visible: control characters,
 /// escape sequences, bidi overrides, invisible marks. Line breaks stay. What is visible already stays
 /// as it is, so doing it twice changes nothing.

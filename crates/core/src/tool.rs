@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::annotation::NewAnnotation;
 use crate::id::JobId;
 use crate::stop::Stop;
+use crate::text::named;
 use crate::workspace::folder::FolderId;
 use crate::workspace::protected::Protected;
 
@@ -40,19 +41,12 @@ pub enum EffectClass {
     Once,
 }
 
+named!(EffectClass: Pure = "pure", Idempotent = "idempotent", Once = "once");
+
 impl EffectClass {
     /// Whether a call whose fate is unknown may simply run again.
     pub fn repeatable(self) -> bool {
         !matches!(self, EffectClass::Once)
-    }
-
-    /// The name kept in the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            EffectClass::Pure => "pure",
-            EffectClass::Idempotent => "idempotent",
-            EffectClass::Once => "once",
-        }
     }
 }
 

@@ -4,6 +4,7 @@ mod sanitise;
 
 use posse_core::model::Message;
 use posse_core::run::journal::OfferedTool;
+use posse_core::skill::shelf::told_within;
 use posse_core::skill::*;
 use posse_core::tool::{EffectClass, ToolSpec};
 use serde_json::json;
@@ -210,9 +211,9 @@ fn sub_skills_are_those_that_are_named_and_there() {
 
 #[test]
 fn the_root_sees_names_and_descriptions_only() {
-    assert_eq!(skills_message(&[]), None);
+    assert_eq!(told_within(&[], usize::MAX).message, None);
     let long = Skill { description: format!("Long\n  text {}", "x".repeat(2000)), ..skill("zeta") };
-    let message = skills_message(&[long, skill("alpha")]).expect("skills");
+    let message = told_within(&[long, skill("alpha")], usize::MAX).message.expect("skills");
     let (head, list) = message.split_at(message.find("- ").expect("a list"));
     assert!(head.starts_with("# Skills you may call\n") && head.contains("`task`"));
     assert!(list.starts_with("- alpha: Does it.\n- zeta: Long text xxx"), "{list}");
@@ -229,16 +230,12 @@ fn a_child_begins_from_scratch() {
     sum.body = "\n# How\n<script>x</script>Add <b>all</b>.\n".into();
     sum.source.files = vec!["references/units.md".into()];
     let other = skill("check");
-    let messages = child_messages("You are x.", &sum, &[&other], &args.expect("legal")).expect("a text");
-    let [Message::System { text: base }, Message::System { text }, rest @ ..] = &messages[..] else {
-        panic!("{messages:?}")
-    };
-    assert_eq!(base, "You are x.");
+    let text = child_message(&sum, &[&other]).expect("a text");
     assert!(text.starts_with("# Skill: sum\n\n# How\nAdd all.\n\n# Files of this skill\n"), "{text}");
     assert!(text.contains("`read_skill_file`") && text.contains("references/units.md"));
     assert!(text.ends_with("- check: Does it.\n") && text.contains("# Skills you may call\n"));
     assert_eq!(
-        rest,
+        args.expect("legal").messages(),
         [
             Message::User { text: "Hello".into() },
             Message::Assistant { text: "Hi".into(), reasoning: None, calls: vec![] },

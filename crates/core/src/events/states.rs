@@ -5,7 +5,6 @@
 //! final state of a job is always told: it stays where it is until somebody looks. (But for a job
 //! that ended, is re-run by hand and ends again, all between two looks: that is two looks at one end.)
 
-use futures::Stream;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,11 +117,6 @@ impl StateChanges {
                 return Some(Err(error));
             }
         }
-    }
-
-    /// The same as a stream.
-    pub fn into_stream(self) -> impl Stream<Item = Result<StateChange, RepositoryError>> + Send {
-        futures::stream::unfold(self, |mut changes| async move { changes.next().await.map(|change| (change, changes)) })
     }
 
     fn group(&self) -> Option<String> {

@@ -8,11 +8,11 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::str::FromStr;
 
 use super::{JobId, JobState};
 use crate::clock::Millis;
+use crate::text::named;
 
 /// Most jobs that one job may wait for.
 pub const MAX_AFTER: usize = 1000;
@@ -46,25 +46,7 @@ pub enum OnFailed {
     Wait,
 }
 
-impl OnFailed {
-    /// Every rule.
-    pub const ALL: [OnFailed; 3] = [OnFailed::Cancel, OnFailed::Run, OnFailed::Wait];
-
-    /// The name kept in databases and given by people.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            OnFailed::Cancel => "cancel",
-            OnFailed::Run => "run",
-            OnFailed::Wait => "wait",
-        }
-    }
-}
-
-impl fmt::Display for OnFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
+named!(OnFailed: Cancel = "cancel", Run = "run", Wait = "wait");
 
 impl FromStr for OnFailed {
     type Err = String;

@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::clock::Millis;
 use crate::job::JobId;
-use crate::text::has_too_many;
+use crate::text::{has_too_many, named};
 
 /// Most bytes of an answer.
 pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
@@ -36,21 +36,7 @@ pub enum QuestionState {
     Closed,
 }
 
-impl QuestionState {
-    /// Every state.
-    pub const ALL: [QuestionState; 4] =
-        [QuestionState::Open, QuestionState::Answered, QuestionState::Expired, QuestionState::Closed];
-
-    /// The name kept in the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            QuestionState::Open => "open",
-            QuestionState::Answered => "answered",
-            QuestionState::Expired => "expired",
-            QuestionState::Closed => "closed",
-        }
-    }
-}
+named!(QuestionState: Open = "open", Answered = "answered", Expired = "expired", Closed = "closed");
 
 /// A question to people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -2,92 +2,51 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
-use super::histogram::{Histogram, Observed};
+use super::histogram::Observed;
 use crate::clock::Millis;
 use crate::job::JobState;
 use crate::job::transition::Event;
 use crate::model::{ModelError, ModelReply, Usage};
 
-fn add(counter: &AtomicU64, more: u64) {
-    counter.fetch_add(more, Ordering::Relaxed);
-}
-
-fn read(counter: &AtomicU64) -> u64 {
-    counter.load(Ordering::Relaxed)
-}
-
-/// Counts kept under names that are known after the start: as many as there are roles, or models.
-#[derive(Debug)]
-struct Named<K, T>(RwLock<BTreeMap<K, Arc<T>>>);
-
-impl<K, T> Default for Named<K, T> {
-    fn default() -> Self {
-        Named(RwLock::default())
-    }
-}
-
-impl<K: Ord + Clone, T: Default> Named<K, T> {
-    fn get<Q: Ord + ToOwned<Owned = K> + ?Sized>(&self, name: &Q) -> Arc<T>
-    where
-        K: std::borrow::Borrow<Q>,
-    {
-        if let Some(found) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(name) {
-            return Arc::clone(found);
-        }
-        Arc::clone(self.0.write().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default())
-    }
-
-    fn all(&self) -> Vec<(K, Arc<T>)> {
-        let named = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        named.iter().map(|(name, one)| (name.clone(), Arc::clone(one))).collect()
-    }
+fn lock<T>(counts: &Mutex<T>) -> MutexGuard<'_, T> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the services of one process did.
 #[derive(Debug, Default)]
 pub struct WorkTally {
-    roles: Named<String, RoleTally>,
+    roles: Mutex<BTreeMap<String, Arc<RoleTally>>>,
     rescued: AtomicU64,
 }
 
 impl WorkTally {
-    /// The counts of one role.
+    /// Where one role is counted.
     pub fn role(&self, role: &str) -> Arc<RoleTally> {
-        self.roles.get(role)
+        let new = || Arc::new(RoleTally(Mutex::new(RoleCounts { role: role.to_owned(), ..RoleCounts::default() })));
+        Arc::clone(lock(&self.roles).entry(role.to_owned()).or_insert_with(new))
     }
 
     /// What each role did, by its name.
     pub fn roles(&self) -> Vec<RoleCounts> {
-        self.roles.all().into_iter().map(|(role, tally)| tally.read(role)).collect()
+        lock(&self.roles).values().map(|tally| tally.read()).collect()
     }
 
     /// Jobs taken back from vanished workers.
     pub fn rescued(&self) -> u64 {
-        read(&self.rescued)
+        self.rescued.load(Ordering::Relaxed)
     }
 
     pub(crate) fn rescue(&self, jobs: usize) {
-        add(&self.rescued, jobs as u64);
+        self.rescued.fetch_add(jobs as u64, Ordering::Relaxed);
     }
 }
 
 /// What one role did.
-#[derive(Debug, Default)]
-pub struct RoleTally {
-    claims: AtomicU64,
-    waited: Histogram,
-    worked: Histogram,
-    lost: AtomicU64,
-    /// Ends of attempts, by event and the state they led to.
-    ends: [[AtomicU64; JobState::ALL.len()]; Event::ALL.len()],
-}
-
-/// What one role did, as numbers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RoleCounts {
     /// The role.
     pub role: String,
@@ -104,70 +63,64 @@ pub struct RoleCounts {
     pub ends: Vec<(&'static str, JobState, u64)>,
 }
 
+/// Counts what one role does.
+#[derive(Debug)]
+pub struct RoleTally(Mutex<RoleCounts>);
+
 impl RoleTally {
     /// A job was claimed that had been due for so long.
     pub(crate) fn claimed(&self, waited: Millis) {
-        add(&self.claims, 1);
-        self.waited.observe(waited);
+        let mut counts = lock(&self.0);
+        counts.claims += 1;
+        counts.waited.observe(waited);
     }
 
-    /// An attempt took so long.
     pub(crate) fn worked(&self, duration: Millis) {
-        self.worked.observe(duration);
+        lock(&self.0).worked.observe(duration);
     }
 
-    /// An attempt's end was stored.
+    /// The end of an attempt was stored.
     pub(crate) fn ended(&self, event: Event, state: JobState) {
-        add(&self.ends[event as usize][state as usize], 1);
+        let mut counts = lock(&self.0);
+        match counts.ends.iter_mut().find(|(name, to, _)| (*name, *to) == (event.name(), state)) {
+            Some((_, _, attempts)) => *attempts += 1,
+            None => counts.ends.push((event.name(), state, 1)),
+        }
     }
 
-    /// An attempt's end came too late.
     pub(crate) fn lost(&self) {
-        add(&self.lost, 1);
+        lock(&self.0).lost += 1;
     }
 
-    fn read(&self, role: String) -> RoleCounts {
-        let of_event = |event: Event| {
-            let count = move |state| (event.name(), state, read(&self.ends[event as usize][state as usize]));
-            JobState::ALL.into_iter().map(count)
-        };
-        let ends = Event::ALL.into_iter().flat_map(of_event).filter(|(_, _, attempts)| *attempts > 0).collect();
-        let (claims, lost) = (read(&self.claims), read(&self.lost));
-        RoleCounts { role, claims, waited: self.waited.read(), worked: self.worked.read(), lost, ends }
+    fn read(&self) -> RoleCounts {
+        let mut counts = lock(&self.0).clone();
+        let place = |name: &str| Event::ALL.iter().position(|event| event.name() == name);
+        counts.ends.sort_by_key(|(name, state, _)| (place(name), *state as usize));
+        counts
     }
 }
 
 /// What the models of one process were asked.
 #[derive(Debug, Default)]
-pub struct ModelTallies(Named<(String, String), ModelTally>);
+pub struct ModelTallies(Mutex<BTreeMap<(String, String), Arc<ModelTally>>>);
 
 impl ModelTallies {
-    /// The counts of the model that a provider calls `model`, at `endpoint`.
+    /// Where the model that a provider calls `model`, at `endpoint`, is counted.
     pub fn model(&self, endpoint: &str, model: &str) -> Arc<ModelTally> {
-        self.0.get(&(endpoint.to_owned(), model.to_owned()))
+        let key = (endpoint.to_owned(), model.to_owned());
+        let (endpoint, model) = key.clone();
+        let new = || Arc::new(ModelTally(Mutex::new(ModelCounts { endpoint, model, ..ModelCounts::default() })));
+        Arc::clone(lock(&self.0).entry(key).or_insert_with(new))
     }
 
     /// What each was asked, by endpoint and model.
     pub fn read(&self) -> Vec<ModelCounts> {
-        self.0.all().into_iter().map(|((endpoint, model), tally)| tally.read(endpoint, model)).collect()
+        lock(&self.0).values().map(|tally| lock(&tally.0).clone()).collect()
     }
 }
 
 /// What one model was asked.
-#[derive(Debug, Default)]
-pub struct ModelTally {
-    answered: AtomicU64,
-    tries: AtomicU64,
-    input: AtomicU64,
-    cached: AtomicU64,
-    output: AtomicU64,
-    cost_microusd: AtomicU64,
-    took: Histogram,
-    errors: Named<String, AtomicU64>,
-}
-
-/// What one model was asked, as numbers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ModelCounts {
     /// Where it is, without user, password and query.
     pub endpoint: String,
@@ -191,43 +144,33 @@ pub struct ModelCounts {
     pub took: Observed,
 }
 
+/// Counts what one model is asked.
+#[derive(Debug)]
+pub struct ModelTally(Mutex<ModelCounts>);
+
 impl ModelTally {
     /// A request came to this after so many milliseconds.
     pub fn count(&self, took: Millis, answer: &Result<ModelReply, ModelError>) {
-        self.took.observe(took);
+        let mut counts = lock(&self.0);
+        counts.took.observe(took);
         let mut usage = Usage::default();
         let tries = match answer {
             Ok(reply) => {
-                add(&self.answered, 1);
-                add(&self.cost_microusd, reply.cost_microusd.unwrap_or(0));
+                counts.answered += 1;
+                counts.cost_microusd += reply.cost_microusd.unwrap_or(0);
                 usage.add(&reply.usage);
                 &reply.failed_tries
             }
             Err(error) => {
-                add(&self.errors.get(error.kind.as_str()), 1);
+                *counts.errors.entry(error.kind.to_string()).or_default() += 1;
                 &error.failed_tries
             }
         };
         tries.iter().for_each(|one| usage.add(&one.usage));
-        add(&self.tries, tries.len() as u64);
-        add(&self.input, usage.input);
-        add(&self.cached, usage.cached);
-        add(&self.output, usage.output);
-    }
-
-    fn read(&self, endpoint: String, model: String) -> ModelCounts {
-        ModelCounts {
-            endpoint,
-            model,
-            answered: read(&self.answered),
-            failed_tries: read(&self.tries),
-            errors: self.errors.all().into_iter().map(|(kind, count)| (kind, read(&count))).collect(),
-            input_tokens: read(&self.input),
-            cached_tokens: read(&self.cached),
-            output_tokens: read(&self.output),
-            cost_microusd: read(&self.cost_microusd),
-            took: self.took.read(),
-        }
+        counts.failed_tries += tries.len() as u64;
+        counts.input_tokens += usage.input;
+        counts.cached_tokens += usage.cached;
+        counts.output_tokens += usage.output;
     }
 }
 

@@ -7,6 +7,7 @@ use crate::clock::Millis;
 use crate::job::JobState;
 #[cfg(doc)]
 use crate::queue::Queue;
+use crate::text::named;
 
 /// How long a job is kept after its end unless configured: 30 days, in milliseconds.
 pub const DEFAULT_KEEP_MS: Millis = 30 * 24 * 3_600_000;
@@ -28,20 +29,7 @@ pub enum Kept {
     Sessions,
 }
 
-impl Kept {
-    /// All of them.
-    pub const ALL: [Kept; 4] = [Kept::Completed, Kept::Cancelled, Kept::Discarded, Kept::Sessions];
-
-    /// Its name, in settings, commands and the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Kept::Completed => "completed",
-            Kept::Cancelled => "cancelled",
-            Kept::Discarded => "discarded",
-            Kept::Sessions => "sessions",
-        }
-    }
-}
+named!(Kept: Completed = "completed", Cancelled = "cancelled", Discarded = "discarded", Sessions = "sessions");
 
 /// How long one kind is kept, in milliseconds; for ever where the time is absent.
 pub type Keep = (Kept, Option<Millis>);

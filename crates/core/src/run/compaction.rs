@@ -76,8 +76,7 @@ pub struct ToSummarise {
 }
 
 /// When older messages are summarised.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// Most messages after the head before the oldest are summarised. 4 to 100,000.
     pub max_messages: usize,
@@ -95,26 +94,6 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings { max_messages: 20, chunk: 10, budget_share: 0.8, keep_last: 2 }
-    }
-}
-
-impl Settings {
-    /// Says which value is out of range, and what the range is.
-    pub fn check(&self) -> Result<(), String> {
-        let Settings { max_messages, chunk, budget_share, keep_last } = *self;
-        if !(4..=100_000).contains(&max_messages) {
-            return Err(format!("max_messages is {max_messages}; it may be 4 to 100,000"));
-        }
-        if !(2..=max_messages).contains(&chunk) {
-            return Err(format!("chunk is {chunk}; it may be 2 to max_messages, which is {max_messages}"));
-        }
-        if !(0.1..=1.0).contains(&budget_share) {
-            return Err(format!("budget_share is {budget_share}; it may be 0.1 to 1"));
-        }
-        if keep_last > 1_000 {
-            return Err(format!("keep_last is {keep_last}; it may be 0 to 1,000"));
-        }
-        Ok(())
     }
 }
 

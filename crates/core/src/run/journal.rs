@@ -16,6 +16,7 @@ use crate::run::compaction::{Cut, Shortening};
 use crate::run::phase::{self, Content};
 use crate::run::results::ToldResults;
 use crate::run::structured;
+use crate::text::named;
 use crate::tool::{EffectClass, ToolErrorCategory};
 
 pub mod audit;
@@ -211,26 +212,16 @@ pub enum EndStatus {
     Failed,
 }
 
+named!(
+    EndStatus: Completed = "completed", Partial = "partial", Stuck = "stuck", MaxTurns = "max_turns",
+        MaxTokens = "max_tokens", MaxSeconds = "max_seconds", MaxToolRounds = "max_tool_rounds",
+        LimitReached = "limit_reached", Refused = "refused", Failed = "failed"
+);
+
 impl EndStatus {
     /// Whether the agent itself ended the run, whatever it found.
     pub fn is_by_itself(self) -> bool {
         matches!(self, EndStatus::Completed | EndStatus::Partial | EndStatus::Stuck)
-    }
-
-    /// The name shown to people.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            EndStatus::Completed => "completed",
-            EndStatus::Partial => "partial",
-            EndStatus::Stuck => "stuck",
-            EndStatus::MaxTurns => "max_turns",
-            EndStatus::MaxTokens => "max_tokens",
-            EndStatus::MaxSeconds => "max_seconds",
-            EndStatus::MaxToolRounds => "max_tool_rounds",
-            EndStatus::LimitReached => "limit_reached",
-            EndStatus::Refused => "refused",
-            EndStatus::Failed => "failed",
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Steps that name their phase: the call `agent_step`, what each phase must bring along, and what
 //! the agent is answered.
 
-use crate::text::has_too_many;
+use crate::text::{has_too_many, named};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -48,37 +48,10 @@ pub enum Phase {
     End,
 }
 
-impl Phase {
-    /// Every phase.
-    pub const ALL: [Phase; 7] =
-        [Phase::Plan, Phase::Reason, Phase::Act, Phase::Verify, Phase::Reflect, Phase::Feedback, Phase::End];
-
-    /// The name in a step.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Phase::Plan => "plan",
-            Phase::Reason => "reason",
-            Phase::Act => "act",
-            Phase::Verify => "verify",
-            Phase::Reflect => "reflect",
-            Phase::Feedback => "feedback",
-            Phase::End => "end",
-        }
-    }
-
-    /// The name in a view.
-    pub(super) fn heading(self) -> &'static str {
-        match self {
-            Phase::Plan => "PLAN",
-            Phase::Reason => "REASON",
-            Phase::Act => "ACT",
-            Phase::Verify => "VERIFY",
-            Phase::Reflect => "REFLECT",
-            Phase::Feedback => "FEEDBACK",
-            Phase::End => "END",
-        }
-    }
-}
+named!(
+    Phase: Plan = "plan", Reason = "reason", Act = "act", Verify = "verify", Reflect = "reflect",
+        Feedback = "feedback", End = "end"
+);
 
 /// The call to make.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -115,16 +88,7 @@ pub enum WorkStatus {
     Stuck,
 }
 
-impl WorkStatus {
-    /// The name in a step.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            WorkStatus::Solved => "solved",
-            WorkStatus::Partial => "partial",
-            WorkStatus::Stuck => "stuck",
-        }
-    }
-}
+named!(WorkStatus: Solved = "solved", Partial = "partial", Stuck = "stuck");
 
 /// A step that is fit to be taken.
 #[derive(Debug, Clone, PartialEq)]

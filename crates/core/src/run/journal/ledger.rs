@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Call, CallOutcome, Entry};
 use crate::clock::Millis;
 use crate::job::JobId;
+use crate::text::named;
 use crate::tool::EffectClass;
 
 /// Where a tool call is in its life.
@@ -26,29 +27,10 @@ pub enum CallState {
     Unknown,
 }
 
-impl CallState {
-    /// Every state.
-    pub const ALL: [CallState; 6] = [
-        CallState::Proposed,
-        CallState::Started,
-        CallState::Done,
-        CallState::Failed,
-        CallState::Refused,
-        CallState::Unknown,
-    ];
-
-    /// The name kept in the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            CallState::Proposed => "proposed",
-            CallState::Started => "started",
-            CallState::Done => "done",
-            CallState::Failed => "failed",
-            CallState::Refused => "refused",
-            CallState::Unknown => "unknown",
-        }
-    }
-}
+named!(
+    CallState: Proposed = "proposed", Started = "started", Done = "done", Failed = "failed", Refused = "refused",
+        Unknown = "unknown"
+);
 
 /// A row of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -266,7 +266,7 @@ impl Steps {
 
 fn push_step(out: &mut String, step: &StepRecord) -> Span {
     let start = out.len();
-    let _ = writeln!(out, "  [Step {}] {}: {}", step.step, step.phase.heading(), folded(&step.summary));
+    let _ = writeln!(out, "  [Step {}] {}: {}", step.step, step.phase.as_str().to_uppercase(), folded(&step.summary));
     let mut result = out.len()..out.len();
     let mut cut = None;
     if let Some(call) = &step.call {
