@@ -10,8 +10,7 @@ pub trait Clock: Send + Sync {
     /// The time of day and year, which somebody may set at any moment. For what is stored and shown.
     fn now(&self) -> Millis;
 
-    /// Milliseconds since some moment in the past. Nobody can set it, and it goes on while the machine
-    /// sleeps. For how long something took, or may still take, in this process.
+    /// Milliseconds that go on while the machine sleeps and that nobody can set: for how long something took.
     fn elapsed(&self) -> Millis;
 }
 
@@ -87,8 +86,7 @@ impl JumpWatch {
         JumpWatch { offset: reading.now - reading.elapsed }
     }
 
-    /// By how much the time was set since the last look, if it was by [`JUMP_MS`] or more. What is less
-    /// does not add up to a jump: a clock that is corrected little by little never makes one.
+    /// By how much the time was set since the last look; less than [`JUMP_MS`] at a time never adds up to a jump.
     pub fn look(&mut self, reading: Reading) -> Option<Millis> {
         let offset = reading.now - reading.elapsed;
         let by = offset - std::mem::replace(&mut self.offset, offset);

@@ -21,7 +21,7 @@ pub mod transition;
 pub mod unique;
 
 pub use crate::id::JobId;
-use crate::text::named;
+use crate::text::{head, named};
 use dependency::{After, OnFailed};
 pub use unique::{IfHeld, Unique, holds_key};
 
@@ -279,9 +279,7 @@ impl JobProgress {
     /// A report, brought within its limits.
     pub fn new(share: f64, text: &str, at: Millis) -> JobProgress {
         let share = if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
-        let end = (0..=text.len().min(Self::MAX_TEXT)).rev().find(|at| text.is_char_boundary(*at));
-        let text = &text[..end.unwrap_or_default()];
-        JobProgress { share, text: text.replace('\0', " "), at }
+        JobProgress { share, text: head(text, Self::MAX_TEXT).replace('\0', " "), at }
     }
 }
 

@@ -22,8 +22,7 @@ mod text;
 pub use histogram::Observed;
 pub use tally::{ModelCounts, ModelTallies, ModelTally, RoleCounts, RoleTally, WorkTally};
 
-/// Queues that are told apart at most, those with the most jobs; all others are counted as one. A queue
-/// is easily made, and whoever collects the numbers keeps a row of each name for ever.
+/// Queues told apart, those with the most jobs; others count as one, for whoever collects keeps each name for ever.
 pub const MOST_QUEUES: usize = 200;
 
 /// The name under which queues beyond [`MOST_QUEUES`] are counted; no queue can have it.
@@ -103,8 +102,7 @@ impl MetricsSource {
         MetricsSource { store, work, models, clock, asking: Mutex::new(()) }
     }
 
-    /// The numbers as they are now. A database that does not answer within five seconds is left out:
-    /// the numbers of the process come all the same.
+    /// The numbers as they are now, without the database's where it does not answer within five seconds.
     pub async fn read(&self) -> Metrics {
         let asked = tokio::time::timeout(PATIENCE, async {
             let _alone = self.asking.lock().await;

@@ -218,8 +218,7 @@ pub trait Model: Send + Sync {
     /// What is known about it. May ask the endpoint the first time (tool calling `auto`).
     async fn profile(&self) -> Result<ModelProfile, ModelError>;
 
-    /// Makes one request. Ends early with [`ModelErrorKind::Stopped`] when `stop` fires, closing
-    /// the connection.
+    /// Makes one request; ends early with [`ModelErrorKind::Stopped`], and without the connection, when `stop` fires.
     async fn complete(
         &self,
         request: &ModelRequest,
@@ -236,8 +235,7 @@ pub trait Model: Send + Sync {
 /// A model's own tokenizer.
 #[async_trait]
 pub trait TokenCounter: Send + Sync {
-    /// How many tokens each of these texts has by itself, in their order. None where that cannot be
-    /// said now, or not soon; whoever asks then goes by an estimate.
+    /// How many tokens each text has by itself, in order; none where that cannot be said soon.
     async fn count(&self, texts: &[&str]) -> Option<Vec<u64>>;
 }
 
@@ -257,7 +255,6 @@ pub fn asked_for() -> Option<JobId> {
 
 /// The configured models, by name.
 pub trait Models: Send + Sync {
-    /// The model of that name, or the default one. An unknown name is [`ModelErrorKind::WorkerUnfit`],
-    /// with the names there are: another worker may know it.
+    /// The model of that name, or the default one; else [`ModelErrorKind::WorkerUnfit`] with the names there are.
     fn get(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError>;
 }

@@ -53,8 +53,7 @@ pub enum RepositoryError {
     /// The job's state does not allow it. Nothing was changed.
     #[error(transparent)]
     Illegal(#[from] IllegalTransition),
-    /// What was asked cannot be, for a reason the caller can mend; in words, with the way out.
-    /// Nothing was changed.
+    /// What was asked cannot be, for a reason the caller can mend; in words. Nothing was changed.
     #[error("{0}")]
     Refused(String),
     /// The job would need a unique key that another job holds. Nothing was changed.
@@ -70,19 +69,16 @@ pub enum RepositoryError {
         /// The job that holds it.
         holder: JobId,
     },
-    /// The database cannot take writes now (full disk, read-only, locked for too long); trying
-    /// later may help. In words for a person, with the way out.
+    /// The database cannot take writes now (full disk, read-only, locked); later it may. In words, with the way out.
     #[error("{0}")]
     Unavailable(String),
-    /// The database is no longer the one that was opened: its file was deleted, moved or replaced. What was asked for
-    /// may be in a file that nobody will find. In words, with the way out.
+    /// The database's file was deleted, moved or replaced, and what was asked for may be lost. In words, with the way out.
     #[error("{0}")]
     Gone(String),
     /// The database cannot be used at all (newer schema, damage). In words, with the way out.
     #[error("{0}")]
     Unusable(String),
-    /// What was asked for breaks a rule of what is stored (an entry out of place, a value out of range):
-    /// a fault of the caller, not of the database. Nothing was changed.
+    /// A fault of the caller: an entry out of place, a value out of range. Nothing was changed.
     #[error("{0}")]
     Misused(String),
 }

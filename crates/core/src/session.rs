@@ -10,7 +10,7 @@ use crate::clock::Millis;
 pub use crate::id::SessionId;
 use crate::job::{JobId, JobState};
 use crate::model::Message;
-use crate::text::plural;
+use crate::text::{folded, plural};
 
 /// Most bytes of a session's name.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -240,7 +240,7 @@ pub fn without_model(exchanges: &[Exchange]) -> String {
 
 /// The beginning of a text on one line, of at most `most` characters.
 fn begin(text: &str, most: usize) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = folded(text);
     match line.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use unicode_normalization::UnicodeNormalization;
 
-use crate::text::named;
+use crate::text::{folded, named};
 use crate::tool::{OfferedTool, ToolSpec, schema_of};
 
 mod call;
@@ -145,8 +145,7 @@ impl Skill {
 
     /// The description on one line, not longer than a model is shown.
     fn shown_description(&self) -> String {
-        let line = self.description.split_whitespace().collect::<Vec<_>>().join(" ");
-        line.chars().take(MAX_DESCRIPTION_CHARS).collect()
+        folded(&self.description).chars().take(MAX_DESCRIPTION_CHARS).collect()
     }
 }
 
@@ -155,8 +154,7 @@ pub fn normal_name(name: &str) -> String {
     name.trim().nfkc().collect()
 }
 
-/// The skills of `names`, and every skill that one of them can lead to; sorted by name. What a run
-/// has to keep so that its skills stay what they were when it began.
+/// The skills of `names` and all that one of them can lead to, by name: what a run keeps of them.
 pub fn reachable(names: &[String], all: &[Skill]) -> Vec<Skill> {
     let mut wanted: BTreeSet<&str> = BTreeSet::new();
     let mut ahead: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -175,8 +173,7 @@ task or a part of it, call the skill instead of doing that work yourself. It doe
 into `task` everything it has to know.
 ";
 
-/// What a child is told of the skill it works by: the sanitised text, which files lie beside it, and
-/// the skills it may call in turn.
+/// What a child is told of its skill: the sanitised text, the files beside it, the skills it may call in turn.
 pub fn child_message(skill: &Skill, sub_skills: &[&Skill]) -> Result<String, SanitiseError> {
     let mut out = format!("# Skill: {}\n\n{}\n", skill.name, sanitise(&skill.body)?);
     if !skill.source.files.is_empty() {

@@ -17,8 +17,7 @@ pub enum StopReason {
 #[derive(Debug, Clone)]
 pub struct Stop(watch::Receiver<Option<StopReason>>);
 
-/// The sending side of a stop signal. The first reason wins, except that [`StopReason::LeaseLost`]
-/// replaces any other, because it forbids even the polite ending.
+/// The sending side. The first reason wins, but for [`StopReason::LeaseLost`], which forbids even the polite ending.
 #[derive(Debug, Clone)]
 pub struct Stopper(watch::Sender<Option<StopReason>>);
 

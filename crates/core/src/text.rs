@@ -112,6 +112,11 @@ pub fn harmless_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// `text` on one line, with one space for each gap.
+pub fn folded(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// The beginning of `text`: at most `most` bytes, whole characters.
 pub fn head(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]

@@ -171,8 +171,7 @@ pub trait Tool: Send + Sync {
 
 /// Which tools there are, by name and by pack.
 pub trait Tools: Send + Sync {
-    /// The tools that a persona's list of tool and pack names stands for: sorted by name, because
-    /// their order is part of the prompt's stable prefix, and each only once.
+    /// The tools that tool and pack names stand for, each once, by name: their order is part of the prompt's prefix.
     fn resolve(&self, names: &[String]) -> Result<Vec<Arc<dyn Tool>>, UnknownTool>;
 
     /// The tool of that name.
@@ -212,8 +211,7 @@ impl fmt::Display for UnknownTool {
     }
 }
 
-/// The JSON Schema of a type, as tools carry it: draft 2020-12, without `$ref` and `$schema`, so
-/// that every provider and every grammar compiler takes it.
+/// The JSON Schema of a type as every provider takes it: draft 2020-12, without `$ref` and `$schema`.
 pub fn schema_of<T: schemars::JsonSchema>() -> Value {
     let mut settings = schemars::generate::SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;

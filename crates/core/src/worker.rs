@@ -278,9 +278,8 @@ impl WorkerService {
         ending
     }
 
-    /// Stores the ends of attempts. A database that cannot take them now is waited for; if a job is
-    /// somebody else's by then, its token says so and nothing is changed. With `are_completed` a
-    /// lease that is gone means that its job is completed.
+    /// Stores the ends of attempts, once the database takes them; of a job that is somebody else's nothing is changed.
+    /// With `are_completed` a lease that is gone means that its job is completed.
     async fn store(&self, mut ends: Vec<AttemptEnd>, are_completed: bool) {
         let mut wait = Duration::from_millis(500);
         let mut phase = self.fleet.phase();

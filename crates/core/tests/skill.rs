@@ -1,6 +1,7 @@
 //! Skills: what is read of a file, what a model is told, what a call may hold.
 
 mod sanitise;
+mod shelf;
 
 use posse_core::model::Message;
 use posse_core::run::journal::OfferedTool;

@@ -11,8 +11,7 @@ use crate::job::{Attempt, Job, JobId, JobState};
 use crate::port::{JobQueries, RepositoryError};
 use crate::run::journal::Recorded;
 
-/// How often a running job's journal is looked at: nobody is notified of its entries, because nobody but
-/// an onlooker would want to be woken by them.
+/// How often a running job's journal is looked at: nobody is notified of its entries.
 const RUNNING: Duration = Duration::from_millis(150);
 
 /// How often any other job is looked at, as a net under lost wake-ups.
@@ -21,8 +20,7 @@ const AT_REST: Duration = Duration::from_secs(1);
 /// The least time between two looks, under a flood of wake-ups.
 const AT_LEAST: Duration = Duration::from_millis(10);
 
-/// Follows one job. Where it is in the journal follows from the entries' own places and not from how many there were, so a
-/// journal that lacks some is not read twice.
+/// Follows one job, by the places of its entries: a journal that lacks some is not read twice.
 pub struct Follower {
     queries: Arc<dyn JobQueries>,
     wakes: watch::Receiver<u64>,

@@ -308,7 +308,7 @@ impl Events {
     }
 
     fn call(&self, call_id: &str) -> Option<CallRequest> {
-        Some(self.run.open_calls().iter().find(|call| call.request.id == call_id)?.request.clone())
+        self.run.open_call(call_id).map(|call| call.request.clone())
     }
 
     fn start(&mut self, call_id: &str, is_skill: bool, out: &mut Vec<Event>) {
@@ -379,8 +379,7 @@ impl RunFollower {
         self.follower.job().map(|job| job.state)
     }
 
-    /// How the run's model is asked for tools, once it has begun and where what it says next is for the person: a skill
-    /// speaks to the agent alone.
+    /// How the run's model is asked for tools, once it has begun and while it speaks to the person and not for a skill.
     pub fn calling_for_person(&self) -> Option<ToolCalling> {
         let run = self.events.run();
         run.opening().filter(|_| run.depth() == 0).map(|opening| opening.calling)

@@ -59,8 +59,7 @@ pub struct StateChanges {
 }
 
 impl StateChanges {
-    /// Follows jobs from now on. Those named are told of as they are at first; of others, every
-    /// later change and every job that is enqueued after this.
+    /// Follows jobs from now on. Those named are told of as they are at first; of others, each later change.
     pub async fn follow(jobs: Arc<dyn JobSearch>, followed: Followed) -> Result<StateChanges, RepositoryError> {
         let commits = jobs.committed();
         let mut changes = StateChanges {
@@ -92,8 +91,7 @@ impl StateChanges {
         Ok(changes)
     }
 
-    /// The next change; `None` after the last of the jobs named has ended. Nothing is lost when the
-    /// future is dropped.
+    /// The next change; `None` after the last of the jobs named has ended. May be dropped at any time.
     pub async fn next(&mut self) -> Option<Result<StateChange, RepositoryError>> {
         loop {
             if let Some(change) = self.told.pop_front() {

@@ -34,8 +34,7 @@ pub enum Change {
 /// What is asked for differently. Absent fields stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Edit {
-    /// The goal. A run that has begun begins again, with its journal kept; questions it has asked are
-    /// dropped.
+    /// The goal. A run that has begun begins again, with its journal kept and its questions dropped.
     pub goal: Option<String>,
     /// The role that must work it. A run that has begun begins again, with its journal kept.
     pub role: Option<String>,
@@ -55,8 +54,7 @@ impl Edit {
         *self == Edit::default()
     }
 
-    /// Whether a run that has begun must begin again for it to have an effect: goal and persona are
-    /// fixed for a run's life.
+    /// Whether a run that has begun must begin again for it: goal and persona are fixed for a run's life.
     pub fn restarts(&self) -> bool {
         self.goal.is_some() || self.role.is_some()
     }
@@ -88,8 +86,7 @@ impl Change {
         JobState::ALL.into_iter().filter(allows).collect()
     }
 
-    /// The states of jobs that are meant where many are named by something else than their state. A retry of what
-    /// completed would ask, and pay for, again what there is an answer to: that has to be said.
+    /// The states that are meant where many jobs are named otherwise: what completed is retried only if that is said.
     pub fn usual_states(&self) -> Vec<JobState> {
         let mut states = self.states();
         if *self == Change::Retry {

@@ -20,8 +20,7 @@ pub const MOST_CRASHES: u32 = 100;
 /// Deaths in a row without progress after which a job is worked alone.
 const SUSPECT_AFTER: u32 = 2;
 
-/// How long a suspect waits for a process that has nothing in hand, before one of those that have something claims
-/// nothing more until its hands are empty.
+/// How long a suspect waits for idle hands, before a process that has jobs claims nothing more until its hands are.
 pub const SUSPECT_PATIENCE_MS: Millis = 60_000;
 
 /// How far a job's work is, as far as its journal and its ledger tell.

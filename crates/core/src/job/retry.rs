@@ -81,8 +81,7 @@ impl RetryPolicy {
         if self.strategy == Strategy::None { Some(1) } else { self.max_attempts }
     }
 
-    /// The wait after the failure of attempt number `attempt` (1 for the first). `seed` decides how
-    /// much it is shortened; the same seed gives the same wait.
+    /// The wait after the failure of `attempt`, from 1; the same `seed` shortens it by the same.
     pub fn wait_ms(&self, attempt: u32, seed: u64) -> Millis {
         let base = Millis::from(self.base_seconds) * 1000;
         let grown = match self.strategy {

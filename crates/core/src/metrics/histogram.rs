@@ -4,8 +4,7 @@ use serde::Serialize;
 
 use crate::clock::Millis;
 
-/// The upper ends of the ranges, in milliseconds: from a tool's call to an hour's run, each two to four
-/// times the one before.
+/// The upper ends of the ranges, in milliseconds: from a tool's call to an hour's run.
 const BOUNDS_MS: [u64; 14] =
     [5, 10, 25, 100, 250, 1_000, 2_500, 5_000, 15_000, 60_000, 150_000, 600_000, 1_800_000, 3_600_000];
 

@@ -3,7 +3,7 @@
 //! Written here rather than by a library: the ones at hand print OpenMetrics, which the textfile collector
 //! of the node exporter reads as untyped, and want the numbers kept in types of theirs.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use super::{Metrics, ModelCounts, Observed, ProcessCounts, RoleCounts, Standing};
 use crate::clock::Millis;
@@ -45,7 +45,7 @@ impl Page {
         self.gauge("posse_jobs", "Jobs that have not ended.", jobs);
         let due = || standing.due.iter().map(|due| (vec![("role", due.role.as_str())], due));
         self.gauge("posse_jobs_due", "Jobs that are due and not at work.", due().map(|(l, due)| (l, due.jobs)));
-        let age = |at: Millis| Seconds((standing.at - at).max(0).unsigned_abs());
+        let age = |at: Millis| seconds((standing.at - at).max(0).unsigned_abs());
         let ages = due().map(|(labels, due)| (labels, age(due.oldest_due_at)));
         self.gauge("posse_oldest_due_job_age_seconds", "For how long the oldest due job has been due.", ages);
         self.counter(
@@ -117,22 +117,22 @@ impl Page {
             kinds.map(|(kind, tokens)| (and(of, "kind", kind), tokens))
         });
         self.counter("posse_model_tokens_total", "Tokens; input_cached is a part of input.", tokens);
-        let cost = models.iter().map(|of| (labels(of), Millionths(of.cost_microusd)));
+        let cost = models.iter().map(|of| (labels(of), decimal(of.cost_microusd, 6)));
         self.counter("posse_model_cost_dollars_total", "What replies cost, where prices are configured.", cost);
         let took = models.iter().map(|of| (labels(of), &of.took));
         self.histogram("posse_model_request_duration_seconds", "How long requests took, with all their tries.", took);
     }
 
-    fn gauge<'a, V: Number>(&mut self, name: &str, help: &str, rows: impl IntoIterator<Item = (Labels<'a>, V)>) {
+    fn gauge<'a, V: Display>(&mut self, name: &str, help: &str, rows: impl IntoIterator<Item = (Labels<'a>, V)>) {
         self.family(name, "gauge", help, rows);
     }
 
-    fn counter<'a, V: Number>(&mut self, name: &str, help: &str, rows: impl IntoIterator<Item = (Labels<'a>, V)>) {
+    fn counter<'a, V: Display>(&mut self, name: &str, help: &str, rows: impl IntoIterator<Item = (Labels<'a>, V)>) {
         self.family(name, "counter", help, rows);
     }
 
     /// Rows of one name, with what it means; nothing at all where there are no rows.
-    fn family<'a, V: Number>(
+    fn family<'a, V: Display>(
         &mut self,
         name: &str,
         kind: &str,
@@ -158,7 +158,7 @@ impl Page {
                 with_bound.push(("le", &bound));
                 self.row(&format!("{name}_bucket"), &with_bound, count);
             }
-            self.row(&format!("{name}_sum"), &labels, Seconds(observed.sum_ms));
+            self.row(&format!("{name}_sum"), &labels, seconds(observed.sum_ms));
             self.row(&format!("{name}_count"), &labels, observed.count);
         }
     }
@@ -168,7 +168,7 @@ impl Page {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn row(&mut self, name: &str, labels: &[(&'static str, &str)], value: impl Number) {
+    fn row(&mut self, name: &str, labels: &[(&'static str, &str)], value: impl Display) {
         self.text.push_str(name);
         for (i, (label, value)) in labels.iter().enumerate() {
             let _ = write!(self.text, "{}{label}=\"", if i == 0 { '{' } else { ',' });
@@ -184,41 +184,12 @@ impl Page {
         if !labels.is_empty() {
             self.text.push('}');
         }
-        let _ = writeln!(self.text, " {}", value.shown());
-    }
-}
-
-/// Something that is printed as a number.
-trait Number {
-    fn shown(&self) -> String;
-}
-
-impl Number for u64 {
-    fn shown(&self) -> String {
-        self.to_string()
-    }
-}
-
-/// Milliseconds, printed as seconds.
-struct Seconds(u64);
-
-impl Number for Seconds {
-    fn shown(&self) -> String {
-        seconds(self.0)
+        let _ = writeln!(self.text, " {value}");
     }
 }
 
 fn seconds(ms: u64) -> String {
     decimal(ms, 3)
-}
-
-/// Millionths of a dollar, printed as dollars.
-struct Millionths(u64);
-
-impl Number for Millionths {
-    fn shown(&self) -> String {
-        decimal(self.0, 6)
-    }
 }
 
 /// A whole number of small parts as a decimal, exactly.

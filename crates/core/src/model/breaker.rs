@@ -21,12 +21,10 @@ pub const REST: Duration = Duration::from_millis(FIRST_REST_MS as u64);
 /// Longest time an endpoint is left alone.
 pub const MAX_REST_MS: Millis = 10 * 60 * 1000;
 
-/// How long an endpoint that limits everybody who asks is left alone the first time; twice as long each time
-/// after.
+/// How long an endpoint that limits everybody is left alone the first time; twice as long each time after.
 pub const FIRST_LIMITED_MS: Millis = 2 * 1000;
 
-/// How long an endpoint that has closed its doors (no credit, a limit of hours) is left alone, where it
-/// names no time; twice as long each time after.
+/// The same for one that has closed its doors (no credit, a limit of hours) and names no time.
 pub const FIRST_CLOSED_MS: Millis = 60 * 1000;
 
 /// Longest time that such an endpoint is left alone, whatever it says: a person may have paid meanwhile.
@@ -110,14 +108,12 @@ impl Breaker {
         *self = Breaker::default();
     }
 
-    /// The endpoint failed; `is_probe` if that was the request that was to find out whether it is back.
-    /// Tells how long it is to be left alone, when it counts as out.
+    /// The endpoint failed, on its probe if `is_probe`. Tells how long it is to be left alone, when it counts as out.
     pub fn fail(&mut self, now: Millis, is_probe: bool) -> Option<Millis> {
         self.fail_for(FIRST_REST_MS, 0, now, is_probe)
     }
 
-    /// The endpoint answered that it is asked too often, and is to be left alone for `ms` where it says how
-    /// long. Once is no reason to leave it alone for everybody; as often as a failure is.
+    /// The endpoint is asked too often, and perhaps says for how long. It counts as a failure does.
     pub fn limit(&mut self, ms: Option<Millis>, now: Millis, is_probe: bool) -> Option<Millis> {
         self.fail_for(FIRST_LIMITED_MS, ms.unwrap_or(0).clamp(0, MAX_CLOSED_MS), now, is_probe)
     }

@@ -32,8 +32,7 @@ pub use messages::Conversation;
 /// Where providers differ in the conversations they take. The default is what most of them do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// Whether a user message may stand directly behind a tool's result. Mistral refuses that, so a
-    /// short assistant message is put between them.
+    /// Whether a user message may stand directly behind a result. Mistral refuses that; words are put between them.
     pub user_after_tool: bool,
     /// Whether user and assistant must take turns. Neighbours of one role are then made one message.
     pub take_turns: bool,
@@ -43,8 +42,7 @@ pub struct Rules {
     /// template, and many of those refuse a second one; so they are made one unless it is known that
     /// it may stand.
     pub several_systems: bool,
-    /// Whether a reply's calls must carry a signature of the provider's own, as Google's must. Calls
-    /// that another model made get the one that Google has for them.
+    /// Whether a reply's calls must carry a signature, as Google's must; those of others get Google's stand-in.
     pub signed_calls: bool,
 }
 
@@ -65,8 +63,7 @@ impl Default for Rules {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReasoningBack {
-    /// It must go back: an assistant message without reasoning is refused, so one that has none of
-    /// this model's gets a stand-in.
+    /// It must go back; an assistant message that has none of this model's gets a stand-in.
     Required,
     /// It goes back where there is some, and need not.
     Optional,
@@ -85,8 +82,7 @@ pub fn normalise<'a>(messages: impl IntoIterator<Item = &'a Message>, rules: Rul
     out
 }
 
-/// A message with the names, arguments and results that everybody takes: what a request has of it is
-/// no longer than this.
+/// A message as everybody takes it: what a request has of it is no longer than this.
 pub(crate) fn sendable(mut message: Message) -> Message {
     match &mut message {
         Message::System { .. } | Message::User { .. } => {}
@@ -106,8 +102,7 @@ pub(crate) fn sendable(mut message: Message) -> Message {
     message
 }
 
-/// Most tokens, by our estimate, of what any provider's rules add to a message that stands behind
-/// `before`.
+/// Most tokens, estimated, of what any provider's rules add to a message that stands behind `before`.
 pub(crate) fn added(before: Option<&Message>, message: &Message) -> u64 {
     match message {
         Message::System { .. } | Message::User { .. } => added_behind(before),
@@ -190,8 +185,7 @@ impl Normaliser {
         }
     }
 
-    /// Gives to `out` what is still open, as it must be sent if nothing more is to come but `tail`,
-    /// in the user's words.
+    /// Gives to `out` what is still open, as it is sent if nothing more comes but the user's `tail`.
     pub fn rest(&self, tail: Option<&str>, out: &mut Vec<Message>) {
         self.write(tail, out);
         if matches!(out.last(), Some(Message::Assistant { .. })) {
@@ -227,8 +221,7 @@ impl Normaliser {
         Asked { id: call.id.clone(), call: call_as_sent, result: None }
     }
 
-    /// An id that no call of the conversation has had: the call's own if it will do, else one made
-    /// from it, which is the same in every request.
+    /// The call's id if no other call had it, else one made from it: the same in every request.
     fn fresh_id(&mut self, id: &str) -> String {
         if is_call_id(id) && self.ids.insert(id.to_owned()) {
             return id.to_owned();
@@ -346,8 +339,7 @@ fn sendable_name(name: &str) -> String {
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
-/// Servers that render a chat template parse old arguments and fail on what is not an object. The
-/// model still sees what it wrote; what was wrong with it is in the result.
+/// Servers that render a chat template fail on arguments that are no object; what was wrong is in the result.
 fn sendable_arguments(arguments: &str) -> String {
     if is_blank(arguments) {
         return "{}".to_owned();

@@ -50,8 +50,7 @@ pub fn text(text: &str) -> u64 {
     hundredths.div_ceil(100)
 }
 
-/// Estimates the tokens of a message in a request: its words, its calls, and what stands around
-/// them. Reasoning counts, though not every provider is sent it.
+/// Estimates a message in a request: words, calls, what stands around them, and reasoning, sent or not.
 pub fn message(message: &Message) -> u64 {
     texts(message).map(text).sum::<u64>() + around(message)
 }
@@ -82,8 +81,7 @@ pub fn around(message: &Message) -> u64 {
     PER_MESSAGE + PER_CALL * calls
 }
 
-/// Whether texts of so many bytes may have so many tokens. No tokenizer finds none in a text, or
-/// more than one in each byte, but for a mark that some put in front.
+/// Whether texts of so many bytes may have so many tokens: some, and about one in a byte at most.
 pub fn may_have(bytes: usize, tokens: u64) -> bool {
     let most = (bytes as u64).saturating_mul(2);
     (bytes == 0 || tokens > 0) && tokens <= most
@@ -210,8 +208,7 @@ impl Calibration {
     /// Fewer expected tokens than these say more about what a provider adds than about its tokens.
     const TOO_SMALL: u64 = 64;
 
-    /// Learns from tokens that were expected, uncorrected, and how many there were. Few teach
-    /// nothing, and neither does none.
+    /// Learns from tokens that were expected, uncorrected, and how many there were. Few teach nothing.
     pub fn learn(&mut self, expected: u64, found: u64) {
         if found == 0 || expected < Self::TOO_SMALL {
             return;
@@ -257,8 +254,7 @@ impl Gauge {
         self.counts.correct(tally.counted.saturating_add(estimated))
     }
 
-    /// Learns from a reply: what its request was expected to have, and what the provider counted.
-    /// Numbers that are themselves estimates teach nothing.
+    /// Learns from what a request was expected to have, and what its provider counted and did not estimate.
     pub fn replied(&mut self, request: Tally, usage: &Usage) {
         let Tally { counted, estimated } = request;
         if usage.estimated {
@@ -271,8 +267,7 @@ impl Gauge {
         }
     }
 
-    /// Learns from the tokenizer: what it counted, and what the same texts were estimated at. So
-    /// what is never counted is estimated the better.
+    /// Learns from what the tokenizer counted of texts that were estimated.
     pub fn counted(&mut self, estimated: u64, counted: u64) {
         self.estimates.learn(estimated, counted);
     }

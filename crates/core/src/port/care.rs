@@ -130,19 +130,16 @@ pub struct Awaited {
     pub ended_at: Option<Millis>,
 }
 
-/// The care of a database. Each method that changes something is one transaction, and returns after
-/// it is durable.
+/// Schedules, retention and what doctors ask.
 #[async_trait]
 pub trait CareRepository: Send + Sync {
     /// Adds a schedule; false if there is one of that name, and then nothing is changed.
     async fn add_schedule(&self, schedule: Schedule) -> Result<bool, RepositoryError>;
 
-    /// Puts a schedule in the place of the one of its name; false if there is none. What that made stays with it, and a
-    /// pause too; its next run stays where `keeps_next` says so.
+    /// Puts a schedule in place of the one of its name, of which jobs, pause and, if `keeps_next`, next run stay.
     async fn replace_schedule(&self, schedule: Schedule, keeps_next: bool) -> Result<bool, RepositoryError>;
 
-    /// Makes a job of a schedule now, whatever its rule says, paused or not; its next run stays. `None` if there is no
-    /// schedule of that name.
+    /// Makes a job of a schedule now, paused or not; its next run stays. `None` if there is no such schedule.
     async fn run_schedule(&self, name: String, job: NewJob, now: Millis) -> Result<Option<Enqueued>, RepositoryError>;
 
     /// Takes a schedule away; false if there is none. The jobs it made stay.
@@ -156,8 +153,7 @@ pub trait CareRepository: Send + Sync {
         now: Millis,
     ) -> Result<bool, RepositoryError>;
 
-    /// Makes the jobs of a schedule that fell due, and sets its next run. None if another process was
-    /// first, or it was paused or removed meanwhile; then nothing is changed.
+    /// Makes the jobs that fell due, and sets the next run. None, and nothing, if another process was first.
     async fn fire(&self, firing: Firing, now: Millis) -> Result<Option<Vec<JobId>>, RepositoryError>;
 
     /// All schedules, by name.
@@ -179,8 +175,7 @@ pub trait CareRepository: Send + Sync {
         now: Millis,
     ) -> Result<bool, RepositoryError>;
 
-    /// How long what has ended is kept in this database; none if nobody has said, and then it is
-    /// [`Retention::default`].
+    /// How long what has ended is kept; none if nobody has said, and then it is [`Retention::default`].
     async fn retention(&self) -> Result<Option<Retention>, RepositoryError>;
 
     /// Has some kinds be kept for another time from now on, by whoever deletes; gives how it is then.
@@ -192,12 +187,10 @@ pub trait CareRepository: Send + Sync {
     /// Deletes some of what was kept long enough by this database's [`Retention`]: as much as takes a moment.
     async fn prune(&self, now: Millis) -> Result<Pruned, RepositoryError>;
 
-    /// Gives some of the space inside the file back to the disk, where much of it is free; true if
-    /// there is more to give.
+    /// Gives some of the free space inside the file back to the disk; true if there is more to give.
     async fn shrink(&self) -> Result<bool, RepositoryError>;
 
-    /// Keeps it on record that the clock was set, and brings every lease that now stands for longer
-    /// than its worker asked for down to that.
+    /// Records that the clock was set, and shortens leases that now stand for longer than their workers asked for.
     async fn clock_jumped(&self, jump: ClockJump) -> Result<(), RepositoryError>;
 
     /// Asks a worker, or all on the list, to finish what is in hand and end; gives who was asked.

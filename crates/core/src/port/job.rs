@@ -37,8 +37,7 @@ impl Enqueued {
     }
 }
 
-/// Jobs whose texts and metadata are searched at most, newest first, among those that fit the rest of a
-/// filter. Older ones are not found by them.
+/// Jobs whose texts and metadata are searched, the newest that fit the rest of a filter; older ones are not found.
 pub const SEARCHED_AT_MOST: u32 = 20_000;
 
 /// Which jobs to list: newest first.
@@ -54,11 +53,9 @@ pub struct JobFilter {
     pub group: Option<String>,
     /// Only with this tag.
     pub tag: Option<String>,
-    /// Only with this text in goal, reason or answer, in any case of A to Z; among the newest
-    /// [`SEARCHED_AT_MOST`].
+    /// Only with this text in goal, reason or answer, in any case of A to Z; see [`SEARCHED_AT_MOST`].
     pub text: Option<String>,
-    /// Only with this in their metadata: a key, and the value it has as text; among the newest
-    /// [`SEARCHED_AT_MOST`].
+    /// Only with this key and value, as text, in their metadata; see [`SEARCHED_AT_MOST`].
     pub meta: Option<(String, String)>,
     /// Only enqueued from this time on.
     pub created_from: Option<Millis>,
@@ -124,8 +121,7 @@ pub struct Ending {
     pub entries: Vec<Entry>,
     /// The place of the first of them.
     pub seq: u64,
-    /// Jobs made beneath this one in the same transaction, for which it then waits. Only with
-    /// [`Event::Suspend`]; none are made if the job is cancelled instead.
+    /// Jobs made beneath this one, for which it waits; with [`Event::Suspend`] alone, and not if it is cancelled.
     pub children: Vec<NewJob>,
 }
 
@@ -165,14 +161,12 @@ pub trait JobRepository:
     /// wait for, is [`RepositoryError::Refused`].
     async fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Result<Vec<Enqueued>, RepositoryError>;
 
-    /// Takes due jobs in the order of [`rank`](crate::job::rank), or key by key where a rule says so, as far
-    /// as the rules let them start (see [`rules`](crate::queue::rules)): each becomes `running` with a new lease, and its attempt
-    /// is written down before anything is done.
+    /// Takes due jobs by [`rank`](crate::job::rank), or key by key, as far as [rules](crate::queue::rules) let them start:
+    /// each becomes `running` with a new lease, and its attempt is written down before anything is done.
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>, RepositoryError>;
 
-    /// Appends entries from place `seq` on, with what they change in the ledger and the annotations
-    /// they bring. Once somebody has asked for the job's end no call is started any more: what stands from the
-    /// first start on is left out, and the answer says so.
+    /// Appends entries from place `seq` on, with their ledger and annotations. What stands from the start of a call
+    /// on is left out once somebody has asked for the job's end, and the answer says so.
     async fn append(
         &self,
         lease: Lease,
@@ -181,8 +175,7 @@ pub trait JobRepository:
         now: Millis,
     ) -> Result<Appended, RepositoryError>;
 
-    /// Ends attempts and gives their leases back; tells in the same order where each job is then.
-    /// Each counts by itself: one that is refused changes nothing, and takes nothing from the others.
+    /// Ends attempts, each by itself, and gives their leases back; tells in the same order where each job is then.
     async fn finish_all(
         &self,
         ends: &[AttemptEnd],
@@ -216,9 +209,7 @@ pub trait JobRepository:
     /// Asks for the end of a job and of those beneath it ([`Reach::Beneath`]); tells of the job.
     async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled, RepositoryError>;
 
-    /// Makes a final job available again, by hand. Its journal stays; the run goes on from there
-    /// (a [`Entry::Reopened`] is appended when it had ended). Refused while another job holds its
-    /// unique key.
+    /// Makes a final job available again; its run goes on ([`Entry::Reopened`]). Refused while its key is another's.
     async fn retry(&self, job: JobId, now: Millis) -> Result<(), RepositoryError>;
 
     /// Announces a worker process.
@@ -227,8 +218,7 @@ pub trait JobRepository:
     /// Takes a worker process off the list, which gives back what it still holds.
     async fn unregister_worker(&self, worker: WorkerId, now: Millis) -> Result<(), RepositoryError>;
 
-    /// Lets others know that a worker process that is still on the list ended by itself: what it holds met no death. For
-    /// where it can write nothing any more; so it is left as well as can be, and outside of what is stored.
+    /// Tells others, outside of what is stored, that a worker ended by itself: its jobs met no death.
     fn leave_word(&self, worker: &WorkerId);
 }
 
@@ -283,8 +273,7 @@ pub trait JobQueries: SessionQueries + Send + Sync {
     /// Running jobs whose end was asked for.
     async fn cancel_requested(&self) -> Result<Vec<JobId>, RepositoryError>;
 
-    /// The earliest time at which a waiting job becomes due, a lease expires, or, after `now`, a rule
-    /// on the rate of jobs lets the next one start.
+    /// The earliest time at which a job becomes due, a lease expires, or, after `now`, a rate lets the next one start.
     async fn next_deadline(&self, now: Millis) -> Result<Option<Millis>, RepositoryError>;
 
     /// Leases that ended before or at `now` and were not renewed, by job.
@@ -293,14 +282,12 @@ pub trait JobQueries: SessionQueries + Send + Sync {
     /// The earliest time at which a lease ends unless it is renewed.
     async fn next_lease_end(&self) -> Result<Option<Millis>, RepositoryError>;
 
-    /// Fails with [`RepositoryError::Gone`] from the moment on at which what is stored here is not what others find:
-    /// the file was deleted, moved or replaced. To be asked about once a second.
+    /// Fails with [`RepositoryError::Gone`] once others find another file here. To be asked about once a second.
     fn still_there(&self) -> Result<(), RepositoryError>;
 
     /// A random text that tells this database from every other; part of every effect key.
     fn installation(&self) -> &str;
 
-    /// Changes whenever a job may have become claimable, or a running one's end was asked for, in
-    /// this process or another.
+    /// Changes whenever a job may be claimable, or its end was asked for, in this process or another.
     fn wakes(&self) -> watch::Receiver<u64>;
 }

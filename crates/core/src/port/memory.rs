@@ -9,7 +9,6 @@ use crate::job::lease::Lease;
 /// Memory of runs; [`JobQueries::archived`](super::JobQueries::archived) reads it.
 #[async_trait]
 pub trait MemoryRepository: Send + Sync {
-    /// Keeps what leaves a run's conversation with its entry `seq`. Archiving the same again
-    /// changes nothing.
+    /// Keeps what leaves a run's conversation with its entry `seq`; the same again changes nothing.
     async fn archive(&self, lease: Lease, seq: u64, content: String, now: Millis) -> Result<(), RepositoryError>;
 }

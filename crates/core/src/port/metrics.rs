@@ -21,8 +21,7 @@ pub struct JobsIn {
     pub jobs: u64,
 }
 
-/// What a database says of its fleet at one moment. Jobs that have ended are not counted: there may be
-/// millions, and looking at each would cost more with every one.
+/// What a database says of its fleet. Jobs that have ended are not counted: looking at each would cost ever more.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Standing {
     /// The moment.

@@ -21,8 +21,7 @@ pub struct QuestionFilter {
 /// Settles questions.
 #[async_trait]
 pub trait QuestionRepository: Send + Sync {
-    /// Saves an answer and tells the run; the job goes on once all its questions are settled. No
-    /// worker needs to be there. `None` if there is no such question.
+    /// Saves an answer; the job goes on once all its questions are settled. `None` if there is no such question.
     async fn answer(
         &self,
         question: QuestionId,

@@ -9,12 +9,10 @@ use crate::queue::rate::{EndpointState, ModelUse, Pass, RequestOutcome};
 use crate::queue::rules::{Held, Limits, LimitsChange, QueueState, Rule, Scope};
 use crate::queue::{Queue, QueueChange};
 
-/// Keeps the rules. Each change is durable when its method returns, and holds for every claim after
-/// it, in every process.
+/// Keeps the rules; each change holds for every claim after it, in every process.
 #[async_trait]
 pub trait Rules: Send + Sync {
-    /// Sets the limits of a scope, all of them: what is absent is no limit. A scope without limits
-    /// that is not paused has no rule.
+    /// Sets all limits of a scope; what is absent is no limit. Without any, and not paused, a scope has no rule.
     async fn set_limits(&self, scope: Scope, limits: Limits, now: Millis) -> Result<(), RepositoryError>;
 
     /// Changes the limits of a scope, and gives them as they are then. What others change at the same time stays.
@@ -53,12 +51,10 @@ pub trait QueueRepository: Send + Sync {
 /// Counts requests to models, and knows which endpoints are out, for all processes together.
 #[async_trait]
 pub trait RateLimiter: Send + Sync {
-    /// Asks leave for a request. A wait of at most `patience_ms` is booked and given as part of the
-    /// leave; a longer one is a no.
+    /// Asks leave for a request: at most `patience_ms` are booked and told as a wait, for longer it is a no.
     async fn reserve(&self, about: ModelUse, patience_ms: Millis, now: Millis) -> Result<Pass, RepositoryError>;
 
-    /// Says what the request of `reserved` came to. Tells how long, in milliseconds, the endpoint is
-    /// to be left alone, when this makes it known to be out.
+    /// Says what the request of `reserved` came to; gives the milliseconds for which the endpoint is now out, if it is.
     async fn settle(
         &self,
         reserved: ModelUse,

@@ -58,12 +58,10 @@ pub struct BatchStanding {
     pub names: Vec<(String, JobId)>,
 }
 
-/// Changes of jobs that belong together, and of many at once. Each method is one transaction, and
-/// returns after it is durable.
+/// Changes of jobs that belong together, and of many at once.
 #[async_trait]
 pub trait JobRelations: Send + Sync {
-    /// Asks for the end of a job and of those within `reach`; tells what became of each, the one
-    /// named first. One that ended before is left as it is.
+    /// Asks for the end of a job and of those within `reach` that have not ended; tells of each, the one named first.
     async fn cancel_within(
         &self,
         job: JobId,
@@ -76,8 +74,7 @@ pub trait JobRelations: Send + Sync {
     /// left out. For many jobs, call it many times: all others who write wait meanwhile.
     async fn change(&self, jobs: Vec<JobId>, change: Change, now: Millis) -> Result<Vec<Changed>, RepositoryError>;
 
-    /// Stores a part of a batch, and how far that is, or nothing. [`RepositoryError::Refused`] when
-    /// the batch is not where the chunk begins: somebody else is at it.
+    /// Stores a part of a batch, or nothing and [`RepositoryError::Refused`] where the batch is not where it begins.
     async fn enqueue_chunk(&self, chunk: Chunk, now: Millis) -> Result<Vec<Enqueued>, RepositoryError>;
 }
 
@@ -124,11 +121,9 @@ pub trait JobSearch: Send + Sync {
         limit: u32,
     ) -> Result<Vec<StateRow>, RepositoryError>;
 
-    /// The jobs that have not ended, by id, of one group if named; and the highest number there is,
-    /// as of the same moment.
+    /// The jobs that have not ended, by id, of one group if named; and the highest number there was at that moment.
     async fn live(&self, group: Option<String>) -> Result<(JobId, Vec<StateRow>), RepositoryError>;
 
-    /// Changes whenever this process has committed something. Of other processes it tells as much
-    /// as [`JobQueries::wakes`].
+    /// Changes whenever this process commits; of others it tells as much as [`JobQueries::wakes`].
     fn committed(&self) -> watch::Receiver<u64>;
 }

@@ -10,8 +10,7 @@ use crate::session::{Exchange, NewSession, Session, SessionId, Stretch};
 /// Changes sessions. A job becomes an exchange of the session that its payload names as it is enqueued.
 #[async_trait]
 pub trait SessionRepository: Send + Sync {
-    /// Begins a session that remembers the one of the same role that was used last. Where a session
-    /// has the name already, gives that one, with false.
+    /// Begins a session that remembers the last of its role; where the name is taken, gives that one, with false.
     async fn begin_session(&self, new: NewSession, now: Millis) -> Result<(Session, bool), RepositoryError>;
 
     /// Deletes a session with its exchanges, their journals, its summaries and what was archived of it, and gives how many

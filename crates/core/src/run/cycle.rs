@@ -1,7 +1,7 @@
 //! A conversation inside a run: the run's own, or that of a skill it called.
 
 use super::call::{EndedCall, OpenCall};
-use super::compaction::{Cut, History, Part, Shortening};
+use super::compaction::{History, Part};
 use super::phase::{self, AGENT_STEP};
 use super::repeats::Repeats;
 use super::said::Said;
@@ -242,16 +242,6 @@ impl Cycle {
         self.repeats.clear();
         self.asked = None;
         self.push(Message::User { text: told.to_owned() }, Part::Plain);
-    }
-
-    /// Puts a summary in the place of older messages.
-    pub fn summarise(&mut self, cut: &Cut, summary: &str) {
-        self.history.summarise(cut, summary);
-    }
-
-    /// Shortens messages.
-    pub fn shorten(&mut self, shortenings: &[Shortening]) {
-        self.history.shorten(shortenings);
     }
 
     /// Gives every open call a result, since none of its own will come; and gives all calls that had

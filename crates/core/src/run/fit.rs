@@ -30,8 +30,7 @@ pub(super) enum Fit {
     TooLarge(String),
 }
 
-/// A token of text has at least so many bytes on average, in any language the view may hold; used
-/// to turn room into bytes.
+/// A token has at least so many bytes on average, in any language of a view: turns room into bytes.
 const BYTES_OF_TOKEN: u64 = 3;
 
 /// Most tokens of the summary of a failed try.
@@ -99,8 +98,7 @@ impl Run {
         Some(u32::try_from(most).unwrap_or(u32::MAX).max(1))
     }
 
-    /// What the next request has, in tokens, before what was learned corrects it, and without what a
-    /// provider's rules may add.
+    /// What the next request has, in tokens not corrected, and without what a provider's rules may add.
     pub(super) fn request_tally(&self) -> Tally {
         [self.top().history.total(), self.tools_tokens, Tally::estimated(self.tail_tokens())].into_iter().sum()
     }
@@ -163,8 +161,7 @@ impl Run {
         self.gauge.tokens(self.tools_tokens).saturating_add(self.calibrated(self.uncountable()))
     }
 
-    /// Tokens, by our estimate, of what no tokenizer is asked about: the view of the working memory, new
-    /// in every request, and what providers' rules may add.
+    /// Tokens, estimated, of what no tokenizer is asked about: the view, and what providers' rules may add.
     fn uncountable(&self) -> u64 {
         let history = &self.top().history;
         let tail = match self.tail_tokens() {

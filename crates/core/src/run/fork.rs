@@ -49,8 +49,7 @@ pub struct ForkedQuestion {
     pub settled: Option<Option<String>>,
 }
 
-/// Makes a fork of `source`, whose journal begins with `journal`. A source that still runs is fine:
-/// what it has recorded does not change.
+/// Makes a fork of `source`, running or not, whose journal begins with `journal`.
 pub fn fork(source: &Job, mut journal: Vec<Recorded>, cut: Cut) -> Result<Fork, Refused> {
     let refuse = |field, message: String| Err(Refused { field, message });
     if let Some(why) = &source.damage {

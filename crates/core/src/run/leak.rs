@@ -27,23 +27,3 @@ pub(in crate::run) fn is_call(text: &str) -> bool {
 /// What the model is told then.
 pub(in crate::run) const NOTE: &str = "Your reply held a tool call as text, which has not been run. Call the tool itself, or call \
                                `finish` with the complete answer.";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_call_is_known_and_an_answer_about_calls_is_not() {
-        for call in [
-            "<tool_call>\n{\"name\": \"look\"}\n</tool_call>",
-            "I look first.\n<tool_call>{\"name\": \"look\"}</tool_call> ",
-            "<function=look>{}</function>",
-            "[TOOL_CALLS][{\"name\": \"look\"}]",
-        ] {
-            assert!(is_call(call), "{call}");
-        }
-        for answer in ["", "Seven geese.", "The log shows `<tool_call>` twice.", "a < b and [1]"] {
-            assert!(!is_call(answer), "{answer}");
-        }
-    }
-}

@@ -12,7 +12,7 @@ use super::{OpenCall, Run, finish, phase, repeats};
 use crate::model::tokens;
 use crate::model::{CallRequest, ModelError, ModelErrorKind, ModelReply};
 use crate::run::journal::{Call, CallOutcome, Count, EndStatus, Entry, Opening, Overflow};
-use crate::text::plural;
+use crate::text::{head, plural};
 use crate::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
 
 mod again;
@@ -207,13 +207,7 @@ impl Recorder<'_> {
         let in_flight = self.run.open_calls().iter().filter(|c| c.started).cloned();
         let (again, unknown): (Vec<_>, Vec<_>) = in_flight.partition(|c| c.effect.is_some_and(EffectClass::repeatable));
         for call in unknown {
-            self.record(Entry::CallEnded {
-                call_id: call.request.id,
-                outcome: CallOutcome::Unknown,
-                text: UNKNOWN.into(),
-                annotations: Vec::new(),
-                ms: 0,
-            });
+            self.answer(call.request.id, CallOutcome::Unknown, UNKNOWN.into());
         }
         (!again.is_empty()).then_some(Effect::RunCalls(again))
     }
@@ -243,8 +237,7 @@ impl Recorder<'_> {
         Some(Effect::FailAttempt { reason: message, again })
     }
 
-    /// It is written down as a request of the run is, so that the next attempt knows how often it failed: a provider's
-    /// wish for a wait has an end there too.
+    /// Written down as a request of the run is, so that the next attempt knows how often it failed.
     fn not_begun(&mut self, error: ModelError, ms: u64) -> Effect {
         if let Some(end) = not_asked(&error) {
             return end;
@@ -272,7 +265,7 @@ impl Recorder<'_> {
             Ok(output) => (CallOutcome::Done, output.text, output.annotations),
             Err(error) => (CallOutcome::Failed { category: error.category }, error.message, Vec::new()),
         };
-        let call = self.run.open_calls().iter().find(|call| call.request.id == call_id);
+        let call = self.run.open_call(&call_id);
         if let Some(again) = call.and_then(|call| self.run.top().repeats.again(&call.request, outcome, &text, ms)) {
             text.push_str(&repeats::remark(again, self.run.next_after_repeat()));
         }
@@ -281,8 +274,7 @@ impl Recorder<'_> {
 
     /// A call that was stopped in the middle counts as one whose worker died in the middle of it.
     fn interrupted(&mut self, call_id: String, said: &str, ms: u64) {
-        let call = self.run.open_calls().iter().find(|call| call.request.id == call_id);
-        if call.is_some_and(|call| call.effect.is_some_and(EffectClass::repeatable)) {
+        if self.run.open_call(&call_id).is_some_and(|call| call.effect.is_some_and(EffectClass::repeatable)) {
             // It simply runs again.
             return;
         }
@@ -293,7 +285,7 @@ impl Recorder<'_> {
     /// A call that its worker could not begin is made again, by the next attempt. One whose start must not be taken for
     /// an effect becomes a call of its own for that.
     fn not_run(&mut self, call_id: String, why: String) -> Effect {
-        let open = self.run.open_calls().iter().find(|call| call.request.id == call_id).cloned();
+        let open = self.run.open_call(&call_id).cloned();
         let mut before = 0;
         if let Some(OpenCall { request, effect: effect @ Some(class), not_run, .. }) = open
             && !class.repeatable()
@@ -306,10 +298,9 @@ impl Recorder<'_> {
         Effect::FailAttempt { reason: why, again: Again::after_lack(before) }
     }
 
-    /// The call that takes the place of one that failed, if the persona names a tool for it and the
-    /// arguments fit that one too.
+    /// The call of the persona's other tool in place of one that failed, if the arguments fit that too.
     fn fallback(&self, call_id: &str, error: &ToolError, check: &dyn Fn(&CallRequest) -> Verdict) -> Option<Call> {
-        let open = self.run.open_calls().iter().find(|call| call.request.id == call_id)?;
+        let open = self.run.open_call(call_id)?;
         if error.category == ToolErrorCategory::Stopped {
             return None;
         }
@@ -420,8 +411,7 @@ impl Recorder<'_> {
         let Some((call, step)) = next.and_then(|call| Some((call, self.run.told_step(call)?))) else { return false };
         let call_id = call.request.id.clone();
         let text = self.run.phased.acknowledge(&step);
-        let outcome = CallOutcome::Done;
-        self.record(Entry::CallEnded { call_id, outcome, text, annotations: Vec::new(), ms: 0 });
+        self.answer(call_id, CallOutcome::Done, text);
         true
     }
 
@@ -464,8 +454,13 @@ impl Recorder<'_> {
         ))
     }
 
+    /// Ends a call that ran nothing just now.
+    fn answer(&mut self, call_id: String, outcome: CallOutcome, text: String) {
+        self.record(Entry::CallEnded { call_id, outcome, text, annotations: Vec::new(), ms: 0 });
+    }
+
     fn refuse(&mut self, call_id: String, text: String) {
-        self.record(Entry::CallEnded { call_id, outcome: CallOutcome::Refused, text, annotations: Vec::new(), ms: 0 });
+        self.answer(call_id, CallOutcome::Refused, text);
     }
 
     /// Ends the conversation at work: the run, or the skill whose result its caller waits for.
@@ -481,7 +476,7 @@ impl Recorder<'_> {
                 (CallOutcome::Failed { category }, format!("The skill did not finish: {why}.{said}"))
             }
         };
-        self.record(Entry::CallEnded { call_id, outcome, text, annotations: Vec::new(), ms: 0 });
+        self.answer(call_id, outcome, text);
     }
 
     /// Ends the run, whatever skills are at work.
@@ -489,8 +484,7 @@ impl Recorder<'_> {
         self.leave_calls();
         while let Some(call_id) = self.run.top().call_id.clone() {
             let outcome = CallOutcome::Failed { category: ToolErrorCategory::Stopped };
-            let text = finish::RUN_ENDED.into();
-            self.record(Entry::CallEnded { call_id, outcome, text, annotations: Vec::new(), ms: 0 });
+            self.answer(call_id, outcome, finish::RUN_ENDED.into());
             self.leave_calls();
         }
         self.record(Entry::Ended { status, text, reason });
@@ -509,7 +503,7 @@ impl Recorder<'_> {
 fn shown(arguments: &str) -> String {
     const MOST: usize = 200;
     match arguments.len() > MOST {
-        true => format!("{}…", &arguments[..arguments.floor_char_boundary(MOST)]),
+        true => format!("{}…", head(arguments, MOST)),
         false => arguments.to_owned(),
     }
 }

@@ -147,8 +147,7 @@ impl WorkingMemory {
         &self.key_facts
     }
 
-    /// Takes in a step that calls no tool: everything that follows from it. An act is taken in by
-    /// [`WorkingMemory::take_call`], once its result is known.
+    /// Takes in a step that calls no tool; an act comes with its result ([`WorkingMemory::take_call`]).
     pub fn take_step(&mut self, number: u32, step: &AgentStep) {
         let mut summary = step.summary.as_str();
         match &step.content {
@@ -219,8 +218,7 @@ impl WorkingMemory {
         self.plan.as_ref().map_or(0, |plan| plan.plan_version) + 1
     }
 
-    /// Makes `plan` the plan, in place of any before it, and its first sub-task that waits for no
-    /// other the current one. Gives the plan's version.
+    /// Makes `plan` the plan, its first sub-task that can begin the current one; gives the plan's version.
     pub fn set_plan(&mut self, plan: &NewPlan) -> u32 {
         let plan_version = self.next_plan_version();
         let sub_tasks = plan.sub_tasks.iter().map(|sub_task| SubTask {

@@ -293,8 +293,7 @@ impl StepArgs {
     }
 }
 
-/// The action with an object for its input: none stands for no arguments, and one that a model wrote
-/// as a text of JSON is read.
+/// The action with an object for its input: none is empty, and an object written as text is read.
 fn with_object_input(mut action: Action) -> Result<Action, String> {
     if let Value::String(text) = &action.tool_input
         && let Ok(inner @ Value::Object(_)) = serde_json::from_str(text)

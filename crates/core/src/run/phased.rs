@@ -50,8 +50,7 @@ impl Phased {
         self.replies
     }
 
-    /// Takes in a reply. An end is a step as soon as it is said; beside other calls it is refused, and so is what a
-    /// limit cut off.
+    /// Takes in a reply. An end is a step at once, unless it stands beside other calls or was cut off.
     pub fn take_turn(&mut self, turn: &Turn) {
         self.replies += 1;
         let [call] = &turn.calls[..] else { return };
@@ -134,9 +133,7 @@ impl Phased {
         self.phases().last().map(|phase| phase.as_str())
     }
 
-    /// What [`Phased::view`] is estimated to have, in tokens, and never less than the estimate of it
-    /// written out; 0 where there is no view. Reads plan, facts and errors, and of the steps only their
-    /// sizes.
+    /// Tokens of [`Phased::view`], estimated from the sizes of steps, and no fewer than written out; 0 without a view.
     pub fn view_tokens(&self, progress: Progress, most: Option<usize>) -> u64 {
         if self.is_blank() {
             return 0;
@@ -149,8 +146,7 @@ impl Phased {
         self.memory.steps().is_empty() && self.memory.plan().is_none()
     }
 
-    /// What stands at the end of every request once there is something to see: at most `most` bytes
-    /// of it, where that is a limit.
+    /// What stands at the end of every request, once there is something to see, in at most `most` bytes.
     pub fn view(&self, progress: Progress, most: Option<usize>) -> Option<String> {
         if self.is_blank() {
             return None;

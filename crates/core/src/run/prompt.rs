@@ -30,8 +30,7 @@ pub enum Company {
     InSession,
 }
 
-/// The system message: who the agent is, how it works, and, where the provider's protocol does not
-/// carry them, its tools. The same inputs give the same bytes.
+/// The system message: who the agent is, how it works, and its tools where no protocol carries them.
 pub fn system(
     persona: &PersonaTemplate,
     style: Style,
@@ -102,8 +101,7 @@ Never guess what a file contains: read it. Never invent names or numbers.
 failed, with request_replan: true.
 ";
 
-/// Tools as text, one line each: what they are for and what they must be given. The rest is in the
-/// schema that the reply is held to.
+/// Tools as text, one line each; the rest is in the schema that the reply is held to.
 fn list<'a>(tools: impl IntoIterator<Item = &'a ToolSpec>) -> String {
     let mut out = String::from("\n# Your tools\n");
     for spec in tools {
@@ -123,9 +121,8 @@ fn required(schema: &Value) -> Vec<&str> {
     schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Something that was asked and answered before in the same session: the messages that a request shows of it, in the
-/// form that the agent itself works in. What the agent asked on the way stands between the two. All texts together
-/// have at most twice `most` bytes.
+/// What a request shows of an earlier exchange, in the form the agent works in: asked, questions on the way, answered.
+/// All texts together have at most twice `most` bytes.
 pub fn said_before(style: Style, calling: ToolCalling, exchange: &Exchange, most: usize) -> Vec<Message> {
     let most = if exchange.asked.is_empty() { most } else { most / 2 };
     let mut messages = vec![Message::User { text: task(&shorter(&exchange.goal, most)) }];
@@ -323,8 +320,7 @@ fn names_file(goal: &str) -> bool {
     goal.split_whitespace().any(|word| is_name(word.trim_matches(|c: char| c.is_ascii_punctuation())))
 }
 
-/// One example: thought, tool, arguments and result of each step, then the last thought and the
-/// answer.
+/// One example: thought, tool, arguments and result of each step, then the last thought and answer.
 fn task_and_steps(goal: &str, steps: &[(&str, &str, Value, &str)], thought: &str, answer: &str) -> Vec<Message> {
     let says = |thinking: &str, tool: &str, arguments: &Value| Message::Assistant {
         text: json!({"thinking": thinking, "tool": tool, "arguments": arguments}).to_string(),

@@ -175,8 +175,7 @@ impl Repeats {
         self.seen.get(&hash(&fingerprint(call))).map_or(0, |seen| seen.times)
     }
 
-    /// The calls lately asked for, last first, that gave the same at least `often` times in a row, or more often after
-    /// waits.
+    /// The calls lately asked for, last first, that gave the same `often` times in a row, a wait counting less.
     pub fn habits(&self, often: u32) -> impl Iterator<Item = &CallRequest> {
         let parts = |call: &CallRequest| self.seen.get(&hash(&fingerprint(call))).map_or(0, |seen| seen.parts);
         self.habit.iter().rev().filter(move |call| parts(call) >= often * WHOLE)

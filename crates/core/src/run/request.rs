@@ -68,8 +68,7 @@ impl Run {
         }
     }
 
-    /// What changes with every request and therefore stands at its end: the view of the working
-    /// memory.
+    /// What changes with every request and so stands at its end: the view of the working memory.
     pub(super) fn tail(&self) -> Option<String> {
         let opening = self.opening.as_ref().filter(|_| self.is_phased())?;
         self.phased.view(self.progress(opening), self.view_bytes())
@@ -99,9 +98,10 @@ impl Run {
 
     /// Takes in what a search for skills found: they are told of from now on, like those that always were.
     pub(super) fn find_skills(&mut self, call_id: &str) {
-        let call = self.top().open.iter().find(|call| call.request.id == call_id);
         let Some(opening) = self.opening.clone().filter(|_| self.depth() == 0) else { return };
-        let Some(call) = call.filter(|call| shelf::finds(&opening.tools, &call.request.name)) else { return };
+        let Some(call) = self.open_call(call_id).filter(|call| shelf::finds(&opening.tools, &call.request.name)) else {
+            return;
+        };
         for skill in shelf::find(&opening.skills, &call.request.arguments) {
             let name = &skill.spec.name;
             let is_new = !self.found.contains(name);

@@ -81,7 +81,7 @@ pub fn told(counts: &ResultCounts, jobs: &[Job], most: usize) -> (String, bool) 
     let mut is_all = true;
     let mut entries = String::new();
     for (job, answer) in jobs.iter().zip(&answers) {
-        let end = if answer.len() > cap { floor_char_boundary(answer, cap) } else { answer.len() };
+        let end = answer.floor_char_boundary(cap);
         entries += &entry(&standing(job), &job.payload.goal, &answer[..end]);
         if end < answer.len() {
             is_all = false;
@@ -164,8 +164,7 @@ fn standing(job: &Job) -> String {
     format!("Job {} ({}): {}", job.id, one_line(&job.role), job.state)
 }
 
-/// A text as data: whatever ends a line anywhere, each line stands behind [`QUOTE`], and nothing in it steers a
-/// terminal or turns the direction of writing around.
+/// A text as data: each line of it stands behind [`QUOTE`], and nothing in it steers a terminal.
 pub(super) fn quoted(text: &str) -> String {
     let is_break = |c: char| matches!(c, '\n' | '\u{b}' | '\u{c}' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}');
     let text = text.replace("\r\n", "\n");
@@ -184,10 +183,6 @@ fn shown(c: char) -> char {
 
 fn one_line(text: &str) -> String {
     text.chars().map(shown).map(|c| if matches!(c, '\u{2028}' | '\u{2029}') { ' ' } else { c }).collect()
-}
-
-fn floor_char_boundary(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 /// What a call of [`READ_ANSWER`] asks for.
@@ -220,8 +215,8 @@ pub fn spec() -> ToolSpec {
 /// A page of a job's answer from byte `offset` on.
 pub fn page(job: &Job, offset: u64) -> String {
     let answer = answer(job);
-    let from = floor_char_boundary(&answer, usize::try_from(offset).unwrap_or(usize::MAX));
-    let to = floor_char_boundary(&answer, from.saturating_add(PAGE_BYTES));
+    let from = answer.floor_char_boundary(usize::try_from(offset).unwrap_or(usize::MAX));
+    let to = answer.floor_char_boundary(from.saturating_add(PAGE_BYTES));
     let mut out = format!("{}, bytes {from} to {to} of {} of its answer:\n", standing(job), answer.len());
     out.push_str(&quoted(&answer[from..to]));
     if to < answer.len() {

@@ -44,26 +44,3 @@ impl Said {
         &self.text[self.last..]
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_newest_is_kept() {
-        let mut said = Said::default();
-        assert_eq!((said.text().as_str(), said.last()), ("", ""));
-        said.push("one ");
-        said.push("  ");
-        said.push("two");
-        said.push("two");
-        assert_eq!((said.text().as_str(), said.last()), ("one\n\ntwo", "two"));
-        let long = "ä".repeat(MAX_BYTES);
-        said.push(&long);
-        said.push("end");
-        let text = said.text();
-        assert!(text.starts_with(LEFT_OUT) && text.ends_with("ä\n\nend"), "{} bytes", text.len());
-        assert!(text.len() <= MAX_BYTES + LEFT_OUT.len());
-        assert_eq!(said.last(), "end");
-    }
-}

@@ -28,8 +28,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Counts an act: a call with this `signature` (the same text for the same tool and arguments)
-    /// and, if it failed, why, in words alone.
+    /// Counts an act: a call of this `signature` and, if it failed, why, in words alone.
     pub fn on_act(&mut self, signature: &str, failed: Option<&str>) {
         self.act(signature, failed.map(categorize_error));
     }

@@ -24,7 +24,13 @@ pub struct Spoken {
 impl Spoken {
     /// Before anything is said, by a model that is asked for tools in this way.
     pub fn new(calling: ToolCalling) -> Spoken {
-        Spoken { calling, step: Answer::of_step(), calls: BTreeMap::new(), plain: String::new(), answer: String::new() }
+        Spoken {
+            calling,
+            step: Answer::of(OF_STEP),
+            calls: BTreeMap::new(),
+            plain: String::new(),
+            answer: String::new(),
+        }
     }
 
     /// Takes in a piece, and gives what it adds for the person. Nothing may be given of a reply that is asked for again.
@@ -39,12 +45,12 @@ impl Spoken {
                 self.answered(more)
             }
             Delta::Call { at, name, arguments } => {
-                let answer = match name.as_str() {
-                    FINISH => self.calls.entry(*at).or_insert_with(Answer::of_finish),
-                    AGENT_STEP => self.calls.entry(*at).or_insert_with(Answer::of_phase),
+                let ways = match name.as_str() {
+                    FINISH => OF_FINISH,
+                    AGENT_STEP => OF_PHASE,
                     _ => return String::new(),
                 };
-                let more = answer.take(arguments);
+                let more = self.calls.entry(*at).or_insert_with(|| Answer::of(ways)).take(arguments);
                 self.answered(more)
             }
             Delta::Restarted(_) => {
@@ -110,18 +116,6 @@ impl Answer {
     fn of(ways: &'static [Way]) -> Answer {
         let held = ways.iter().map(|_| String::new()).collect();
         Answer { strings: Strings::default(), ways, said: BTreeMap::new(), held, given: None }
-    }
-
-    fn of_finish() -> Answer {
-        Answer::of(OF_FINISH)
-    }
-
-    fn of_phase() -> Answer {
-        Answer::of(OF_PHASE)
-    }
-
-    fn of_step() -> Answer {
-        Answer::of(OF_STEP)
     }
 
     fn take(&mut self, json: &str) -> String {

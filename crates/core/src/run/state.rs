@@ -126,7 +126,7 @@ impl Run {
             }
             Entry::Asked { call_id, questions, .. } => {
                 if self.is_phased() {
-                    let asking = self.top().open.iter().find(|call| call.request.id == *call_id).cloned();
+                    let asking = self.open_call(call_id).cloned();
                     self.phased.take_question(&questions.join("\n"), asking.as_ref());
                 }
                 let questions = questions.iter().map(|question| (question.clone(), None)).collect();
@@ -140,9 +140,9 @@ impl Run {
             Entry::Compacted { cut, summary } => {
                 // Nobody summarises while a call is open, so the entry of its end is missing.
                 self.close_calls(NO_RESULT);
-                self.top_mut().summarise(cut, summary);
+                self.top_mut().history.summarise(cut, summary);
             }
-            Entry::Shortened { shortenings } => self.top_mut().shorten(shortenings),
+            Entry::Shortened { shortenings } => self.top_mut().history.shorten(shortenings),
             Entry::Counted { tools, messages } => self.take_counts(*tools, messages),
             Entry::Summarised { usage, cost_microusd, ms, .. } => self.spend(usage, *cost_microusd, *ms),
             Entry::Note { text } => {
@@ -162,13 +162,7 @@ impl Run {
                 self.ended = None;
                 self.failures_in_a_row = 0;
                 self.top_mut().reopen(prompt::GO_ON);
-                self.spent_before = Spent {
-                    turns: self.turns,
-                    steps: self.phased.replies(),
-                    tool_rounds: self.tool_rounds,
-                    tokens: self.usage.total(),
-                    ms: self.worked_ms,
-                };
+                self.spent_before = self.spent();
             }
             Entry::Restarted => {
                 let before = std::mem::take(self);
@@ -180,13 +174,7 @@ impl Run {
                     turns: before.turns,
                     tool_rounds: before.tool_rounds,
                     asked_before,
-                    spent_before: Spent {
-                        turns: before.turns,
-                        steps: 0,
-                        tool_rounds: before.tool_rounds,
-                        tokens: before.usage.total(),
-                        ms: before.worked_ms,
-                    },
+                    spent_before: Spent { steps: 0, ..before.spent() },
                     usage: before.usage,
                     cost_microusd: before.cost_microusd,
                     worked_ms: before.worked_ms,
@@ -223,8 +211,7 @@ impl Run {
 
     /// The child's conversation is made from scratch: nothing of its caller's is in it.
     pub(super) fn begin_skill(&mut self, call_id: &str) {
-        let call = self.top().open.iter().find(|call| call.request.id == call_id).cloned();
-        let (Some(opening), Some(call)) = (self.opening.clone(), call) else { return };
+        let (Some(opening), Some(call)) = (self.opening.clone(), self.open_call(call_id)) else { return };
         let Some(at) = opening.skills.iter().position(|skill| skill.spec.name == call.request.name) else { return };
         let arguments = serde_json::from_str(&call.request.arguments).unwrap_or_default();
         let Ok(args) = SkillCallArgs::check(arguments) else { return };
@@ -263,8 +250,7 @@ impl Run {
         }
     }
 
-    /// The step of a phase that runs nothing, if the call is one. It is taken when it ends, which it
-    /// does by itself as soon as the calls before it have.
+    /// The step of a phase that runs nothing, if the call is one: it ends as soon as the calls before it have.
     pub(super) fn told_step(&self, call: &OpenCall) -> Option<AgentStep> {
         if call.effect.is_some() || call.request.name != AGENT_STEP || !self.is_phased() {
             return None;
@@ -330,6 +316,11 @@ impl Run {
             && SkillCallArgs::check(arguments()).is_ok()
     }
 
+    fn spent(&self) -> Spent {
+        let (steps, tokens) = (self.phased.replies(), self.usage.total());
+        Spent { turns: self.turns, steps, tool_rounds: self.tool_rounds, tokens, ms: self.worked_ms }
+    }
+
     pub(super) fn spend(&mut self, usage: &Usage, cost_microusd: Option<u64>, ms: u64) {
         self.usage.add(usage);
         self.worked_ms += ms;
@@ -366,8 +357,7 @@ impl Run {
         self.next_seq
     }
 
-    /// The place of the first entry about a summary that is under way, however often it was begun anew; before
-    /// there is one, that of the next entry.
+    /// The place of the first entry about a summary that is under way, else that of the next entry.
     pub fn summary_from(&self) -> u64 {
         self.summary_from.unwrap_or(self.next_seq)
     }
@@ -411,6 +401,11 @@ impl Run {
     /// Calls of the conversation at work that have not ended, in the order asked for.
     pub fn open_calls(&self) -> &[OpenCall] {
         &self.top().open
+    }
+
+    /// The open call of that id.
+    pub(crate) fn open_call(&self, id: &str) -> Option<&OpenCall> {
+        self.top().open.iter().find(|call| call.request.id == id)
     }
 
     /// Questions that wait for people, if any do.
@@ -463,8 +458,7 @@ impl Run {
         }
     }
 
-    /// What was said so far: all of it, reply by reply, in the run's own conversation and in those of skills that
-    /// are at work.
+    /// What was said so far, reply by reply, in the run's own conversation and in those of skills at work.
     pub(super) fn said(&self) -> String {
         let said: Vec<_> = self.cycles.iter().map(|cycle| cycle.said.text()).filter(|text| !text.is_empty()).collect();
         said.join("\n\n")
@@ -475,8 +469,7 @@ impl Run {
         if self.depth() == 0 { self.said() } else { self.top().said.last().to_owned() }
     }
 
-    /// Where in its work it is: the phase it was in last, and for the direct style `act` until the
-    /// end.
+    /// Where in its work it is: the last phase, and for the direct style `act` until the end.
     pub fn phase(&self) -> &str {
         match (&self.ended, self.phased.last_phase()) {
             (Some(ended), _) if ended.status.is_by_itself() => "end",

@@ -46,8 +46,7 @@ struct Rule {
 const EVERY_HOUR: u64 = (1 << 24) - 1;
 
 impl Timetable {
-    /// Reads a rule for a zone of the IANA database (`Europe/Oslo`, `UTC`). Says in words what is wrong
-    /// with either, also that a rule can never run.
+    /// Reads a rule for a zone of the IANA database, or says what is wrong, also that it can never run.
     pub fn parse(cron: &str, zone: &str) -> Result<Timetable, String> {
         let zone = TimeZoneDatabase::bundled().get(zone).map_err(|_| {
             format!("there is no time zone '{zone}'; name one like Europe/Oslo, America/New_York or UTC")
@@ -60,8 +59,7 @@ impl Timetable {
         }
     }
 
-    /// The first run after `at`, in milliseconds; never `at` itself. None where there is none within
-    /// what a calendar can hold.
+    /// The first run after `at`, in milliseconds; none where no calendar has one.
     pub fn next_after(&self, at: Millis) -> Option<Millis> {
         let at = Timestamp::from_millisecond(at).ok()?;
         let next = if self.rule.hours == EVERY_HOUR { self.next_moment(at) } else { self.next_time_of_day(at) };

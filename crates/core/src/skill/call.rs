@@ -47,8 +47,7 @@ pub enum HistoryRole {
 }
 
 impl SkillCallArgs {
-    /// The arguments of a call, checked: nothing blank, nothing too large. The error is for the
-    /// model that called.
+    /// The arguments of a call, nothing blank and nothing too large; the error is for the model that called.
     pub fn check(arguments: Value) -> Result<Self, ToolError> {
         let args: SkillCallArgs =
             serde_json::from_value(arguments).map_err(|error| invalid(format!("the arguments do not fit: {error}")))?;

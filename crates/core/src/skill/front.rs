@@ -84,8 +84,7 @@ pub struct SkillProblem {
     pub severity: Severity,
 }
 
-/// The skill that a file describes, as far as it can be used, and everything that is wrong with it.
-/// There is no skill when, and only when, one of the problems is an error.
+/// The skill of a file, if none of its problems is an error, and everything that is wrong with it.
 pub fn examine(front: &FrontMatter, body: String, source: SkillSource) -> (Option<Skill>, Vec<SkillProblem>) {
     let folder = normal_name(&source.folder().file_name().unwrap_or_default().to_string_lossy());
     let mut found = Findings { front, problems: Vec::new() };
@@ -285,8 +284,7 @@ impl<'a> Findings<'a> {
     }
 }
 
-/// Names separated by spaces; what stands in parentheses belongs to the name before it. None where
-/// the parentheses do not match.
+/// Names separated by spaces, each with its parentheses; none where these do not match.
 fn names(text: &str) -> Option<Vec<String>> {
     let (mut names, mut depth) = (vec![String::new()], 0_u32);
     for c in text.chars() {

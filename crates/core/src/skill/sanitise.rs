@@ -9,8 +9,7 @@ use std::ops::Range;
 
 use pulldown_cmark::{Event, Parser, Tag};
 
-/// How often a text may turn out to have HTML again after all of it was removed. Honest text needs
-/// one round, or two where Markdown comes to light inside a block of HTML.
+/// Rounds until nothing is HTML: honest text needs one, or two where Markdown comes to light.
 const MAX_ROUNDS: usize = 8;
 
 /// Elements whose content nobody reads: it goes with them.
@@ -27,8 +26,7 @@ pub enum SanitiseError {
     Tangled,
 }
 
-/// The text without HTML: tags are removed and what is between them is kept; comments, and scripts,
-/// styles and the like, are removed with all that is in them.
+/// The text without tags, and without comments, scripts, styles and the like with all that is in them.
 pub fn sanitise(text: &str) -> Result<String, SanitiseError> {
     let mut text = text.to_owned();
     for _ in 0..=MAX_ROUNDS {

@@ -46,8 +46,7 @@ pub struct Told {
     pub left_out: Vec<String>,
 }
 
-/// What an agent is told of its skills in about `most` bytes, what it is told of how to call them included. Those that come
-/// first go first.
+/// What an agent is told of its skills, the first ones first, in about `most` bytes with how to call them.
 pub fn told_within(skills: &[Skill], most: usize) -> Told {
     let mut room = most;
     let (mut shown, mut left_out) = (Vec::new(), Vec::new());
@@ -167,25 +166,4 @@ fn words_of(text: &str) -> Vec<String> {
 fn is_like(one: &str, other: &str) -> bool {
     let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
     long.starts_with(short) && long.chars().count() - short.chars().count() <= 3
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_the_same_whatever_their_endings() {
-        for (one, other) in [("tide", "tides"), ("table", "tables"), ("water", "water"), ("read", "reading")] {
-            assert!(is_like(one, other) && is_like(other, one), "{one} {other}");
-        }
-        for (one, other) in [("tide", "time"), ("art", "artichoke"), ("port", "report")] {
-            assert!(!is_like(one, other), "{one} {other}");
-        }
-        assert_eq!(words_of("The tide, THE harbour's: of it"), ["harbour", "the", "tide"]);
-    }
-
-    #[test]
-    fn a_share_of_the_window_is_never_more_than_the_most() {
-        assert_eq!([Some(8_192), None, Some(u32::MAX)].map(most_bytes), [6_144, 24_576, 49_152]);
-    }
 }

@@ -49,8 +49,7 @@ pub enum StepOutcome {
         /// How long it has to wait.
         wait: Duration,
     },
-    /// The job waits for what the step asked for; it holds no slot meanwhile, and the attempt is
-    /// given back.
+    /// The job waits for what the step asked for, without a slot; the attempt is given back.
     Suspended {
         /// Why, in words.
         reason: String,
@@ -125,8 +124,7 @@ impl JobContext {
         JobContext { job, stop, run: None, cut_short: None, lease, fleet, unsaved, progress_saved_at }
     }
 
-    /// Whether work may go on, as far as this process knows. Compares the lease with the clock too, because a process
-    /// that was frozen finds out by itself before anybody can tell it.
+    /// Whether work may go on, by the signal and by the clock: a frozen process finds out by itself.
     pub fn check(&self) -> Result<(), Halt> {
         match self.stop.reason() {
             Some(reason) => Err(reason.into()),
@@ -223,8 +221,7 @@ impl JobContext {
         self.until_available(|| self.fleet.jobs.keep_summary(of, text.clone(), self.now())).await
     }
 
-    /// Notes how far the work is: the part done, 0 to 1, and what is being done in a few words. It
-    /// is saved with the entries that are appended next.
+    /// Notes how far the work is, 0 to 1 and in a few words; saved with the entries appended next.
     pub fn note_progress(&self, share: f64, text: &str) {
         *self.unsaved() = Some(JobProgress::new(share, text, self.now()));
     }

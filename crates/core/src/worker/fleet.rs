@@ -111,8 +111,7 @@ pub struct Fleet {
     pub(crate) tally: Arc<WorkTally>,
     outage_log: Arc<OutageLog>,
     jumps: Mutex<JumpWatch>,
-    /// Until when, by [`Clock::elapsed`], no lease counts as expired: the time was set, and whoever is
-    /// alive renews by the new one.
+    /// Until when, by [`Clock::elapsed`], no lease counts as expired, because the time was set.
     rescue_held_until: AtomicI64,
     overdue: Mutex<Watched>,
     /// Why the database is lost to this process, once it is.
@@ -324,8 +323,7 @@ impl Fleet {
         }
     }
 
-    /// Takes back jobs: at once those of processes known to be dead, and those whose leases have ended, once a living
-    /// worker would have renewed them.
+    /// Takes back the jobs of dead processes, and those whose leases a living worker would have renewed.
     pub async fn rescue(self: &Arc<Self>) {
         // After the machine slept, our own leases look expired to us first: renew before rescuing.
         if self.heartbeat.has_overdue() {

@@ -77,8 +77,7 @@ async fn keep_in_order(fleet: &Arc<Fleet>) {
 }
 
 impl Fleet {
-    /// Makes the jobs of all schedules that are due, and tells how many. One that cannot be followed
-    /// holds up none of the others.
+    /// Makes the jobs of all due schedules, and tells how many; a bad one holds up none of the others.
     pub async fn fire_schedules(&self) -> Result<usize, RepositoryError> {
         let now = self.clock.now();
         let mut made = 0;

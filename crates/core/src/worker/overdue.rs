@@ -50,8 +50,7 @@ impl Watched {
         *self = Watched::default();
     }
 
-    /// Takes in what is overdue now, and gives those that were watched for long enough. `lease_ms` tells how long a
-    /// worker's leases stand.
+    /// Takes in what is overdue now, and gives what was watched for long enough by its worker's `lease_ms`.
     pub fn look(&mut self, overdue: Vec<Overdue>, look: Look, lease_ms: impl Fn(&WorkerId) -> Millis) -> Vec<Overdue> {
         let mut before = std::mem::take(&mut self.leases);
         let last = std::mem::replace(&mut self.last, look.wrote);

@@ -103,14 +103,43 @@ fn broken_arguments_without_a_limit_are_told_as_what_they_are() {
 }
 
 #[test]
-fn i_a_call_that_leaked_into_the_text_is_no_answer() {
+fn i_a_call_that_leaked_into_the_text_is_no_answer_and_an_answer_about_calls_is() {
     let mut h = Harness::native();
-    h.say(reply("<tool_call>{\"name\": \"look\", \"arguments\": {}}</tool_call>", &[]));
-    assert_eq!(h.effect, Effect::AskModel, "neither run nor taken for the answer");
-    let told = h.run.messages().last().expect("a message");
-    assert!(matches!(told, Message::User { text } if text.contains("tool call as text")), "{told:?}");
+    for call in [
+        "<tool_call>{\"name\": \"look\", \"arguments\": {}}</tool_call>",
+        "<tool_call>\n{\"name\": \"look\"}\n</tool_call>",
+        "I look first.\n<tool_call>{\"name\": \"look\"}</tool_call> ",
+        "<function=look>{}</function>",
+        "[TOOL_CALLS][{\"name\": \"look\"}]",
+    ] {
+        h.say(reply(call, &[]));
+        assert_eq!(h.effect, Effect::AskModel, "neither run nor taken for the answer");
+        let told = h.run.messages().last().expect("a message");
+        assert!(matches!(told, Message::User { text } if text.contains("tool call as text")), "{call}: {told:?}");
+    }
     h.say(reply("Seven geese.", &[]));
     assert_eq!(h.ended().1, "Seven geese.");
+    for answer in ["The log shows `<tool_call>` twice.", "a < b and [1]"] {
+        let mut h = Harness::native();
+        h.say(reply(answer, &[]));
+        assert_eq!(h.ended().1, answer);
+    }
+}
+
+#[test]
+fn of_what_was_said_the_newest_is_kept() {
+    let mut h = Harness::native();
+    let text = |h: &Harness| h.run.output().text;
+    assert_eq!(text(&h), "");
+    for said in ["one ", "  ", "two", "two"] {
+        h.say(reply(said, &["look"])).run_calls();
+    }
+    assert_eq!(text(&h), "one\n\ntwo");
+    h.say(reply(&"ä".repeat(32 * 1024), &["look"])).run_calls();
+    h.say(reply("end", &["look"])).run_calls();
+    let text = text(&h);
+    let kept = text.strip_prefix("[what was said before is left out]\n\n").expect("is cut");
+    assert!(kept.ends_with("ä\n\nend") && kept.len() <= 32 * 1024, "{} bytes", text.len());
 }
 
 #[test]

@@ -22,8 +22,7 @@ struct Inner {
 }
 
 impl Conversation {
-    /// Adds a message at the end. Copies all of them first if somebody else holds this conversation,
-    /// who goes on seeing it as it was.
+    /// Adds a message at the end; whoever else holds this conversation goes on seeing it as it was.
     pub fn push(&mut self, message: Message) {
         match Arc::get_mut(&mut self.0) {
             Some(inner) => inner.messages.push(message),

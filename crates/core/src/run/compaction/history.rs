@@ -209,8 +209,8 @@ impl History {
             Some(gap) => (&old[..gap.begin], &old[old.len() - gap.end..], gap.left_out),
             None => (old, old, 0),
         };
-        let begin = whole_chars(head, by.begin);
-        let end = tail.len() - from_whole_char(tail, tail.len().saturating_sub(by.end));
+        let begin = head.floor_char_boundary(by.begin);
+        let end = tail.len() - tail.ceil_char_boundary(tail.len().saturating_sub(by.end));
         let there = if standing.gap.is_some() { head.len() + tail.len() } else { old.len() };
         if begin + end >= there {
             return None;
@@ -261,17 +261,7 @@ pub(crate) fn shorter(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
-    let begin = whole_chars(text, most - most / 3);
-    let end = from_whole_char(text, text.len() - most / 3);
+    let begin = text.floor_char_boundary(most - most / 3);
+    let end = text.ceil_char_boundary(text.len() - most / 3);
     marked(&text[..begin], end - begin, &text[end..])
-}
-
-/// The last place at or before `at` where a character begins or the text ends.
-pub(super) fn whole_chars(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
-}
-
-/// The first place at or after `at` where a character begins or the text ends.
-fn from_whole_char(text: &str, at: usize) -> usize {
-    (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
 }

@@ -5,10 +5,11 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 
 use super::Counter;
-use super::history::{shorter, text, whole_chars};
+use super::history::{shorter, text};
 use crate::model::{CallRequest, Message, ModelRequest};
 use crate::run::phase::{self, AGENT_STEP};
 use crate::run::structured;
+use crate::text::{folded, head};
 
 /// What a summary is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,7 +193,7 @@ fn parts(messages: &[Message], most_bytes: usize, most_tokens: u64, count: &Coun
     let mut pieces: Vec<String> = messages.iter().map(|message| recorded(message, most_bytes)).rev().collect();
     while let Some(piece) = pieces.pop() {
         let more = tokens_of(&piece);
-        let half = whole_chars(&piece, piece.len() / 2);
+        let half = piece.floor_char_boundary(piece.len() / 2);
         if more > most_tokens && half > 0 {
             pieces.push(piece[half..].to_owned());
             pieces.push(piece[..half].to_owned());
@@ -310,9 +311,9 @@ fn list(out: &mut String, call: &CallRequest, result: Option<&Message>) {
 /// The beginning of a text as one line.
 fn one_line(text: &str) -> String {
     const MOST: usize = 120;
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = folded(text);
     match line.len() <= MOST {
         true => line,
-        false => format!("{} …", &line[..whole_chars(&line, MOST)]),
+        false => format!("{} …", head(&line, MOST)),
     }
 }

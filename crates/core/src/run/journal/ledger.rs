@@ -103,8 +103,7 @@ fn proposal(call: &Call) -> Option<LedgerChange> {
     Some(LedgerChange::Propose { call_id: call.request.id.clone(), tool, effect })
 }
 
-/// The entries with which a run begins again, given the ledger as it stands: calls that had not
-/// ended end, since nobody will go on with them.
+/// The entries with which a run begins again: calls that had not ended end, since nobody goes on with them.
 pub fn restart(ledger: &[LedgerRow]) -> Vec<Entry> {
     let ended = |row: &LedgerRow| {
         let outcome = match row.state {

@@ -117,8 +117,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// None of a cut reply's calls runs: what the last of them was to be is not known, and those before
-    /// it may have been meant to go with it. The model hears so of each.
+    /// None of a cut reply's calls runs, for the last one may have been meant to go with those before it.
     fn take_cut_calls(&mut self, mut turn: Turn, calls: Vec<CallRequest>) {
         let told = cut::results(&turn.finish, &turn.usage, &calls);
         let mut refused = Vec::new();
@@ -306,8 +305,7 @@ fn asks_people(call: &CallRequest) -> bool {
     }
 }
 
-/// The id of the `n`th call of a run: `c` and eight letters or digits. Nine of `[a-z0-9]` is the
-/// one shape that every provider takes, those that check it included.
+/// The id of the `n`th call: `c` and eight of `[a-z0-9]`, a shape that every provider takes.
 pub(super) fn call_id(mut n: u64) -> String {
     const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     let mut id = *b"c00000000";

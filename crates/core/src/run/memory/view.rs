@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::{ErrorRecord, Plan, StepRecord, SubTaskStatus, WorkingMemory};
 use crate::model::tokens;
-use crate::text::plural;
+use crate::text::{folded, plural};
 
 const HEADER: &str = "--- Agent Working Memory ---\n\n";
 const FOOTER: &str = "--- End Agent Working Memory ---";
@@ -56,8 +56,7 @@ impl StepTokens {
         self.tokens.push([whole, shorter]);
     }
 
-    /// Tokens of the view of these steps in at most `max_bytes`: never less than it has, and about one
-    /// more for two steps.
+    /// Tokens of the view in at most `max_bytes`: never less than it has, and about one more for two steps.
     pub fn of_view(&self, memory: &WorkingMemory, signals: &str, max_bytes: usize) -> u64 {
         let (before, after) = (before_steps(memory), after_steps(memory, signals));
         let room = max_bytes.saturating_sub(before.len() + after.len());
@@ -302,24 +301,11 @@ fn push_output(out: &mut String, output: &str) {
     }
 }
 
-/// Text on one line.
-fn folded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for word in text.split_whitespace() {
-        if !out.is_empty() {
-            out.push(' ');
-        }
-        out.push_str(word);
-    }
-    out
-}
-
 /// Text on one line, with at most [`MAX_ERROR_BYTES`] of it.
 fn shortened(text: &str) -> String {
     let mut out = folded(text);
     if out.len() > MAX_ERROR_BYTES {
-        let end = (0..=MAX_ERROR_BYTES - '…'.len_utf8()).rev().find(|at| out.is_char_boundary(*at));
-        out.truncate(end.unwrap_or(0));
+        out.truncate(out.floor_char_boundary(MAX_ERROR_BYTES - '…'.len_utf8()));
         out.push('…');
     }
     out

@@ -69,8 +69,8 @@ Reply with exactly one JSON object, the next step:
 {\"thinking\": \"why this step\", \"phase\": \"<a phase>\", \"summary\": \"the step in one sentence\", ...}
 ";
 
-/// Worked tasks that stand before the task itself when calling is structured, as turns of the
-/// conversation: one that needs no plan, and one with plan, act, verify, end. Empty for native
+/// Worked tasks that stand before the task itself when calling is structured, as messages of
+/// the conversation: one that needs no plan, and one with plan, act, verify, end. Empty for native
 /// calling, and where a tool they use is not offered.
 pub fn examples(calling: ToolCalling, tools: &[ToolSpec]) -> Vec<Message> {
     let offered = |name: &str| tools.iter().any(|tool| tool.name == name);

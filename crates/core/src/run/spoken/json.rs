@@ -1,7 +1,6 @@
 //! The strings in JSON that comes in pieces, as they come.
 
-/// Reads JSON of which only a beginning may be there, and never fails: what is no JSON gives strings that nobody asked
-/// for, or none.
+/// Reads JSON of which only a beginning may be there; what is no JSON gives strings nobody asked for, or none.
 #[derive(Debug, Default)]
 pub struct Strings {
     /// The objects and lists it is inside of.

@@ -4,8 +4,7 @@ use super::SHORTER;
 use crate::model::{CallRequest, Finish, Usage};
 use crate::text::plural;
 
-/// Most bytes of a cut call's arguments that stay in the conversation: they say where it broke off,
-/// and are of no other use there.
+/// Most bytes of a cut call's arguments that stay in the conversation, to say where it broke off.
 const EXCERPT: usize = 2_000;
 
 /// Whether a call's arguments end before their JSON does. What is wrong in another way is not cut.
