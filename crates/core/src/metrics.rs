@@ -79,13 +79,13 @@ pub struct Metrics {
 
 /// Where the numbers of a worker process come from.
 pub struct MetricsSource {
-    /// The store.
+    /// Where the database is asked.
     pub store: Arc<dyn MetricsQueries>,
     /// What is counted as the process works ([`Fleet::tally`](crate::worker::Fleet::tally)).
     pub work: Arc<WorkTally>,
     /// What its models count.
     pub models: Arc<ModelTallies>,
-    /// The time.
+    /// Says of which moment they are.
     pub clock: Arc<dyn Clock>,
     /// Held by whoever asks the database, so that questions do not pile up before one that is stuck.
     asking: Mutex<()>,

@@ -162,7 +162,7 @@ impl Default for RunLimits {
 /// Something wrong with a persona: which field, what is wrong, what would be right.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PersonaProblem {
-    /// The field.
+    /// Where in the file.
     pub field: &'static str,
     /// What is wrong and how to mend it.
     pub message: String,

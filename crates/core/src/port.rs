@@ -62,9 +62,9 @@ pub enum RepositoryError {
          cancel it (posse job cancel {holder})"
     )]
     KeyHeld {
-        /// The job.
+        /// The job that would run again.
         job: JobId,
-        /// The key.
+        /// The key that it would hold.
         key: String,
         /// The job that holds it.
         holder: JobId,

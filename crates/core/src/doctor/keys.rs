@@ -32,7 +32,6 @@ struct Stuck {
     is_fault: bool,
 }
 
-/// The check.
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let ward = Ward::new(facts);
     // Holders that are stuck for one reason are told of together.

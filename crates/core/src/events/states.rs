@@ -33,7 +33,7 @@ pub enum Followed {
 /// A job is in another state than when it was last looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StateChange {
-    /// The job.
+    /// The job whose state it is.
     pub job: JobId,
     /// Where it was; absent when it had not been looked at.
     pub from: Option<JobState>,

@@ -63,7 +63,7 @@ impl Edit {
 /// What became of a change of one job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
-    /// The job.
+    /// The job that it was for.
     pub job: super::JobId,
     /// Why nothing was changed, in words.
     pub refused: Option<String>,

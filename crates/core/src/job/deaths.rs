@@ -94,11 +94,11 @@ pub fn died_in_last_attempt(job: JobId, attempts: u32) -> String {
 /// A suspect that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suspect {
-    /// The job.
+    /// The job that met those deaths.
     pub job: JobId,
-    /// Its role.
+    /// The role it asks for.
     pub role: String,
-    /// Its queue.
+    /// The queue it waits in.
     pub queue: String,
     /// Where it is.
     pub state: JobState,

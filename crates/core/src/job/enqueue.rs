@@ -38,7 +38,7 @@ pub struct Ask {
     pub role: String,
     /// What is asked for.
     pub goal: String,
-    /// The queue.
+    /// The queue it waits in.
     pub queue: String,
     /// 1 (first) to 9 (last); the usual one when absent.
     pub priority: Option<u8>,
@@ -107,7 +107,7 @@ impl Default for Ask {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {message}")]
 pub struct Refused {
-    /// The field.
+    /// Which field, as it is written.
     pub field: &'static str,
     /// What is wrong and the way out.
     pub message: String,

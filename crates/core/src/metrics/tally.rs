@@ -48,7 +48,7 @@ impl WorkTally {
 /// What one role did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RoleCounts {
-    /// The role.
+    /// Whose jobs these were.
     pub role: String,
     /// Jobs claimed.
     pub claims: u64,

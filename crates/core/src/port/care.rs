@@ -15,7 +15,7 @@ use crate::schedule::Schedule;
 /// The jobs of a schedule that fell due.
 #[derive(Debug, Clone)]
 pub struct Firing {
-    /// The schedule.
+    /// The name of the schedule.
     pub schedule: String,
     /// Its next run as it was read: another one by now means that another process was first.
     pub expected: Millis,
@@ -97,13 +97,13 @@ pub struct Storage {
 /// A job that has not ended and is not at work, as far as it matters to those who wait for its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
-    /// The job.
+    /// The one that waits.
     pub job: JobId,
     /// The unique key it holds.
     pub key: Option<String>,
-    /// Its role.
+    /// The role it asks for.
     pub role: String,
-    /// Its queue.
+    /// The queue it stands in.
     pub queue: String,
     /// Its concurrency key; empty without one.
     pub concurrency_key: String,
@@ -120,7 +120,7 @@ pub struct Waiting {
 /// A job that another one waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Awaited {
-    /// The job.
+    /// The one that is waited for.
     pub job: JobId,
     /// Where it is; absent if it was deleted.
     pub state: Option<JobState>,

@@ -93,7 +93,7 @@ pub struct ClaimRequest {
 pub struct Claimed {
     /// The job, already `running`.
     pub job: Job,
-    /// The proof.
+    /// With which this worker writes about it.
     pub lease: Lease,
 }
 

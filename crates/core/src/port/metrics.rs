@@ -11,9 +11,9 @@ use crate::queue::rate::EndpointState;
 /// Jobs of one role and queue in one state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct JobsIn {
-    /// The role.
+    /// The role they ask for.
     pub role: String,
-    /// The queue.
+    /// The queue they stand in.
     pub queue: String,
     /// The state; not a final one.
     pub state: JobState,
@@ -24,7 +24,7 @@ pub struct JobsIn {
 /// What a database says of its fleet. Jobs that have ended are not counted: looking at each would cost ever more.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Standing {
-    /// The moment.
+    /// When this was so.
     pub at: Millis,
     /// Jobs that have not ended.
     pub jobs: Vec<JobsIn>,

@@ -32,7 +32,7 @@ pub struct Chunk {
     pub from: BatchMark,
     /// How far it is afterwards.
     pub to: BatchMark,
-    /// The jobs.
+    /// What is to be stored.
     pub jobs: Vec<NewJob>,
     /// Names that later jobs of the batch use for these, with their places in `jobs`.
     pub names: Vec<(String, usize)>,
@@ -81,7 +81,7 @@ pub trait JobRelations: Send + Sync {
 /// A job's state, as [`JobSearch::states`] gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StateRow {
-    /// The job.
+    /// Whose state it is.
     pub job: JobId,
     /// Where it is.
     pub state: JobState,

@@ -12,7 +12,7 @@ use super::RepositoryError;
 pub struct Backup {
     /// Where it is.
     pub path: PathBuf,
-    /// Its size.
+    /// Its size on disk.
     pub bytes: u64,
 }
 

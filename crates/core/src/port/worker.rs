@@ -47,7 +47,7 @@ pub struct Heartbeat {
 /// A job taken back from a vanished worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rescued {
-    /// The job.
+    /// The job that was taken back.
     pub job: JobId,
     /// The worker that vanished.
     pub worker: String,
@@ -58,7 +58,7 @@ pub struct Rescued {
 /// A lease that ended without being renewed, as it was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overdue {
-    /// The lease.
+    /// What was not renewed.
     pub lease: Lease,
     /// Who holds it.
     pub worker: WorkerId,

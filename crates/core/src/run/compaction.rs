@@ -179,9 +179,9 @@ pub enum Decision {
     plural((*.window).into(), "token"), count(*.head), count(*.pinned), count(*.rest), count(*.beside), count(*.reply)
 )]
 pub struct DoesNotFit {
-    /// The window.
+    /// What the model takes at most.
     pub window: u32,
-    /// The head.
+    /// System text, examples and task.
     pub head: u64,
     /// Pinned messages.
     pub pinned: u64,

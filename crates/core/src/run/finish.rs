@@ -41,7 +41,7 @@ pub struct FinishArgs {
 /// What a `finish` call asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Finishing {
-    /// The answer.
+    /// The answer to the task.
     Answer(String),
     /// Questions to people.
     Questions(Vec<String>),

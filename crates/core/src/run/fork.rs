@@ -28,7 +28,7 @@ pub struct Fork {
     pub job: NewJob,
     /// The job that its journal is copied from.
     pub source: JobId,
-    /// Its journal.
+    /// The entries that it begins with.
     pub journal: Vec<Recorded>,
     /// Places in the journal that differ from the source's.
     pub edited: Vec<u64>,

@@ -83,7 +83,7 @@ pub struct CallRecord {
 pub struct StepRecord {
     /// Its number, from 1.
     pub step: u32,
-    /// Its phase.
+    /// What kind of step it was.
     pub phase: Phase,
     /// The agent's reasoning; no view shows it.
     pub thinking: String,
@@ -109,7 +109,7 @@ pub struct ErrorRecord {
 /// Something the agent learned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeyFact {
-    /// The fact.
+    /// In the agent's words.
     pub fact: String,
     /// The step that recorded it.
     pub source_step: u32,

@@ -119,12 +119,12 @@ pub enum Content {
     },
     /// Nothing.
     Reflect,
-    /// A question.
+    /// A question to the user.
     Feedback {
         /// The question, as the user will read it.
         message: String,
     },
-    /// The answer.
+    /// The answer, and how far it goes.
     End {
         /// How far the work came.
         status: WorkStatus,
@@ -134,7 +134,7 @@ pub enum Content {
 }
 
 impl AgentStep {
-    /// Its phase.
+    /// What kind of step it is.
     pub fn phase(&self) -> Phase {
         match self.content {
             Content::Plan(_) => Phase::Plan,

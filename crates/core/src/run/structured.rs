@@ -43,7 +43,7 @@ pub struct StructuredStep {
     pub thinking: String,
     /// The tool's name.
     pub tool: String,
-    /// Its arguments.
+    /// What the tool is given.
     #[serde(default)]
     pub arguments: Value,
     /// Questions to people that a model wrote beside the call instead of into a call of `finish`.

@@ -22,7 +22,7 @@ const FIELDS: [&str; 6] = ["name", "description", "license", "compatibility", "m
 /// A place in a file: line and column, each from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Location {
-    /// The line.
+    /// From 1.
     pub line: usize,
     /// The column, in characters.
     pub column: usize,
@@ -31,9 +31,9 @@ pub struct Location {
 /// A field and its value, as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
+    /// What stands before the colon.
     pub name: String,
-    /// Its value.
+    /// What stands behind it.
     pub value: FieldValue,
     /// Where it is.
     pub place: Location,
@@ -42,7 +42,7 @@ pub struct Field {
 /// A value: nothing is taken for a number, a truth value or nothing at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FieldValue {
-    /// A text.
+    /// One text.
     Text(String),
     /// Several values.
     List(Vec<FieldValue>),
@@ -53,7 +53,7 @@ pub enum FieldValue {
 /// The fields before a skill's text, in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FrontMatter {
-    /// The fields.
+    /// In the order of the file.
     pub fields: Vec<Field>,
 }
 

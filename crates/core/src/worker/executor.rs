@@ -23,7 +23,7 @@ pub enum StepOutcome {
     Continue,
     /// The job is done. The entries are committed together with the job's end.
     Completed {
-        /// The answer.
+        /// The answer and what it took.
         output: Output,
         /// Last entries of the journal.
         entries: Vec<Entry>,
@@ -200,7 +200,7 @@ impl JobContext {
         self.until_available(|| self.fleet.queries.exchanges(session, Some(self.job.id))).await
     }
 
-    /// A session.
+    /// The session of that number.
     pub async fn session(&self, id: SessionId) -> Result<Option<Session>, Halt> {
         self.until_available(|| self.fleet.queries.session(id)).await
     }

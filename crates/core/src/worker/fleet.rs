@@ -26,31 +26,31 @@ use crate::stop::{StopReason, Stopper};
 pub enum Progress {
     /// A job was claimed.
     Claimed {
-        /// The job.
+        /// The job as it is now.
         job: Box<Job>,
     },
     /// Entries of its journal were committed.
     Recorded {
-        /// The job.
+        /// Whose journal.
         job: JobId,
-        /// The entry.
+        /// The entry with its place and time.
         recorded: Box<Recorded>,
     },
     /// The model is being asked.
     AskingModel {
-        /// The job.
+        /// For which job.
         job: JobId,
     },
     /// The model said something.
     Delta {
-        /// The job.
+        /// At work on which job.
         job: JobId,
         /// What.
         delta: Delta,
     },
     /// The attempt ended.
     Ended {
-        /// The job.
+        /// Whose attempt.
         job: JobId,
         /// Where it is now.
         state: JobState,
@@ -59,7 +59,7 @@ pub enum Progress {
     },
     /// The job is another worker's now.
     LeaseLost {
-        /// The job.
+        /// Which job.
         job: JobId,
     },
 }
@@ -87,7 +87,7 @@ pub struct FleetOptions {
     pub queries: Arc<dyn JobQueries>,
     /// Keeps schedules, and the database in order.
     pub care: Arc<dyn CareRepository>,
-    /// The time.
+    /// The time by which leases stand.
     pub clock: Arc<dyn Clock>,
     /// Tells which worker processes are gone.
     pub processes: Arc<dyn ProcessProbe>,

@@ -58,7 +58,7 @@ pub enum LedgerChange {
     Propose {
         /// The call's id.
         call_id: String,
-        /// The tool.
+        /// The tool that is to run.
         tool: String,
         /// What happens if it runs twice.
         effect: EffectClass,
