@@ -356,7 +356,7 @@ pub struct Attempt {
     pub started_at: Millis,
     /// When it ended, if it has.
     pub ended_at: Option<Millis>,
-    /// The event that ended it, by [`transition::Event::name`].
+    /// The event that ended it, by its name.
     pub outcome: Option<String>,
     /// Why, in words.
     pub reason: Option<String>,

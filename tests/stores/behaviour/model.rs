@@ -109,7 +109,7 @@ impl Modelled {
 
     fn end_attempt(&mut self, event: Event, reason: Option<String>, now: Millis) {
         let attempt = self.attempts.last_mut().expect("has begun");
-        (attempt.ended_at, attempt.outcome, attempt.reason) = (Some(now), Some(event.name().into()), reason);
+        (attempt.ended_at, attempt.outcome, attempt.reason) = (Some(now), Some(event.as_str().into()), reason);
     }
 }
 

@@ -46,7 +46,7 @@ pub async fn a_running_job_ends_as_cancelled_whatever_ends_it(store: Arc<dyn Sto
         let job = get(&*store, lease.job).await;
         assert_eq!(job.reason.as_deref(), Some("enough"), "{event:?}: a person's reason stays");
         let attempt = store.attempts(lease.job).await.expect("can be read").remove(0);
-        assert_eq!(attempt.outcome.as_deref(), Some(event.name()));
+        assert_eq!(attempt.outcome.as_deref(), Some(event.as_str()));
         assert_eq!(attempt.reason.as_deref(), Some("as it happened"));
     }
     // A worker may end a job as cancelled without being asked to.

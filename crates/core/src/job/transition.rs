@@ -4,6 +4,7 @@
 
 use super::JobState;
 use crate::clock::Millis;
+use crate::text::named;
 
 /// Something that happens to a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,45 +41,13 @@ pub enum Event {
     Postpone,
 }
 
-impl Event {
-    /// Every event.
-    pub const ALL: [Event; 15] = [
-        Event::Due,
-        Event::Claim,
-        Event::Complete,
-        Event::Fail,
-        Event::GiveUp,
-        Event::Snooze,
-        Event::Interrupt,
-        Event::Suspend,
-        Event::LeaseExpired,
-        Event::LostOnTheWay,
-        Event::Deadly,
-        Event::Decide,
-        Event::Cancel,
-        Event::Retry,
-        Event::Postpone,
-    ];
-
-    /// The name kept with an attempt that this event ended.
-    pub fn name(self) -> &'static str {
-        match self {
-            Event::Due => "due",
-            Event::Claim => "claimed",
-            Event::Complete => "completed",
-            Event::Fail => "failed",
-            Event::GiveUp => "gave_up",
-            Event::Snooze => "snoozed",
-            Event::Interrupt => "interrupted",
-            Event::Suspend => "suspended",
-            Event::LeaseExpired | Event::LostOnTheWay | Event::Deadly => "worker_lost",
-            Event::Decide => "decided",
-            Event::Cancel => "cancelled",
-            Event::Retry => "retried",
-            Event::Postpone => "postponed",
-        }
-    }
-}
+// By its name an attempt remembers what ended it; to people the three ways of losing a worker are one.
+named!(
+    Event: Due = "due", Claim = "claimed", Complete = "completed", Fail = "failed", GiveUp = "gave_up",
+        Snooze = "snoozed", Interrupt = "interrupted", Suspend = "suspended", LeaseExpired = "worker_lost",
+        LostOnTheWay = "worker_lost", Deadly = "worker_lost", Decide = "decided", Cancel = "cancelled",
+        Retry = "retried", Postpone = "postponed"
+);
 
 /// The part of a job that its transitions depend on and change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +77,7 @@ pub struct Transition {
 
 /// An event that cannot happen to a job in this state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a job that is {state} cannot be {}", .event.name())]
+#[error("a job that is {state} cannot be {event}")]
 pub struct IllegalTransition {
     /// Where the job is.
     pub state: JobState,

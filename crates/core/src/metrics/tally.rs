@@ -82,9 +82,9 @@ impl RoleTally {
     /// The end of an attempt was stored.
     pub(crate) fn ended(&self, event: Event, state: JobState) {
         let mut counts = lock(&self.0);
-        match counts.ends.iter_mut().find(|(name, to, _)| (*name, *to) == (event.name(), state)) {
+        match counts.ends.iter_mut().find(|(name, to, _)| (*name, *to) == (event.as_str(), state)) {
             Some((_, _, attempts)) => *attempts += 1,
-            None => counts.ends.push((event.name(), state, 1)),
+            None => counts.ends.push((event.as_str(), state, 1)),
         }
     }
 
@@ -94,7 +94,7 @@ impl RoleTally {
 
     fn read(&self) -> RoleCounts {
         let mut counts = lock(&self.0).clone();
-        let place = |name: &str| Event::ALL.iter().position(|event| event.name() == name);
+        let place = |name: &str| Event::ALL.iter().position(|event| event.as_str() == name);
         counts.ends.sort_by_key(|(name, state, _)| (place(name), *state as usize));
         counts
     }

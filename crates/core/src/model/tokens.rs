@@ -186,16 +186,10 @@ impl Sum for Tally {
 ///
 /// An expectation that was too low costs a refused request, one that was too high a summary too
 /// early: so the ratio rises at once and sinks by halves.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Calibration {
-    ratio: f64,
-    taught: bool,
-}
-
-impl Default for Calibration {
-    fn default() -> Self {
-        Calibration { ratio: 1.0, taught: false }
-    }
+    /// Nothing before anything was learned.
+    ratio: Option<f64>,
 }
 
 impl Calibration {
@@ -214,18 +208,17 @@ impl Calibration {
             return;
         }
         let seen = (found as f64 / expected as f64).clamp(Self::LEAST, Self::MOST);
-        self.ratio = if self.taught && seen < self.ratio { (self.ratio + seen) / 2.0 } else { seen };
-        self.taught = true;
+        self.ratio = Some(self.ratio.filter(|known| seen < *known).map_or(seen, |known| (known + seen) / 2.0));
     }
 
     /// Expected tokens, corrected by what was learned; rounded up.
     pub fn correct(&self, expected: u64) -> u64 {
-        (expected as f64 * self.ratio).ceil() as u64
+        (expected as f64 * self.ratio.unwrap_or(1.0)).ceil() as u64
     }
 
     /// What would have been expected of so many tokens; rounded down.
     fn expected(&self, found: u64) -> u64 {
-        (found as f64 / self.ratio) as u64
+        (found as f64 / self.ratio.unwrap_or(1.0)) as u64
     }
 }
 

@@ -28,15 +28,6 @@ pub enum SubTaskStatus {
     Failed,
 }
 
-impl From<SubTaskOutcome> for SubTaskStatus {
-    fn from(outcome: SubTaskOutcome) -> Self {
-        match outcome {
-            SubTaskOutcome::Done => SubTaskStatus::Done,
-            SubTaskOutcome::Failed => SubTaskStatus::Failed,
-        }
-    }
-}
-
 /// One part of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SubTask {
@@ -166,9 +157,12 @@ impl WorkingMemory {
                 }));
                 let current = self.plan.as_ref().and_then(|plan| plan.current_sub_task);
                 if let (Some(outcome), Some(id)) = (sub_task_outcome, current) {
-                    self.update_sub_task_status(id, (*outcome).into());
-                    if *outcome == SubTaskOutcome::Done {
-                        self.advance_to_next_sub_task();
+                    match outcome {
+                        SubTaskOutcome::Failed => self.update_sub_task_status(id, SubTaskStatus::Failed),
+                        SubTaskOutcome::Done => {
+                            self.update_sub_task_status(id, SubTaskStatus::Done);
+                            self.advance_to_next_sub_task();
+                        }
                     }
                 }
             }
@@ -180,7 +174,7 @@ impl WorkingMemory {
             }
             Content::Feedback { message } | Content::End { message, .. } => summary = message,
         }
-        self.add_step(StepRecord {
+        self.steps.push(StepRecord {
             step: number,
             phase: step.phase(),
             thinking: step.thinking.clone(),
@@ -199,18 +193,13 @@ impl WorkingMemory {
                 resolution: None,
             });
         }
-        self.add_step(StepRecord {
+        self.steps.push(StepRecord {
             step: number,
             phase: Phase::Act,
             thinking: thinking.to_owned(),
             summary: summary.to_owned(),
             call: Some(call),
         });
-    }
-
-    /// Appends a step.
-    pub fn add_step(&mut self, step: StepRecord) {
-        self.steps.push(step);
     }
 
     /// The version that the next plan will have.

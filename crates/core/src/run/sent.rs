@@ -106,7 +106,7 @@ pub fn requests(journal: &[Recorded], attempts: &[Attempt]) -> Vec<Made> {
 
 /// When and how an attempt ended, if its end came from outside.
 fn cut_short(attempt: &Attempt) -> Option<(Millis, &'static str)> {
-    let ended_by = |event: Event| attempt.outcome.as_deref() == Some(event.name());
+    let ended_by = |event: Event| attempt.outcome.as_deref() == Some(event.as_str());
     let how = match () {
         () if ended_by(Event::LeaseExpired) => "its worker was lost",
         () if ended_by(Event::Interrupt) => "its worker was stopped",

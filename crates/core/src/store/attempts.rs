@@ -16,10 +16,10 @@ pub fn end<D: Driver>(tx: &mut Tx<'_, D>, ids: &[JobId], event: Event, reason: O
     match reason {
         // Each has a seal of its own.
         Some(reason) if tx.keys.seals() => {
-            ids.iter().try_for_each(|&id| tx.db.end_attempts(&[id], event.name(), Some(&sealed(id, reason)), now))
+            ids.iter().try_for_each(|&id| tx.db.end_attempts(&[id], event.as_str(), Some(&sealed(id, reason)), now))
         }
         // Without a key, a place makes no difference.
-        _ => tx.db.end_attempts(ids, event.name(), reason.map(|reason| sealed(JobId(0), reason)).as_ref(), now),
+        _ => tx.db.end_attempts(ids, event.as_str(), reason.map(|reason| sealed(JobId(0), reason)).as_ref(), now),
     }
 }
 
@@ -28,7 +28,7 @@ pub fn end<D: Driver>(tx: &mut Tx<'_, D>, ids: &[JobId], event: Event, reason: O
 pub fn of<D: Driver>(db: &mut D, keys: &Keys, job: JobId) -> Outcome<Vec<Attempt>> {
     let (mut rows, last) = db.attempts(job)?;
     rows.extend(
-        last.map(|last| AttemptRow { outcome: last.ended_at.map(|_| Event::Complete.name().to_owned()), ..last }),
+        last.map(|last| AttemptRow { outcome: last.ended_at.map(|_| Event::Complete.as_str().to_owned()), ..last }),
     );
     let attempt = |AttemptRow { number, worker, started_at, ended_at, outcome, reason }| Attempt {
         number,
