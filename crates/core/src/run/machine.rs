@@ -10,8 +10,8 @@ use super::compaction::{self, Cut, Purpose};
 use super::fit::Fit;
 use super::{OpenCall, Run, finish, phase, repeats};
 use crate::model::tokens;
-use crate::model::{CallRequest, ModelError, ModelErrorKind, ModelReply};
-use crate::run::journal::{Call, CallOutcome, Count, EndStatus, Entry, Opening, Overflow};
+use crate::model::{CallRequest, ModelError, ModelReply};
+use crate::run::journal::{Call, CallOutcome, Count, EndStatus, Entry, Opening};
 use crate::text::{head, plural};
 use crate::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
 
@@ -179,16 +179,6 @@ pub fn step(run: &mut Run, input: Input<'_>) -> Step {
     Step { entries: recorder.entries, effect }
 }
 
-/// What follows where nothing happened that the journal would have to keep, however often it is found.
-fn not_asked(error: &ModelError) -> Option<Effect> {
-    let may_be =
-        matches!(error.kind, ModelErrorKind::Stopped | ModelErrorKind::Unavailable | ModelErrorKind::WorkerUnfit);
-    (may_be && error.failed_tries.is_empty()).then(|| Effect::FailAttempt {
-        reason: error.message.clone(),
-        again: Again::after(error.kind, error.retry_after),
-    })
-}
-
 struct Recorder<'r> {
     run: &'r mut Run,
     entries: Vec<Entry>,
@@ -210,42 +200,6 @@ impl Recorder<'_> {
             self.answer(call.request.id, CallOutcome::Unknown, UNKNOWN.into());
         }
         (!again.is_empty()).then_some(Effect::RunCalls(again))
-    }
-
-    fn model_failed(&mut self, error: ModelError, ms: u64) -> Option<Effect> {
-        if let Some(end) = not_asked(&error) {
-            return Some(end);
-        }
-        let ModelError { kind, message, failed_tries, retry_after, context_window } = error;
-        // A provider that does not tell its window has told that this request is larger.
-        let overflow = (kind == ModelErrorKind::ContextOverflow)
-            .then(|| Overflow { window: context_window, counted: self.run.request_tokens() });
-        let before = self.run.failures_in_a_row;
-        self.record(Entry::TurnFailed { reason: message.clone(), failed_tries, overflow, ms });
-        if self.run.limit_reached().is_some() {
-            return None;
-        }
-        let again = match kind {
-            ModelErrorKind::InvalidToolCall => {
-                self.record(Entry::Note { text: format!("{BAD_CALL}\n{message}") });
-                return None;
-            }
-            // Once what is too much has been taken out.
-            ModelErrorKind::ContextOverflow if !matches!(self.run.fit(), Fit::Fits) => return None,
-            _ => Again::after_some(kind, retry_after, before),
-        };
-        Some(Effect::FailAttempt { reason: message, again })
-    }
-
-    /// Written down as a request of the run is, so that the next attempt knows how often it failed.
-    fn not_begun(&mut self, error: ModelError, ms: u64) -> Effect {
-        if let Some(end) = not_asked(&error) {
-            return end;
-        }
-        let ModelError { kind, message, failed_tries, retry_after, .. } = error;
-        let again = Again::after_some(kind, retry_after, self.run.failures_in_a_row);
-        self.record(Entry::TurnFailed { reason: message.clone(), failed_tries, overflow: None, ms });
-        Effect::FailAttempt { reason: message, again }
     }
 
     fn call_ended(
@@ -510,8 +464,5 @@ fn shown(arguments: &str) -> String {
 
 const UNKNOWN: &str = "This call was in progress when its worker stopped. It may or may not have taken effect. \
                        Check before you repeat it.";
-
-const BAD_CALL: &str = "Your last reply could not be read as a tool call. Try again with valid JSON arguments. \
-                        The provider said:";
 
 const LEFT_OPEN: &str = "This call was not run: what it asked for is no longer known.";

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use crate::model::ModelErrorKind;
-use crate::model::breaker;
+use super::{Effect, Recorder};
+use crate::model::{ModelError, ModelErrorKind, breaker};
+use crate::run::fit::Fit;
+use crate::run::journal::{Entry, Overflow};
 
 /// Whether another attempt at a failed piece of work may succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +56,57 @@ impl Again {
         }
     }
 }
+
+impl Recorder<'_> {
+    pub(super) fn model_failed(&mut self, error: ModelError, ms: u64) -> Option<Effect> {
+        if let Some(end) = not_asked(&error) {
+            return Some(end);
+        }
+        let ModelError { kind, message, failed_tries, retry_after, context_window } = error;
+        // A provider that does not tell its window has told that this request is larger.
+        let overflow = (kind == ModelErrorKind::ContextOverflow)
+            .then(|| Overflow { window: context_window, counted: self.run.request_tokens() });
+        let before = self.run.failures_in_a_row;
+        self.record(Entry::TurnFailed { reason: message.clone(), failed_tries, overflow, ms });
+        if self.run.limit_reached().is_some() {
+            return None;
+        }
+        let again = match kind {
+            ModelErrorKind::InvalidToolCall => {
+                self.record(Entry::Note { text: format!("{BAD_CALL}\n{message}") });
+                return None;
+            }
+            // Once what is too much has been taken out.
+            ModelErrorKind::ContextOverflow if !matches!(self.run.fit(), Fit::Fits) => return None,
+            _ => Again::after_some(kind, retry_after, before),
+        };
+        Some(Effect::FailAttempt { reason: message, again })
+    }
+
+    /// Written down as a request of the run is, so that the next attempt knows how often it failed.
+    pub(super) fn not_begun(&mut self, error: ModelError, ms: u64) -> Effect {
+        if let Some(end) = not_asked(&error) {
+            return end;
+        }
+        let ModelError { kind, message, failed_tries, retry_after, .. } = error;
+        let again = Again::after_some(kind, retry_after, self.run.failures_in_a_row);
+        self.record(Entry::TurnFailed { reason: message.clone(), failed_tries, overflow: None, ms });
+        Effect::FailAttempt { reason: message, again }
+    }
+}
+
+/// What follows where nothing happened that the journal would have to keep, however often it is found.
+fn not_asked(error: &ModelError) -> Option<Effect> {
+    let may_be =
+        matches!(error.kind, ModelErrorKind::Stopped | ModelErrorKind::Unavailable | ModelErrorKind::WorkerUnfit);
+    (may_be && error.failed_tries.is_empty()).then(|| Effect::FailAttempt {
+        reason: error.message.clone(),
+        again: Again::after(error.kind, error.retry_after),
+    })
+}
+
+const BAD_CALL: &str = "Your last reply could not be read as a tool call. Try again with valid JSON arguments. \
+                        The provider said:";
 
 const WAIT_FOR_CREDENTIALS: Duration = Duration::from_secs(15 * 60);
 
