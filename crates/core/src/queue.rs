@@ -26,7 +26,7 @@ pub struct Queue {
     pub name: String,
     /// Since when none of its jobs starts, if it is paused. Running ones go on.
     pub paused_at: Option<Millis>,
-    /// How many may run or start, and whether their keys take turns.
+    /// How many may run or start, and whether their keys are served in rotation.
     pub limits: Limits,
     /// When the bucket behind [`Limits::per_minute`] is full again, in microseconds.
     pub full_at_us: i64,

@@ -38,9 +38,9 @@ pub type Keep = (Kept, Option<Millis>);
 /// process deletes by what is stored there. Jobs of a queue with times of its own ([`Queue::keep`]) are kept by those.
 ///
 /// With a job go its journal, ledger, attempts, remarks and every content that no other job refers to. A job that
-/// others wait for, or that holds its unique key after it completed, is kept until that is over. A turn of a session
-/// is kept as long as the session, whatever its state; a session counts from its last turn, from when that was said
-/// and from when it ended, and is kept while it has an open turn and while a session that remembers it is in use.
+/// others wait for, or that holds its unique key after it completed, is kept until that is over. An exchange of a session
+/// is kept as long as the session, whatever its state; a session counts from its last exchange, from when that was said
+/// and from when it ended, and is kept while it has an open exchange and while a session that remembers it is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Retention {
     /// Jobs that are done.

@@ -20,7 +20,7 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Runs `work` in a transaction and returns after it is durable. `bytes` is roughly what it
     /// writes. `work` may run more than once, from the same state, and is skipped if the caller
-    /// stops waiting before its turn comes.
+    /// stops waiting before it is served.
     fn write<T, F, W>(&self, bytes: usize, work: W) -> impl Future<Output = Result<T, RepositoryError>> + Send
     where
         T: Send + 'static,
