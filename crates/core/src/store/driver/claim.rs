@@ -92,16 +92,16 @@ pub struct Taking<'a> {
     pub until: Millis,
 }
 
-/// Who had the last turn. Found by role and scope.
+/// Who was served last. Found by role and scope.
 #[derive(Debug)]
 pub struct LastServed {
     /// The role that jobs were claimed for.
     pub role: String,
     /// The queues that were asked for.
     pub scope: String,
-    /// The queue that had it.
+    /// The queue that was served.
     pub queue: String,
-    /// The concurrency key that had it.
+    /// The concurrency key that was served.
     pub key: String,
 }
 
