@@ -86,7 +86,7 @@ driver! {
     Forgets<BreakerRow>,
     Forgets<ClockJump>,
     Forgets<DeathRow>,
-    Forgets<LastTurn>,
+    Forgets<LastServed>,
     Forgets<Rule>,
     Forgets<ScheduleRow>,
     Forgets<SummaryRow>,
