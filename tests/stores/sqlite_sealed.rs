@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use posse_core::annotation::NewAnnotation;
 use posse_core::job::transition::Event;
 use posse_core::job::{JobProgress, JobState, NewJob, Payload};
+use posse_core::port::AnnotationRepository as _;
 use posse_core::port::RateLimiter;
 use posse_core::port::{
     CareRepository, Database as _, Ending, JobFilter, JobQueries, JobRepository, JobSearch, MemoryRepository,
