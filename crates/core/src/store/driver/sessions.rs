@@ -77,7 +77,7 @@ impl Record for SummaryRow {
     type Of<'a> = Stretch;
 }
 
-/// Those that tell of a turn.
+/// Those that tell of an exchange.
 impl Passing for SummaryRow {
     type Which<'a> = JobId;
 }
@@ -101,7 +101,7 @@ impl Record for ArchivedRow {
     type Of<'a> = JobId;
 }
 
-/// Those of all turns of a session.
+/// Those of all exchanges of a session.
 impl Passing for ArchivedRow {
     type Which<'a> = SessionId;
 }
