@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use super::behaviour::journals::began;
 use crate::support::expire::Expire as _;
 use crate::support::until;
 use posse_core::job::change::{Change, Edit};
@@ -42,6 +43,25 @@ fn request(limit: u32, now: i64) -> ClaimRequest {
 
 async fn count(store: &SqliteStore) -> usize {
     store.jobs(JobFilter { limit: 100_000, ..JobFilter::default() }).await.expect("can be read").len()
+}
+
+#[tokio::test]
+async fn a_job_that_is_deleted_by_hand_leaves_no_content_behind() {
+    let folder = folder();
+    let path = folder.path().join("jobs.db");
+    let store = open(&path);
+    store.enqueue(vec![job("a")], 1).await.expect("is stored");
+    let lease = store.claim(request(1, 2)).await.expect("is claimed")[0].lease;
+    store.append(lease, 0, vec![began("a long text for the system")], 3).await.expect("is saved");
+    store.cancel(lease.job, "enough".into(), 4).await.expect("is asked for");
+    store.rescue_from(vec![WorkerId("w".into())], 5).await.expect("is cancelled");
+    let contents = || -> i64 {
+        let other = rusqlite::Connection::open(&path).expect("opens");
+        other.query_row("SELECT count(*) FROM blobs", [], |row| row.get(0)).expect("can be read")
+    };
+    assert_eq!(contents(), 1);
+    let changed = store.change(vec![lease.job], Change::Delete, 6).await.expect("is deleted");
+    assert_eq!((changed[0].refused.clone(), contents()), (None, 0));
 }
 
 #[tokio::test]

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use posse_core::job::dependency::After;
-use posse_core::job::lease::WorkerId;
+use posse_core::job::lease::{Lease, WorkerId};
 use posse_core::job::transition::Event;
 use posse_core::job::{JobId, JobProgress, JobState, NewJob, Unique};
 use posse_core::port::{
-    CareRepository, ClaimRequest, Ending, JobFilter, JobQueries, JobRelations, JobRepository, JobSearch,
+    AttemptEnd, CareRepository, ClaimRequest, Ending, JobFilter, JobQueries, JobRelations, JobRepository, JobSearch,
     QueueRepository, Reach, RepositoryError, Rules, SessionQueries, SessionRepository,
 };
 use posse_core::queue::rules::{Limits, Scope};
@@ -84,7 +84,7 @@ async fn grouped(store: &SqliteStore, ended: JobId) -> Result<(), RepositoryErro
     Ok(())
 }
 
-/// The same where there are rules, unique keys and several lines.
+/// The same where there are rules, unique keys and several lanes.
 async fn ruled(folder: &Noted, store: &SqliteStore) -> Result<(), RepositoryError> {
     let limits = Limits { running: Some(100), running_per_key: Some(50), per_minute: Some(6000), fair: false };
     for scope in [Scope::All, Scope::Queue("q".into())] {
@@ -231,7 +231,47 @@ async fn exchanges_of_a_session_are_found_by_their_index() {
     store.sessions(None, 5).await.expect("reads");
     let sent = folder.sent();
     assert!(sent.about_rows().len() > 5, "statements were noted");
-    finds_its_rows(&folder, &sent, &["sessions_used", "sqlite_sequence", "CONSTANT ROW"]);
+    finds_its_rows(&folder, &sent, &["sessions_used", "sqlite_sequence", "CONSTANT ROW", "json_each"]);
+}
+
+#[tokio::test]
+async fn a_verb_takes_as_many_statements_as_it_needs() {
+    let folder = Noted::folder();
+    let store = store(&folder, Synchronous::Normal);
+    let sent = |wanted: &[&str]| {
+        let sent = folder.sent();
+        let verb = |sql: &str| sql.split_whitespace().next().unwrap_or_default().to_owned();
+        let about_rows = sent.ran.iter().filter(|ran| sent.about_rows().contains(&*ran.sql));
+        assert_eq!(about_rows.map(|ran| verb(&ran.sql)).collect::<Vec<_>>(), wanted);
+    };
+    let jobs = |n| vec![NewJob { role: "r".into(), ..NewJob::default() }; n];
+    store.enqueue(jobs(1), 1).await.expect("is stored");
+    sent(&["SELECT", "INSERT", "INSERT"]);
+    // In blocks of 32, 4 and 1.
+    store.enqueue(jobs(32), 1).await.expect("are stored");
+    sent(&["SELECT", "INSERT", "INSERT"]);
+    store.enqueue(jobs(37), 1).await.expect("are stored");
+    sent(&["SELECT", "INSERT", "INSERT", "INSERT", "INSERT", "INSERT", "INSERT"]);
+    // What is due, suspects, rules; the head of the only lane and two looks for others; its first jobs.
+    let claimed = store.claim(request("r", &[])).await.expect("claims");
+    sent(&["SELECT", "SELECT", "SELECT", "SELECT", "SELECT", "SELECT", "SELECT", "UPDATE"]);
+    let leases: Vec<_> = claimed.iter().map(|claimed| claimed.lease).collect();
+    // The job, rules that count what runs, suspects.
+    store.finish(leases[0], ending(Event::Complete, 99), 10).await.expect("ends");
+    sent(&["SELECT", "SELECT", "SELECT", "UPDATE"]);
+    // As many for ends that are alike.
+    let alike = |lease: &Lease| AttemptEnd { lease: *lease, ending: ending(Event::Complete, 99) };
+    store.finish_all(&leases[1..3].iter().map(alike).collect::<Vec<_>>(), 10).await.expect("end");
+    sent(&["SELECT", "SELECT", "SELECT", "UPDATE"]);
+    // And one for an attempt that did not complete its job.
+    store.finish(leases[3], ending(Event::Fail, 99), 10).await.expect("ends");
+    sent(&["SELECT", "SELECT", "SELECT", "INSERT", "UPDATE"]);
+    // The worker, its jobs, and those whose end was asked for.
+    store.heartbeat(WorkerId("w".into()), vec![leases[4]], 100, 10).await.expect("beats");
+    sent(&["UPDATE", "SELECT", "UPDATE", "SELECT"]);
+    // The job, the last entry; the entry and the call that it asks for.
+    store.append(leases[4], 0, run()[..1].to_vec(), 10).await.expect("is saved");
+    sent(&["SELECT", "SELECT", "INSERT", "INSERT"]);
 }
 
 /// How the connection that writes was set for each commit since the last look, and whether its own thread made it.

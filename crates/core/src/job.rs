@@ -26,7 +26,8 @@ use dependency::{After, OnFailed};
 pub use unique::{IfHeld, Unique, holds_key};
 
 /// Where a job is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+// In the order of that life, by which counts are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
     /// Due at a later time. Put there at enqueue or by a snooze; becomes `available` when its time

@@ -47,7 +47,7 @@ pub mod watch;
 pub use driver::Driver;
 pub use fault::{DbError, Done, Fault, Outcome, Unreadable};
 
-use claim::Places;
+use claim::Cursors;
 use seal::Keys;
 
 /// Roughly what a change of a row takes, in bytes.
@@ -62,7 +62,7 @@ pub struct Tx<'a, D> {
     /// What texts are sealed with.
     pub keys: &'a Keys,
     /// Where claims go on.
-    pub places: &'a mut Places,
+    pub cursors: &'a mut Cursors,
     /// How much later than it was asked for the command is run, in milliseconds; 0 where that is not worth mentioning.
     pub late_ms: Millis,
     notifies: &'a mut bool,
@@ -70,8 +70,8 @@ pub struct Tx<'a, D> {
 
 impl<'a, D> Tx<'a, D> {
     /// Commands run on `db` set `notifies` if they want waiting workers to look.
-    pub fn new(db: &'a mut D, keys: &'a Keys, places: &'a mut Places, notifies: &'a mut bool) -> Self {
-        Tx { db, keys, places, late_ms: 0, notifies }
+    pub fn new(db: &'a mut D, keys: &'a Keys, cursors: &'a mut Cursors, notifies: &'a mut bool) -> Self {
+        Tx { db, keys, cursors, late_ms: 0, notifies }
     }
 
     /// Has waiting workers look once this is committed: a job may have become claimable or due, or the end of

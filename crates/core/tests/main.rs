@@ -16,6 +16,7 @@ mod prompt;
 mod run;
 mod run_machine;
 mod schedule;
+mod sealing;
 mod sentences;
 mod session;
 mod skill;

@@ -64,7 +64,7 @@ pub async fn urgent_jobs_pass_five_thousand_that_are_due_at_once(store: Arc<dyn 
 }
 
 pub async fn lines_are_merged_by_rank(store: Arc<dyn Store>) {
-    // Sixty jobs in lines of their own and in long ones, due in an order of their own.
+    // Sixty jobs in lanes of their own and in long ones, due in an order of their own.
     let new = |n: i64| NewJob {
         queue: format!("q{}", n % 4),
         concurrency_key: (n % 3 != 0).then(|| format!("k{}", n % 7)),
@@ -92,7 +92,7 @@ pub async fn more_lines_than_are_looked_at_at_once_are_all_served(store: Arc<dyn
     let mut started = HashSet::new();
     while let claimed @ [_, ..] = &*claim(&*store, "r", 200, T0).await {
         started.extend(claimed.iter().map(|claimed| claimed.job.id));
-        // New ones come all the time, in lines before all others.
+        // New ones come all the time, in lanes before all others.
         let more = NewJob { concurrency_key: Some("a".into()), queue: "a".into(), ..job("r") };
         if started.len() < 6000 {
             enqueue_all(&*store, vec![more; 100], T0).await;
@@ -101,5 +101,5 @@ pub async fn more_lines_than_are_looked_at_at_once_are_all_served(store: Arc<dyn
             return;
         }
     }
-    panic!("some line was never served");
+    panic!("some lane was never served");
 }

@@ -34,14 +34,14 @@ pub async fn ten_thousand_jobs_keep_nobody_waiting(store: Arc<dyn Store>) {
     got.extend(keys(&*store, 1).await);
     got.extend(keys(&*store, 6).await);
     assert_eq!(got, ["", "few", "many", "", "few", "many", "few", "many"]);
-    // And what is left of the long line goes on in its order.
+    // And what is left of the long lane goes on in its order.
     let claimed = claim(&*store, "r", 40, T0).await;
     assert_eq!(claimed.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), ids[7..47]);
 }
 
 pub async fn a_new_key_waits_for_one_round_at_most(store: Arc<dyn Store>) {
     fair(&*store, Scope::All).await;
-    // More lines than are merged at once, in two queues.
+    // More lanes than are merged at once, in two queues.
     let new = |n: usize| queued(if n < 1500 { "a" } else { "b" }, &format!("k{n:05}"));
     let round = 3000;
     enqueue_all(&*store, (0..2 * round).map(|n| new(n % round)).collect(), T0).await;
@@ -103,8 +103,8 @@ pub async fn a_fair_queue_stands_among_others_by_rank(store: Arc<dyn Store>) {
 
 pub async fn workers_of_different_queues_have_rotations_of_their_own(store: Arc<dyn Store>) {
     fair(&*store, role()).await;
-    let lines = [("p", "a"), ("p", "b"), ("q", "c"), ("q", "d")];
-    enqueue_all(&*store, lines.iter().flat_map(|(queue, key)| vec![queued(queue, key); 3]).collect(), T0).await;
+    let lanes = [("p", "a"), ("p", "b"), ("q", "c"), ("q", "d")];
+    enqueue_all(&*store, lanes.iter().flat_map(|(queue, key)| vec![queued(queue, key); 3]).collect(), T0).await;
     let mut got = Vec::new();
     for queue in ["p", "q", "p", "q", "p", "q"] {
         let ask = ClaimRequest { queues: vec![queue.into()], ..request("r", 1, T0) };

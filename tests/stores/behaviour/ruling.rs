@@ -91,7 +91,7 @@ pub async fn a_full_key_in_front_costs_nothing_behind(store: Arc<dyn Store>) {
 }
 
 pub async fn thousands_of_lines_that_may_not_move_hide_none_that_may(store: Arc<dyn Store>) {
-    // Lines of a paused queue, lines that are full, and last of all one that may move.
+    // Lanes of a paused queue, lanes that are full, and last of all one that may move.
     let paused = (0..1500).map(|n| queued("a", &format!("k{n}")));
     let full = (0..1200).flat_map(|n| vec![queued("b", &format!("k{n}")); 2]);
     enqueue_all(&*store, paused.chain(full).collect(), T0).await;

@@ -2,7 +2,7 @@
 //! while it is under way, and after it completed the job, which is how nearly all attempts end. One
 //! that ends in any other way is written into a row of its own.
 
-use super::driver::{AttemptRow, Driver};
+use super::driver::{AttemptRow, Driver, JobRow};
 use super::seal::{Keys, Place};
 use super::{Done, Outcome, Tx};
 use crate::clock::Millis;
@@ -26,10 +26,6 @@ pub fn end<D: Driver>(tx: &mut Tx<'_, D>, ids: &[JobId], event: Event, reason: O
 /// A job's attempts, oldest first. To be asked in one look: an attempt that ends in between would be seen twice,
 /// or not at all.
 pub fn of<D: Driver>(db: &mut D, keys: &Keys, job: JobId) -> Outcome<Vec<Attempt>> {
-    let (mut rows, last) = db.attempts(job)?;
-    rows.extend(
-        last.map(|last| AttemptRow { outcome: last.ended_at.map(|_| Event::Complete.as_str().to_owned()), ..last }),
-    );
     let attempt = |AttemptRow { number, worker, started_at, ended_at, outcome, reason }| Attempt {
         number,
         worker,
@@ -38,5 +34,16 @@ pub fn of<D: Driver>(db: &mut D, keys: &Keys, job: JobId) -> Outcome<Vec<Attempt
         outcome,
         reason: reason.map(|reason| keys.show(Place::attempt(job.0), &reason)),
     };
-    Ok(rows.into_iter().map(attempt).collect())
+    let mut attempts: Vec<_> = db.attempts(job)?.into_iter().map(attempt).collect();
+    if let Some(JobRow { standing, leased_by: Some(worker), claimed_at, finalized_at, .. }) = db.job(job)? {
+        attempts.push(Attempt {
+            number: standing.attempt,
+            worker,
+            started_at: claimed_at.unwrap_or_default(),
+            ended_at: finalized_at,
+            outcome: finalized_at.map(|_| Event::Complete.as_str().to_owned()),
+            reason: None,
+        });
+    }
+    Ok(attempts)
 }

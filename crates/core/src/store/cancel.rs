@@ -1,8 +1,7 @@
 //! Ending jobs because somebody asked for it.
 
-use super::driver::Driver;
-use super::fault::no_such;
-use super::jobs::{existing, set_reason, store};
+use super::driver::{Driver, IdsOf};
+use super::jobs::{Why, existing, store, whole};
 use super::{Outcome, Tx, questions, waits};
 use crate::clock::Millis;
 use crate::job::transition::{Event, transition};
@@ -22,8 +21,7 @@ fn cancel<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, reason: &str, now: Millis) 
         _ => {}
     }
     let change = transition(from, Event::Cancel, now)?;
-    store(tx.db, job, &change, now)?;
-    set_reason(tx, job, Some(reason))?;
+    store(tx, &row, &change, Why::Said(reason), now)?;
     if from.state == JobState::Suspended {
         questions::close(tx.db, job, now)?;
     }
@@ -45,7 +43,7 @@ pub fn cancel_within<D: Driver>(
 ) -> Outcome<Vec<(JobId, Cancelled)>> {
     let top = match reach {
         Reach::Alone | Reach::Beneath => job,
-        Reach::Tree => tx.db.family(job)?.ok_or_else(|| no_such(job))?.root.unwrap_or(job),
+        Reach::Tree => whole(tx.db, job)?.1.root.unwrap_or(job),
     };
     let mut told = vec![(job, cancel(tx, job, reason, now)?)];
     if reach == Reach::Alone {
@@ -59,7 +57,7 @@ pub fn cancel_within<D: Driver>(
             let reason = format!("cancelled with job {job}: {reason}");
             told.push((at, cancel(tx, at, &reason, now)?));
         }
-        level.extend(tx.db.children(at)?);
+        level.extend(tx.db.ids(IdsOf::Children(at))?);
     }
     Ok(told)
 }

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::driver::{Driver, Duty, Forgets, LeaseRow};
+use super::driver::{Driver, Duty, Forgets, JobChange, JobRow, JobsOf};
 use super::{Done, Tx};
 use crate::clock::Millis;
 use crate::job::lease::WorkerId;
-use crate::port::{ClockJump, DueJobs, WorkerRecord};
+use crate::port::{ClockJump, DueJobs, HeldJob, WorkerRecord};
 
 /// How many times at which the clock was set are kept.
 const JUMPS_KEPT: i64 = 20;
@@ -33,11 +33,11 @@ pub fn clock_jumped<D: Driver>(tx: &mut Tx<'_, D>, jump: &ClockJump) -> Done<()>
     Forgets::<ClockJump>::forget(tx.db, JUMPS_KEPT)?;
     let workers: Vec<WorkerRecord> = tx.db.kept(None)?;
     let lease_ms: HashMap<_, _> = workers.into_iter().map(|worker| (worker.id, worker.lease_ms)).collect();
-    for LeaseRow { job, until, worker } in tx.db.leases()? {
+    for row in tx.db.jobs(JobsOf::Running)? {
         // A worker that is not on the list renews nothing any more.
-        let most = jump.noticed_at + worker.and_then(|worker| lease_ms.get(&worker).copied()).unwrap_or(0);
-        if until.is_some_and(|until| until > most) {
-            tx.db.cut_lease(job, most)?;
+        let most = jump.noticed_at + row.leased_by.and_then(|worker| lease_ms.get(&worker).copied()).unwrap_or(0);
+        if row.lease_until.is_some_and(|until| until > most) {
+            tx.db.change_jobs(&[row.id], JobChange::LeaseUntil(most))?;
         }
     }
     tx.notify();
@@ -68,4 +68,24 @@ pub fn due<D: Driver>(db: &mut D, now: Millis) -> Done<Vec<DueJobs>> {
         }
     }
     Ok(roles.into_values().collect())
+}
+
+/// Jobs in workers' hands, by worker and job. To be asked in one look.
+pub fn held_jobs<D: Driver>(db: &mut D) -> Done<Vec<HeldJob>> {
+    let mut rows = db.jobs(JobsOf::Running)?;
+    rows.sort_by(|a, b| a.leased_by.cmp(&b.leased_by));
+    let held = |row: JobRow| {
+        let last = db.last_step(row.id)?;
+        Ok(HeldJob {
+            job: row.id,
+            role: row.role,
+            worker: row.leased_by.unwrap_or_default(),
+            since: row.claimed_at.unwrap_or(0),
+            lease_until: row.lease_until.unwrap_or(0),
+            entries: last.as_ref().map_or(0, |last| last.seq.unsigned_abs() + 1),
+            last_entry_at: last.as_ref().map(|last| last.at),
+            last_entry: last.map(|last| last.kind),
+        })
+    };
+    rows.into_iter().map(held).collect()
 }

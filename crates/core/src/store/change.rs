@@ -1,8 +1,8 @@
 //! What people change about jobs, one or many.
 
-use super::driver::{Driver, Edited, Forgets, JobRow, SummaryRow};
+use super::driver::{Driver, Edited, Forgets, JobRow, SummaryRow, WaitsOf};
 use super::fault::Fault;
-use super::jobs::{existing, store};
+use super::jobs::{Why, existing, store, whole};
 use super::seal::Place;
 use super::{Outcome, Tx, cancel, journal, questions, retry, waits};
 use crate::clock::Millis;
@@ -24,7 +24,7 @@ pub fn change<D: Driver>(
         let Some(row) = tx.db.job(job)? else { continue };
         let refused = match change.refusal(&row.standing) {
             Some(why) => Some(why),
-            None => apply(tx, installation, job, &row, change, now)?,
+            None => apply(tx, installation, &row, change, now)?,
         };
         told.push(Changed { job, refused });
     }
@@ -35,11 +35,11 @@ pub fn change<D: Driver>(
 fn apply<D: Driver>(
     tx: &mut Tx<'_, D>,
     installation: &str,
-    job: JobId,
     row: &JobRow,
     change: &Change,
     now: Millis,
 ) -> Outcome<Option<String>> {
+    let job = row.id;
     match change {
         Change::Cancel { reason } => {
             cancel::cancel_within(tx, job, Reach::Beneath, reason, now)?;
@@ -51,14 +51,14 @@ fn apply<D: Driver>(
         },
         Change::Delete => {
             // It would wait for ever if this one were not there any more.
-            let waiting = if row.awaited { tx.db.any_waiting_for(job)? } else { None };
-            if let Some(waiting) = waiting {
-                return Ok(Some(format!("job {waiting} waits for it; cancel that first")));
+            let waiting = if row.awaited { tx.db.waits(WaitsOf::OpenOn(job, 1))?.pop() } else { None };
+            if let Some(wait) = waiting {
+                return Ok(Some(format!("job {} waits for it; cancel that first", wait.job)));
             }
             Forgets::<SummaryRow>::forget(tx.db, job)?;
-            tx.db.delete_job_alone(job)?;
+            tx.db.delete_job(job)?;
         }
-        Change::Edit(edit) => return edit_one(tx, installation, job, row, edit, now),
+        Change::Edit(edit) => return edit_one(tx, installation, row, edit, now),
     }
     Ok(None)
 }
@@ -66,37 +66,39 @@ fn apply<D: Driver>(
 fn edit_one<D: Driver>(
     tx: &mut Tx<'_, D>,
     installation: &str,
-    job: JobId,
     row: &JobRow,
     edit: &Edit,
     now: Millis,
 ) -> Outcome<Option<String>> {
+    let job = row.id;
     let payload = match &edit.goal {
-        Some(goal) => match serde_json::from_str(&tx.keys.open(Place::payload(job.0), &tx.db.payload(job)?)?) {
-            Ok(payload) => Some(Payload { goal: goal.clone(), ..payload }),
-            Err(error) => return Ok(Some(format!("its payload cannot be read ({error}); enqueue another job"))),
-        },
+        Some(goal) => {
+            match serde_json::from_str(&tx.keys.open(Place::payload(job.0), &whole(tx.db, job)?.1.payload)?) {
+                Ok(payload) => Some(serde_json::to_string(&Payload { goal: goal.clone(), ..payload })?),
+                Err(error) => return Ok(Some(format!("its payload cannot be read ({error}); enqueue another job"))),
+            }
+        }
         None => None,
     };
     if edit.restarts() && journal::restart(tx, installation, job, &row.role, now)? {
         questions::drop_all(tx.db, job, now)?;
-        waits::decide_unless_waiting(tx, job, now)?;
-    }
-    if let Some(payload) = payload {
-        let payload = tx.keys.seal(Place::payload(job.0), serde_json::to_string(&payload)?);
-        tx.db.set_payload(job, payload)?;
+        if !waits::is_waiting(tx.db, job)? {
+            // What else it waited for is of no interest any more.
+            waits::go_on(tx, job, now)?;
+        }
     }
     if let Some(at) = edit.run_at {
-        let standing = existing(tx.db, job)?.standing;
-        store(tx.db, job, &transition(standing, Event::Postpone, at)?, now)?;
+        let row = existing(tx.db, job)?;
+        store(tx, &row, &transition(row.standing, Event::Postpone, at)?, Why::AsBefore, now)?;
     }
     tx.db.edit_job(
         job,
-        &Edited {
+        Edited {
             role: edit.role.as_deref().unwrap_or(&row.role),
             queue: edit.queue.as_deref().unwrap_or(&row.queue),
             priority: edit.priority.unwrap_or(row.priority),
             max_attempts: edit.max_attempts.unwrap_or(row.standing.max_attempts),
+            payload: payload.map(|payload| tx.keys.seal(Place::payload(job.0), payload)),
         },
     )?;
     // Another role's or queue's workers may take it now.

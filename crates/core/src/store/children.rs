@@ -2,8 +2,7 @@
 
 use super::driver::Driver;
 use super::enqueue::{Ancestors, Batch, enqueue};
-use super::fault::no_such;
-use super::jobs::{existing, set_reason};
+use super::jobs::{existing, set_reason, whole};
 use super::{Outcome, Tx, cancel, waits};
 use crate::clock::Millis;
 use crate::job::dependency::{OnFailed, waits_for, would_wait_for_itself};
@@ -18,7 +17,7 @@ pub fn wait_for_children<D: Driver>(
     children: &Batch,
     now: Millis,
 ) -> Outcome<JobState> {
-    let root = tx.db.family(parent)?.ok_or_else(|| no_such(parent))?.root;
+    let root = whole(tx.db, parent)?.1.root;
     let above = Ancestors { parent, root: root.unwrap_or(parent) };
     let made = enqueue(tx, children, Some(above))?;
     let mut ids: Vec<_> = made.into_iter().map(|made| made.id).collect();
@@ -35,8 +34,8 @@ pub fn wait_for_children<D: Driver>(
     waits::wait_for(tx.db, parent, &states, JobState::Suspended, OnFailed::Run)?;
     let open: Vec<_> = states.iter().filter(|(_, state)| !state.is_final()).map(|(id, _)| *id).collect();
     if open.is_empty() {
-        return waits::decide(tx, parent, now);
+        return waits::go_on(tx, parent, now);
     }
-    set_reason(tx, parent, Some(&waits_for(&open)))?;
+    set_reason(tx, parent, &waits_for(&open))?;
     Ok(JobState::Suspended)
 }

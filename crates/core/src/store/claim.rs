@@ -2,23 +2,24 @@
 
 use std::collections::HashMap;
 
-use super::driver::{ClaimRow, DataRow, Driver, Taking};
+use super::driver::{self, ClaimableOf, DataRow, Driver, IdsOf, JobChange, JobRow, JobsOf, StoredJob};
 use super::fault::Fault;
 use super::quarantine::Unworkable;
-use super::seal::{Keys, Place, Sealed};
-use super::views::{Content, content};
+use super::seal::{Keys, Sealed};
+use super::views::{content, job};
 use super::{Done, Outcome, Tx, deaths};
 use crate::clock::Millis;
 use crate::job::deaths::{Claimable, Suspect, claimable};
 use crate::job::lease::Lease;
 use crate::job::transition::{Event, Standing, transition};
-use crate::job::{Job, JobId, JobState};
+use crate::job::{JobId, JobState};
 use crate::port::{ClaimRequest, Claimed, RepositoryError};
 
 mod fairness;
+mod lanes;
 mod selection;
 
-pub use selection::Places;
+pub use lanes::Cursors;
 use selection::{Choice, choose};
 
 /// Most jobs whose time has come that one claim makes available, so that a great many due at one
@@ -27,7 +28,7 @@ const PROMOTED_AT_ONCE: u32 = 5_000;
 
 /// Jobs that were taken, still as they are stored, so that reading them keeps nobody from writing.
 #[derive(Debug)]
-pub struct Taken(Vec<(ClaimRow, DataRow, Standing)>);
+pub struct Taken(Vec<(JobRow, DataRow, Standing)>);
 
 /// Takes due jobs in the order of their rank, as far as the rules let them start.
 pub fn claim<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest) -> Outcome<Taken> {
@@ -72,7 +73,7 @@ pub fn claim<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest) -> Outcome<T
     }
     for (Standing { state, attempt, .. }, ids) in alike {
         let (worker, at, until) = (request.worker.0.as_str(), request.now, request.lease_until);
-        tx.db.take(&ids, &Taking { state, attempt, worker, at, until })?;
+        tx.db.change_jobs(&ids, JobChange::Taken(driver::Taken { state, attempt, worker, at, until }))?;
     }
     Ok(Taken(taken))
 }
@@ -84,44 +85,18 @@ impl Taken {
         let (mut claimed, mut unworkable) = (Vec::with_capacity(self.0.len()), Vec::new());
         for (row, data, to) in self.0 {
             let lease = Lease { job: row.id, token: row.lease_token + 1 };
-            let Content { payload, output, retry, tags, meta } =
-                match content(keys, row.id.0, &data, row.output.as_ref()) {
-                    Ok(content) => content,
-                    Err(why) => {
-                        unworkable.push(Unworkable { lease, why });
-                        continue;
-                    }
-                };
-            let job = Job {
-                id: lease.job,
-                queue: row.queue,
-                role: request.role.clone(),
-                state: to.state,
-                priority: row.priority,
-                run_at: to.run_at,
-                attempt: to.attempt,
-                max_attempts: to.max_attempts,
-                crashes: to.crashes,
-                retry,
-                unique_key: row.unique_key,
-                concurrency_key: Some(row.concurrency_key).filter(|key| !key.is_empty()),
-                leased_by: Some(request.worker.0.clone()),
-                lease_until: Some(request.lease_until),
-                cancel_requested: to.cancel_requested,
-                payload,
-                output,
-                reason: row.reason.map(|reason| keys.show(Place::reason(lease.job.0), &reason)),
-                created_at: row.created_at,
-                finalized_at: None,
-                parent: data.parent,
-                root: data.root,
-                group: data.group,
-                tags,
-                meta,
-                progress: None,
-                damage: None,
-            };
-            claimed.push(Claimed { job, lease });
+            match content(keys, row.id.0, &data, row.output.as_ref()) {
+                Ok(content) => {
+                    let row = JobRow {
+                        standing: to,
+                        lease_until: Some(request.lease_until),
+                        leased_by: Some(request.worker.0.clone()),
+                        ..row
+                    };
+                    claimed.push(Claimed { job: job(keys, row, data, content), lease });
+                }
+                Err(why) => unworkable.push(Unworkable { lease, why }),
+            }
         }
         (claimed, unworkable)
     }
@@ -130,10 +105,10 @@ impl Taken {
 /// Makes waiting jobs whose time has come available: those of every role, since a job that is due
 /// and still waiting would keep every timer firing.
 fn promote<D: Driver>(tx: &mut Tx<'_, D>, now: Millis) -> Done<()> {
-    let due = tx.db.due(now, PROMOTED_AT_ONCE)?;
+    let due = tx.db.ids(IdsOf::Due(now, PROMOTED_AT_ONCE))?;
     if !due.is_empty() {
         // `Event::Due` changes nothing but the state, and is legal for exactly these.
-        tx.db.set_state(&due, JobState::Available)?;
+        tx.db.change_jobs(&due, JobChange::State(JobState::Available))?;
         // Whoever serves their roles is waiting for a time that nobody will tell them of again.
         tx.notify();
     }
@@ -141,13 +116,9 @@ fn promote<D: Driver>(tx: &mut Tx<'_, D>, now: Millis) -> Done<()> {
 }
 
 /// The same while there are suspects, which are worked with nothing beside them.
-fn select_beside<D: Driver>(
-    tx: &mut Tx<'_, D>,
-    request: &ClaimRequest,
-    suspects: &[Suspect],
-) -> Done<Vec<(ClaimRow, DataRow)>> {
+fn select_beside<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest, suspects: &[Suspect]) -> Done<Vec<StoredJob>> {
     let worker = &request.worker.0;
-    let has_jobs = !tx.db.held_by(&request.worker)?.is_empty();
+    let has_jobs = !tx.db.jobs(JobsOf::HeldBy(worker))?.is_empty();
     match claimable(suspects, worker, has_jobs, &request.role, &request.queues) {
         Claimable::All => return select(tx, request),
         Claimable::One => return select(tx, &ClaimRequest { limit: 1, ..request.clone() }),
@@ -157,7 +128,7 @@ fn select_beside<D: Driver>(
     let more = u32::try_from(suspects.len()).unwrap_or(u32::MAX);
     let mut rows = select(tx, &ClaimRequest { limit: request.limit.saturating_add(more), ..request.clone() })?;
     // Among those that the rules let start.
-    let suspect = |row: &ClaimRow| suspects.iter().find(|suspect| suspect.job == row.id);
+    let suspect = |row: &JobRow| suspects.iter().find(|suspect| suspect.job == row.id);
     let next = rows.iter().filter_map(|(row, _)| suspect(row)).find(|s| s.is_worth_waiting(worker, request.now));
     if let Some(next) = next {
         deaths::await_empty_hands(tx.db, next.job, worker)?;
@@ -168,13 +139,15 @@ fn select_beside<D: Driver>(
     Ok(rows)
 }
 
-fn select<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest) -> Done<Vec<(ClaimRow, DataRow)>> {
+fn select<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest) -> Done<Vec<StoredJob>> {
     match choose(tx, request)? {
-        Choice::Line(queue, key) => tx.db.first_of_line(&request.role, &queue, &key, request.limit),
+        Choice::Lane(queue, key) => {
+            tx.db.claimable(ClaimableOf::First { role: &request.role, queue: &queue, key: &key, most: request.limit })
+        }
         Choice::Jobs(ids) => {
-            let mut found = tx.db.available(&ids)?;
-            let places: HashMap<JobId, usize> = ids.into_iter().zip(0..).collect();
-            found.sort_by_key(|(row, _)| places.get(&row.id).copied());
+            let mut found = tx.db.claimable(ClaimableOf::Ids(&ids))?;
+            let order: HashMap<JobId, usize> = ids.into_iter().zip(0..).collect();
+            found.sort_by_key(|(row, _)| order.get(&row.id).copied());
             Ok(found)
         }
     }

@@ -6,7 +6,6 @@
 //! locks, reading takes them.
 
 mod care;
-mod change;
 mod claim;
 mod deaths;
 mod endpoints;
@@ -21,23 +20,23 @@ mod sessions;
 mod views;
 mod waits;
 
-pub use care::{CareRows, Duty, Ended, ExchangeLeft, KeepFor, Queues};
-pub use change::{ChangeRows, Edited};
-pub use claim::{ClaimRow, ClaimRows, Front, Head, LastServed, Lines, Taking};
+pub use care::{CareRows, Duty, KeepFor};
+pub use claim::{ClaimRows, ClaimableOf, Front, Head, Lanes, LastServed};
 pub use deaths::{DeathRow, DeathRows, DeathsOf};
 pub use endpoints::{BreakerRow, BreakersOf, Rates};
 pub use jobs::{
-    AttemptRow, DataRow, HolderRow, JobInsert, JobRow, JobRows, Leaving, ProgressRow, RunningRow, StoredJob,
+    AttemptRow, DataRow, Edited, JobChange, JobInsert, JobRow, JobRows, JobsOf, LeaseAfter, Moved, ProgressRow,
+    StoredJob, Taken,
 };
-pub use journal::{CallInsert, CallRow, JournalRows, StepInsert, StepRow};
+pub use journal::{CallRow, JournalRows, LastStep, StepInsert, StepRow};
 pub use keeps::{Forgets, Keeps, Passing, Record};
-pub use leases::{LeaseRow, LeaseRows};
+pub use leases::LeaseRows;
 pub use limits::LimitRows;
-pub use people::{AnnotationInsert, AnnotationRow, AskInsert, AskRow, AsksOf, PeopleRows};
+pub use people::{AnnotationInsert, AnnotationRow, AskChange, AskInsert, AskRow, AskSet, AsksOf, PeopleRows};
 pub use schedules::{BatchName, BatchRow, Run, ScheduleRow, SchedulesOf};
-pub use sessions::{ArchivedRow, ExchangeRow, SessionRows, SummaryRow};
-pub use views::{TextRow, ViewRows};
-pub use waits::{Family, WaitRows};
+pub use sessions::{ArchivedRow, SessionRows, SessionsOf, SummaryRow};
+pub use views::{CountsOf, Ended, IdsOf, Number, Queues, StatesOf, ViewRows};
+pub use waits::{Closing, GroupWaitsOf, WaitRow, WaitRows, WaitsOf};
 
 use crate::port::{ClockJump, WorkerRecord};
 use crate::queue::Queue;
@@ -54,7 +53,6 @@ macro_rules! driver {
 
 driver! {
     CareRows,
-    ChangeRows,
     ClaimRows,
     DeathRows,
     JobRows,

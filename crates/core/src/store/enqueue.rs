@@ -1,6 +1,6 @@
 //! Enqueueing: jobs are made, or found by their unique keys.
 
-use super::driver::{Driver, JobInsert};
+use super::driver::{DataRow, Driver, JobInsert};
 use super::seal::Place;
 use super::{Answer, MANY_ROWS, Outcome, Tx, Verb, groups, sessions, unique, waits};
 use crate::clock::Millis;
@@ -72,27 +72,21 @@ impl Sheet {
         let begins = beginning(run_at, now, others, job.on_failed);
         JobInsert {
             id,
-            queue: &job.queue,
-            role: &job.role,
+            new: job,
             state: begins.state,
-            priority: job.priority,
             run_at,
-            max_attempts: job.max_attempts,
             created_at: now,
             finalized_at: begins.state.is_final().then_some(now),
             reason: begins.reason.map(|reason| keys.seal(Place::reason(id.0), reason)),
-            priority_step_ms: job.priority_step_ms,
-            concurrency_key: job.concurrency_key.as_deref().unwrap_or_default(),
-            unique_key: job.unique.as_ref().map(|unique| unique.key.as_str()),
-            unique_ms: job.unique.as_ref().and_then(|unique| unique.for_ms),
-            payload: keys.seal(Place::payload(id.0), self.payload.as_str()),
-            retry: self.retry.as_deref(),
-            tags_json: self.tags.as_deref(),
-            tags: &job.tags,
-            meta: self.meta.as_deref(),
-            parent: above.map(|above| above.parent),
-            root: above.map(|above| above.root),
-            group: job.group.as_deref(),
+            data: DataRow {
+                payload: keys.seal(Place::payload(id.0), self.payload.as_str()),
+                retry: self.retry.clone(),
+                parent: above.map(|above| above.parent),
+                root: above.map(|above| above.root),
+                group: job.group.clone(),
+                tags: self.tags.clone(),
+                meta: self.meta.clone(),
+            },
             max_crashes: (job.max_crashes != DEFAULT_MAX_CRASHES).then_some(job.max_crashes),
         }
     }
@@ -155,13 +149,13 @@ fn enqueue_all<D: Driver>(
                 enqueued.push(Enqueued { id: holder, became: meeting.became });
                 continue;
             }
-            let others = groups::awaited_by(tx.db, job, &enqueued)?;
+            let others = groups::awaited_by(tx.db, job, None, &enqueued)?;
             let row = sheet.row((tx.keys, id, above), first_due(job, now, now), &others, now);
             let ends = row.state.is_final();
             if ends {
                 taken.give_back(job);
             }
-            rows.push(New { row, job, others });
+            rows.push(New { row, others });
             enqueued.push(Enqueued { id, became: Became::Stored });
             next += 1;
             if ends && job.group.is_some() {
@@ -180,7 +174,6 @@ fn enqueue_all<D: Driver>(
 /// A job to be stored.
 struct New<'a> {
     row: JobInsert<'a>,
-    job: &'a NewJob,
     /// The jobs it names to wait for, and where they are.
     others: Vec<(JobId, JobState)>,
 }
@@ -194,8 +187,8 @@ impl<'a> AsMut<JobInsert<'a>> for New<'a> {
 /// Stores rows and what belongs to them; then there are none left.
 fn insert_all<D: Driver>(tx: &mut Tx<'_, D>, rows: &mut Vec<New<'_>>) -> Outcome<()> {
     tx.db.insert_jobs(rows)?;
-    for New { row, job, others } in rows.drain(..) {
-        belong(tx, (row.id, row.state), job, &others, row.created_at)?;
+    for New { row, others } in rows.drain(..) {
+        belong(tx, (row.id, row.state), row.new, &others, row.created_at)?;
     }
     Ok(())
 }
@@ -209,7 +202,7 @@ fn belong<D: Driver>(
     now: Millis,
 ) -> Outcome<()> {
     if let Some(session) = job.payload.session {
-        sessions::join(tx, session, id, &job.role, now)?;
+        sessions::join(tx, session, (id, began), &job.role, now)?;
     }
     waits::wait_for(tx.db, id, others, began, job.on_failed)?;
     groups::wait_for(tx.db, id, job, began)?;

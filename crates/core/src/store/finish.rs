@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::driver::{Driver, JobRow, Leaving, RunningRow};
+use super::driver::{Driver, JobChange, JobRow, JobsOf, LeaseAfter, Moved};
 use super::enqueue::Batch;
 use super::journal::{self, Sheet};
 use super::seal::{Keys, Place, Sealed};
@@ -86,7 +86,7 @@ impl Verb for Finish {
 
     fn run<D: Driver>(tx: &mut Tx<'_, D>, ends: &[&End]) -> Outcome<Vec<Answer<Finish>>> {
         let ids: Vec<_> = ends.iter().map(|end| end.lease.job).collect();
-        let mut rows: HashMap<JobId, RunningRow> = tx.db.running(&ids)?.into_iter().map(|row| (row.id, row)).collect();
+        let mut rows: HashMap<_, _> = tx.db.jobs(JobsOf::Ids(&ids))?.into_iter().map(|row| (row.id, row)).collect();
         // Jobs that come to stand alike are stored by one statement.
         let mut alike: Vec<(Left, Vec<JobId>)> = Vec::new();
         // What others have to do with the ends follows when those are stored.
@@ -95,7 +95,7 @@ impl Verb for Finish {
         for end in ends {
             let job = end.lease.job;
             let left = match rows.entry(job) {
-                Entry::Occupied(row) if row.get().lease_token == end.lease.token => match change(row.get(), end) {
+                Entry::Occupied(row) if row.get().is_leased_as(end.lease.token) => match change(row.get(), end) {
                     Ok(to) => {
                         // The row is used up: a second end of one attempt finds the lease gone.
                         let row = row.remove();
@@ -190,7 +190,7 @@ struct Left<'a> {
 }
 
 /// What becomes of the running job of this row by `end`.
-fn change(row: &RunningRow, end: &End) -> Result<Standing, RepositoryError> {
+fn change(row: &JobRow, end: &End) -> Result<Standing, RepositoryError> {
     if !end.children.is_empty() && end.event != Event::Suspend {
         let said = "an ending brings children but does not suspend the job; nothing was saved";
         return Err(RepositoryError::Unusable(said.into()));
@@ -207,7 +207,7 @@ fn change(row: &RunningRow, end: &End) -> Result<Standing, RepositoryError> {
     Ok(change.to)
 }
 
-fn left<'a>(keys: &Keys, row: RunningRow, to: Standing, end: &'a End) -> Left<'a> {
+fn left<'a>(keys: &Keys, row: JobRow, to: Standing, end: &'a End) -> Left<'a> {
     let (why, job) = (end.reason.as_deref(), end.lease.job.0);
     // A job that ends because somebody asked for it keeps what they said as its reason.
     let is_asked_for = to.state == JobState::Cancelled && row.standing.cancel_requested;
@@ -224,13 +224,14 @@ impl Left<'_> {
         if !is_plain {
             attempts::end(tx, ids, self.event, self.why, self.now)?;
         }
-        let left = Leaving {
+        let moved = Moved {
             to: &self.to,
             finalized_at: self.to.state.is_final().then_some(self.now),
             output: self.output.as_ref(),
             reason: self.reason.as_ref(),
+            lease: if is_plain { LeaseAfter::EndsAndTells } else { LeaseAfter::Ends },
         };
-        tx.db.leave(ids, &left, is_plain)?;
+        tx.db.change_jobs(ids, JobChange::Moved(moved))?;
         if matches!(self.to.state, JobState::Available | JobState::Retryable | JobState::Scheduled) {
             tx.notify();
         }

@@ -6,18 +6,23 @@
 
 use std::collections::HashSet;
 
-use super::driver::Driver;
-use super::fault::{no_such, refused, unusable};
-use super::jobs::existing;
+use super::driver::{Driver, GroupWaitsOf, StatesOf};
+use super::fault::{refused, unusable};
+use super::jobs::{existing, whole};
 use super::{Done, Fault, Outcome, Tx, waits};
 use crate::clock::Millis;
-use crate::job::dependency::{After, MAX_GROUP_AWAITED, Meaning, meaning, too_large, would_wait_in_group};
+use crate::job::dependency::{After, GroupWait, MAX_GROUP_AWAITED, Meaning, meaning, too_large, would_wait_in_group};
 use crate::job::{JobId, JobState, NewJob};
-use crate::port::{Enqueued, RepositoryError};
+use crate::port::{Enqueued, RepositoryError, StateRow};
 
-/// The jobs that `job` names to wait for, by their group too, each once, and where they are. `earlier` are those before
-/// it in its batch.
-pub fn awaited_by<D: Driver>(db: &mut D, job: &NewJob, earlier: &[Enqueued]) -> Outcome<Vec<(JobId, JobState)>> {
+/// The jobs that `job` names to wait for, by their group too, each once, and where they are; but not `itself`, where it
+/// is there. `earlier` are those before it in its batch.
+pub fn awaited_by<D: Driver>(
+    db: &mut D,
+    job: &NewJob,
+    itself: Option<JobId>,
+    earlier: &[Enqueued],
+) -> Outcome<Vec<(JobId, JobState)>> {
     let mut ids = Vec::with_capacity(job.after.len());
     for after in &job.after {
         ids.push(match *after {
@@ -33,28 +38,35 @@ pub fn awaited_by<D: Driver>(db: &mut D, job: &NewJob, earlier: &[Enqueued]) -> 
     ids.dedup();
     let known = |id| Ok((id, existing(db, id)?.standing.state));
     let mut others = ids.into_iter().map(known).collect::<Outcome<Vec<_>>>()?;
-    add_members(db, job, &mut others)?;
+    add_members(db, job, itself, &mut others)?;
     Ok(others)
 }
 
 /// Adds to `others` the jobs of the groups that `job` names, as far as they matter to it.
-fn add_members<D: Driver>(db: &mut D, job: &NewJob, others: &mut Vec<(JobId, JobState)>) -> Outcome<()> {
+fn add_members<D: Driver>(
+    db: &mut D,
+    job: &NewJob,
+    itself: Option<JobId>,
+    others: &mut Vec<(JobId, JobState)>,
+) -> Outcome<()> {
     if job.after_groups.is_empty() {
         return Ok(());
     }
     let mut known: HashSet<JobId> = others.iter().map(|(id, _)| *id).collect();
     for group in &job.after_groups {
         // A group of millions is not to keep everybody from writing while it is read.
-        let members = db.members(group, MAX_GROUP_AWAITED as i64 + 1)?;
+        let mut members = db.states(StatesOf::Incomplete(group, MAX_GROUP_AWAITED as u32 + 2))?;
+        let is_other = |member: &StateRow| Some(member.job) != itself;
+        members.retain(is_other);
         if members.len() > MAX_GROUP_AWAITED {
             return Err(refused(too_large(group)));
         }
-        if members.is_empty() && !db.has_members(group)? {
+        if members.is_empty() && !db.states(StatesOf::Members(group, 2))?.iter().any(is_other) {
             return Err(Fault::Refused(RepositoryError::EmptyGroup(group.clone())));
         }
-        for (id, is) in members {
-            if meaning(is, job.on_failed) != Meaning::Met && known.insert(id) {
-                others.push((id, is));
+        for StateRow { job: id, state, .. } in members {
+            if meaning(state, job.on_failed) != Meaning::Met && known.insert(id) {
+                others.push((id, state));
             }
         }
     }
@@ -70,15 +82,15 @@ pub fn wait_for<D: Driver>(db: &mut D, job: JobId, new: &NewJob, began: JobState
 /// Has those who wait for `group` wait for `job` too, which came to be in it and is `is`. Refused if it waits for
 /// one of them.
 pub fn join<D: Driver>(tx: &mut Tx<'_, D>, group: &str, job: JobId, is: JobState, now: Millis) -> Outcome<()> {
-    let waiting = tx.db.waiting_for_group(group)?;
+    let waiting = tx.db.group_waits(GroupWaitsOf::OpenOn(group))?;
     if waiting.is_empty() {
         return Ok(());
     }
-    for (waiting, rule) in waiting {
+    for (waiting, GroupWait { on_failed, .. }) in waiting {
         if waits::depends_on(tx.db, &[job], waiting)?.is_some() {
             return Err(refused(would_wait_in_group(group, waiting)));
         }
-        waits::tie(tx.db, waiting, job, rule)?;
+        waits::tie(tx.db, waiting, job, on_failed)?;
     }
     if is.is_final() {
         // It ends as it begins, which may decide those who wait.
@@ -89,6 +101,6 @@ pub fn join<D: Driver>(tx: &mut Tx<'_, D>, group: &str, job: JobId, is: JobState
 
 /// The same for a job that is there.
 pub fn join_again<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, is: JobState, now: Millis) -> Outcome<()> {
-    let family = tx.db.family(job)?.ok_or_else(|| no_such(job))?;
-    family.group.map_or(Ok(()), |group| join(tx, &group, job, is, now))
+    let (_, data) = whole(tx.db, job)?;
+    data.group.map_or(Ok(()), |group| join(tx, &group, job, is, now))
 }

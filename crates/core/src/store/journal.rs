@@ -1,9 +1,9 @@
 //! The journal: entries are appended with what they change elsewhere, and read.
 
-use super::driver::{AskInsert, Driver, StepInsert, StepRow};
+use super::driver::{AskInsert, Driver, LastStep, StepInsert, StepRow};
 use super::fault::misused;
 use super::seal::{Keys, Place};
-use super::{Outcome, Tx, annotations, ledger};
+use super::{Done, Outcome, Tx, annotations, ledger};
 use crate::annotation::NewAnnotation;
 use crate::clock::Millis;
 use crate::job::JobId;
@@ -24,7 +24,7 @@ pub fn append<D: Driver>(
     sheets: &[Sheet],
     now: Millis,
 ) -> Outcome<()> {
-    let next = tx.db.last_seq(job)?.map_or(0, |last| last + 1);
+    let next = next_seq(tx.db, job)?;
     if i64::try_from(seq) != Ok(next) {
         return Err(misused(format!(
             "the journal of job {job} goes on at place {next}, and an entry for place {seq} was offered; nothing was \
@@ -45,6 +45,11 @@ pub fn append<D: Driver>(
         }
     }
     Ok(())
+}
+
+/// The place of a job's next entry.
+pub(super) fn next_seq<D: Driver>(db: &mut D, job: JobId) -> Done<i64> {
+    Ok(db.last_step(job)?.map_or(0, |last| last.seq + 1))
 }
 
 /// Saves the questions that the entry at `seq` asks.
@@ -74,14 +79,16 @@ pub(super) fn expiry(open_ms: u64, now: Millis) -> Millis {
 /// Appends [`Entry::Reopened`] if the run had ended.
 pub fn reopen<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, now: Millis) -> Outcome<()> {
     match tx.db.last_step(job)? {
-        Some((seq, kind)) if kind == "ended" => insert(tx, job, seq + 1, &Sheet::new(&Entry::Reopened)?, now),
+        Some(LastStep { seq, kind, .. }) if kind == "ended" => {
+            insert(tx, job, seq + 1, &Sheet::new(&Entry::Reopened)?, now)
+        }
         _ => Ok(()),
     }
 }
 
 /// Appends an entry that is not a worker's: the job is in nobody's hands.
 pub fn append_unleased<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, entry: &Entry, now: Millis) -> Outcome<()> {
-    let seq = tx.db.last_seq(job)?.map_or(0, |last| last + 1);
+    let seq = next_seq(tx.db, job)?;
     insert(tx, job, seq, &Sheet::new(entry)?, now)
 }
 
@@ -102,9 +109,12 @@ pub fn restart<D: Driver>(
     author: &str,
     now: Millis,
 ) -> Outcome<bool> {
-    let Some(last) = tx.db.last_seq(job)? else { return Ok(false) };
+    let next = next_seq(tx.db, job)?;
+    if next == 0 {
+        return Ok(false);
+    }
     let sheets = Sheet::all(&crate::run::journal::restart(&ledger::read(tx.db, installation, job)?))?;
-    append(tx, job, author, last.unsigned_abs() + 1, &sheets, now)?;
+    append(tx, job, author, next.unsigned_abs(), &sheets, now)?;
     Ok(true)
 }
 

@@ -1,15 +1,15 @@
 //! Keeping leases, and taking jobs back from those who no longer do.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
-use super::driver::{Driver, Forgets, JobRow};
-use super::jobs::{set_reason, store};
+use super::driver::{Driver, Forgets, IdsOf, JobChange, JobRow, JobsOf};
+use super::jobs::{Why, store};
 use super::{Done, Outcome, Tx, attempts, deaths, waits};
 use crate::clock::Millis;
 use crate::job::JobState;
 use crate::job::deaths::{deadly, died_in_last_attempt};
 use crate::job::lease::{Lease, WorkerId};
-use crate::job::transition::{Event, transition};
+use crate::job::transition::{Event, Transition, transition};
 use crate::port::{Heartbeat, Overdue, Rescued, WorkerRecord};
 
 /// Renews leases and marks the worker alive.
@@ -24,26 +24,23 @@ pub fn heartbeat<D: Driver>(
     tx.db.beat(worker, now)?;
     let mut heard = Heartbeat::default();
     let asked: Vec<_> = leases.iter().map(|lease| lease.job).collect();
-    let tokens = tx.db.tokens(&asked)?;
-    let mut held = HashSet::with_capacity(leases.len());
-    for lease in leases {
-        if tokens.get(&lease.job) == Some(&lease.token) {
-            held.insert(lease.job);
-        } else {
-            heard.lost.push(lease.job);
-        }
-    }
-    let kept: Vec<_> = held.iter().copied().collect();
-    tx.db.set_lease_until(&kept, lease_until)?;
-    heard.cancelled = tx.db.to_be_cancelled()?.into_iter().filter(|job| held.contains(job)).collect();
+    let rows: HashMap<_, _> = tx.db.jobs(JobsOf::Ids(&asked))?.into_iter().map(|row| (row.id, row)).collect();
+    let stands = |lease: &Lease| rows.get(&lease.job).is_some_and(|row| row.is_leased_as(lease.token));
+    let held: Vec<_> = leases.iter().filter(|lease| stands(lease)).map(|lease| lease.job).collect();
+    heard.lost = leases.iter().filter(|lease| !stands(lease)).map(|lease| lease.job).collect();
+    tx.db.change_jobs(&held, JobChange::LeaseUntil(lease_until))?;
+    heard.cancelled = tx.db.ids(IdsOf::ToBeCancelled)?.into_iter().filter(|job| held.contains(job)).collect();
     Ok(heard)
 }
 
 /// Leases that ended and were not renewed, by job.
 pub fn overdue<D: Driver>(db: &mut D, now: Millis) -> Done<Vec<Overdue>> {
-    let mut found = db.overdue(now)?;
-    found.sort_by_key(|overdue| overdue.lease.job);
-    Ok(found)
+    let overdue = |row: JobRow| Overdue {
+        lease: Lease { job: row.id, token: row.lease_token },
+        worker: WorkerId(row.leased_by.unwrap_or_default()),
+        until: row.lease_until.unwrap_or_default(),
+    };
+    Ok(db.jobs(JobsOf::Overdue(now))?.into_iter().map(overdue).collect())
 }
 
 /// What became of a worker that holds a lease.
@@ -62,7 +59,7 @@ pub fn rescue<D: Driver>(tx: &mut Tx<'_, D>, gone: &[(bool, WorkerId)], now: Mil
     let mut rows = Vec::new();
     for (has_ended, worker) in gone {
         let fate = if *has_ended { Fate::Ended } else { Fate::Died };
-        rows.extend(tx.db.held_by(worker)?.into_iter().map(|row| (fate, row)));
+        rows.extend(tx.db.jobs(JobsOf::HeldBy(&worker.0))?.into_iter().map(|row| (fate, row)));
     }
     rows.sort_by_key(|(_, row)| row.id);
     let rescued = rows.into_iter().map(|(fate, row)| lost(tx, fate, row, now)).collect::<Outcome<Vec<_>>>()?;
@@ -77,7 +74,7 @@ pub fn rescue<D: Driver>(tx: &mut Tx<'_, D>, gone: &[(bool, WorkerId)], now: Mil
 
 /// A worker leaves, and gives back what it holds: attempts whose ends could not be stored.
 pub fn leave<D: Driver>(tx: &mut Tx<'_, D>, worker: &WorkerId, now: Millis) -> Outcome<()> {
-    let rows = tx.db.held_by(worker)?;
+    let rows = tx.db.jobs(JobsOf::HeldBy(&worker.0))?;
     if !rows.is_empty() {
         tx.notify();
     }
@@ -129,14 +126,12 @@ fn died<D: Driver>(tx: &mut Tx<'_, D>, row: JobRow, now: Millis) -> Outcome<Resc
     let change = transition(from, event, now)?;
     let lost = format!("worker {worker} was lost while working on it");
     attempts::end(tx, &[row.id], event, Some(&lost), now)?;
-    store(tx.db, job, &change, now)?;
-    match change.to.state {
-        // It keeps what was said when its end was asked for.
-        JobState::Cancelled => {}
-        JobState::Discarded if event == Event::Deadly => set_reason(tx, job, Some(&deadly(job, in_a_row)))?,
-        JobState::Discarded => set_reason(tx, job, Some(&died_in_last_attempt(job, from.max_attempts)))?,
-        _ => set_reason(tx, job, Some(&lost))?,
-    }
+    let said = match change.to.state {
+        JobState::Discarded if event == Event::Deadly => deadly(job, in_a_row),
+        JobState::Discarded => died_in_last_attempt(job, from.max_attempts),
+        _ => lost,
+    };
+    store(tx, &row, &change, unless_cancelled(&change, &said), now)?;
     waits::ended(tx, &row, change.to.state, now)?;
     Ok(Rescued { job, worker, state: change.to.state })
 }
@@ -146,10 +141,12 @@ pub fn given_back<D: Driver>(tx: &mut Tx<'_, D>, row: JobRow, why: &str, now: Mi
     let (job, worker) = (row.id, row.leased_by.clone().unwrap_or_default());
     let change = transition(row.standing, Event::Interrupt, now)?;
     attempts::end(tx, &[row.id], Event::Interrupt, Some(why), now)?;
-    store(tx.db, job, &change, now)?;
-    if change.to.state != JobState::Cancelled {
-        set_reason(tx, job, Some(why))?;
-    }
+    store(tx, &row, &change, unless_cancelled(&change, why), now)?;
     waits::ended(tx, &row, change.to.state, now)?;
     Ok(Rescued { job, worker, state: change.to.state })
+}
+
+/// A job that is cancelled keeps what was said when its end was asked for.
+fn unless_cancelled<'a>(change: &Transition, why: &'a str) -> Why<'a> {
+    if change.to.state == JobState::Cancelled { Why::AsBefore } else { Why::Said(why) }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 
-use super::driver::{CallInsert, CallRow, Driver};
+use super::driver::{CallRow, Driver};
 use super::fault::{misused, unusable};
 use super::seal::Place;
 use super::{Outcome, Tx};
@@ -57,16 +57,16 @@ pub fn apply<D: Driver>(
 ) -> Outcome<()> {
     match change {
         LedgerChange::Propose { call_id, tool, effect } => {
-            let (effect, state) = (effect.as_str(), CallState::Proposed.as_str());
-            let call = CallInsert { id: call_id, seq, position, tool, effect, state, at: now };
+            let (effect, state) = (effect.as_str().to_owned(), CallState::Proposed.as_str().to_owned());
+            let call = CallRow { id: call_id.clone(), seq, position, tool: tool.clone(), effect, state, at: now };
             match tx.db.propose(job, &call)? {
                 false => Err(misused(format!("job {job} has a call {call_id} already; nothing was saved"))),
                 true => Ok(()),
             }
         }
         LedgerChange::Move { call_id, to } => {
-            let Some((from, effect)) = tx.db.call(job, call_id)? else { return Ok(()) };
-            let (from, effect) = (named(&from)?, named(&effect)?);
+            let Some(call) = tx.db.calls(job, Some(call_id))?.pop() else { return Ok(()) };
+            let (from, effect) = (named(&call.state)?, named(&call.effect)?);
             if !is_legal(from, *to, effect) && !has_lost_its_end(tx, (job, seq), call_id, (from, *to, effect))? {
                 return Err(misused(format!(
                     "call {call_id} of job {job} is {} and cannot become {}; nothing was saved",
@@ -81,12 +81,12 @@ pub fn apply<D: Driver>(
 
 /// A job's calls, in the order they were asked for, with the keys they have in this installation.
 pub fn read<D: Driver>(db: &mut D, installation: &str, job: JobId) -> Outcome<Vec<LedgerRow>> {
-    let call = |CallRow { id: call_id, seq, tool, effect, state, at }| {
+    let call = |CallRow { id: call_id, seq, tool, effect, state, at, .. }| {
         let effect_key = effect_key(installation, job, &call_id);
         let (effect, state) = (named(&effect)?, named(&state)?);
         Ok(LedgerRow { call_id, seq: seq.unsigned_abs(), tool, effect, effect_key, state, at })
     };
-    db.calls(job)?.into_iter().map(call).collect()
+    db.calls(job, None)?.into_iter().map(call).collect()
 }
 
 /// The value of a type that is stored by name.

@@ -5,7 +5,7 @@
 //! before they are given up, their leases run out, and the next claim finds them again.
 
 use super::driver::Driver;
-use super::jobs::{set_reason, store};
+use super::jobs::{Why, store};
 use super::{Outcome, Tx, attempts, waits};
 use crate::clock::Millis;
 use crate::job::lease::Lease;
@@ -28,8 +28,7 @@ pub fn give_up<D: Driver>(tx: &mut Tx<'_, D>, unworkable: &[Unworkable], now: Mi
         let reason = format!("it cannot be worked: {why}");
         let change = transition(row.standing, Event::GiveUp, now)?;
         attempts::end(tx, &[job], Event::GiveUp, Some(&reason), now)?;
-        store(tx.db, job, &change, now)?;
-        set_reason(tx, job, Some(&reason))?;
+        store(tx, &row, &change, Why::Said(&reason), now)?;
         waits::ended(tx, &row, change.to.state, now)?;
         tracing::warn!(job.id = job.0, "job {job} is discarded: {reason}");
     }

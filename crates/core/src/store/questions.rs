@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::driver::{AskRow, AsksOf, Driver};
-use super::jobs::proceed;
+use super::driver::{AskChange, AskRow, AskSet, AsksOf, Driver};
 use super::seal::{Keys, Place, Sealed};
-use super::{Done, Outcome, Tx, journal};
+use super::{Done, Outcome, Tx, journal, waits};
 use crate::clock::Millis;
+use crate::job::JobId;
 use crate::job::question::{Answered, Question, QuestionId, QuestionState};
-use crate::job::{JobId, JobState};
 use crate::port::QuestionFilter;
 use crate::run::journal::Entry;
 
@@ -65,22 +64,16 @@ fn settle<D: Driver>(tx: &mut Tx<'_, D>, ask: &AskRow, answer: Option<(&str, &st
     let state = if answer.is_some() { QuestionState::Answered } else { QuestionState::Expired };
     let (text, by) = answer.unzip();
     let sealed = text.map(|text| tx.keys.seal(Place::answer(ask.job.0, ask.seq, ask.position), text));
-    tx.db.settle(ask.id, state, sealed, by, now)?;
+    let to = AskChange { state, answer: sealed, settled_by: by, settled_at: Some(now) };
+    tx.db.change_asks(AskSet::One(ask.id), to)?;
     let question = ask.position.unsigned_abs();
     journal::append_unleased(tx, ask.job, &Entry::Answered { question, answer: text.map(str::to_owned) }, now)?;
-    let open = tx.db.open_asks(ask.job)?;
+    let open = tx.db.asks(AsksOf::Job(ask.job))?.iter().filter(|ask| ask.state == QuestionState::Open).count();
     if open == 0 {
-        go_on(tx, ask.job, now)?;
+        // One that ended without its answers is left as it is.
+        waits::go_on(tx, ask.job, now)?;
     }
-    Ok(open)
-}
-
-/// Lets a job go on whose questions are all settled. One that ended without its answers is left as it is.
-fn go_on<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, now: Millis) -> Outcome<()> {
-    match tx.db.job(job)? {
-        Some(row) if row.standing.state == JobState::Suspended => proceed(tx, &row, now).map(drop),
-        _ => Ok(()),
-    }
+    Ok(u32::try_from(open).unwrap_or(u32::MAX))
 }
 
 /// Tells a suspended run again what was answered, if its journal has lost that: it waits for answers
@@ -92,9 +85,9 @@ pub fn tell_again<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, now: Millis) -> Out
     if last.iter().any(|ask| ask.state == QuestionState::Open) {
         return Ok(());
     }
-    let told = tx.db.count_steps(job, Some("answered"), asked_at + 1..i64::MAX)?;
+    let told = tx.db.journal(job, asked_at + 1)?.iter().filter(|step| step.kind == "answered").count();
     // What it was told in full and waits all the same, telling it once more would not change.
-    if told >= last.len() as u64 {
+    if told >= last.len() {
         return Ok(());
     }
     for AskRow { seq, position, answer, .. } in last {
@@ -102,21 +95,32 @@ pub fn tell_again<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, now: Millis) -> Out
         let answer = answer.map(open).transpose()?;
         journal::append_unleased(tx, job, &Entry::Answered { question: position.unsigned_abs(), answer }, now)?;
     }
-    go_on(tx, job, now)
+    waits::go_on(tx, job, now).map(drop)
 }
 
 /// Closes what is open: the job no longer waits.
 pub fn close<D: Driver>(db: &mut D, job: JobId, now: Millis) -> Done<()> {
-    db.move_asks(job, &[QuestionState::Open], QuestionState::Closed, Some(now))
+    shift(db, job, (QuestionState::Open, QuestionState::Closed), Some(now))
 }
 
 /// Settles for good what is open or closed: the run that asked was begun again, and asks anew if it
 /// still wants to know.
 pub fn drop_all<D: Driver>(db: &mut D, job: JobId, now: Millis) -> Done<()> {
-    db.move_asks(job, &[QuestionState::Open, QuestionState::Closed], QuestionState::Expired, Some(now))
+    shift(db, job, (QuestionState::Open, QuestionState::Expired), Some(now))?;
+    shift(db, job, (QuestionState::Closed, QuestionState::Expired), Some(now))
 }
 
 /// Opens again what was closed: the job was run again, and waits as before.
 pub fn reopen<D: Driver>(db: &mut D, job: JobId) -> Done<()> {
-    db.move_asks(job, &[QuestionState::Closed], QuestionState::Open, None)
+    shift(db, job, (QuestionState::Closed, QuestionState::Open), None)
+}
+
+/// Moves the questions of a job that nobody has answered from one state to another.
+fn shift<D: Driver>(
+    db: &mut D,
+    job: JobId,
+    (from, state): (QuestionState, QuestionState),
+    settled_at: Option<Millis>,
+) -> Done<()> {
+    db.change_asks(AskSet::OfJob(job, from), AskChange { state, answer: None, settled_by: None, settled_at })
 }

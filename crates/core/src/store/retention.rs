@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use super::driver::{Driver, Ended, ExchangeLeft, KeepFor, Queues};
+use super::driver::{Driver, Ended, IdsOf, JobsOf, KeepFor, Queues, SessionsOf};
 use super::{Done, Tx};
 use crate::clock::Millis;
 use crate::job::{JobId, holds_key};
 use crate::port::Pruned;
 use crate::queue::Queue;
 use crate::queue::retention::{Keep, Kept, Retention};
-use crate::session::SessionId;
+use crate::session::Session;
 
 /// Most jobs found at once.
-const AT_ONCE: usize = 200;
+const AT_ONCE: u32 = 200;
 
 /// How long one deletion goes on; whoever writes meanwhile waits for so long.
 const A_MOMENT: Duration = Duration::from_millis(5);
@@ -66,17 +66,31 @@ pub fn prune<D: Driver>(tx: &mut Tx<'_, D>, old: &[JobId], now: Millis) -> Done<
     let begun = tx.db.elapsed();
     let kept = stored(tx.db)?.unwrap_or_default();
     let unused = unused(tx.db, kept.session_cutoff(now), AT_ONCE)?;
-    let mut pruned = Pruned { sessions: unused.len() as u64, ..Pruned::default() };
-    for id in unused {
-        tx.db.delete_session(id, now)?;
+    for session in &unused {
+        tx.db.delete_session(session.id, now)?;
     }
     let mut found = left_by_sessions(tx.db, now, AT_ONCE)?;
-    let rest = AT_ONCE.saturating_sub(found.len());
+    let rest = AT_ONCE - found.len() as u32;
     if rest > 0 && !old.is_empty() {
         found.extend(ended(tx.db, &kept, Some(old), now, rest)?);
     }
-    pruned.more = found.len() == AT_ONCE || pruned.sessions == AT_ONCE as u64;
-    for id in found {
+    let mut pruned = delete(tx, &found, begun)?;
+    pruned.sessions = unused.len() as u64;
+    pruned.more |= unused.len() as u32 == AT_ONCE;
+    Ok(pruned)
+}
+
+/// Deletes some of the jobs that were exchanges of sessions which are nobody's any more; true if there may be more.
+pub fn finish_sessions<D: Driver>(tx: &mut Tx<'_, D>, now: Millis) -> Done<bool> {
+    let begun = tx.db.elapsed();
+    let found = left_by_sessions(tx.db, now, AT_ONCE)?;
+    Ok(delete(tx, &found, begun)?.more)
+}
+
+/// Deletes jobs until a moment is over since `begun`, one at least, and the sessions that have none then.
+fn delete<D: Driver>(tx: &mut Tx<'_, D>, found: &[JobId], begun: Duration) -> Done<Pruned> {
+    let mut pruned = Pruned { more: found.len() as u32 == AT_ONCE, ..Pruned::default() };
+    for &id in found {
         if pruned.jobs > 0 && tx.db.elapsed().saturating_sub(begun) >= A_MOMENT {
             pruned.more = true;
             break;
@@ -88,51 +102,29 @@ pub fn prune<D: Driver>(tx: &mut Tx<'_, D>, old: &[JobId], now: Millis) -> Done<
     Ok(pruned)
 }
 
-/// Deletes some of the jobs that were exchanges of sessions which are nobody's any more; true if there may be more.
-pub fn finish_sessions<D: Driver>(tx: &mut Tx<'_, D>, now: Millis) -> Done<bool> {
-    let begun = tx.db.elapsed();
-    let found = left_by_sessions(tx.db, now, AT_ONCE)?;
-    let mut more = found.len() == AT_ONCE;
-    for (n, id) in found.into_iter().enumerate() {
-        if n > 0 && tx.db.elapsed().saturating_sub(begun) >= A_MOMENT {
-            more = true;
-            break;
-        }
-        tx.db.delete_job(id)?;
-    }
-    tx.db.drop_empty_sessions()?;
-    Ok(more)
-}
-
 /// Jobs of sessions that were deleted, and that nothing else keeps. Looked for from the sessions, of which there are
 /// few at any time.
-fn left_by_sessions<D: Driver>(db: &mut D, now: Millis, most: usize) -> Done<Vec<JobId>> {
+fn left_by_sessions<D: Driver>(db: &mut D, now: Millis, most: u32) -> Done<Vec<JobId>> {
     let mut found = Vec::new();
-    for session in db.deleted_sessions(most)? {
-        let may_go = |ExchangeLeft { job, state, finalized_at, awaited, unique_ms }| {
-            (!awaited && !holds_key(state, finalized_at, unique_ms, now)).then_some(job)
-        };
-        found.extend(db.exchanges_left(session, most - found.len())?.into_iter().filter_map(may_go));
-        if found.len() == most {
+    for session in db.sessions(SessionsOf::Deleted(most))? {
+        let exchanges = db.ids(IdsOf::Exchanges(session.id, JobId(i64::MAX), most - found.len() as u32))?;
+        let mut exchanges = db.jobs(JobsOf::Ids(&exchanges))?;
+        exchanges.retain(|row| !row.awaited && !holds_key(row.standing.state, row.finalized_at, row.unique_ms, now));
+        found.extend(exchanges.iter().map(|row| row.id));
+        if found.len() as u32 == most {
             break;
         }
     }
     Ok(found)
 }
 
-fn unused<D: Driver>(db: &mut D, cutoff: Option<Millis>, most: usize) -> Done<Vec<SessionId>> {
-    cutoff.map_or_else(|| Ok(Vec::new()), |cutoff| db.unused_sessions(cutoff, most))
+fn unused<D: Driver>(db: &mut D, cutoff: Option<Millis>, most: u32) -> Done<Vec<Session>> {
+    cutoff.map_or_else(|| Ok(Vec::new()), |cutoff| db.sessions(SessionsOf::Unused(cutoff, most)))
 }
 
 /// The oldest jobs that were kept long enough, and that nothing else keeps: of the queues that have times of their own, and
 /// of all others; all of them or `among` these.
-fn ended<D: Driver>(
-    db: &mut D,
-    kept: &Retention,
-    among: Option<&[JobId]>,
-    now: Millis,
-    most: usize,
-) -> Done<Vec<JobId>> {
+fn ended<D: Driver>(db: &mut D, kept: &Retention, among: Option<&[JobId]>, now: Millis, most: u32) -> Done<Vec<JobId>> {
     let mut own: Vec<Queue> = db.kept(None)?;
     own.retain(|queue| !queue.keep.is_empty());
     let names: Vec<_> = own.iter().map(|queue| queue.name.clone()).collect();
@@ -140,8 +132,9 @@ fn ended<D: Driver>(
     let mut found = Vec::new();
     for (queues, kept) in std::iter::once((Queues::AllBut(&names), *kept)).chain(own) {
         for (state, before) in kept.cutoffs(now) {
-            found.extend(db.ended(Ended { among, queues, state, before }, now, most - found.len())?);
-            if found.len() == most {
+            let ended = Ended { among, queues, state, before };
+            found.extend(db.ids(IdsOf::Ended(ended, now, most - found.len() as u32))?);
+            if found.len() as u32 == most {
                 return Ok(found);
             }
         }

@@ -1,7 +1,7 @@
 //! Running jobs again that have ended.
 
 use super::driver::{DeathRow, Driver, Forgets};
-use super::jobs::{existing, set_reason, store};
+use super::jobs::{Why, existing, store};
 use super::{Outcome, Tx, attempts, groups, journal, unique};
 use crate::clock::Millis;
 use crate::job::JobId;
@@ -14,8 +14,7 @@ pub fn retry<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, now: Millis) -> Outcome<
     unique::check(tx.db, &row, now)?;
     // A completed job's row tells of the attempt that completed it.
     attempts::end(tx, &[job], Event::Complete, None, row.finalized_at.unwrap_or(now))?;
-    store(tx.db, job, &change, now)?;
-    set_reason(tx, job, None)?;
+    store(tx, &row, &change, Why::Nothing, now)?;
     journal::reopen(tx, job, now)?;
     Forgets::<DeathRow>::forget(tx.db, job)?;
     groups::join_again(tx, job, change.to.state, now)?;

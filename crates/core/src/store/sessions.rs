@@ -3,43 +3,65 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::driver::{ArchivedRow, AskRow, AsksOf, Driver, ExchangeRow, Forgets, SummaryRow};
+use super::driver::{
+    ArchivedRow, AskRow, AsksOf, Driver, Forgets, IdsOf, JobRow, JobsOf, SessionsOf, StoredJob, SummaryRow,
+};
 use super::fault::refused;
 use super::seal::{Keys, Place, Sealed};
-use super::{Fault, Outcome, Tx, cancel};
+use super::{Done, Outcome, Tx, cancel};
 use crate::clock::Millis;
 use crate::job::question::QuestionState;
-use crate::job::{JobId, Output, Payload};
+use crate::job::{JobId, JobState, Output, Payload};
 use crate::port::Reach;
 use crate::session::{Asked, Exchange, NewSession, Session, SessionId, Stretch, superseded_by};
 
 /// Begins a session, or finds the one that has its name.
 pub fn begin<D: Driver>(tx: &mut Tx<'_, D>, new: &NewSession, now: Millis) -> Outcome<(Session, bool)> {
     if let Some(name) = &new.name
-        && let Some(found) = tx.db.session_named(name)?
+        && let Some(found) = named(tx.db, name)?
     {
         return Ok((found, false));
     }
-    let remembered = match tx.db.sessions(Some(&new.role), 1)?.pop() {
+    let remembered = match tx.db.sessions(SessionsOf::Latest(Some(&new.role), 1))?.pop() {
         // One in which nothing was said hands on what it remembers itself.
         Some(Session { id: session, previous, .. }) => {
-            tx.db.last_exchange(session)?.map(|through| Stretch { session, through }).or(previous)
+            let last = tx.db.ids(IdsOf::LastExchange(session))?.pop();
+            last.map(|through| Stretch { session, through }).or(previous)
         }
         None => None,
     };
     let id = tx.db.begin_session(new.name.as_deref(), &new.role, remembered, now)?;
-    Ok((tx.db.session(id)?.ok_or_else(|| no_such(id))?, true))
+    Ok((existing(tx.db, id)?, true))
+}
+
+/// A session, unless it was deleted.
+pub fn one<D: Driver>(db: &mut D, id: SessionId) -> Done<Option<Session>> {
+    Ok(db.sessions(SessionsOf::One(id))?.pop())
+}
+
+fn existing<D: Driver>(db: &mut D, id: SessionId) -> Outcome<Session> {
+    one(db, id)?.ok_or_else(|| refused(format!("there is no session {id}; posse session list shows those there are")))
+}
+
+/// The session of that name. Case tells sessions apart only where there are two already: names become folders, and not
+/// every file system tells case apart.
+pub fn named<D: Driver>(db: &mut D, name: &str) -> Done<Option<Session>> {
+    match db.sessions(SessionsOf::Named(name))?.pop() {
+        Some(found) => Ok(Some(found)),
+        None => Ok(db.sessions(SessionsOf::Alike(name))?.pop()),
+    }
 }
 
 /// Has a session be nobody's because a person said so: then nothing of it is kept, not even what outlives jobs. Its
 /// jobs are deleted a few at a time, by whoever comes. Refused while an exchange is open. Gives how many exchanges it had;
 /// none if there is no such session.
 pub fn delete_by_hand<D: Driver>(tx: &mut Tx<'_, D>, id: SessionId, now: Millis) -> Outcome<Option<u64>> {
-    let Some(session) = tx.db.session(id)? else { return Ok(None) };
-    if let Some(job) = tx.db.open_exchange(id)? {
+    let Some(session) = one(tx.db, id)? else { return Ok(None) };
+    let busy = tx.db.jobs(JobsOf::BusyExchanges(id))?;
+    if let Some(JobRow { id: job, .. }) = busy.iter().find(|row| !row.standing.state.is_final()) {
         return Err(refused(format!("job {job} of it has not ended; posse job cancel {job} ends it")));
     }
-    if let Some(job) = tx.db.awaited_exchange(id)? {
+    if let Some(JobRow { id: job, .. }) = busy.first() {
         return Err(refused(format!(
             "others wait for job {job} of it; posse show {job} tells who. Cancel those first"
         )));
@@ -52,8 +74,14 @@ pub fn delete_by_hand<D: Driver>(tx: &mut Tx<'_, D>, id: SessionId, now: Millis)
 
 /// Makes a job that was just stored an exchange of its session. It supersedes what was said before and has no answer yet:
 /// whoever says something else waits for that. An exchange that is only planned for later is left alone.
-pub(super) fn join<D: Driver>(tx: &mut Tx<'_, D>, id: SessionId, job: JobId, role: &str, now: Millis) -> Outcome<()> {
-    let session = tx.db.session(id)?.ok_or_else(|| no_such(id))?;
+pub(super) fn join<D: Driver>(
+    tx: &mut Tx<'_, D>,
+    id: SessionId,
+    (job, began): (JobId, JobState),
+    role: &str,
+    now: Millis,
+) -> Outcome<()> {
+    let session = existing(tx.db, id)?;
     if session.role != role {
         let has = &session.role;
         return Err(refused(format!(
@@ -61,23 +89,28 @@ pub(super) fn join<D: Driver>(tx: &mut Tx<'_, D>, id: SessionId, job: JobId, rol
         )));
     }
     tx.db.join_session(id, job, now)?;
-    if tx.db.is_planned(job)? {
+    if began == JobState::Scheduled {
         return Ok(());
     }
-    for open in tx.db.open_exchanges(id, job)? {
-        cancel::cancel_within(tx, open, Reach::Beneath, &superseded_by(job), now)?;
+    let is_planned = |row: &JobRow| row.standing.state == JobState::Scheduled && row.lease_token == 0;
+    for row in tx.db.jobs(JobsOf::BusyExchanges(id))? {
+        let ends = row.standing.state.is_final() || row.standing.cancel_requested;
+        if row.id != job && !ends && !is_planned(&row) {
+            cancel::cancel_within(tx, row.id, Reach::Beneath, &superseded_by(job), now)?;
+        }
     }
     Ok(())
 }
 
-/// What was said in a session, oldest first.
+/// What was said in a session before an exchange or until now, oldest first.
 pub fn exchanges<D: Driver>(db: &mut D, keys: &Keys, id: SessionId, before: Option<JobId>) -> Outcome<Vec<Exchange>> {
-    let rows = db.exchanges(id, before)?;
+    let ids = db.ids(IdsOf::Exchanges(id, before.unwrap_or(JobId(i64::MAX)), u32::MAX))?;
+    let rows = db.whole_jobs(&ids)?;
     let mut asked = asked(db, keys, id)?;
-    let exchange = |ExchangeRow { job, state, said_at, ended_at, payload, output, reason }| {
+    let exchange = |(JobRow { id: job, standing, created_at, finalized_at, output, reason, .. }, data): StoredJob| {
         // One exchange that cannot be read must not end the conversation.
         let lost = |_| "(this cannot be read any more)".to_owned();
-        let goal = match keys.open(Place::payload(job.0), &payload) {
+        let goal = match keys.open(Place::payload(job.0), &data.payload) {
             Ok(text) => serde_json::from_str(&text).map_or_else(lost, |payload: Payload| payload.goal),
             Err(closed) => format!("({closed})"),
         };
@@ -85,10 +118,16 @@ pub fn exchanges<D: Driver>(db: &mut D, keys: &Keys, id: SessionId, before: Opti
             Ok(text) => serde_json::from_str(&text).map_or_else(lost, |output: Output| output.text),
             Err(closed) => format!("({closed})"),
         };
-        let text = output.map(read);
-        let reason = reason.map(|reason| keys.show(Place::reason(job.0), &reason));
-        let asked = asked.remove(&job).unwrap_or_default();
-        Exchange { job, state, goal, asked, text, reason, said_at, ended_at }
+        Exchange {
+            job,
+            state: standing.state,
+            goal,
+            asked: asked.remove(&job).unwrap_or_default(),
+            text: output.map(read),
+            reason: reason.map(|reason| keys.show(Place::reason(job.0), &reason)),
+            said_at: created_at,
+            ended_at: finalized_at,
+        }
     };
     Ok(rows.into_iter().map(exchange).collect())
 }
@@ -116,11 +155,7 @@ fn place(of: Stretch) -> Place<'static> {
 
 /// Keeps a summary unless there is one, and gives the one that is kept.
 pub fn keep_summary<D: Driver>(tx: &mut Tx<'_, D>, of: Stretch, text: &str, now: Millis) -> Outcome<String> {
-    tx.db.session(of.session)?.ok_or_else(|| no_such(of.session))?;
+    existing(tx.db, of.session)?;
     tx.db.keep(&SummaryRow { of, text: tx.keys.seal(place(of), text), created_at: now })?;
     Ok(summary(tx.db, tx.keys, of)?.unwrap_or_default())
-}
-
-fn no_such(id: SessionId) -> Fault {
-    refused(format!("there is no session {id}; posse session list shows those there are"))
 }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::driver::{Driver, HolderRow, JobRow};
+use super::driver::{Driver, JobChange, JobRow, JobsOf};
 use super::{Done, Fault, Outcome};
 use crate::clock::Millis;
 use crate::job::unique::{Became, Holder, Meeting, meet};
@@ -52,16 +52,15 @@ impl<'a> Taken<'a> {
 
 /// The job that holds `key`. Without one the key is free to be taken in this transaction.
 fn holder<D: Driver>(db: &mut D, key: &str, now: Millis) -> Done<Option<(JobId, Holder)>> {
-    let Some(HolderRow { id, state, finalized_at, for_ms, lease_token, created_at, run_at }) = db.key_holder(key)?
-    else {
-        return Ok(None);
-    };
-    if holds_key(state, finalized_at, for_ms, now) {
+    let Some(row) = db.jobs(JobsOf::MayHoldKey(key))?.pop() else { return Ok(None) };
+    let state = row.standing.state;
+    if holds_key(state, row.finalized_at, row.unique_ms, now) {
+        let (created_at, run_at) = (row.created_at, row.standing.run_at);
         // A token rises with each claim and never falls.
-        return Ok(Some((id, Holder { state, was_claimed: lease_token > 0, created_at, run_at })));
+        return Ok(Some((row.id, Holder { state, was_claimed: row.lease_token > 0, created_at, run_at })));
     }
     // Its time is over, which nobody had a reason to write down until now.
-    db.free_key(id)?;
+    db.change_jobs(&[row.id], JobChange::KeyFreed)?;
     Ok(None)
 }
 

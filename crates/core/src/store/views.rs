@@ -4,15 +4,20 @@ use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
 
-use super::driver::{DataRow, StoredJob};
+use super::driver::{DataRow, JobRow, StoredJob};
 use super::fault::not_ours;
 use super::seal::{Keys, Place, Sealed};
 use crate::job::retry::RetryPolicy;
 use crate::job::{Job, JobState, Meta, Output, Payload};
 
-/// A stored job as the core sees it.
+/// A stored job as the core sees it, as far as it can be read.
 pub fn to_job(keys: &Keys, (row, data): StoredJob) -> Job {
-    let (Content { payload, output, retry, tags, meta }, damage) = readable(keys, row.id.0, &data, row.output.as_ref());
+    let (content, damage) = readable(keys, row.id.0, &data, row.output.as_ref());
+    Job { damage, ..job(keys, row, data, content) }
+}
+
+/// A stored job whose content was read.
+pub fn job(keys: &Keys, row: JobRow, data: DataRow, content: Content) -> Job {
     let standing = row.standing;
     let is_running = standing.state == JobState::Running;
     Job {
@@ -25,24 +30,24 @@ pub fn to_job(keys: &Keys, (row, data): StoredJob) -> Job {
         attempt: standing.attempt,
         max_attempts: standing.max_attempts,
         crashes: standing.crashes,
-        retry,
+        retry: content.retry,
         unique_key: row.unique_key,
         concurrency_key: Some(row.concurrency_key).filter(|key| !key.is_empty()),
         leased_by: row.leased_by.filter(|_| is_running),
         lease_until: row.lease_until,
         cancel_requested: standing.cancel_requested,
-        payload,
-        output,
+        payload: content.payload,
+        output: content.output,
         reason: row.reason.map(|reason| keys.show(Place::reason(row.id.0), &reason)),
         created_at: row.created_at,
         finalized_at: row.finalized_at,
         parent: data.parent,
         root: data.root,
         group: data.group,
-        tags,
-        meta,
+        tags: content.tags,
+        meta: content.meta,
         progress: None,
-        damage,
+        damage: None,
     }
 }
 

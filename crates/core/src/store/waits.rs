@@ -4,13 +4,13 @@
 //! decides it.* A parent that waits for its children waits by the same rows.
 //! *Invariant: a job that somebody has an open wait for is `awaited`.*
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use super::driver::{Driver, JobRow};
-use super::jobs::{existing, proceed, set_reason, store};
+use super::driver::{Closing, Driver, JobChange, JobRow, StatesOf, WaitRow, WaitsOf};
+use super::jobs::{Why, existing, set_reason, store};
 use super::{Done, Outcome, Tx};
 use crate::clock::Millis;
-use crate::job::dependency::{Meaning, OnFailed, cancelled_with, meaning, still_waits_for};
+use crate::job::dependency::{Dependency, Meaning, OnFailed, cancelled_with, meaning, still_waits_for};
 use crate::job::transition::{Event, transition};
 use crate::job::{JobId, JobState};
 
@@ -26,7 +26,7 @@ pub fn wait_for<D: Driver>(
     let others: Vec<_> = others.iter().map(|&(on, is)| (on, waits(is))).collect();
     db.wait_for(job, &others, on_failed)?;
     let open: Vec<_> = others.into_iter().filter(|(_, open)| *open).map(|(on, _)| on).collect();
-    db.set_awaited(&open, true)
+    db.change_jobs(&open, JobChange::Awaited(true))
 }
 
 /// Tells those who wait for a job where its last transition put it, if that is its end.
@@ -43,44 +43,42 @@ pub fn tell<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, to: JobState, now: Millis
     let mut ended = vec![(job, to)];
     while let Some((on, to)) = ended.pop() {
         let mut is_awaited = false;
-        for (waiting, rule) in tx.db.waiting_for(on)? {
-            match meaning(to, rule) {
+        for WaitRow { job: waiting, on_failed, .. } in tx.db.waits(WaitsOf::OpenOn(on, u32::MAX))? {
+            match meaning(to, on_failed) {
                 Meaning::Met => {
-                    tx.db.close_wait(waiting, on)?;
-                    if !tx.db.is_waiting(waiting)? {
-                        decide(tx, waiting, now)?;
+                    tx.db.close_waits(waiting, Closing::On(on))?;
+                    if !is_waiting(tx.db, waiting)? {
+                        go_on(tx, waiting, now)?;
                     }
                 }
                 Meaning::Waits => {
                     is_awaited = true;
-                    set_reason(tx, waiting, Some(&still_waits_for(on, to)))?;
+                    set_reason(tx, waiting, &still_waits_for(on, to))?;
                 }
                 Meaning::Cancels => {
                     let row = existing(tx.db, waiting)?;
                     wait_no_more(tx.db, waiting)?;
                     let change = transition(row.standing, Event::Cancel, now)?;
-                    store(tx.db, waiting, &change, now)?;
-                    set_reason(tx, waiting, Some(&cancelled_with(on, to)))?;
+                    store(tx, &row, &change, Why::Said(&cancelled_with(on, to)), now)?;
                     if row.awaited {
                         ended.push((waiting, change.to.state));
                     }
                 }
             }
         }
-        tx.db.set_awaited(&[on], is_awaited)?;
+        tx.db.change_jobs(&[on], JobChange::Awaited(is_awaited))?;
     }
     Ok(())
 }
 
 /// Has a suspended job, which is about to be cancelled, wait for nothing any more.
 pub fn wait_no_more<D: Driver>(db: &mut D, job: JobId) -> Done<()> {
-    db.close_group_waits(job)?;
-    let others = db.waits_on(job)?;
-    db.close_waits(job)?;
+    let waits = db.waits(WaitsOf::OpenOf(job, u32::MAX))?;
+    db.close_waits(job, Closing::All)?;
     // Whom nobody waits for any more may be deleted.
-    for on in others {
-        let is_awaited = !db.waiting_for(on)?.is_empty();
-        db.set_awaited(&[on], is_awaited)?;
+    for WaitRow { on, .. } in waits {
+        let is_awaited = !db.waits(WaitsOf::OpenOn(on, 1))?.is_empty();
+        db.change_jobs(&[on], JobChange::Awaited(is_awaited))?;
     }
     Ok(())
 }
@@ -88,7 +86,12 @@ pub fn wait_no_more<D: Driver>(db: &mut D, job: JobId) -> Done<()> {
 /// Has a job that has not begun wait for nothing, and forget what it waited for.
 pub fn forget<D: Driver>(db: &mut D, job: JobId) -> Done<()> {
     wait_no_more(db, job)?;
-    db.forget_waits(job)
+    db.close_waits(job, Closing::Forgotten)
+}
+
+/// Whether a job has any open wait for another.
+pub fn is_waiting<D: Driver>(db: &mut D, job: JobId) -> Done<bool> {
+    Ok(!db.waits(WaitsOf::OpenOf(job, 1))?.is_empty())
 }
 
 /// One of `jobs` that is `on`, or waits for it, directly or not.
@@ -101,7 +104,7 @@ pub fn depends_on<D: Driver>(db: &mut D, jobs: &[JobId], on: JobId) -> Done<Opti
                 return Ok(Some(job));
             }
             if seen.insert(at) {
-                left.extend(db.waits_on(at)?);
+                left.extend(db.waits(WaitsOf::OpenOf(at, u32::MAX))?.iter().map(|wait| wait.on));
             }
         }
     }
@@ -111,22 +114,30 @@ pub fn depends_on<D: Driver>(db: &mut D, jobs: &[JobId], on: JobId) -> Done<Opti
 /// Has `job`, which is suspended, wait for `on` too.
 pub fn tie<D: Driver>(db: &mut D, job: JobId, on: JobId, on_failed: OnFailed) -> Done<()> {
     db.wait_for(job, &[(on, true)], on_failed)?;
-    db.set_awaited(&[on], true)
+    db.change_jobs(&[on], JobChange::Awaited(true))
 }
 
-/// What a suspended job waited for is there.
-pub fn decide<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, now: Millis) -> Outcome<JobState> {
-    tx.db.close_group_waits(job)?;
+/// Has a job go on that waits for others or for people: what it waited for is there. One that is not suspended is left
+/// as it is. Tells where it is then.
+pub fn go_on<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, now: Millis) -> Outcome<JobState> {
     let row = existing(tx.db, job)?;
-    proceed(tx, &row, now)
-}
-
-/// Has a suspended job go on that waits for no other: what else it waited for is of no interest any
-/// more.
-pub fn decide_unless_waiting<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, now: Millis) -> Outcome<()> {
-    let row = existing(tx.db, job)?;
-    if row.standing.state == JobState::Suspended && !tx.db.is_waiting(job)? {
-        decide(tx, job, now)?;
+    if row.standing.state != JobState::Suspended {
+        return Ok(row.standing.state);
     }
-    Ok(())
+    tx.db.close_waits(job, Closing::Groups)?;
+    let change = transition(row.standing, Event::Decide, now)?;
+    store(tx, &row, &change, Why::Nothing, now)?;
+    // A timer must be set anew where it is due later.
+    tx.notify();
+    Ok(change.to.state)
+}
+
+/// The jobs that a job waits for or waited for, in order.
+pub fn dependencies<D: Driver>(db: &mut D, job: JobId) -> Done<Vec<Dependency>> {
+    let waits = db.waits(WaitsOf::Job(job))?;
+    let ids: Vec<_> = waits.iter().map(|wait| wait.on).collect();
+    let states: HashMap<_, _> = db.states(StatesOf::Ids(&ids))?.into_iter().map(|row| (row.job, row.state)).collect();
+    let dependency =
+        |WaitRow { on, open, on_failed, .. }| Dependency { on, state: states.get(&on).copied(), open, on_failed };
+    Ok(waits.into_iter().map(dependency).collect())
 }

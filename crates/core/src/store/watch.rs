@@ -1,6 +1,6 @@
 //! What is asked of a database to watch a fleet by.
 
-use super::driver::Driver;
+use super::driver::{Driver, Number};
 use super::seal::Keys;
 use super::{Done, care, endpoints};
 use crate::clock::Millis;
@@ -15,10 +15,10 @@ pub fn standing<D: Driver>(db: &mut D, keys: &Keys, now: Millis) -> Done<Standin
         at: now,
         jobs: db.jobs_in()?,
         due: care::due(db, now)?,
-        enqueued: db.enqueued()?,
+        enqueued: db.number(Number::Enqueued)?.unwrap_or(0).unsigned_abs(),
         workers: workers.len() as u64,
         slots: workers.iter().map(slots).sum(),
-        open_questions: db.count_open_asks()?,
+        open_questions: db.number(Number::OpenAsks)?.unwrap_or(0).unsigned_abs(),
         failing_endpoints: endpoints::failing(db, keys)?,
         ..Standing::default()
     })

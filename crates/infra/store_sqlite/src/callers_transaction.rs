@@ -9,7 +9,7 @@ use posse_core::job::lease::Lease;
 use posse_core::job::transition::Event;
 use posse_core::job::{NewJob, Output};
 use posse_core::port::{AttemptEnd, Ending, Enqueued, RepositoryError};
-use posse_core::store::claim::Places;
+use posse_core::store::claim::Cursors;
 use posse_core::store::enqueue::{Batch, enqueue};
 use posse_core::store::finish::{End, Finish};
 use posse_core::store::seal::Keys;
@@ -92,7 +92,7 @@ fn within<T>(
         meta::admit(connection, keys)?;
         // Workers are notified after the COMMIT, which is the caller's.
         let mut notifies = false;
-        work(&mut Transaction::new(Rows::of(connection), keys, &mut Places::default(), &mut notifies))
+        work(&mut Transaction::new(Rows::of(connection), keys, &mut Cursors::default(), &mut notifies))
     });
     done.map_err(|fault| in_words(fault, Path::new("of this connection")))
 }

@@ -15,7 +15,8 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use posse_core::clock::{Clock, Millis};
 use posse_core::port::{RepositoryError, Restored};
-use posse_core::store::claim::Places;
+use posse_core::store::claim::Cursors;
+use posse_core::store::driver::{JobRow, JobRows as _, JobsOf};
 use posse_core::store::leases;
 use posse_core::store::seal::Keys;
 use posse_core::store::{Done, Outcome};
@@ -25,13 +26,12 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use super::backup::{check, copy_into};
 use super::connection::{Access, open, transaction};
 use super::fault::{Kind, describe, in_words, kind};
-use super::literal::IsRunning;
 use super::migrate::{self, Schema};
 use super::notify::Notifier;
 use super::paths::beside;
 use super::restoring::mark;
-use super::rows::{JobColumns, Rows};
-use super::schema::{duties, jobs, workers};
+use super::rows::Rows;
+use super::schema::{duties, workers};
 use super::writer::Transaction;
 use super::{Synchronous, in_use, last_words, meta};
 
@@ -167,10 +167,9 @@ fn tidy(connection: &mut SqliteConnection, keys: &Keys, sequences: &[Sequence]) 
     let now: Millis = SystemClock.now();
     let rows = forget_workers(connection)?;
     let held = rows.len();
-    let (mut places, mut notifies) = (Places::default(), false);
-    let tx = &mut Transaction::new(Rows::of(connection), keys, &mut places, &mut notifies);
-    for row in rows.into_iter().map(JobColumns::read) {
-        let row = row?;
+    let (mut cursors, mut notifies) = (Cursors::default(), false);
+    let tx = &mut Transaction::new(Rows::of(connection), keys, &mut cursors, &mut notifies);
+    for row in rows {
         let why = format!(
             "worker {} held it when the backup was made that this database was restored from; the attempt was given back",
             row.leased_by.clone().unwrap_or_default()
@@ -181,11 +180,11 @@ fn tidy(connection: &mut SqliteConnection, keys: &Keys, sequences: &[Sequence]) 
     Ok(held)
 }
 
-/// The workers of the time of the backup do not work on this. Gives the jobs they had.
-fn forget_workers(connection: &mut SqliteConnection) -> Done<Vec<JobColumns>> {
+/// Whoever worked when the backup was made does not work on this. Gives the jobs they had.
+fn forget_workers(connection: &mut SqliteConnection) -> Done<Vec<JobRow>> {
     diesel::delete(workers::table).execute(connection)?;
     diesel::delete(duties::table).execute(connection)?;
-    Ok(jobs::table.filter(IsRunning).select(JobColumns::as_select()).load(connection)?)
+    Rows::of(connection).jobs(JobsOf::Running)
 }
 
 /// A number that was given to a job since the backup is never given again: its calls may have had effects.

@@ -6,7 +6,6 @@ use diesel::query_dsl::methods::{ExecuteDsl, LoadQuery};
 use posse_core::store::Done;
 
 mod care;
-mod change;
 mod claim;
 mod deaths;
 mod endpoints;
@@ -20,7 +19,7 @@ mod sessions;
 mod views;
 mod waits;
 
-pub(super) use jobs::{DataColumns, JobColumns, both, count, state, stored};
+use jobs::{DataColumns, JobColumns, both, count, state, stored};
 
 /// The rows of a database, on a connection.
 ///

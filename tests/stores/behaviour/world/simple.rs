@@ -134,7 +134,7 @@ pub struct Simple {
     pub rules: BTreeMap<Scope, Rule>,
     /// For how long jobs of a queue that ended in a state are kept, where that queue says so.
     pub keep: BTreeMap<(&'static str, &'static str), Option<Option<Millis>>>,
-    /// Of a role, in a queue or (empty) over all: the line that was served last.
+    /// Of a role, in a queue or (empty) over all: the lane that was served last.
     last_served: BTreeMap<(String, String), (String, String)>,
 }
 

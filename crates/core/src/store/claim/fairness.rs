@@ -1,12 +1,12 @@
 //! Concurrency keys that are served in rotation.
 //!
-//! The lines stand in the order of queue and key, and each gives one job before the first gives another;
+//! The lanes stand in the order of queue and key, and each gives one job before the first gives another;
 //! which gave the last one is all that is stored. So what a claim costs depends on how many jobs it takes,
 //! and neither on how many keys there are nor on how many jobs wait behind them.
 
 use std::collections::VecDeque;
 
-use super::selection::{Line, Place, Walk};
+use super::lanes::{Cursor, Lane, Walk};
 use crate::job::JobId;
 use crate::port::ClaimRequest;
 use crate::queue::rules::Gate;
@@ -18,12 +18,12 @@ pub(super) struct Rotation<'a> {
     role: &'a str,
     /// The queues, as they are stored.
     scope: String,
-    /// Lines that gave nothing in this claim yet.
+    /// Lanes that gave nothing in this claim yet.
     walk: Walk<'a>,
-    /// Lines that did, with the job that each gave last. The one that has waited longest comes first.
-    had: VecDeque<(Line, Front)>,
-    /// The line that is next, with its first job.
-    next: Option<(Line, Front)>,
+    /// Lanes that did, with the job that each gave last. The one that has waited longest comes first.
+    had: VecDeque<(Lane, Front)>,
+    /// The lane that is next, with its first job.
+    next: Option<(Lane, Front)>,
     /// Queue and key that were served last in this claim.
     last: Option<(String, String)>,
 }
@@ -36,7 +36,7 @@ impl<'a> Rotation<'a> {
         queues.sort_unstable();
         let (role, scope) = (request.role.as_str(), queues.join(","));
         let last: Option<LastServed> = db.kept((role, scope.as_str()))?.pop();
-        let begin = last.map(|last| Place::Line(last.queue, last.key));
+        let begin = last.map(|last| Cursor::Lane(last.queue, last.key));
         let walk = Walk::new(role, queues, begin);
         Ok(Rotation { role, scope, walk, had: VecDeque::new(), next: None, last: None })
     }
@@ -44,15 +44,15 @@ impl<'a> Rotation<'a> {
     /// The job that is next, among those that may start.
     pub fn front<D: Driver>(&mut self, db: &mut D, gate: &Gate) -> Done<Option<Front>> {
         loop {
-            if let Some((line, front)) = &self.next
-                && gate.held(&line.queue, &line.key).is_none()
+            if let Some((lane, front)) = &self.next
+                && gate.held(&lane.queue, &lane.key).is_none()
             {
                 return Ok(Some(*front));
             }
             self.next = if let Some(Head { queue, key, front }) = self.walk.next(db, Some(gate))? {
-                Some((Line::new(queue, key), front))
-            } else if let Some((mut line, front)) = self.had.pop_front() {
-                line.after(db, self.role, front)?.map(|front| (line, front))
+                Some((Lane::new(queue, key), front))
+            } else if let Some((mut lane, front)) = self.had.pop_front() {
+                lane.after(db, self.role, front)?.map(|front| (lane, front))
             } else {
                 return Ok(None);
             };
@@ -61,10 +61,10 @@ impl<'a> Rotation<'a> {
 
     /// Takes the job that is next; gives its id.
     pub fn take(&mut self, gate: &mut Gate) -> Option<JobId> {
-        let (line, front) = self.next.take()?;
-        gate.start(&line.queue, &line.key);
-        self.last = Some((line.queue.clone(), line.key.clone()));
-        self.had.push_back((line, front));
+        let (lane, front) = self.next.take()?;
+        gate.start(&lane.queue, &lane.key);
+        self.last = Some((lane.queue.clone(), lane.key.clone()));
+        self.had.push_back((lane, front));
         Some(front.1)
     }
 

@@ -3,42 +3,57 @@
 use super::Record;
 use crate::clock::Millis;
 use crate::job::transition::Standing;
-use crate::job::{JobId, JobState};
+use crate::job::{JobId, JobState, NewJob};
+use crate::session::SessionId;
 use crate::store::Done;
 use crate::store::seal::Sealed;
 
 /// Rows of jobs and of their attempts.
 pub trait JobRows {
     /// A job's row, if there is such a job.
-    fn job(&mut self, id: JobId) -> Done<Option<JobRow>>;
-    /// Stores where a job is. `frees_lease` takes its lease off too.
-    fn stand(&mut self, id: JobId, to: &Standing, finalized_at: Option<Millis>, frees_lease: bool) -> Done<()>;
-    /// Stores why a job is where it is.
-    fn set_reason(&mut self, id: JobId, reason: Option<Sealed>) -> Done<()>;
-    /// Stores whether others wait for these jobs.
-    fn set_awaited(&mut self, ids: &[JobId], awaited: bool) -> Done<()>;
-    /// Gives the attempts that these jobs' rows tell of rows of their own.
-    fn end_attempts(&mut self, ids: &[JobId], outcome: &str, reason: Option<&Sealed>, at: Millis) -> Done<()>;
-    /// A job's attempts that have rows of their own, oldest first, and the one that the job's row tells of.
-    fn attempts(&mut self, id: JobId) -> Done<(Vec<AttemptRow>, Option<AttemptRow>)>;
+    fn job(&mut self, id: JobId) -> Done<Option<JobRow>> {
+        Ok(self.jobs(JobsOf::Ids(&[id]))?.pop())
+    }
+    /// Rows of jobs.
+    fn jobs(&mut self, of: JobsOf<'_>) -> Done<Vec<JobRow>>;
+    /// Both rows of these jobs.
+    fn whole_jobs(&mut self, ids: &[JobId]) -> Done<Vec<StoredJob>>;
     /// The number that the next job has. Those after it follow.
     fn next_id(&mut self) -> Done<JobId>;
     /// Stores jobs. What is sealed is taken out of the rows.
     fn insert_jobs<'r, R: AsMut<JobInsert<'r>>>(&mut self, rows: &mut [R]) -> Done<()>;
+    /// Stores the same of all these jobs.
+    fn change_jobs(&mut self, ids: &[JobId], to: JobChange<'_>) -> Done<()>;
     /// Stores everything about a job anew but its number, its key, its attempts and its place beneath others.
     fn replace_job(&mut self, row: JobInsert<'_>) -> Done<()>;
-    /// Takes a job out of its group.
-    fn leave_group(&mut self, id: JobId) -> Done<()>;
-    /// The job that may hold a unique key: it has not ended, or has completed with a time for which it holds it. Where
+    /// Stores who works a job, and how.
+    fn edit_job(&mut self, id: JobId, to: Edited<'_>) -> Done<()>;
+    /// Deletes a job with all that belongs to it, and contents that nothing refers to any more; gives how many of these.
+    fn delete_job(&mut self, id: JobId) -> Done<u64>;
+    /// Gives the attempts that these jobs' rows tell of rows of their own.
+    fn end_attempts(&mut self, ids: &[JobId], outcome: &str, reason: Option<&Sealed>, at: Millis) -> Done<()>;
+    /// A job's attempts that have rows of their own, oldest first.
+    fn attempts(&mut self, id: JobId) -> Done<Vec<AttemptRow>>;
+}
+
+/// Which jobs' rows are read.
+#[derive(Debug, Clone, Copy)]
+pub enum JobsOf<'a> {
+    /// These, as far as they are there.
+    Ids(&'a [JobId]),
+    /// All that run.
+    Running,
+    /// All that a worker holds.
+    HeldBy(&'a str),
+    /// Those whose leases ended before or at this time.
+    Overdue(Millis),
+    /// The one that may hold a unique key: it has not ended, or has completed with a time for which it holds it. Where
     /// rows are locked the key is: there may be no row.
-    fn key_holder(&mut self, key: &str) -> Done<Option<HolderRow>>;
-    /// Has a completed job hold its key no more.
-    fn free_key(&mut self, id: JobId) -> Done<()>;
-    /// Those of some jobs that run.
-    fn running(&mut self, ids: &[JobId]) -> Done<Vec<RunningRow>>;
-    /// Stores what running jobs left behind that all leave the same. `keeps_holder`: their rows go on to tell of the
-    /// attempt.
-    fn leave(&mut self, ids: &[JobId], to: &Leaving<'_>, keeps_holder: bool) -> Done<()>;
+    MayHoldKey(&'a str),
+    /// Those enqueued before that time which hold unique keys, have not ended and do not run, at most so many.
+    KeyHolders(Millis, u32),
+    /// Exchanges of a session that have not ended, or that somebody waits for.
+    BusyExchanges(SessionId),
 }
 
 /// What most moves of a job need of its row.
@@ -60,6 +75,8 @@ pub struct JobRow {
     pub lease_until: Option<Millis>,
     /// Who holds it, or completed it.
     pub leased_by: Option<String>,
+    /// Since when that worker has or had it.
+    pub claimed_at: Option<Millis>,
     /// When it was enqueued.
     pub created_at: Millis,
     /// When it ended.
@@ -70,6 +87,8 @@ pub struct JobRow {
     pub concurrency_key: String,
     /// The key that no two live jobs have.
     pub unique_key: Option<String>,
+    /// How long it holds that once it is completed, in milliseconds.
+    pub unique_ms: Option<Millis>,
     /// JSON.
     pub output: Option<Sealed>,
     /// Why it is where it is.
@@ -84,7 +103,7 @@ impl JobRow {
 }
 
 /// What a job was enqueued with and seldom needed. All but the sealed payload, the group and the numbers is JSON.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct DataRow {
     /// JSON.
     pub payload: Sealed,
@@ -105,7 +124,7 @@ pub struct DataRow {
 /// Both rows of a job.
 pub type StoredJob = (JobRow, DataRow);
 
-/// One attempt.
+/// An attempt that has a row of its own.
 #[derive(Debug)]
 pub struct AttemptRow {
     /// From 1 on.
@@ -116,7 +135,7 @@ pub struct AttemptRow {
     pub started_at: Millis,
     /// When it ended.
     pub ended_at: Option<Millis>,
-    /// The name of the event that ended it; none for the attempt that a job's row tells of.
+    /// The name of the event that ended it.
     pub outcome: Option<String>,
     /// Why it ended.
     pub reason: Option<Sealed>,
@@ -127,101 +146,97 @@ pub struct AttemptRow {
 pub struct JobInsert<'a> {
     /// Its number.
     pub id: JobId,
-    /// Its queue.
-    pub queue: &'a str,
-    /// Who works it.
-    pub role: &'a str,
+    /// What was asked for.
+    pub new: &'a NewJob,
     /// Where it begins.
     pub state: JobState,
-    /// 1 to 9.
-    pub priority: u8,
     /// Due from this time on.
     pub run_at: Millis,
-    /// Attempts it gets.
-    pub max_attempts: u32,
     /// When it is enqueued.
     pub created_at: Millis,
     /// When it ended, if it ends as it begins.
     pub finalized_at: Option<Millis>,
     /// Why it is where it is.
     pub reason: Option<Sealed>,
-    /// How much waiting one step of priority is worth.
-    pub priority_step_ms: Millis,
-    /// Empty where it has none.
-    pub concurrency_key: &'a str,
-    /// The key that no two live jobs have.
-    pub unique_key: Option<&'a str>,
-    /// How long it holds that after it was enqueued, in milliseconds.
-    pub unique_ms: Option<Millis>,
-    /// JSON.
-    pub payload: Sealed,
-    /// Its retry policy as JSON, where it has one of its own.
-    pub retry: Option<&'a str>,
-    /// A list as JSON.
-    pub tags_json: Option<&'a str>,
-    /// What it is found by.
-    pub tags: &'a [String],
-    /// A map as JSON.
-    pub meta: Option<&'a str>,
-    /// The job above it.
-    pub parent: Option<JobId>,
-    /// The topmost job above it.
-    pub root: Option<JobId>,
-    /// Its group.
-    pub group: Option<&'a str>,
+    /// What of it is seldom needed.
+    pub data: DataRow,
     /// Deaths it may meet, where that is not the usual number.
     pub max_crashes: Option<u32>,
 }
 
-/// The job that may hold a unique key.
-#[derive(Debug)]
-pub struct HolderRow {
-    /// Its number.
-    pub id: JobId,
-    /// Where it is.
+/// What is stored of jobs that are there.
+#[derive(Debug, Clone, Copy)]
+pub enum JobChange<'a> {
+    /// Their state, and nothing else.
+    State(JobState),
+    /// Whether others wait for them.
+    Awaited(bool),
+    /// Why they are where they are.
+    Reason(&'a Sealed),
+    /// Until when their leases stand.
+    LeaseUntil(Millis),
+    /// That somebody has them, each with the next lease token.
+    Taken(Taken<'a>),
+    /// Where they are, all alike.
+    Moved(Moved<'a>),
+    /// That they hold their keys no more, though they are completed.
+    KeyFreed,
+}
+
+/// How claimed jobs stand that all stand alike.
+#[derive(Debug, Clone, Copy)]
+pub struct Taken<'a> {
+    /// Their state.
     pub state: JobState,
-    /// When it ended.
-    pub finalized_at: Option<Millis>,
-    /// How long it holds the key, in milliseconds.
-    pub for_ms: Option<Millis>,
-    /// Rises with each claim and never falls.
-    pub lease_token: i64,
-    /// When it was enqueued.
-    pub created_at: Millis,
-    /// Due from this time on.
-    pub run_at: Millis,
+    /// Their attempt.
+    pub attempt: u32,
+    /// Who has them.
+    pub worker: &'a str,
+    /// When that begins.
+    pub at: Millis,
+    /// When it ends unless it is renewed.
+    pub until: Millis,
 }
 
-/// What an ending needs of a running job's row.
-#[derive(Debug)]
-pub struct RunningRow {
-    /// Its number.
-    pub id: JobId,
-    /// Who works it.
-    pub role: String,
-    /// What transitions are about.
-    pub standing: Standing,
-    /// The token of its lease.
-    pub lease_token: i64,
-    /// Whether somebody waits for it.
-    pub awaited: bool,
-    /// JSON.
-    pub output: Option<Sealed>,
-    /// Why it is where it is.
-    pub reason: Option<Sealed>,
-}
-
-/// What a running job leaves behind.
-#[derive(Debug)]
-pub struct Leaving<'a> {
-    /// Where it is then.
+/// How jobs stand after a move.
+#[derive(Debug, Clone, Copy)]
+pub struct Moved<'a> {
+    /// Where they are.
     pub to: &'a Standing,
-    /// When it ended, if it did.
+    /// When they ended, if they did.
     pub finalized_at: Option<Millis>,
     /// JSON.
     pub output: Option<&'a Sealed>,
-    /// Why it is where it is.
+    /// Why they are where they are.
     pub reason: Option<&'a Sealed>,
+    /// What becomes of their leases.
+    pub lease: LeaseAfter,
+}
+
+/// What becomes of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseAfter {
+    /// It stands, if there is one.
+    Stands,
+    /// It is taken off.
+    Ends,
+    /// The same, and the row goes on to tell of the attempt.
+    EndsAndTells,
+}
+
+/// Who works a job, and how.
+#[derive(Debug)]
+pub struct Edited<'a> {
+    /// Who works it.
+    pub role: &'a str,
+    /// Its queue.
+    pub queue: &'a str,
+    /// 1 to 9.
+    pub priority: u8,
+    /// How many attempts it has.
+    pub max_attempts: u32,
+    /// What is to be done, if that is another thing now.
+    pub payload: Option<Sealed>,
 }
 
 /// How far a job is, as it told.

@@ -1,7 +1,6 @@
 //! Rows of journals, their large parts and the ledger of calls.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use crate::clock::Millis;
 use crate::job::JobId;
@@ -10,26 +9,31 @@ use crate::store::seal::Sealed;
 
 /// Rows of journals, their large parts and the ledger of calls.
 pub trait JournalRows {
-    /// The place of a job's last entry.
-    fn last_seq(&mut self, job: JobId) -> Done<Option<i64>>;
-    /// The same with its kind.
-    fn last_step(&mut self, job: JobId) -> Done<Option<(i64, String)>>;
-    /// How many entries of a kind, or of any, a job has at these places.
-    fn count_steps(&mut self, job: JobId, kind: Option<&str>, seqs: Range<i64>) -> Done<u64>;
+    /// The last entry of a job's journal.
+    fn last_step(&mut self, job: JobId) -> Done<Option<LastStep>>;
     /// A job's entries from place `from` on, in order.
     fn journal(&mut self, job: JobId, from: i64) -> Done<Vec<StepRow>>;
     /// Stores an entry, and its large part unless that is there.
     fn append(&mut self, job: JobId, step: StepInsert<'_>) -> Done<()>;
     /// Stores the entries of `from` before place `end` for `to` too, all but those at the places `but`.
     fn copy_steps(&mut self, from: JobId, to: JobId, end: i64, but: &[i64]) -> Done<()>;
-    /// A job's calls, in the order they were asked for.
-    fn calls(&mut self, job: JobId) -> Done<Vec<CallRow>>;
-    /// The state and the effect of one call.
-    fn call(&mut self, job: JobId, id: &str) -> Done<Option<(String, String)>>;
+    /// A job's calls, or the one of that name, in the order they were asked for.
+    fn calls(&mut self, job: JobId, id: Option<&str>) -> Done<Vec<CallRow>>;
     /// Stores a call, unless the job has one of that name; tells whether it did.
-    fn propose(&mut self, job: JobId, row: &CallInsert<'_>) -> Done<bool>;
+    fn propose(&mut self, job: JobId, row: &CallRow) -> Done<bool>;
     /// Stores that a call came to another state.
     fn move_call(&mut self, job: JobId, id: &str, to: &str, at: Millis) -> Done<()>;
+}
+
+/// The end of a journal.
+#[derive(Debug)]
+pub struct LastStep {
+    /// Its place.
+    pub seq: i64,
+    /// Its kind.
+    pub kind: String,
+    /// When it was appended.
+    pub at: Millis,
 }
 
 /// An entry of a journal.
@@ -69,6 +73,8 @@ pub struct CallRow {
     pub id: String,
     /// The place of the entry that asked for it.
     pub seq: i64,
+    /// Its place among the calls of that entry.
+    pub position: i32,
     /// What is called.
     pub tool: String,
     /// What class of effect it has.
@@ -76,24 +82,5 @@ pub struct CallRow {
     /// Where it is.
     pub state: String,
     /// Since when.
-    pub at: Millis,
-}
-
-/// A call to be stored.
-#[derive(Debug)]
-pub struct CallInsert<'a> {
-    /// Its name within the job.
-    pub id: &'a str,
-    /// The place of the entry that asks for it.
-    pub seq: i64,
-    /// Its place among the calls of that entry.
-    pub position: i32,
-    /// What is called.
-    pub tool: &'a str,
-    /// What class of effect it has.
-    pub effect: &'a str,
-    /// Where it is.
-    pub state: &'a str,
-    /// When it is asked for.
     pub at: Millis,
 }

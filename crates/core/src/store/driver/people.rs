@@ -15,29 +15,10 @@ pub trait PeopleRows {
     fn annotate(&mut self, job: JobId, row: AnnotationInsert<'_>) -> Done<i64>;
     /// Questions, oldest first.
     fn asks(&mut self, of: AsksOf) -> Done<Vec<AskRow>>;
-    /// How many questions of a job are open.
-    fn open_asks(&mut self, job: JobId) -> Done<u32>;
-    /// The earliest time at which an open question expires.
-    fn next_expiry(&mut self) -> Done<Option<Millis>>;
     /// Stores a question.
     fn ask(&mut self, job: JobId, row: AskInsert) -> Done<()>;
-    /// Stores how a question was settled.
-    fn settle(
-        &mut self,
-        id: QuestionId,
-        state: QuestionState,
-        answer: Option<Sealed>,
-        by: Option<&str>,
-        at: Millis,
-    ) -> Done<()>;
-    /// Stores that the questions of a job that are in these states came to another one.
-    fn move_asks(
-        &mut self,
-        job: JobId,
-        from: &[QuestionState],
-        to: QuestionState,
-        settled_at: Option<Millis>,
-    ) -> Done<()>;
+    /// Stores how questions stand.
+    fn change_asks(&mut self, which: AskSet, to: AskChange<'_>) -> Done<()>;
 }
 
 /// A remark.
@@ -88,6 +69,28 @@ pub enum AsksOf {
         /// At most so many.
         most: u32,
     },
+}
+
+/// Which questions change.
+#[derive(Debug, Clone, Copy)]
+pub enum AskSet {
+    /// One.
+    One(QuestionId),
+    /// Those of a job that are in this state.
+    OfJob(JobId, QuestionState),
+}
+
+/// How questions stand.
+#[derive(Debug)]
+pub struct AskChange<'a> {
+    /// Where they are.
+    pub state: QuestionState,
+    /// What was answered.
+    pub answer: Option<Sealed>,
+    /// Who answered.
+    pub settled_by: Option<&'a str>,
+    /// When they were settled.
+    pub settled_at: Option<Millis>,
 }
 
 /// A question.

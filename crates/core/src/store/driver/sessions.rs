@@ -2,19 +2,15 @@
 
 use super::{Passing, Record};
 use crate::clock::Millis;
-use crate::job::{JobId, JobState};
+use crate::job::JobId;
 use crate::session::{Session, SessionId, Stretch};
 use crate::store::Done;
 use crate::store::seal::Sealed;
 
 /// Rows of sessions, of their exchanges, and of what is remembered of them.
 pub trait SessionRows {
-    /// A session, unless it was deleted.
-    fn session(&mut self, id: SessionId) -> Done<Option<Session>>;
-    /// The session of that name. Case tells sessions apart only where there are two already.
-    fn session_named(&mut self, name: &str) -> Done<Option<Session>>;
-    /// Sessions of one role or of all, those used last first.
-    fn sessions(&mut self, role: Option<&str>, most: u32) -> Done<Vec<Session>>;
+    /// Sessions, in no order unless one is named.
+    fn sessions(&mut self, of: SessionsOf<'_>) -> Done<Vec<Session>>;
     /// Stores a session that remembers another one, and gives its number.
     fn begin_session(
         &mut self,
@@ -27,39 +23,26 @@ pub trait SessionRows {
     fn delete_session(&mut self, id: SessionId, at: Millis) -> Done<()>;
     /// Deletes the rows of sessions that are nobody's and have no exchanges any more.
     fn drop_empty_sessions(&mut self) -> Done<()>;
-    /// A session's last exchange.
-    fn last_exchange(&mut self, id: SessionId) -> Done<Option<JobId>>;
-    /// Any exchange of a session that has not ended.
-    fn open_exchange(&mut self, id: SessionId) -> Done<Option<JobId>>;
-    /// Any exchange of a session that somebody waits for.
-    fn awaited_exchange(&mut self, id: SessionId) -> Done<Option<JobId>>;
-    /// Exchanges of a session that have not ended and were not asked to, nor are planned for later, but `but`.
-    fn open_exchanges(&mut self, id: SessionId, but: JobId) -> Done<Vec<JobId>>;
-    /// Whether a job is planned for later and was never claimed.
-    fn is_planned(&mut self, job: JobId) -> Done<bool>;
-    /// What was said in a session before an exchange or until now, in order.
-    fn exchanges(&mut self, id: SessionId, before: Option<JobId>) -> Done<Vec<ExchangeRow>>;
     /// Stores that a job is an exchange, and when its session was used last.
     fn join_session(&mut self, id: SessionId, job: JobId, at: Millis) -> Done<()>;
 }
 
-/// An exchange.
-#[derive(Debug)]
-pub struct ExchangeRow {
-    /// Its job.
-    pub job: JobId,
-    /// Where that is.
-    pub state: JobState,
-    /// When it was said.
-    pub said_at: Millis,
-    /// When it was answered.
-    pub ended_at: Option<Millis>,
-    /// JSON.
-    pub payload: Sealed,
-    /// JSON.
-    pub output: Option<Sealed>,
-    /// Why the job is where it is.
-    pub reason: Option<Sealed>,
+/// Which sessions. But for the last kind, those that were not deleted.
+#[derive(Debug, Clone, Copy)]
+pub enum SessionsOf<'a> {
+    /// One.
+    One(SessionId),
+    /// The one of that name.
+    Named(&'a str),
+    /// The first of that name whatever its case.
+    Alike(&'a str),
+    /// Those of one role or of all that were used last, the latest first, at most so many.
+    Latest(Option<&'a str>, u32),
+    /// Those that nobody used since then, longest unused first, at most so many: nothing was said in them or answered,
+    /// nobody waits for an exchange, and no session that was used since remembers them.
+    Unused(Millis, u32),
+    /// Those that were deleted and have rows left, by number, at most so many.
+    Deleted(u32),
 }
 
 /// What is remembered of a part of a session. The first one stays.

@@ -1,70 +1,120 @@
-//! Rows for whoever asks about jobs.
+//! Which jobs there are, and how many.
 
-use super::StoredJob;
 use crate::clock::Millis;
-use crate::job::{GroupUse, JobId, JobState};
-use crate::port::{Awaited, JobFilter, StateRow, Waiting};
+use crate::job::{JobId, JobState};
+use crate::port::{DueJobs, JobFilter, StateRow};
+use crate::session::SessionId;
 use crate::store::Done;
 use crate::store::seal::Sealed;
 
-/// Rows for whoever asks about jobs.
+/// Which jobs there are, and how many.
 pub trait ViewRows {
-    /// Both rows of a job.
-    fn whole_job(&mut self, id: JobId) -> Done<Option<StoredJob>>;
-    /// Both rows of these jobs, by id.
-    fn whole_jobs(&mut self, ids: &[JobId]) -> Done<Vec<StoredJob>>;
-    /// The newest jobs that fit a filter, of one state or of all; the filter's states, texts and limit aside.
-    fn fitting(&mut self, filter: &JobFilter, state: Option<JobState>, most: u32) -> Done<Vec<JobId>>;
-    /// Those of these jobs that fit, newest first: with a text in goal, reason or answer, whatever the case of its letters
-    /// from A to Z, and with a value of a key in their metadata. What is no JSON has neither.
-    fn with_content(&mut self, ids: &[JobId], text: Option<&str>, meta: Option<(&str, &str)>) -> Done<Vec<JobId>>;
-    /// What was said of these jobs, newest first.
-    fn texts(&mut self, ids: &[JobId]) -> Done<Vec<TextRow>>;
-    /// Where these jobs are, by id.
-    fn states(&mut self, ids: &[JobId]) -> Done<Vec<StateRow>>;
-    /// Where jobs with higher numbers than `after` are, of a group or of all, by id.
-    fn states_after(&mut self, after: JobId, group: Option<&str>, most: u32) -> Done<Vec<StateRow>>;
-    /// The highest number that a job has, and where those are that have not ended, of a group or of all, by id.
-    fn live(&mut self, group: Option<&str>) -> Done<(JobId, Vec<StateRow>)>;
-    /// How many jobs of each role are in each state.
-    fn counts(&mut self) -> Done<Vec<(String, JobState, u64)>>;
-    /// How many jobs of a group, or of each, are in each state.
-    fn group_counts(&mut self, group: Option<&str>) -> Done<Vec<(String, JobState, u64)>>;
-    /// What the jobs of a group used, by their answers in the clear.
-    fn group_use(&mut self, group: &str) -> Done<GroupUse>;
+    /// The numbers of jobs.
+    fn ids(&mut self, of: IdsOf<'_>) -> Done<Vec<JobId>>;
+    /// Where jobs are.
+    fn states(&mut self, of: StatesOf<'_>) -> Done<Vec<StateRow>>;
+    /// How many jobs of each role or group are in each state.
+    fn counts(&mut self, of: CountsOf<'_>) -> Done<Vec<(String, JobState, u64)>>;
+    /// How many of the jobs that [`IdsOf::Results`] finds are in each state; no state where they were deleted.
+    fn result_counts(&mut self, of: JobId) -> Done<Vec<(Option<JobState>, u64)>>;
+    /// Jobs that may be claimed, and then those whose time has come by `now`, each by role.
+    fn due_by_role(&mut self, now: Millis) -> Done<Vec<DueJobs>>;
+    /// One number that tells of all; none where there is nothing to tell.
+    fn number(&mut self, of: Number) -> Done<Option<i64>>;
     /// Gives each answer of a group's jobs away, one at a time: there may be many.
     fn each_output(&mut self, group: &str, each: impl FnMut(JobId, Sealed)) -> Done<()>;
-    /// How many of the jobs that a job waited for, by number or by group, or has made, are in each state; no state where
-    /// they were deleted. Of a group that is not waited for any more those count that have ended.
-    fn result_counts(&mut self, of: JobId) -> Done<Vec<(Option<JobState>, u64)>>;
-    /// Those with higher numbers than `after`, in order.
-    fn results(&mut self, of: JobId, after: JobId, most: u32) -> Done<Vec<JobId>>;
-    /// Jobs enqueued before `before` that hold unique keys, have not ended and do not run, by id; without what they wait
-    /// for.
-    fn key_holders(&mut self, before: Millis, most: u32) -> Done<Vec<Waiting>>;
-    /// Those of these jobs that do not run, in the same way.
-    fn not_running(&mut self, ids: &[JobId]) -> Done<Vec<Waiting>>;
-    /// What a job has open waits for, by number.
-    fn awaited(&mut self, id: JobId) -> Done<Vec<Awaited>>;
-    /// Since when a job's oldest open question waits for its answer.
-    fn asked_since(&mut self, id: JobId) -> Done<Option<Millis>>;
-    /// The earliest time at which a waiting job is due.
-    fn next_due(&mut self) -> Done<Option<Millis>>;
-    /// How many jobs there ever were.
-    fn enqueued(&mut self) -> Done<u64>;
-    /// How many questions wait for their answers.
-    fn count_open_asks(&mut self) -> Done<u64>;
 }
 
-/// What was said of a job.
-#[derive(Debug)]
-pub struct TextRow {
-    /// Its number.
-    pub id: JobId,
-    /// JSON.
-    pub payload: Sealed,
-    /// JSON.
-    pub output: Option<Sealed>,
-    /// Why it is where it is.
-    pub reason: Option<Sealed>,
+/// Which jobs' numbers are read.
+#[derive(Debug, Clone, Copy)]
+pub enum IdsOf<'a> {
+    /// Those that wait for a time that has come by then, the earliest first, at most so many. Where rows are locked,
+    /// what others have locked is left out.
+    Due(Millis, u32),
+    /// Those that run and whose end was asked for. Nearly always none, and then free.
+    ToBeCancelled,
+    /// Those that a job has made, oldest first.
+    Children(JobId),
+    /// Exchanges of a session before this one, oldest first, at most so many.
+    Exchanges(SessionId, JobId, u32),
+    /// The last exchange of a session.
+    LastExchange(SessionId),
+    /// The newest that fit a filter, of one state or of all, at most so many; the filter's states, texts and limit aside.
+    Fitting(&'a JobFilter, Option<JobState>, u32),
+    /// Those that a job waited for, by number or by group, or has made: with higher numbers than `after`, in order. Of a
+    /// group that is not waited for any more those count that have ended.
+    Results {
+        /// The job.
+        of: JobId,
+        /// The last one that is known.
+        after: JobId,
+        /// At most so many.
+        most: u32,
+    },
+    /// The oldest that ended so, at most so many: but those that somebody waits for, exchanges of sessions, and those that
+    /// hold their unique keys at this time.
+    Ended(Ended<'a>, Millis, u32),
+}
+
+/// Which jobs that have ended are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended<'a> {
+    /// Of these alone, where they are named.
+    pub among: Option<&'a [JobId]>,
+    /// Where they waited.
+    pub queues: Queues<'a>,
+    /// Where they are now.
+    pub state: JobState,
+    /// They ended before this time.
+    pub before: Millis,
+}
+
+/// Some of the queues.
+#[derive(Debug, Clone, Copy)]
+pub enum Queues<'a> {
+    /// All but these.
+    AllBut(&'a [String]),
+    /// This one.
+    Only(&'a str),
+}
+
+/// Which jobs' states are read, in the order of the jobs.
+#[derive(Debug, Clone, Copy)]
+pub enum StatesOf<'a> {
+    /// These.
+    Ids(&'a [JobId]),
+    /// Those with higher numbers than that, of a group or of all, at most so many.
+    After(JobId, Option<&'a str>, u32),
+    /// Those that have not ended, of a group or of all.
+    Live(Option<&'a str>),
+    /// Those of a group that have not completed, at most so many. Where rows are locked the group's name is.
+    Incomplete(&'a str, u32),
+    /// Those of a group, at most so many.
+    Members(&'a str, u32),
+}
+
+/// Which jobs are counted.
+#[derive(Debug, Clone, Copy)]
+pub enum CountsOf<'a> {
+    /// Those of each role.
+    Roles,
+    /// Those of a group, or of each.
+    Groups(Option<&'a str>),
+}
+
+/// One number.
+#[derive(Debug, Clone, Copy)]
+pub enum Number {
+    /// The earliest time at which a waiting job is due.
+    NextDue,
+    /// The earliest time at which a lease ends.
+    NextLeaseEnd,
+    /// The earliest time at which an open question expires.
+    NextExpiry,
+    /// The highest number that a job has.
+    Newest,
+    /// How many jobs there ever were.
+    Enqueued,
+    /// How many questions wait for their answers.
+    OpenAsks,
 }

@@ -1,53 +1,67 @@
-//! Rows of who waits for whom, and of who is beneath whom.
+//! Rows of who waits for whom.
 
-use crate::job::dependency::{Dependency, GroupWait, OnFailed};
-use crate::job::{JobId, JobState};
+use crate::job::JobId;
+use crate::job::dependency::{GroupWait, OnFailed};
 use crate::store::Done;
 
-/// Rows of who waits for whom, and of who is beneath whom.
+/// Rows of who waits for whom.
 ///
-/// A wait is *open* until what is waited for is there. Where rows are locked, [`WaitRows::members`] and
-/// [`WaitRows::waiting_for_group`] lock the group's name: what is not there yet has no row.
+/// A wait is *open* until what is waited for is there.
 pub trait WaitRows {
-    /// The jobs with an open wait for `on`, each with its rule.
-    fn waiting_for(&mut self, on: JobId) -> Done<Vec<(JobId, OnFailed)>>;
-    /// The jobs that `job` has an open wait for.
-    fn waits_on(&mut self, job: JobId) -> Done<Vec<JobId>>;
-    /// Whether `job` has any open wait for another. Costs the same however many it has.
-    fn is_waiting(&mut self, job: JobId) -> Done<bool>;
-    /// The jobs that `job` waits for or waited for, in order.
-    fn dependencies(&mut self, job: JobId) -> Done<Vec<Dependency>>;
+    /// Waits of jobs for others, in the order of those that wait and then of the others.
+    fn waits(&mut self, of: WaitsOf) -> Done<Vec<WaitRow>>;
+    /// Jobs that wait for groups, in the order of the jobs and then of the groups.
+    fn group_waits(&mut self, of: GroupWaitsOf<'_>) -> Done<Vec<(JobId, GroupWait)>>;
     /// Stores that `job` waits for others, and whether each wait is open; in the place of what was stored before.
     fn wait_for(&mut self, job: JobId, others: &[(JobId, bool)], on_failed: OnFailed) -> Done<()>;
-    /// Closes one wait.
-    fn close_wait(&mut self, job: JobId, on: JobId) -> Done<()>;
-    /// Closes all waits of a job for others.
-    fn close_waits(&mut self, job: JobId) -> Done<()>;
-    /// Closes all waits of a job for groups.
-    fn close_group_waits(&mut self, job: JobId) -> Done<()>;
-    /// Deletes all waits of a job, for others and for groups.
-    fn forget_waits(&mut self, job: JobId) -> Done<()>;
-    /// Jobs of a group that have not completed, by id, at most `most` of them.
-    fn members(&mut self, group: &str, most: i64) -> Done<Vec<(JobId, JobState)>>;
-    /// Whether there is any job in a group.
-    fn has_members(&mut self, group: &str) -> Done<bool>;
-    /// The jobs with an open wait for a group, each with its rule.
-    fn waiting_for_group(&mut self, group: &str) -> Done<Vec<(JobId, OnFailed)>>;
-    /// The groups that a job waits for or waited for, by name.
-    fn awaited_groups(&mut self, job: JobId) -> Done<Vec<GroupWait>>;
-    /// Stores that a job waits for a group, and whether that wait is open.
+    /// Stores that `job` waits for a group, and whether that wait is open.
     fn wait_for_group(&mut self, job: JobId, group: &str, on_failed: OnFailed, open: bool) -> Done<()>;
-    /// The group of a job and the topmost job above it, if there is such a job.
-    fn family(&mut self, job: JobId) -> Done<Option<Family>>;
-    /// The jobs that a job has made, oldest first.
-    fn children(&mut self, parent: JobId) -> Done<Vec<JobId>>;
+    /// Has waits of `job` be open no more.
+    fn close_waits(&mut self, job: JobId, which: Closing) -> Done<()>;
 }
 
-/// To whom a job belongs.
-#[derive(Debug)]
-pub struct Family {
-    /// Its group.
-    pub group: Option<String>,
-    /// The topmost job above it, if there is one above it.
-    pub root: Option<JobId>,
+/// Which waits for jobs.
+#[derive(Debug, Clone, Copy)]
+pub enum WaitsOf {
+    /// All of a job, open or not.
+    Job(JobId),
+    /// Open ones of a job, at most so many. One costs the same however many there are.
+    OpenOf(JobId, u32),
+    /// Open ones for a job, at most so many.
+    OpenOn(JobId, u32),
+}
+
+/// A job that waits for another.
+#[derive(Debug, Clone, Copy)]
+pub struct WaitRow {
+    /// Which one waits.
+    pub job: JobId,
+    /// For which.
+    pub on: JobId,
+    /// Whether it still does.
+    pub open: bool,
+    /// What happens if that one does not complete.
+    pub on_failed: OnFailed,
+}
+
+/// Which waits for groups.
+#[derive(Debug, Clone, Copy)]
+pub enum GroupWaitsOf<'a> {
+    /// All of a job, open or not.
+    Job(JobId),
+    /// Open ones for a group. Where rows are locked the group's name is: what is not there yet has no row.
+    OpenOn(&'a str),
+}
+
+/// Which waits of a job are closed.
+#[derive(Debug, Clone, Copy)]
+pub enum Closing {
+    /// That for this job.
+    On(JobId),
+    /// Those for groups.
+    Groups,
+    /// All.
+    All,
+    /// All, and nothing is to tell of them any more.
+    Forgotten,
 }

@@ -24,8 +24,7 @@ pub(super) fn replace<D: Driver>(
 ) -> Outcome<JobState> {
     waits::forget(tx.db, job)?;
     // It leaves its group too, and may come to wait for it.
-    tx.db.leave_group(job)?;
-    let others = groups::awaited_by(tx.db, &sheet.job, earlier)?;
+    let others = groups::awaited_by(tx.db, &sheet.job, Some(job), earlier)?;
     let ids: Vec<_> = others.iter().map(|(on, _)| *on).collect();
     if let Some(on) = waits::depends_on(tx.db, &ids, job)? {
         return Err(refused(would_wait(job, on)));

@@ -12,7 +12,7 @@ use crate::port::{
 };
 use crate::queue::retention::{Keep, Retention};
 use crate::schedule::Schedule;
-use crate::store::driver::{CareRows as _, Forgets, Keeps as _, Run, ScheduleRow};
+use crate::store::driver::{Forgets, Keeps as _, Run, ScheduleRow};
 use crate::store::engine::Engine;
 use crate::store::enqueue::Batch;
 use crate::store::{MANY_ROWS, ROW, care, find, retention, schedules};
@@ -111,7 +111,7 @@ impl<E: Engine> CareRepository for E {
     }
 
     async fn held_jobs(&self) -> Result<Vec<HeldJob>, RepositoryError> {
-        self.read(|db, _| db.held_jobs()).await
+        self.read_at_once(|db, _| care::held_jobs(db)).await
     }
 
     async fn due_jobs(&self, now: Millis) -> Result<Vec<DueJobs>, RepositoryError> {

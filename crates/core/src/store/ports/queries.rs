@@ -18,23 +18,26 @@ use crate::run::journal::{LedgerRow, Recorded};
 use crate::run::results::ResultCounts;
 use crate::session::{Exchange, Session, SessionId, Stretch};
 use crate::store::driver::{
-    Keeps as _, LeaseRows as _, PeopleRows as _, SessionRows as _, ViewRows as _, WaitRows as _,
+    GroupWaitsOf, IdsOf, Keeps as _, Number, SessionRows as _, SessionsOf, StatesOf, ViewRows as _, WaitRows as _,
 };
 use crate::store::engine::Engine;
-use crate::store::{annotations, attempts, batches, find, journal, leases, ledger, memory, questions, sessions};
+use crate::store::seal::Keys;
+use crate::store::{
+    Done, annotations, attempts, batches, find, journal, leases, ledger, memory, questions, sessions, waits,
+};
 
 #[async_trait]
 impl<E: Engine> SessionQueries for E {
     async fn session(&self, id: SessionId) -> Result<Option<Session>, RepositoryError> {
-        self.read(move |db, _| db.session(id)).await
+        self.read(move |db, _| sessions::one(db, id)).await
     }
 
     async fn session_named(&self, name: String) -> Result<Option<Session>, RepositoryError> {
-        self.read(move |db, _| db.session_named(&name)).await
+        self.read(move |db, _| sessions::named(db, &name)).await
     }
 
     async fn sessions(&self, role: Option<String>, limit: u32) -> Result<Vec<Session>, RepositoryError> {
-        self.read(move |db, _| db.sessions(role.as_deref(), limit)).await
+        self.read(move |db, _| db.sessions(SessionsOf::Latest(role.as_deref(), limit))).await
     }
 
     async fn exchanges(&self, id: SessionId, before: Option<JobId>) -> Result<Vec<Exchange>, RepositoryError> {
@@ -82,7 +85,7 @@ impl<E: Engine> JobQueries for E {
     }
 
     async fn attempts(&self, job: JobId) -> Result<Vec<Attempt>, RepositoryError> {
-        self.read(move |db, keys| attempts::of(db, keys, job)).await
+        self.read_at_once(move |db, keys| attempts::of(db, keys, job)).await
     }
 
     async fn annotations(&self, job: JobId) -> Result<Vec<Annotation>, RepositoryError> {
@@ -90,7 +93,7 @@ impl<E: Engine> JobQueries for E {
     }
 
     async fn next_expiry(&self) -> Result<Option<Millis>, RepositoryError> {
-        self.read(|db, _| db.next_expiry()).await
+        self.read(|db, _| db.number(Number::NextExpiry)).await
     }
 
     async fn question(&self, id: QuestionId) -> Result<Option<Question>, RepositoryError> {
@@ -110,7 +113,7 @@ impl<E: Engine> JobQueries for E {
     }
 
     async fn cancel_requested(&self) -> Result<Vec<JobId>, RepositoryError> {
-        self.read(|db, _| db.to_be_cancelled()).await
+        self.read(|db, _| db.ids(IdsOf::ToBeCancelled)).await
     }
 
     async fn overdue(&self, now: Millis) -> Result<Vec<Overdue>, RepositoryError> {
@@ -118,7 +121,7 @@ impl<E: Engine> JobQueries for E {
     }
 
     async fn next_lease_end(&self) -> Result<Option<Millis>, RepositoryError> {
-        self.read(|db, _| db.next_lease_end()).await
+        self.read(|db, _| db.number(Number::NextLeaseEnd)).await
     }
 
     async fn next_deadline(&self, now: Millis) -> Result<Option<Millis>, RepositoryError> {
@@ -141,11 +144,12 @@ impl<E: Engine> JobQueries for E {
 #[async_trait]
 impl<E: Engine> JobSearch for E {
     async fn dependencies(&self, job: JobId) -> Result<Vec<Dependency>, RepositoryError> {
-        self.read(move |db, _| db.dependencies(job)).await
+        self.read_at_once(move |db, _| waits::dependencies(db, job)).await
     }
 
     async fn awaited_groups(&self, job: JobId) -> Result<Vec<GroupWait>, RepositoryError> {
-        self.read(move |db, _| db.awaited_groups(job)).await
+        let waits = self.read(move |db, _| db.group_waits(GroupWaitsOf::Job(job))).await?;
+        Ok(waits.into_iter().map(|(_, wait)| wait).collect())
     }
 
     async fn ids(&self, filter: JobFilter) -> Result<Vec<JobId>, RepositoryError> {
@@ -165,7 +169,7 @@ impl<E: Engine> JobSearch for E {
     }
 
     async fn states(&self, jobs: Vec<JobId>) -> Result<Vec<StateRow>, RepositoryError> {
-        self.read(move |db, _| db.states(&jobs)).await
+        self.read(move |db, _| db.states(StatesOf::Ids(&jobs))).await
     }
 
     async fn states_after(
@@ -174,11 +178,15 @@ impl<E: Engine> JobSearch for E {
         group: Option<String>,
         limit: u32,
     ) -> Result<Vec<StateRow>, RepositoryError> {
-        self.read(move |db, _| db.states_after(after, group.as_deref(), limit)).await
+        self.read(move |db, _| db.states(StatesOf::After(after, group.as_deref(), limit))).await
     }
 
     async fn live(&self, group: Option<String>) -> Result<(JobId, Vec<StateRow>), RepositoryError> {
-        self.read(move |db, _| db.live(group.as_deref())).await
+        let live = move |db: &mut E::Rows, _: &Keys| -> Done<_> {
+            let newest = db.number(Number::Newest)?.unwrap_or(0);
+            Ok((JobId(newest), db.states(StatesOf::Live(group.as_deref()))?))
+        };
+        self.read_at_once(live).await
     }
 
     fn committed(&self) -> watch::Receiver<u64> {

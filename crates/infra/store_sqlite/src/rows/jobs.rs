@@ -2,20 +2,24 @@
 
 use std::str::FromStr;
 
+use diesel::dsl::exists;
 use diesel::prelude::*;
+use diesel::query_builder::{QueryFragment, QueryId};
 use diesel::sql_types::{self, BigInt, Nullable};
+use diesel::sqlite::Sqlite;
 use posse_core::clock::Millis;
 use posse_core::job::transition::Standing;
 use posse_core::job::{JobId, JobState};
 use posse_core::store::driver::{
-    AttemptRow, DataRow, HolderRow, JobInsert, JobRow, JobRows, Keeps, Leaving, ProgressRow, RunningRow, StoredJob,
+    AttemptRow, DataRow, Edited, JobChange, JobInsert, JobRow, JobRows, JobsOf, Keeps, LeaseAfter, Moved, Number,
+    ProgressRow, StoredJob, Taken, ViewRows as _,
 };
 use posse_core::store::seal::Sealed;
 use posse_core::store::{Done, Unreadable};
 
 use super::Rows;
 use crate::literal::{IsRunning, MayHoldKey, among, update};
-use crate::schema::{attempts, job_data, job_tags, jobs, progress, session_jobs, sqlite_sequence};
+use crate::schema::{attempts, blobs, job_data, job_tags, jobs, progress, session_jobs, steps};
 use crate::sealed_text::{SealedText, Text};
 
 /// A [`JobRow`] as diesel reads it.
@@ -34,12 +38,14 @@ pub(crate) struct JobColumns {
     lease_token: i64,
     lease_until: Option<i64>,
     leased_by: Option<String>,
+    claimed_at: Option<i64>,
     cancel_requested: bool,
     created_at: i64,
     finalized_at: Option<i64>,
     awaited: bool,
     concurrency_key: String,
     unique_key: Option<String>,
+    unique_ms: Option<i64>,
     output: Option<Sealed>,
     reason: Option<Sealed>,
 }
@@ -62,11 +68,13 @@ impl JobColumns {
             lease_token: self.lease_token,
             lease_until: self.lease_until,
             leased_by: self.leased_by,
+            claimed_at: self.claimed_at,
             created_at: self.created_at,
             finalized_at: self.finalized_at,
             awaited: self.awaited,
             concurrency_key: self.concurrency_key,
             unique_key: self.unique_key,
+            unique_ms: self.unique_ms,
             output: self.output,
             reason: self.reason,
         })
@@ -114,45 +122,184 @@ pub(crate) fn stored(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(-1)
 }
 
+impl Rows {
+    /// Stores the same in the rows of these jobs.
+    fn store<S>(&mut self, ids: &[JobId], set: S) -> Done<()>
+    where
+        S: AsChangeset<Target = jobs::table> + QueryId,
+        S::Changeset: QueryFragment<Sqlite>,
+    {
+        match ids {
+            [] => Ok(()),
+            [id] => self.run(update(jobs::table, jobs::id.eq(id.0), set)),
+            ids => self.run(update(jobs::table, among(ids), set)),
+        }
+    }
+}
+
 impl JobRows for Rows {
-    fn job(&mut self, id: JobId) -> Done<Option<JobRow>> {
-        let row: Option<JobColumns> =
-            jobs::table.find(id.0).select(JobColumns::as_select()).first(&mut self.0).optional()?;
-        row.map(JobColumns::read).transpose()
+    fn jobs(&mut self, of: JobsOf<'_>) -> Done<Vec<JobRow>> {
+        let jobs = jobs::table.select(JobColumns::as_select());
+        let rows: Vec<JobColumns> = match of {
+            JobsOf::Ids([id]) => jobs.find(id.0).load(&mut self.0)?,
+            JobsOf::Ids(ids) => jobs.filter(among(ids)).load(&mut self.0)?,
+            JobsOf::Running => jobs.filter(IsRunning).load(&mut self.0)?,
+            JobsOf::HeldBy(worker) => {
+                // By the index of leases, whatever they say.
+                let held = jobs.filter(IsRunning).filter(jobs::lease_until.gt(Millis::MIN));
+                held.filter(jobs::leased_by.eq(worker)).load(&mut self.0)?
+            }
+            JobsOf::Overdue(now) => jobs.filter(IsRunning).filter(jobs::lease_until.le(now)).load(&mut self.0)?,
+            JobsOf::MayHoldKey(key) => jobs.filter(jobs::unique_key.eq(key)).filter(MayHoldKey).load(&mut self.0)?,
+            JobsOf::KeyHolders(before, most) => jobs
+                .filter(jobs::unique_key.is_not_null())
+                .filter(MayHoldKey)
+                .filter(jobs::finalized_at.is_null())
+                .filter(jobs::state.ne(JobState::Running.as_str()))
+                .filter(jobs::created_at.lt(before))
+                // In the order of an expression: in its own, SQLite would walk all jobs.
+                .order(jobs::id + 0)
+                .limit(i64::from(most))
+                .load(&mut self.0)?,
+            JobsOf::BusyExchanges(session) => session_jobs::table
+                .inner_join(jobs::table)
+                .filter(session_jobs::session_id.eq(session.0))
+                .filter(jobs::finalized_at.is_null().or(jobs::awaited.eq(true)))
+                .select(JobColumns::as_select())
+                .load(&mut self.0)?,
+        };
+        let mut rows = rows.into_iter().map(JobColumns::read).collect::<Done<Vec<_>>>()?;
+        rows.sort_unstable_by_key(|row| row.id);
+        Ok(rows)
     }
 
-    fn stand(&mut self, id: JobId, to: &Standing, finalized_at: Option<Millis>, frees_lease: bool) -> Done<()> {
-        let standing = (
-            jobs::state.eq(to.state.as_str()),
-            jobs::attempt.eq(stored(to.attempt)),
-            jobs::crashes.eq(stored(to.crashes)),
-            jobs::cancel_requested.eq(to.cancel_requested),
-            jobs::run_at.eq(to.run_at),
-            jobs::finalized_at.eq(finalized_at),
-        );
-        let row = jobs::id.eq(id.0);
-        if frees_lease {
-            let no_lease = (jobs::lease_until.eq(None::<i64>), jobs::leased_by.eq(None::<String>));
-            update(jobs::table, row, (standing, no_lease)).execute(&mut self.0)?;
-        } else {
-            update(jobs::table, row, standing).execute(&mut self.0)?;
+    fn whole_jobs(&mut self, ids: &[JobId]) -> Done<Vec<StoredJob>> {
+        jobs::table
+            .inner_join(job_data::table)
+            .filter(among(ids))
+            .order(jobs::id)
+            .select((JobColumns::as_select(), DataColumns::as_select()))
+            .load_iter(&mut self.0)?
+            .map(|row| both(row?))
+            .collect()
+    }
+
+    fn next_id(&mut self) -> Done<JobId> {
+        Ok(JobId(self.number(Number::Enqueued)?.unwrap_or(0) + 1))
+    }
+
+    fn insert_jobs<'r, R: AsMut<JobInsert<'r>>>(&mut self, rows: &mut [R]) -> Done<()> {
+        // In blocks, because a statement costs as much as several rows. Each size is a statement.
+        let (blocks, rest) = rows.as_chunks_mut::<32>();
+        blocks.iter_mut().try_for_each(|block| insert(&mut self.0, block))?;
+        let (blocks, rest) = rest.as_chunks_mut::<4>();
+        blocks.iter_mut().try_for_each(|block| insert(&mut self.0, block))?;
+        rest.iter_mut().try_for_each(|row| insert(&mut self.0, std::array::from_mut(row)))?;
+        for row in rows {
+            let row = row.as_mut();
+            insert_tags(&mut self.0, row.id, &row.new.tags)?;
         }
         Ok(())
     }
 
-    fn set_reason(&mut self, id: JobId, reason: Option<Sealed>) -> Done<()> {
-        update(jobs::table, jobs::id.eq(id.0), jobs::reason.eq(reason.map(Text))).execute(&mut self.0)?;
-        Ok(())
+    fn replace_job(&mut self, row: JobInsert<'_>) -> Done<()> {
+        let JobInsert { id, new, data, .. } = row;
+        let standing = (
+            jobs::queue.eq(&new.queue),
+            jobs::role.eq(&new.role),
+            jobs::state.eq(row.state.as_str()),
+            jobs::priority.eq(i32::from(new.priority)),
+            jobs::run_at.eq(row.run_at),
+            jobs::max_attempts.eq(stored(new.max_attempts)),
+            jobs::finalized_at.eq(row.finalized_at),
+            jobs::reason.eq(row.reason.map(Text)),
+            jobs::priority_step_ms.eq(new.priority_step_ms),
+            jobs::concurrency_key.eq(new.concurrency_key.as_deref().unwrap_or_default()),
+            jobs::unique_ms.eq(new.unique.as_ref().and_then(|unique| unique.for_ms)),
+        );
+        self.store(&[id], standing)?;
+        let data = (
+            job_data::payload.eq(Text(data.payload)),
+            job_data::retry.eq(data.retry),
+            job_data::group_name.eq(data.group),
+            job_data::tags.eq(data.tags),
+            job_data::meta.eq(data.meta),
+            job_data::max_crashes.eq(row.max_crashes.map(stored)),
+        );
+        self.run(update(job_data::table, job_data::job_id.eq(id.0), data))?;
+        self.run(diesel::delete(job_tags::table.filter(job_tags::job_id.eq(id.0))))?;
+        insert_tags(&mut self.0, id, &new.tags)?;
+        self.run(diesel::delete(session_jobs::table.filter(session_jobs::job_id.eq(id.0))))
     }
 
-    fn set_awaited(&mut self, ids: &[JobId], awaited: bool) -> Done<()> {
-        let awaited = jobs::awaited.eq(awaited);
-        match ids {
-            [] => 0,
-            [id] => update(jobs::table, jobs::id.eq(id.0), awaited).execute(&mut self.0)?,
-            ids => update(jobs::table, among(ids), awaited).execute(&mut self.0)?,
-        };
-        Ok(())
+    fn change_jobs(&mut self, ids: &[JobId], to: JobChange<'_>) -> Done<()> {
+        let no_lease = jobs::lease_until.eq(None::<i64>);
+        match to {
+            JobChange::State(state) => self.store(ids, jobs::state.eq(state.as_str())),
+            JobChange::Awaited(awaited) => self.store(ids, jobs::awaited.eq(awaited)),
+            JobChange::Reason(reason) => self.store(ids, jobs::reason.eq(Text(reason))),
+            JobChange::LeaseUntil(until) => self.store(ids, jobs::lease_until.eq(until)),
+            JobChange::KeyFreed => self.store(ids, jobs::unique_ms.eq(None::<i64>)),
+            JobChange::Taken(Taken { state, attempt, worker, at, until }) => {
+                let taken = (
+                    jobs::state.eq(state.as_str()),
+                    jobs::attempt.eq(stored(attempt)),
+                    jobs::lease_token.eq(jobs::lease_token + 1),
+                    jobs::lease_until.eq(until),
+                    jobs::leased_by.eq(worker),
+                    jobs::claimed_at.eq(at),
+                );
+                self.store(ids, taken)
+            }
+            JobChange::Moved(Moved { to, finalized_at, output, reason, lease }) => {
+                let moved = (
+                    jobs::state.eq(to.state.as_str()),
+                    jobs::attempt.eq(stored(to.attempt)),
+                    jobs::crashes.eq(stored(to.crashes)),
+                    jobs::cancel_requested.eq(to.cancel_requested),
+                    jobs::run_at.eq(to.run_at),
+                    jobs::finalized_at.eq(finalized_at),
+                    jobs::output.eq(output.map(Text)),
+                    jobs::reason.eq(reason.map(Text)),
+                );
+                match lease {
+                    LeaseAfter::Stands => self.store(ids, moved),
+                    LeaseAfter::Ends => self.store(ids, (moved, no_lease, jobs::leased_by.eq(None::<String>))),
+                    LeaseAfter::EndsAndTells => self.store(ids, (moved, no_lease)),
+                }
+            }
+        }
+    }
+
+    fn edit_job(&mut self, id: JobId, to: Edited<'_>) -> Done<()> {
+        if let Some(payload) = to.payload {
+            let payload = job_data::payload.eq(Text(payload));
+            self.run(update(job_data::table, job_data::job_id.eq(id.0), payload))?;
+        }
+        let edited = (
+            jobs::role.eq(to.role),
+            jobs::queue.eq(to.queue),
+            jobs::priority.eq(i32::from(to.priority)),
+            jobs::max_attempts.eq(stored(to.max_attempts)),
+        );
+        self.store(&[id], edited)
+    }
+
+    fn delete_job(&mut self, id: JobId) -> Done<u64> {
+        let contents: Vec<Option<Vec<u8>>> = steps::table
+            .filter(steps::job_id.eq(id.0))
+            .filter(steps::blob_hash.is_not_null())
+            .select(steps::blob_hash)
+            .load(&mut self.0)?;
+        diesel::delete(jobs::table.find(id.0)).execute(&mut self.0)?;
+        let mut deleted = 0;
+        for hash in contents.into_iter().flatten() {
+            let referred_to = exists(steps::table.filter(steps::blob_hash.eq(&hash)));
+            if !diesel::select(referred_to).get_result::<bool>(&mut self.0)? {
+                deleted += diesel::delete(blobs::table.find(&hash)).execute(&mut self.0)? as u64;
+            }
+        }
+        Ok(deleted)
     }
 
     fn end_attempts(&mut self, ids: &[JobId], outcome: &str, reason: Option<&Sealed>, at: Millis) -> Done<()> {
@@ -166,24 +313,28 @@ impl JobRows for Rows {
             outcome.into_sql::<Nullable<sql_types::Text>>(),
             reason.map(Text).into_sql::<Nullable<SealedText>>(),
         ));
-        diesel::insert_into(attempts::table)
-            .values(ended)
-            .into_columns((
-                attempts::job_id,
-                attempts::token,
-                attempts::number,
-                attempts::worker,
-                attempts::started_at,
-                attempts::ended_at,
-                attempts::outcome,
-                attempts::reason,
-            ))
-            .execute(&mut self.0)?;
-        Ok(())
+        self.run(diesel::insert_into(attempts::table).values(ended).into_columns((
+            attempts::job_id,
+            attempts::token,
+            attempts::number,
+            attempts::worker,
+            attempts::started_at,
+            attempts::ended_at,
+            attempts::outcome,
+            attempts::reason,
+        )))
     }
 
-    fn attempts(&mut self, id: JobId) -> Done<(Vec<AttemptRow>, Option<AttemptRow>)> {
+    fn attempts(&mut self, id: JobId) -> Done<Vec<AttemptRow>> {
         type Row = (i32, String, i64, Option<i64>, Option<String>, Option<Sealed>);
+        let rows = attempts::table.filter(attempts::job_id.eq(id.0)).order(attempts::token).select((
+            attempts::number,
+            attempts::worker,
+            attempts::started_at,
+            attempts::ended_at,
+            attempts::outcome,
+            attempts::reason,
+        ));
         let attempt = |(number, worker, started_at, ended_at, outcome, reason): Row| AttemptRow {
             number: count(number),
             worker,
@@ -192,146 +343,7 @@ impl JobRows for Rows {
             outcome,
             reason,
         };
-        let in_own_rows = attempts::table.filter(attempts::job_id.eq(id.0)).order(attempts::token).select((
-            attempts::number,
-            attempts::worker,
-            attempts::started_at,
-            attempts::ended_at,
-            attempts::outcome,
-            attempts::reason,
-        ));
-        let in_the_jobs_row = jobs::table.filter(jobs::id.eq(id.0)).filter(jobs::leased_by.is_not_null()).select((
-            jobs::attempt,
-            jobs::leased_by.assume_not_null(),
-            jobs::claimed_at.assume_not_null(),
-            jobs::finalized_at,
-        ));
-        // One look at both: an attempt that ends in between would be seen twice, or not at all.
-        self.0.transaction(|connection| {
-            let rows: Vec<Row> = in_own_rows.load(connection)?;
-            let last: Option<(i32, String, i64, Option<i64>)> = in_the_jobs_row.first(connection).optional()?;
-            let last = last.map(|(number, worker, from, to)| attempt((number, worker, from, to, None, None)));
-            Ok((rows.into_iter().map(attempt).collect(), last))
-        })
-    }
-
-    fn next_id(&mut self) -> Done<JobId> {
-        let last: Option<i64> = sqlite_sequence::table
-            .filter(sqlite_sequence::name.eq("jobs"))
-            .select(sqlite_sequence::seq)
-            .first(&mut self.0)
-            .optional()?;
-        Ok(JobId(last.unwrap_or(0) + 1))
-    }
-
-    fn insert_jobs<'r, R: AsMut<JobInsert<'r>>>(&mut self, rows: &mut [R]) -> Done<()> {
-        // In blocks, because a statement costs as much as several rows. Each size is a statement.
-        let (blocks, rest) = rows.as_chunks_mut::<32>();
-        blocks.iter_mut().try_for_each(|block| insert(&mut self.0, block))?;
-        let (blocks, rest) = rest.as_chunks_mut::<4>();
-        blocks.iter_mut().try_for_each(|block| insert(&mut self.0, block))?;
-        rest.iter_mut().try_for_each(|row| insert(&mut self.0, std::array::from_mut(row)))?;
-        for row in rows {
-            let row = row.as_mut();
-            insert_tags(&mut self.0, row.id, row.tags)?;
-        }
-        Ok(())
-    }
-
-    fn replace_job(&mut self, row: JobInsert<'_>) -> Done<()> {
-        let id = row.id;
-        let standing = (
-            jobs::queue.eq(row.queue),
-            jobs::role.eq(row.role),
-            jobs::state.eq(row.state.as_str()),
-            jobs::priority.eq(i32::from(row.priority)),
-            jobs::run_at.eq(row.run_at),
-            jobs::max_attempts.eq(stored(row.max_attempts)),
-            jobs::finalized_at.eq(row.finalized_at),
-            jobs::reason.eq(row.reason.map(Text)),
-            jobs::priority_step_ms.eq(row.priority_step_ms),
-            jobs::concurrency_key.eq(row.concurrency_key),
-            jobs::unique_ms.eq(row.unique_ms),
-        );
-        update(jobs::table, jobs::id.eq(id.0), standing).execute(&mut self.0)?;
-        let data = (
-            job_data::payload.eq(Text(row.payload)),
-            job_data::retry.eq(row.retry),
-            job_data::group_name.eq(row.group),
-            job_data::tags.eq(row.tags_json),
-            job_data::meta.eq(row.meta),
-            job_data::max_crashes.eq(row.max_crashes.map(stored)),
-        );
-        update(job_data::table, job_data::job_id.eq(id.0), data).execute(&mut self.0)?;
-        diesel::delete(job_tags::table.filter(job_tags::job_id.eq(id.0))).execute(&mut self.0)?;
-        insert_tags(&mut self.0, id, row.tags)?;
-        diesel::delete(session_jobs::table.filter(session_jobs::job_id.eq(id.0))).execute(&mut self.0)?;
-        Ok(())
-    }
-
-    fn leave_group(&mut self, id: JobId) -> Done<()> {
-        let none = job_data::group_name.eq(None::<String>);
-        update(job_data::table, job_data::job_id.eq(id.0), none).execute(&mut self.0)?;
-        Ok(())
-    }
-
-    fn key_holder(&mut self, key: &str) -> Done<Option<HolderRow>> {
-        type Row = (i64, String, Option<i64>, Option<i64>, i64, i64, i64);
-        let found: Option<Row> = jobs::table
-            .filter(jobs::unique_key.eq(key))
-            .filter(MayHoldKey)
-            .select((
-                jobs::id,
-                jobs::state,
-                jobs::finalized_at,
-                jobs::unique_ms,
-                jobs::lease_token,
-                jobs::created_at,
-                jobs::run_at,
-            ))
-            .first(&mut self.0)
-            .optional()?;
-        let holder = |(id, name, finalized_at, for_ms, lease_token, created_at, run_at): Row| {
-            let (id, state) = (JobId(id), state(&name)?);
-            Ok(HolderRow { id, state, finalized_at, for_ms, lease_token, created_at, run_at })
-        };
-        found.map(holder).transpose()
-    }
-
-    fn free_key(&mut self, id: JobId) -> Done<()> {
-        update(jobs::table, jobs::id.eq(id.0), jobs::unique_ms.eq(None::<i64>)).execute(&mut self.0)?;
-        Ok(())
-    }
-
-    fn running(&mut self, ids: &[JobId]) -> Done<Vec<RunningRow>> {
-        jobs::table
-            .filter(IsRunning)
-            .filter(among(ids))
-            .select(RunningColumns::as_select())
-            .load_iter(&mut self.0)?
-            .map(|row| Ok(row?.into()))
-            .collect()
-    }
-
-    fn leave(&mut self, ids: &[JobId], left: &Leaving<'_>, keeps_holder: bool) -> Done<()> {
-        let to = left.to;
-        let left = (
-            jobs::state.eq(to.state.as_str()),
-            jobs::attempt.eq(stored(to.attempt)),
-            jobs::crashes.eq(stored(to.crashes)),
-            jobs::cancel_requested.eq(to.cancel_requested),
-            jobs::run_at.eq(to.run_at),
-            jobs::finalized_at.eq(left.finalized_at),
-            jobs::lease_until.eq(None::<i64>),
-            jobs::output.eq(left.output.map(Text)),
-            jobs::reason.eq(left.reason.map(Text)),
-        );
-        if keeps_holder {
-            update(jobs::table, among(ids), left).execute(&mut self.0)?;
-        } else {
-            update(jobs::table, among(ids), (left, jobs::leased_by.eq(None::<String>))).execute(&mut self.0)?;
-        }
-        Ok(())
+        self.load(rows, attempt)
     }
 }
 
@@ -353,44 +365,6 @@ impl Keeps<ProgressRow> for Rows {
     }
 }
 
-/// A [`RunningRow`] as diesel reads it.
-#[derive(Queryable, Selectable)]
-#[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
-struct RunningColumns {
-    id: i64,
-    role: String,
-    run_at: i64,
-    attempt: i32,
-    max_attempts: i32,
-    crashes: i32,
-    lease_token: i64,
-    cancel_requested: bool,
-    awaited: bool,
-    output: Option<Sealed>,
-    reason: Option<Sealed>,
-}
-
-impl From<RunningColumns> for RunningRow {
-    fn from(row: RunningColumns) -> RunningRow {
-        RunningRow {
-            id: JobId(row.id),
-            role: row.role,
-            standing: Standing {
-                state: JobState::Running,
-                attempt: count(row.attempt),
-                max_attempts: count(row.max_attempts),
-                crashes: count(row.crashes),
-                cancel_requested: row.cancel_requested,
-                run_at: row.run_at,
-            },
-            lease_token: row.lease_token,
-            awaited: row.awaited,
-            output: row.output,
-            reason: row.reason,
-        }
-    }
-}
-
 /// Has a job be found by `tags` too.
 fn insert_tags(connection: &mut SqliteConnection, job: JobId, tags: &[String]) -> QueryResult<()> {
     for tag in tags {
@@ -408,39 +382,41 @@ fn insert<'r, R: AsMut<JobInsert<'r>>, const N: usize>(
 ) -> QueryResult<()> {
     let new = rows.each_mut().map(|row| {
         let row = row.as_mut();
+        let new = row.new;
         (
             jobs::id.eq(row.id.0),
-            jobs::queue.eq(row.queue.to_owned()),
-            jobs::role.eq(row.role.to_owned()),
+            jobs::queue.eq(new.queue.clone()),
+            jobs::role.eq(new.role.clone()),
             jobs::state.eq(row.state.as_str()),
-            jobs::priority.eq(i32::from(row.priority)),
+            jobs::priority.eq(i32::from(new.priority)),
             jobs::run_at.eq(row.run_at),
             jobs::attempt.eq(0),
-            jobs::max_attempts.eq(stored(row.max_attempts)),
+            jobs::max_attempts.eq(stored(new.max_attempts)),
             jobs::crashes.eq(0),
             jobs::lease_token.eq(0),
             jobs::cancel_requested.eq(false),
             jobs::created_at.eq(row.created_at),
             jobs::finalized_at.eq(row.finalized_at),
             jobs::reason.eq(row.reason.take().map(Text)),
-            jobs::priority_step_ms.eq(row.priority_step_ms),
-            jobs::concurrency_key.eq(row.concurrency_key.to_owned()),
-            jobs::unique_key.eq(row.unique_key.map(str::to_owned)),
-            jobs::unique_ms.eq(row.unique_ms),
+            jobs::priority_step_ms.eq(new.priority_step_ms),
+            jobs::concurrency_key.eq(new.concurrency_key.clone().unwrap_or_default()),
+            jobs::unique_key.eq(new.unique.as_ref().map(|unique| unique.key.clone())),
+            jobs::unique_ms.eq(new.unique.as_ref().and_then(|unique| unique.for_ms)),
         )
     });
     diesel::insert_into(jobs::table).values(new).execute(connection)?;
     let data = rows.each_mut().map(|row| {
         let row = row.as_mut();
+        let data = std::mem::take(&mut row.data);
         (
             job_data::job_id.eq(row.id.0),
-            job_data::payload.eq(Text(std::mem::take(&mut row.payload))),
-            job_data::retry.eq(row.retry.map(str::to_owned)),
-            job_data::parent_id.eq(row.parent.map(|job| job.0)),
-            job_data::root_id.eq(row.root.map(|job| job.0)),
-            job_data::group_name.eq(row.group.map(str::to_owned)),
-            job_data::tags.eq(row.tags_json.map(str::to_owned)),
-            job_data::meta.eq(row.meta.map(str::to_owned)),
+            job_data::payload.eq(Text(data.payload)),
+            job_data::retry.eq(data.retry),
+            job_data::parent_id.eq(data.parent.map(|job| job.0)),
+            job_data::root_id.eq(data.root.map(|job| job.0)),
+            job_data::group_name.eq(data.group),
+            job_data::tags.eq(data.tags),
+            job_data::meta.eq(data.meta),
             job_data::max_crashes.eq(row.max_crashes.map(stored)),
         )
     });

@@ -1,13 +1,11 @@
 //! Rows of `steps`, `blobs` and `tool_calls`.
 
-use std::ops::Range;
-
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
 use posse_core::store::Done;
-use posse_core::store::driver::{CallInsert, CallRow, JournalRows, StepInsert, StepRow};
+use posse_core::store::driver::{CallRow, JournalRows, LastStep, StepInsert, StepRow};
 use posse_core::store::seal::Sealed;
 
 use super::Rows;
@@ -16,26 +14,11 @@ use crate::schema::{blobs, steps, tool_calls};
 use crate::sealed_text::Text;
 
 impl JournalRows for Rows {
-    fn last_seq(&mut self, job: JobId) -> Done<Option<i64>> {
+    fn last_step(&mut self, job: JobId) -> Done<Option<LastStep>> {
         let steps = steps::table.filter(steps::job_id.eq(job.0)).order(steps::seq.desc());
-        Ok(steps.select(steps::seq).first(&mut self.0).optional()?)
-    }
-
-    fn last_step(&mut self, job: JobId) -> Done<Option<(i64, String)>> {
-        let steps = steps::table.filter(steps::job_id.eq(job.0)).order(steps::seq.desc());
-        Ok(steps.select((steps::seq, steps::kind)).first(&mut self.0).optional()?)
-    }
-
-    fn count_steps(&mut self, job: JobId, kind: Option<&str>, seqs: Range<i64>) -> Done<u64> {
-        let steps = steps::table
-            .filter(steps::job_id.eq(job.0))
-            .filter(steps::seq.ge(seqs.start).and(steps::seq.lt(seqs.end)))
-            .count();
-        let count: i64 = match kind {
-            Some(kind) => steps.filter(steps::kind.eq(kind)).get_result(&mut self.0)?,
-            None => steps.get_result(&mut self.0)?,
-        };
-        Ok(count.unsigned_abs())
+        let last: Option<(i64, String, i64)> =
+            steps.select((steps::seq, steps::kind, steps::created_at)).first(&mut self.0).optional()?;
+        Ok(last.map(|(seq, kind, at)| LastStep { seq, kind, at }))
     }
 
     fn journal(&mut self, job: JobId, from: i64) -> Done<Vec<StepRow>> {
@@ -98,41 +81,35 @@ impl JournalRows for Rows {
         Ok(())
     }
 
-    fn calls(&mut self, job: JobId) -> Done<Vec<CallRow>> {
-        type Row = (String, i64, String, String, String, i64);
-        let rows: Vec<Row> = tool_calls::table
-            .filter(tool_calls::job_id.eq(job.0))
-            .order((tool_calls::seq, tool_calls::position))
-            .select((
-                tool_calls::call_id,
-                tool_calls::seq,
-                tool_calls::tool,
-                tool_calls::effect_class,
-                tool_calls::state,
-                tool_calls::changed_at,
-            ))
-            .load(&mut self.0)?;
-        let call = |(id, seq, tool, effect, state, at): Row| CallRow { id, seq, tool, effect, state, at };
+    fn calls(&mut self, job: JobId, id: Option<&str>) -> Done<Vec<CallRow>> {
+        type Row = (String, i64, i32, String, String, String, i64);
+        let calls = tool_calls::table.filter(tool_calls::job_id.eq(job.0)).select((
+            tool_calls::call_id,
+            tool_calls::seq,
+            tool_calls::position,
+            tool_calls::tool,
+            tool_calls::effect_class,
+            tool_calls::state,
+            tool_calls::changed_at,
+        ));
+        let rows: Vec<Row> = match id {
+            Some(id) => calls.filter(tool_calls::call_id.eq(id)).load(&mut self.0)?,
+            None => calls.order((tool_calls::seq, tool_calls::position)).load(&mut self.0)?,
+        };
+        let call =
+            |(id, seq, position, tool, effect, state, at): Row| CallRow { id, seq, position, tool, effect, state, at };
         Ok(rows.into_iter().map(call).collect())
     }
 
-    fn call(&mut self, job: JobId, id: &str) -> Done<Option<(String, String)>> {
-        Ok(tool_calls::table
-            .filter(tool_calls::job_id.eq(job.0).and(tool_calls::call_id.eq(id)))
-            .select((tool_calls::state, tool_calls::effect_class))
-            .first(&mut self.0)
-            .optional()?)
-    }
-
-    fn propose(&mut self, job: JobId, row: &CallInsert<'_>) -> Done<bool> {
+    fn propose(&mut self, job: JobId, row: &CallRow) -> Done<bool> {
         let added = diesel::insert_into(tool_calls::table)
             .values((
                 tool_calls::job_id.eq(job.0),
-                tool_calls::call_id.eq(row.id),
+                tool_calls::call_id.eq(&row.id),
                 tool_calls::seq.eq(row.seq),
-                tool_calls::tool.eq(row.tool),
-                tool_calls::effect_class.eq(row.effect),
-                tool_calls::state.eq(row.state),
+                tool_calls::tool.eq(&row.tool),
+                tool_calls::effect_class.eq(&row.effect),
+                tool_calls::state.eq(&row.state),
                 tool_calls::changed_at.eq(row.at),
                 tool_calls::position.eq(row.position),
             ))
@@ -144,7 +121,6 @@ impl JournalRows for Rows {
     fn move_call(&mut self, job: JobId, id: &str, to: &str, at: Millis) -> Done<()> {
         let this = tool_calls::job_id.eq(job.0).and(tool_calls::call_id.eq(id));
         let moved = (tool_calls::state.eq(to), tool_calls::changed_at.eq(at));
-        update(tool_calls::table, this, moved).execute(&mut self.0)?;
-        Ok(())
+        self.run(update(tool_calls::table, this, moved))
     }
 }

@@ -1,73 +1,17 @@
-//! Rows of `workers`, and of `jobs` as far as workers hold them.
+//! Rows of `workers`.
 
-use std::collections::HashMap;
-
-use diesel::dsl::min;
 use diesel::prelude::*;
 use posse_core::clock::Millis;
-use posse_core::job::JobId;
-use posse_core::job::lease::{Lease, WorkerId};
-use posse_core::port::{Overdue, WorkerRecord};
+use posse_core::job::lease::WorkerId;
+use posse_core::port::WorkerRecord;
 use posse_core::store::Done;
-use posse_core::store::driver::{Forgets, JobRow, Keeps, LeaseRow, LeaseRows};
+use posse_core::store::driver::{Forgets, Keeps, LeaseRows};
 
-use super::{JobColumns, Rows};
-use crate::literal::{IsRunning, IsToBeCancelled, among, update};
-use crate::schema::{jobs, workers};
+use super::Rows;
+use crate::literal::update;
+use crate::schema::workers;
 
 impl LeaseRows for Rows {
-    fn tokens(&mut self, ids: &[JobId]) -> Done<HashMap<JobId, i64>> {
-        let rows = jobs::table.filter(among(ids)).filter(IsRunning).select((jobs::id, jobs::lease_token));
-        let token = |row: QueryResult<(i64, i64)>| row.map(|(id, token)| (JobId(id), token));
-        Ok(rows.load_iter(&mut self.0)?.map(token).collect::<QueryResult<_>>()?)
-    }
-
-    fn set_lease_until(&mut self, ids: &[JobId], until: Millis) -> Done<()> {
-        update(jobs::table, among(ids), jobs::lease_until.eq(until)).execute(&mut self.0)?;
-        Ok(())
-    }
-
-    fn cut_lease(&mut self, id: JobId, until: Millis) -> Done<()> {
-        update(jobs::table, jobs::id.eq(id.0).and(IsRunning), jobs::lease_until.eq(until)).execute(&mut self.0)?;
-        Ok(())
-    }
-
-    fn leases(&mut self) -> Done<Vec<LeaseRow>> {
-        let rows = jobs::table.filter(IsRunning).select((jobs::id, jobs::lease_until, jobs::leased_by));
-        let rows: Vec<(i64, Option<i64>, Option<String>)> = rows.load(&mut self.0)?;
-        Ok(rows.into_iter().map(|(id, until, worker)| LeaseRow { job: JobId(id), until, worker }).collect())
-    }
-
-    fn overdue(&mut self, now: Millis) -> Done<Vec<Overdue>> {
-        let rows: Vec<(i64, i64, Option<String>, Option<i64>)> = jobs::table
-            .filter(IsRunning)
-            .filter(jobs::lease_until.le(now))
-            .select((jobs::id, jobs::lease_token, jobs::leased_by, jobs::lease_until))
-            .load(&mut self.0)?;
-        let overdue = |(job, token, worker, until): (i64, i64, Option<String>, Option<i64>)| Overdue {
-            lease: Lease { job: JobId(job), token },
-            worker: WorkerId(worker.unwrap_or_default()),
-            until: until.unwrap_or_default(),
-        };
-        Ok(rows.into_iter().map(overdue).collect())
-    }
-
-    fn next_lease_end(&mut self) -> Done<Option<Millis>> {
-        Ok(jobs::table.filter(IsRunning).select(min(jobs::lease_until)).first(&mut self.0)?)
-    }
-
-    fn held_by(&mut self, worker: &WorkerId) -> Done<Vec<JobRow>> {
-        // By the index of leases, whatever they say.
-        let held = jobs::table.filter(IsRunning).filter(jobs::lease_until.gt(Millis::MIN));
-        let held = held.filter(jobs::leased_by.eq(&worker.0)).select(JobColumns::as_select());
-        held.load_iter(&mut self.0)?.map(|row| row?.read()).collect()
-    }
-
-    fn to_be_cancelled(&mut self) -> Done<Vec<JobId>> {
-        let ids: Vec<i64> = jobs::table.filter(IsToBeCancelled).order(jobs::id).select(jobs::id).load(&mut self.0)?;
-        Ok(ids.into_iter().map(JobId).collect())
-    }
-
     fn beat(&mut self, worker: &WorkerId, at: Millis) -> Done<()> {
         update(workers::table, workers::id.eq(&worker.0), workers::heartbeat_at.eq(at)).execute(&mut self.0)?;
         Ok(())

@@ -1,11 +1,11 @@
 //! Rows of `annotations` and `asks`.
 
-use diesel::dsl::{count_star, min};
 use diesel::prelude::*;
-use posse_core::clock::Millis;
 use posse_core::job::JobId;
 use posse_core::job::question::{QuestionId, QuestionState};
-use posse_core::store::driver::{AnnotationInsert, AnnotationRow, AskInsert, AskRow, AsksOf, PeopleRows};
+use posse_core::store::driver::{
+    AnnotationInsert, AnnotationRow, AskChange, AskInsert, AskRow, AskSet, AsksOf, PeopleRows,
+};
 use posse_core::store::seal::Sealed;
 use posse_core::store::{Done, Unreadable};
 
@@ -117,17 +117,6 @@ impl PeopleRows for Rows {
         rows.into_iter().map(AskColumns::read).collect()
     }
 
-    fn open_asks(&mut self, job: JobId) -> Done<u32> {
-        let open = asks::table.filter(asks::job_id.eq(job.0)).filter(IsOpenAsk);
-        let open: i64 = open.select(count_star()).first(&mut self.0)?;
-        Ok(u32::try_from(open).unwrap_or(u32::MAX))
-    }
-
-    fn next_expiry(&mut self) -> Done<Option<Millis>> {
-        let open = asks::table.filter(IsOpenAsk).filter(asks::expires_at.is_not_null());
-        Ok(open.select(min(asks::expires_at)).first(&mut self.0)?)
-    }
-
     fn ask(&mut self, job: JobId, row: AskInsert) -> Done<()> {
         diesel::insert_into(asks::table)
             .values((
@@ -146,43 +135,23 @@ impl PeopleRows for Rows {
         Ok(())
     }
 
-    fn settle(
-        &mut self,
-        id: QuestionId,
-        state: QuestionState,
-        answer: Option<Sealed>,
-        by: Option<&str>,
-        at: Millis,
-    ) -> Done<()> {
-        diesel::update(asks::table.find(id.0))
-            .set((
-                asks::state.eq(state.as_str()),
-                asks::answer.eq(answer.map(Text)),
-                asks::settled_by.eq(by),
-                asks::settled_at.eq(at),
-            ))
-            .execute(&mut self.0)?;
-        Ok(())
-    }
-
-    fn move_asks(
-        &mut self,
-        job: JobId,
-        from: &[QuestionState],
-        to: QuestionState,
-        settled_at: Option<Millis>,
-    ) -> Done<()> {
-        let set = (asks::state.eq(to.as_str()), asks::settled_at.eq(settled_at));
-        let of_job = asks::job_id.eq(job.0);
-        match from {
+    fn change_asks(&mut self, which: AskSet, to: AskChange<'_>) -> Done<()> {
+        let set = (
+            asks::state.eq(to.state.as_str()),
+            asks::answer.eq(to.answer.map(Text)),
+            asks::settled_by.eq(to.settled_by),
+            asks::settled_at.eq(to.settled_at),
+        );
+        match which {
+            AskSet::One(id) => self.run(update(asks::table, asks::id.eq(id.0), set)),
             // Spells the condition of the index of open ones.
-            [QuestionState::Open] => update(asks::table, of_job.and(IsOpenAsk), set).execute(&mut self.0)?,
-            [from] => update(asks::table, of_job.and(asks::state.eq(from.as_str())), set).execute(&mut self.0)?,
-            from => {
-                let from = asks::state.eq_any(from.iter().map(|state| state.as_str()));
-                diesel::update(asks::table).filter(of_job).filter(from).set(set).execute(&mut self.0)?
+            AskSet::OfJob(job, QuestionState::Open) => {
+                self.run(update(asks::table, asks::job_id.eq(job.0).and(IsOpenAsk), set))
             }
-        };
-        Ok(())
+            AskSet::OfJob(job, from) => {
+                let of_job = asks::job_id.eq(job.0).and(asks::state.eq(from.as_str()));
+                self.run(update(asks::table, of_job, set))
+            }
+        }
     }
 }

@@ -1,26 +1,25 @@
 //! Rows of `sessions`, `session_jobs`, `session_summaries` and `memory_items`.
 
-use diesel::dsl::{count_star, exists, max, not, sql};
+use diesel::dsl::{exists, not, sql};
 use diesel::prelude::*;
-use diesel::sql_types::{self, Bool};
+use diesel::sql_types::{Bool, Text as SqlText};
 use posse_core::clock::Millis;
-use posse_core::job::{JobId, JobState};
+use posse_core::job::JobId;
 use posse_core::session::{Session, SessionId, Stretch};
 use posse_core::store::Done;
-use posse_core::store::driver::{ArchivedRow, ExchangeRow, Forgets, Keeps, SessionRows, SummaryRow};
+use posse_core::store::driver::{ArchivedRow, Forgets, Keeps, SessionRows, SessionsOf, SummaryRow};
 use posse_core::store::seal::Sealed;
 
-use super::{Rows, state};
+use super::Rows;
 use crate::literal::update;
-use crate::schema::{job_data, jobs, memory_items, session_jobs, session_summaries, sessions};
+use crate::schema::{jobs, memory_items, session_jobs, session_summaries, sessions};
 use crate::sealed_text::Text;
 
-type Row = (i64, Option<String>, String, Option<i64>, Option<i64>, i64, i64);
-
-/// The columns of a [`Row`], of sessions that are somebody's.
-macro_rules! there {
-    () => {
-        sessions::table.filter(sessions::deleted_at.is_null()).select((
+impl SessionRows for Rows {
+    fn sessions(&mut self, of: SessionsOf<'_>) -> Done<Vec<Session>> {
+        type Row = (i64, Option<String>, String, Option<i64>, Option<i64>, i64, i64, Option<i64>);
+        let exchanges = session_jobs::table.filter(session_jobs::session_id.eq(sessions::id)).count().single_value();
+        let all = sessions::table.select((
             sessions::id,
             sessions::name,
             sessions::role,
@@ -28,69 +27,54 @@ macro_rules! there {
             sessions::previous_job,
             sessions::created_at,
             sessions::used_at,
-        ))
-    };
-}
-
-/// The condition that a job is planned for later and was never claimed.
-macro_rules! planned {
-    () => {
-        jobs::state.eq(JobState::Scheduled.as_str()).and(jobs::lease_token.eq(0))
-    };
-}
-
-impl Rows {
-    fn with_exchanges(&mut self, row: Row) -> Done<Session> {
-        let (id, name, role, previous, through, created_at, used_at) = row;
-        let exchanges: i64 =
-            session_jobs::table.filter(session_jobs::session_id.eq(id)).select(count_star()).first(&mut self.0)?;
-        let previous = previous.zip(through);
-        let previous =
-            previous.map(|(session, through)| Stretch { session: SessionId(session), through: JobId(through) });
-        Ok(Session {
-            id: SessionId(id),
-            name,
-            role,
-            previous,
-            created_at,
-            used_at,
-            exchanges: exchanges.unsigned_abs(),
-        })
-    }
-}
-
-impl SessionRows for Rows {
-    fn session(&mut self, id: SessionId) -> Done<Option<Session>> {
-        let row: Option<Row> = there!().filter(sessions::id.eq(id.0)).first(&mut self.0).optional()?;
-        row.map(|row| self.with_exchanges(row)).transpose()
-    }
-
-    fn session_named(&mut self, name: &str) -> Done<Option<Session>> {
-        let exact: Option<Row> = there!().filter(sessions::name.eq(name)).first(&mut self.0).optional()?;
-        let row = match exact {
-            Some(row) => Some(row),
-            None => {
-                // Names become folders, and not every file system tells case apart.
-                let alike = sql::<Bool>("lower(name) = lower(").bind::<sql_types::Text, _>(name).sql(")");
-                there!()
-                    .filter(sessions::name.is_not_null())
-                    .filter(alike)
-                    .order(sessions::id)
-                    .first(&mut self.0)
-                    .optional()?
+            exchanges,
+        ));
+        let there = all.filter(sessions::deleted_at.is_null());
+        let rows: Vec<Row> = match of {
+            SessionsOf::One(id) => there.filter(sessions::id.eq(id.0)).load(&mut self.0)?,
+            SessionsOf::Named(name) => there.filter(sessions::name.eq(name)).load(&mut self.0)?,
+            SessionsOf::Alike(name) => there
+                .filter(sessions::name.is_not_null())
+                .filter(sql::<Bool>("lower(name) = lower(").bind::<SqlText, _>(name).sql(")"))
+                .order(sessions::id)
+                .limit(1)
+                .load(&mut self.0)?,
+            SessionsOf::Latest(role, most) => {
+                let latest = there.order((sessions::used_at.desc(), sessions::id.desc())).limit(i64::from(most));
+                match role {
+                    Some(role) => latest.filter(sessions::role.eq(role)).load(&mut self.0)?,
+                    None => latest.load(&mut self.0)?,
+                }
             }
+            SessionsOf::Unused(since, most) => {
+                let later = diesel::alias!(sessions as later);
+                let remembered = later
+                    .filter(later.field(sessions::previous_id).eq(sessions::id.nullable()))
+                    .filter(later.field(sessions::used_at).ge(since));
+                let at_work = session_jobs::table
+                    .inner_join(jobs::table)
+                    .filter(session_jobs::session_id.eq(sessions::id))
+                    .filter(jobs::finalized_at.is_null().or(jobs::finalized_at.ge(since)).or(jobs::awaited.eq(true)));
+                there
+                    .filter(sessions::used_at.lt(since))
+                    .filter(not(exists(remembered)))
+                    .filter(not(exists(at_work)))
+                    .order(sessions::used_at)
+                    .limit(i64::from(most))
+                    .load(&mut self.0)?
+            }
+            SessionsOf::Deleted(most) => all
+                .filter(sessions::deleted_at.is_not_null())
+                .order(sessions::id)
+                .limit(i64::from(most))
+                .load(&mut self.0)?,
         };
-        row.map(|row| self.with_exchanges(row)).transpose()
-    }
-
-    fn sessions(&mut self, role: Option<&str>, most: u32) -> Done<Vec<Session>> {
-        let mut query =
-            there!().order((sessions::used_at.desc(), sessions::id.desc())).limit(i64::from(most)).into_boxed();
-        if let Some(role) = role {
-            query = query.filter(sessions::role.eq(role));
-        }
-        let rows: Vec<Row> = query.load(&mut self.0)?;
-        rows.into_iter().map(|row| self.with_exchanges(row)).collect()
+        let session = |(id, name, role, previous, through, created_at, used_at, exchanges): Row| {
+            let stretch = |(session, through)| Stretch { session: SessionId(session), through: JobId(through) };
+            let (previous, exchanges) = (previous.zip(through).map(stretch), exchanges.unwrap_or(0).unsigned_abs());
+            Session { id: SessionId(id), name, role, previous, created_at, used_at, exchanges }
+        };
+        Ok(rows.into_iter().map(session).collect())
     }
 
     fn begin_session(
@@ -127,86 +111,20 @@ impl SessionRows for Rows {
             .set((sessions::previous_id.eq(None::<i64>), sessions::previous_job.eq(None::<i64>)))
             .execute(&mut self.0)?;
         let of_session = session_summaries::table.filter(session_summaries::session_id.eq(id.0));
-        diesel::delete(of_session).execute(&mut self.0)?;
-        Ok(())
+        self.run(diesel::delete(of_session))
     }
 
     fn drop_empty_sessions(&mut self) -> Done<()> {
         let has_jobs = exists(session_jobs::table.filter(session_jobs::session_id.eq(sessions::id)));
         let done = sessions::deleted_at.is_not_null().and(not(has_jobs));
-        diesel::delete(sessions::table.filter(done)).execute(&mut self.0)?;
-        Ok(())
-    }
-
-    fn last_exchange(&mut self, id: SessionId) -> Done<Option<JobId>> {
-        let last: Option<i64> = session_jobs::table
-            .filter(session_jobs::session_id.eq(id.0))
-            .select(max(session_jobs::job_id))
-            .first(&mut self.0)?;
-        Ok(last.map(JobId))
-    }
-
-    fn open_exchange(&mut self, id: SessionId) -> Done<Option<JobId>> {
-        let exchanges = session_jobs::table.filter(session_jobs::session_id.eq(id.0)).inner_join(jobs::table);
-        let open = exchanges.filter(jobs::finalized_at.is_null()).select(jobs::id);
-        Ok(open.first(&mut self.0).optional()?.map(JobId))
-    }
-
-    fn awaited_exchange(&mut self, id: SessionId) -> Done<Option<JobId>> {
-        let exchanges = session_jobs::table.filter(session_jobs::session_id.eq(id.0)).inner_join(jobs::table);
-        let awaited = exchanges.filter(jobs::awaited.eq(true)).select(jobs::id);
-        Ok(awaited.first(&mut self.0).optional()?.map(JobId))
-    }
-
-    fn open_exchanges(&mut self, id: SessionId, but: JobId) -> Done<Vec<JobId>> {
-        let ids: Vec<i64> = session_jobs::table
-            .inner_join(jobs::table)
-            .filter(session_jobs::session_id.eq(id.0))
-            .filter(jobs::id.ne(but.0))
-            .filter(jobs::finalized_at.is_null())
-            .filter(jobs::cancel_requested.eq(false))
-            .filter(not(planned!()))
-            .order(session_jobs::job_id)
-            .select(jobs::id)
-            .load(&mut self.0)?;
-        Ok(ids.into_iter().map(JobId).collect())
-    }
-
-    fn is_planned(&mut self, job: JobId) -> Done<bool> {
-        let planned = jobs::table.filter(jobs::id.eq(job.0)).filter(planned!());
-        Ok(diesel::select(exists(planned)).get_result(&mut self.0)?)
-    }
-
-    fn exchanges(&mut self, id: SessionId, before: Option<JobId>) -> Done<Vec<ExchangeRow>> {
-        type Row = (i64, String, i64, Option<i64>, Sealed, Option<Sealed>, Option<Sealed>);
-        let rows: Vec<Row> = session_jobs::table
-            .inner_join(jobs::table.inner_join(job_data::table))
-            .filter(session_jobs::session_id.eq(id.0))
-            .filter(session_jobs::job_id.lt(before.map_or(i64::MAX, |job| job.0)))
-            .order(session_jobs::job_id)
-            .select((
-                jobs::id,
-                jobs::state,
-                jobs::created_at,
-                jobs::finalized_at,
-                job_data::payload,
-                jobs::output,
-                jobs::reason,
-            ))
-            .load(&mut self.0)?;
-        let exchange = |(job, name, said_at, ended_at, payload, output, reason): Row| {
-            let (job, state) = (JobId(job), state(&name)?);
-            Ok(ExchangeRow { job, state, said_at, ended_at, payload, output, reason })
-        };
-        rows.into_iter().map(exchange).collect()
+        self.run(diesel::delete(sessions::table.filter(done)))
     }
 
     fn join_session(&mut self, id: SessionId, job: JobId, at: Millis) -> Done<()> {
         diesel::insert_into(session_jobs::table)
             .values((session_jobs::session_id.eq(id.0), session_jobs::job_id.eq(job.0)))
             .execute(&mut self.0)?;
-        update(sessions::table, sessions::id.eq(id.0), sessions::used_at.eq(at)).execute(&mut self.0)?;
-        Ok(())
+        self.run(update(sessions::table, sessions::id.eq(id.0), sessions::used_at.eq(at)))
     }
 }
 
@@ -228,9 +146,9 @@ impl Keeps<SummaryRow> for Rows {
 }
 
 impl Forgets<SummaryRow> for Rows {
-    fn forget(&mut self, turn: JobId) -> Done<bool> {
-        let of_turn = session_jobs::table.filter(session_jobs::job_id.eq(turn.0)).select(session_jobs::session_id);
-        let tells = session_summaries::session_id.eq_any(of_turn).and(session_summaries::through_job.ge(turn.0));
+    fn forget(&mut self, exchange: JobId) -> Done<bool> {
+        let of_it = session_jobs::table.filter(session_jobs::job_id.eq(exchange.0)).select(session_jobs::session_id);
+        let tells = session_summaries::session_id.eq_any(of_it).and(session_summaries::through_job.ge(exchange.0));
         Ok(diesel::delete(session_summaries::table.filter(tells)).execute(&mut self.0)? > 0)
     }
 }

@@ -1,21 +1,20 @@
-//! Rows for whoever asks about jobs.
+//! Which jobs there are, and how many.
 
 use diesel::connection::DefaultLoadingMode;
-use diesel::dsl::{count_star, max, min};
+use diesel::dsl::{count_star, exists, max, min, not};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
 use diesel::sqlite::Sqlite;
 use posse_core::clock::Millis;
-use posse_core::job::{GroupUse, JobId, JobState};
-use posse_core::port::{Awaited, JobFilter, StateRow, Waiting};
+use posse_core::job::{JobId, JobState};
+use posse_core::port::{DueJobs, JobFilter, StateRow};
 use posse_core::store::Done;
-use posse_core::store::driver::{StoredJob, TextRow, ViewRows};
+use posse_core::store::driver::{CountsOf, Ended, IdsOf, Number, Queues, StatesOf, ViewRows};
 use posse_core::store::seal::Sealed;
 
-use super::waits::rule;
-use super::{DataColumns, JobColumns, Rows, both, state};
-use crate::literal::{IsAvailable, IsOpen, IsOpenAsk, IsRunning, IsSuspended, IsWaiting, MayHoldKey, among};
-use crate::schema::{asks, dependencies, job_data, job_tags, jobs, sqlite_sequence};
+use super::{Rows, count, state};
+use crate::literal::{IsAvailable, IsOpenAsk, IsRunning, IsSuspended, IsToBeCancelled, IsWaiting, among};
+use crate::schema::{asks, job_data, job_tags, jobs, session_jobs, sqlite_sequence};
 
 /// How many of the newest jobs are looked at one by one, before an index is asked.
 const NEAR: i64 = 10_000;
@@ -69,18 +68,10 @@ struct Count {
     jobs: i64,
 }
 
-fn counts(rows: Vec<Count>) -> Done<Vec<(String, JobState, u64)>> {
-    rows.into_iter().map(|row| Ok((row.name, state(&row.state)?, row.jobs.unsigned_abs()))).collect()
-}
-
 #[derive(QueryableByName)]
 struct Id {
     #[diesel(sql_type = BigInt)]
     id: i64,
-}
-
-fn ids(rows: Vec<Id>) -> Vec<JobId> {
-    rows.into_iter().map(|row| JobId(row.id)).collect()
 }
 
 #[derive(QueryableByName)]
@@ -91,23 +82,6 @@ struct Stated {
     state: String,
     #[diesel(sql_type = BigInt)]
     attempt: i64,
-}
-
-fn stated((id, name, attempt): (i64, String, i32)) -> Done<StateRow> {
-    Ok(StateRow { job: JobId(id), state: state(&name)?, attempt: attempt.unsigned_abs() })
-}
-
-const WAITING: (jobs::id, jobs::unique_key, jobs::role, jobs::queue, jobs::concurrency_key, jobs::state, jobs::run_at) =
-    (jobs::id, jobs::unique_key, jobs::role, jobs::queue, jobs::concurrency_key, jobs::state, jobs::run_at);
-
-type WaitingColumns = (i64, Option<String>, String, String, String, String, i64);
-
-fn waiting(rows: Vec<WaitingColumns>) -> Done<Vec<Waiting>> {
-    let waiting = |(id, key, role, queue, concurrency_key, name, due_at): WaitingColumns| {
-        let (job, state, waits_for) = (JobId(id), state(&name)?, Vec::new());
-        Ok(Waiting { job, key, role, queue, concurrency_key, state, due_at, waits_for, asked_at: None })
-    };
-    rows.into_iter().map(waiting).collect()
 }
 
 /// The jobs that fit, of one state or of all.
@@ -178,180 +152,166 @@ impl Rows {
             .limit(i64::from(most))
             .load(&mut self.0)
     }
-}
 
-impl ViewRows for Rows {
-    fn whole_job(&mut self, id: JobId) -> Done<Option<StoredJob>> {
-        let row: Option<(JobColumns, DataColumns)> = jobs::table
-            .inner_join(job_data::table)
-            .filter(jobs::id.eq(id.0))
-            .select((JobColumns::as_select(), DataColumns::as_select()))
-            .first(&mut self.0)
-            .optional()?;
-        row.map(both).transpose()
-    }
-
-    fn whole_jobs(&mut self, ids: &[JobId]) -> Done<Vec<StoredJob>> {
-        jobs::table
-            .inner_join(job_data::table)
-            .filter(among(ids))
-            .order(jobs::id)
-            .select((JobColumns::as_select(), DataColumns::as_select()))
-            .load_iter(&mut self.0)?
-            .map(|row| both(row?))
-            .collect()
-    }
-
-    fn fitting(&mut self, filter: &JobFilter, state: Option<JobState>, most: u32) -> Done<Vec<JobId>> {
-        let found: Vec<i64> = match state {
-            Some(state) if !state.is_final() && state != JobState::Suspended => self.unended(filter, state, most)?,
+    fn fitting(&mut self, filter: &JobFilter, state: Option<JobState>, most: u32) -> QueryResult<Vec<i64>> {
+        match state {
+            Some(state) if !state.is_final() && state != JobState::Suspended => self.unended(filter, state, most),
             _ => fitting_jobs(filter, state)
                 .select(jobs::id)
                 .order(jobs::id.desc())
                 .limit(i64::from(most))
-                .load(&mut self.0)?,
-        };
-        Ok(found.into_iter().map(JobId).collect())
+                .load(&mut self.0),
+        }
     }
 
-    fn with_content(&mut self, page: &[JobId], text: Option<&str>, meta: Option<(&str, &str)>) -> Done<Vec<JobId>> {
-        let escaped = |text: &str| text.replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_");
-        let pattern = text.map(|text| format!("%{}%", escaped(text)));
-        let (key, value) = meta.unzip();
-        // What is no JSON has no text, and hides nobody else's.
-        let rows = diesel::sql_query(
-            r"SELECT job_id AS id FROM job_data JOIN jobs ON id = job_id WHERE job_id IN (SELECT value FROM json_each(?1))
-                AND (?2 IS NULL OR reason LIKE ?2 ESCAPE '\'
-                     OR CASE WHEN json_valid(payload) THEN payload ->> '$.goal' LIKE ?2 ESCAPE '\' END
-                     OR CASE WHEN json_valid(output) THEN output ->> '$.text' LIKE ?2 ESCAPE '\' END)
-                AND (?3 IS NULL OR CASE WHEN json_valid(meta) THEN EXISTS (
-                     SELECT 1 FROM json_each(meta) AS own
-                     WHERE own.key = ?3 AND CASE own.type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false'
-                                                          WHEN 'null' THEN 'null' ELSE own.value || '' END = ?4) END)
-                ORDER BY job_id DESC",
-        )
-        .bind::<Text, _>(serde_json::json!(page).to_string())
-        .bind::<Nullable<Text>, _>(&pattern)
-        .bind::<Nullable<Text>, _>(key)
-        .bind::<Nullable<Text>, _>(value)
-        .load(&mut self.0)?;
-        Ok(ids(rows))
-    }
-
-    fn texts(&mut self, ids: &[JobId]) -> Done<Vec<TextRow>> {
-        type Columns = (i64, Sealed, Option<Sealed>, Option<Sealed>);
-        let rows: Vec<Columns> = jobs::table
-            .inner_join(job_data::table)
-            .filter(among(ids))
-            .order(jobs::id.desc())
-            .select((jobs::id, job_data::payload, jobs::output, jobs::reason))
-            .load(&mut self.0)?;
-        let text = |(id, payload, output, reason): Columns| TextRow { id: JobId(id), payload, output, reason };
-        Ok(rows.into_iter().map(text).collect())
-    }
-
-    fn states(&mut self, ids: &[JobId]) -> Done<Vec<StateRow>> {
-        let rows: Vec<(i64, String, i32)> = jobs::table
-            .filter(among(ids))
-            .order(jobs::id)
-            .select((jobs::id, jobs::state, jobs::attempt))
-            .load(&mut self.0)?;
-        rows.into_iter().map(stated).collect()
-    }
-
-    fn states_after(&mut self, after: JobId, group: Option<&str>, most: u32) -> Done<Vec<StateRow>> {
-        let mut query = jobs::table
-            .filter(jobs::id.gt(after.0))
+    /// Jobs are found in the order of their ids, which is the order in which they were enqueued. A job cannot have ended
+    /// before it was enqueued; so the search ends at the first id that is too young, and no index by the time of the end
+    /// is needed, which every end would have to write.
+    fn ended(&mut self, how: Ended<'_>, now: Millis, most: u32) -> QueryResult<Vec<i64>> {
+        let mut ended = jobs::table
+            .filter(jobs::state.eq(how.state.as_str()))
+            // Spells the condition of the index that has these in order.
+            .filter(jobs::finalized_at.is_not_null())
+            .filter(jobs::finalized_at.lt(how.before))
+            // Others still wait for it, and would for ever.
+            .filter(jobs::awaited.eq(false))
+            // An exchange stays as long as its session does.
+            .filter(not(exists(session_jobs::table.filter(session_jobs::job_id.eq(jobs::id)))))
+            // Its row is what holds its unique key; see [`posse_core::job::holds_key`].
+            .filter(
+                jobs::state
+                    .ne(JobState::Completed.as_str())
+                    .or(jobs::unique_ms.is_null())
+                    .or((jobs::finalized_at + jobs::unique_ms).le(now)),
+            )
             .order(jobs::id)
             .limit(i64::from(most))
-            .select((jobs::id, jobs::state, jobs::attempt))
+            .select(jobs::id)
             .into_boxed();
-        if let Some(group) = group {
-            let members = job_data::table
-                .filter(job_data::group_name.eq(group))
-                .filter(job_data::job_id.gt(after.0))
-                .select(job_data::job_id);
-            query = query.filter(jobs::id.eq_any(members));
-        }
-        query.load(&mut self.0)?.into_iter().map(stated).collect()
+        ended = match how.among {
+            Some(ids) => ended.filter(among(ids)),
+            None => match first_younger(&mut self.0, how.before)? {
+                Some(younger) => ended.filter(jobs::id.lt(younger)),
+                None => return Ok(Vec::new()),
+            },
+        };
+        ended = match how.queues {
+            Queues::AllBut([]) => ended,
+            Queues::AllBut(names) => ended.filter(jobs::queue.ne_all(names)),
+            Queues::Only(name) => ended.filter(jobs::queue.eq(name)),
+        };
+        ended.load(&mut self.0)
     }
 
-    fn live(&mut self, group: Option<&str>) -> Done<(JobId, Vec<StateRow>)> {
-        let (newest, mut rows) = self.0.transaction(|connection| {
-            let newest: Option<i64> = jobs::table.select(max(jobs::id)).first(connection)?;
-            let rows: Vec<Stated> = match group {
-                None => diesel::sql_query(LIVE).load(connection)?,
-                Some(group) => diesel::sql_query(format!(
-                    "SELECT live.* FROM ({LIVE}) AS live JOIN job_data ON job_id = id WHERE group_name = ?"
-                ))
-                .bind::<Text, _>(group)
-                .load(connection)?,
-            };
-            QueryResult::Ok((newest, rows))
-        })?;
+    fn live(&mut self, group: Option<&str>) -> QueryResult<Vec<(i64, String, i32)>> {
+        let mut rows: Vec<Stated> = match group {
+            None => diesel::sql_query(LIVE).load(&mut self.0)?,
+            Some(group) => diesel::sql_query(format!(
+                "SELECT live.* FROM ({LIVE}) AS live JOIN job_data ON job_id = id WHERE group_name = ?"
+            ))
+            .bind::<Text, _>(group)
+            .load(&mut self.0)?,
+        };
         // Asked for in this order, SQLite would walk all jobs in it once for each part.
         rows.sort_unstable_by_key(|row| row.id);
-        let row = |row: Stated| {
-            let attempt = u32::try_from(row.attempt).unwrap_or(0);
-            Ok(StateRow { job: JobId(row.id), state: state(&row.state)?, attempt })
-        };
-        Ok((JobId(newest.unwrap_or(0)), rows.into_iter().map(row).collect::<Done<_>>()?))
+        let row = |row: Stated| (row.id, row.state, i32::try_from(row.attempt).unwrap_or(0));
+        Ok(rows.into_iter().map(row).collect())
     }
+}
 
-    fn counts(&mut self) -> Done<Vec<(String, JobState, u64)>> {
-        counts(diesel::sql_query(COUNTS).load(&mut self.0)?)
-    }
-
-    fn group_counts(&mut self, group: Option<&str>) -> Done<Vec<(String, JobState, u64)>> {
-        counts(match group {
-            None => diesel::sql_query(format!("{STANDINGS} GROUP BY group_name, state")).load(&mut self.0)?,
-            Some(group) => diesel::sql_query(format!("{STANDINGS} AND group_name = ? GROUP BY group_name, state"))
-                .bind::<Text, _>(group)
+impl ViewRows for Rows {
+    fn ids(&mut self, of: IdsOf<'_>) -> Done<Vec<JobId>> {
+        let exchanges = session_jobs::table.select(session_jobs::job_id);
+        let ids: Vec<i64> = match of {
+            IdsOf::Due(now, most) => jobs::table
+                .filter(IsWaiting)
+                .filter(jobs::run_at.le(now))
+                .order(jobs::run_at)
+                .limit(i64::from(most))
+                .select(jobs::id)
                 .load(&mut self.0)?,
-        })
+            IdsOf::ToBeCancelled => {
+                jobs::table.filter(IsToBeCancelled).order(jobs::id).select(jobs::id).load(&mut self.0)?
+            }
+            IdsOf::Children(parent) => job_data::table
+                .filter(job_data::parent_id.eq(parent.0))
+                .order(job_data::job_id)
+                .select(job_data::job_id)
+                .load(&mut self.0)?,
+            IdsOf::Exchanges(session, before, most) => exchanges
+                .filter(session_jobs::session_id.eq(session.0))
+                .filter(session_jobs::job_id.lt(before.0))
+                .order(session_jobs::job_id)
+                .limit(i64::from(most))
+                .load(&mut self.0)?,
+            IdsOf::LastExchange(session) => exchanges
+                .filter(session_jobs::session_id.eq(session.0))
+                .order(session_jobs::job_id.desc())
+                .limit(1)
+                .load(&mut self.0)?,
+            IdsOf::Fitting(filter, state, most) => self.fitting(filter, state, most)?,
+            IdsOf::Results { of, after, most } => {
+                let rows: Vec<Id> = diesel::sql_query(format!(
+                    "{THEIRS} SELECT j.id AS id FROM theirs t JOIN jobs j ON j.id = t.id \
+                     WHERE t.id > ?2 ORDER BY t.id LIMIT ?3"
+                ))
+                .bind::<BigInt, _>(of.0)
+                .bind::<BigInt, _>(after.0)
+                .bind::<BigInt, _>(i64::from(most))
+                .load(&mut self.0)?;
+                rows.into_iter().map(|row| row.id).collect()
+            }
+            IdsOf::Ended(how, now, most) => self.ended(how, now, most)?,
+        };
+        Ok(ids.into_iter().map(JobId).collect())
     }
 
-    fn group_use(&mut self, group: &str) -> Done<GroupUse> {
-        #[derive(QueryableByName)]
-        struct Used {
-            #[diesel(sql_type = BigInt)]
-            turns: i64,
-            #[diesel(sql_type = BigInt)]
-            input: i64,
-            #[diesel(sql_type = BigInt)]
-            output: i64,
-            #[diesel(sql_type = BigInt)]
-            cost: i64,
-        }
-        let used: Used = diesel::sql_query(
-            "SELECT CAST(total(output ->> '$.turns') AS INTEGER) AS turns,
-                    CAST(total(output ->> '$.usage.input') AS INTEGER) AS input,
-                    CAST(total(output ->> '$.usage.output') AS INTEGER) AS output,
-                    CAST(total(output ->> '$.cost_microusd') AS INTEGER) AS cost
-             FROM job_data JOIN jobs ON id = job_id WHERE group_name = ? AND json_valid(output)",
-        )
-        .bind::<Text, _>(group)
-        .get_result(&mut self.0)?;
-        Ok(GroupUse {
-            turns: used.turns.unsigned_abs(),
-            input_tokens: used.input.unsigned_abs(),
-            output_tokens: used.output.unsigned_abs(),
-            cost_microusd: used.cost.unsigned_abs(),
-        })
+    fn states(&mut self, of: StatesOf<'_>) -> Done<Vec<StateRow>> {
+        let states = jobs::table.select((jobs::id, jobs::state, jobs::attempt));
+        let of_group = job_data::table.inner_join(jobs::table).order(job_data::job_id).select((
+            jobs::id,
+            jobs::state,
+            jobs::attempt,
+        ));
+        let rows: Vec<(i64, String, i32)> = match of {
+            StatesOf::Ids(ids) => states.filter(among(ids)).order(jobs::id).load(&mut self.0)?,
+            StatesOf::After(after, None, most) => {
+                states.filter(jobs::id.gt(after.0)).order(jobs::id).limit(i64::from(most)).load(&mut self.0)?
+            }
+            StatesOf::After(after, Some(group), most) => of_group
+                .filter(job_data::group_name.eq(group))
+                .filter(job_data::job_id.gt(after.0))
+                .limit(i64::from(most))
+                .load(&mut self.0)?,
+            StatesOf::Live(group) => self.live(group)?,
+            StatesOf::Incomplete(group, most) => of_group
+                .filter(job_data::group_name.eq(group))
+                .filter(jobs::state.ne(JobState::Completed.as_str()))
+                .limit(i64::from(most))
+                .load(&mut self.0)?,
+            StatesOf::Members(group, most) => {
+                of_group.filter(job_data::group_name.eq(group)).limit(i64::from(most)).load(&mut self.0)?
+            }
+        };
+        let row = |(id, name, attempt): (i64, String, i32)| {
+            Ok(StateRow { job: JobId(id), state: state(&name)?, attempt: count(attempt) })
+        };
+        rows.into_iter().map(row).collect()
     }
 
-    fn each_output(&mut self, group: &str, mut each: impl FnMut(JobId, Sealed)) -> Done<()> {
-        let outputs = job_data::table
-            .inner_join(jobs::table)
-            .filter(job_data::group_name.eq(group))
-            .filter(jobs::output.is_not_null())
-            .select((jobs::id, jobs::output.assume_not_null()))
-            .load_iter::<(i64, Sealed), DefaultLoadingMode>(&mut self.0)?;
-        for row in outputs {
-            let (id, output) = row?;
-            each(JobId(id), output);
-        }
-        Ok(())
+    fn counts(&mut self, of: CountsOf<'_>) -> Done<Vec<(String, JobState, u64)>> {
+        let rows: Vec<Count> = match of {
+            CountsOf::Roles => diesel::sql_query(COUNTS).load(&mut self.0)?,
+            CountsOf::Groups(None) => {
+                diesel::sql_query(format!("{STANDINGS} GROUP BY group_name, state")).load(&mut self.0)?
+            }
+            CountsOf::Groups(Some(group)) => {
+                diesel::sql_query(format!("{STANDINGS} AND group_name = ? GROUP BY group_name, state"))
+                    .bind::<Text, _>(group)
+                    .load(&mut self.0)?
+            }
+        };
+        rows.into_iter().map(|row| Ok((row.name, state(&row.state)?, row.jobs.unsigned_abs()))).collect()
     }
 
     fn result_counts(&mut self, of: JobId) -> Done<Vec<(Option<JobState>, u64)>> {
@@ -372,84 +332,85 @@ impl ViewRows for Rows {
         rows.into_iter().map(results).collect()
     }
 
-    fn results(&mut self, of: JobId, after: JobId, most: u32) -> Done<Vec<JobId>> {
-        let rows = diesel::sql_query(format!(
-            "{THEIRS} SELECT j.id AS id FROM theirs t JOIN jobs j ON j.id = t.id WHERE t.id > ?2 ORDER BY t.id LIMIT ?3"
-        ))
-        .bind::<BigInt, _>(of.0)
-        .bind::<BigInt, _>(after.0)
-        .bind::<BigInt, _>(i64::from(most))
-        .load(&mut self.0)?;
-        Ok(ids(rows))
-    }
-
-    fn key_holders(&mut self, before: Millis, most: u32) -> Done<Vec<Waiting>> {
-        waiting(
-            jobs::table
-                .filter(jobs::unique_key.is_not_null())
-                .filter(MayHoldKey)
-                .filter(jobs::finalized_at.is_null())
-                .filter(jobs::state.ne(JobState::Running.as_str()))
-                .filter(jobs::created_at.lt(before))
-                // In the order of an expression: in its own, SQLite would walk all jobs.
-                .order(jobs::id + 0)
-                .limit(i64::from(most))
-                .select(WAITING)
-                .load(&mut self.0)?,
-        )
-    }
-
-    fn not_running(&mut self, ids: &[JobId]) -> Done<Vec<Waiting>> {
-        waiting(
-            jobs::table
-                .filter(among(ids))
-                .filter(jobs::state.ne(JobState::Running.as_str()))
-                .order(jobs::id)
-                .select(WAITING)
-                .load(&mut self.0)?,
-        )
-    }
-
-    fn awaited(&mut self, id: JobId) -> Done<Vec<Awaited>> {
-        type On = (i64, String, Option<String>, Option<i64>);
-        let rows: Vec<On> = dependencies::table
-            .left_join(jobs::table.on(jobs::id.eq(dependencies::on_job_id)))
-            .filter(dependencies::job_id.eq(id.0))
-            .filter(IsOpen)
-            .order(dependencies::on_job_id)
-            .select((
-                dependencies::on_job_id,
-                dependencies::on_failed,
-                jobs::state.nullable(),
-                jobs::finalized_at.nullable(),
-            ))
+    fn due_by_role(&mut self, now: Millis) -> Done<Vec<DueJobs>> {
+        type Row = (String, i64, Option<i64>);
+        let summary = (jobs::role, count_star(), min(jobs::run_at));
+        let available: Vec<Row> =
+            jobs::table.filter(IsAvailable).group_by(jobs::role).select(summary).load(&mut self.0)?;
+        let waiting: Vec<Row> = jobs::table
+            .filter(IsWaiting)
+            .filter(jobs::run_at.le(now))
+            .group_by(jobs::role)
+            .select(summary)
             .load(&mut self.0)?;
-        let awaited = |(on, name, is, ended_at): On| {
-            let (is, on_failed) = (is.as_deref().map(state).transpose()?, rule(&name)?);
-            Ok(Awaited { job: JobId(on), state: is, on_failed, ended_at })
+        let due = |(role, jobs, oldest): Row| DueJobs {
+            role,
+            jobs: jobs.unsigned_abs(),
+            oldest_due_at: oldest.unwrap_or(now),
         };
-        rows.into_iter().map(awaited).collect()
+        Ok(available.into_iter().chain(waiting).map(due).collect())
     }
 
-    fn asked_since(&mut self, id: JobId) -> Done<Option<Millis>> {
-        let open = asks::table.filter(asks::job_id.eq(id.0)).filter(IsOpenAsk);
-        Ok(open.select(min(asks::created_at)).first(&mut self.0)?)
+    fn number(&mut self, of: Number) -> Done<Option<i64>> {
+        Ok(match of {
+            Number::NextDue => jobs::table.filter(IsWaiting).select(min(jobs::run_at)).first(&mut self.0)?,
+            Number::NextLeaseEnd => jobs::table.filter(IsRunning).select(min(jobs::lease_until)).first(&mut self.0)?,
+            Number::NextExpiry => {
+                let open = asks::table.filter(IsOpenAsk).filter(asks::expires_at.is_not_null());
+                open.select(min(asks::expires_at)).first(&mut self.0)?
+            }
+            Number::Newest => jobs::table.select(max(jobs::id)).first(&mut self.0)?,
+            // Ids are given out in order and never again, so the highest that was tells how many there were. There is no
+            // row before the first job.
+            Number::Enqueued => {
+                let last = sqlite_sequence::table.filter(sqlite_sequence::name.eq("jobs"));
+                last.select(sqlite_sequence::seq).first(&mut self.0).optional()?
+            }
+            Number::OpenAsks => asks::table.filter(IsOpenAsk).select(count_star()).first(&mut self.0).map(Some)?,
+        })
     }
 
-    fn next_due(&mut self) -> Done<Option<Millis>> {
-        Ok(jobs::table.filter(IsWaiting).select(min(jobs::run_at)).first(&mut self.0)?)
+    fn each_output(&mut self, group: &str, mut each: impl FnMut(JobId, Sealed)) -> Done<()> {
+        let outputs = job_data::table
+            .inner_join(jobs::table)
+            .filter(job_data::group_name.eq(group))
+            .filter(jobs::output.is_not_null())
+            .select((jobs::id, jobs::output.assume_not_null()))
+            .load_iter::<(i64, Sealed), DefaultLoadingMode>(&mut self.0)?;
+        for row in outputs {
+            let (id, output) = row?;
+            each(JobId(id), output);
+        }
+        Ok(())
     }
+}
 
-    fn enqueued(&mut self) -> Done<u64> {
-        // Ids are given out in order and never again, so the highest that was tells how many there were. There is no row
-        // before the first job.
-        let last = sqlite_sequence::table.find("jobs").select(sqlite_sequence::seq);
-        let last: Option<i64> = last.first(&mut self.0).optional()?;
-        Ok(last.unwrap_or(0).unsigned_abs())
+/// The end of the ids of jobs that were enqueued before `cutoff`, found by halving; none if the very
+/// first is younger. A clock that was set back makes it an earlier end, never a wrong deletion.
+fn first_younger(connection: &mut SqliteConnection, cutoff: Millis) -> QueryResult<Option<i64>> {
+    let (first, last): (Option<i64>, Option<i64>) =
+        (jobs::table.select(min(jobs::id)).first(connection)?, jobs::table.select(max(jobs::id)).first(connection)?);
+    let (Some(mut older), Some(last)) = (first, last) else { return Ok(None) };
+    let mut is_older = |id: i64| -> QueryResult<Option<(i64, bool)>> {
+        // Ids of deleted jobs are gaps.
+        let next: Option<(i64, i64)> = jobs::table
+            .filter(jobs::id.ge(id))
+            .order(jobs::id)
+            .select((jobs::id, jobs::created_at))
+            .first(connection)
+            .optional()?;
+        Ok(next.map(|(id, created_at)| (id, created_at < cutoff)))
+    };
+    if !is_older(older)?.is_some_and(|(_, older)| older) {
+        return Ok(None);
     }
-
-    fn count_open_asks(&mut self) -> Done<u64> {
-        let open: i64 = asks::table.filter(IsOpenAsk).select(count_star()).first(&mut self.0)?;
-        Ok(open.unsigned_abs())
+    let mut younger = last + 1;
+    while younger - older > 1 {
+        let middle = older + (younger - older) / 2;
+        match is_older(middle)? {
+            Some((id, true)) => older = id.max(middle),
+            _ => younger = middle,
+        }
     }
+    Ok(Some(younger))
 }

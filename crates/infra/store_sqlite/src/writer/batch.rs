@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use diesel::prelude::*;
 use posse_core::clock::Millis;
 use posse_core::port::RepositoryError;
-use posse_core::store::claim::Places;
+use posse_core::store::claim::Cursors;
 use posse_core::store::enqueue::Enqueue;
 use posse_core::store::finish::Finish;
 use posse_core::store::seal::Keys;
@@ -205,7 +205,7 @@ pub(super) struct Try<'a> {
     pub connection: &'a mut SqliteConnection,
     pub path: &'a Path,
     pub keys: &'a Keys,
-    pub places: &'a mut Places,
+    pub cursors: &'a mut Cursors,
     /// Whether each piece is to be undone by itself when it fails.
     pub apart: bool,
     /// Whether workers are to be notified once it is committed.
@@ -267,7 +267,7 @@ impl Try<'_> {
             Savepoint.execute(self.connection)?;
         }
         let mut notifies = false;
-        let tx = &mut Transaction::new(Rows::of(self.connection), self.keys, self.places, &mut notifies);
+        let tx = &mut Transaction::new(Rows::of(self.connection), self.keys, self.cursors, &mut notifies);
         let result = match work(tx).map_err(Into::into) {
             Ok(value) => Ok(value),
             Err(fault) => Err(for_caller(fault, self.path)?),

@@ -9,7 +9,7 @@ use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use posse_core::metrics::Written;
-use posse_core::store::claim::Places;
+use posse_core::store::claim::Cursors;
 use posse_core::store::seal::Keys;
 
 use super::batch::{Batch, Try};
@@ -53,7 +53,7 @@ pub(super) struct Owner {
     path: PathBuf,
     keys: Keys,
     /// Where its claims go on, whichever thread they come from.
-    places: Places,
+    cursors: Cursors,
     notifier: Arc<Notifier>,
     log: Log,
     checkpointer: Checkpointer,
@@ -84,7 +84,7 @@ impl Owner {
             identity,
             path,
             keys,
-            places: Places::default(),
+            cursors: Cursors::default(),
             notifier,
             log,
             checkpointer,
@@ -203,7 +203,7 @@ impl Owner {
             connection: &mut self.connection,
             path: &self.path,
             keys: &self.keys,
-            places: &mut self.places,
+            cursors: &mut self.cursors,
             apart,
             notifies: false,
         };

@@ -52,7 +52,7 @@ impl Simple {
                 }
             }
             if let Some(scope) = scope {
-                self.last_served.insert((role.into(), scope), line(&job));
+                self.last_served.insert((role.into(), scope), lane(&job));
             }
             taken.push(id);
         }
@@ -63,27 +63,27 @@ impl Simple {
     /// all).
     fn next(&self, role: &str, now: Millis) -> Option<(JobId, Option<String>)> {
         let available = self.there().filter(|job| job.standing.state == JobState::Available && job.new.role == role);
-        let mut lines: BTreeMap<_, (Millis, JobId)> = BTreeMap::new();
+        let mut lanes: BTreeMap<_, (Millis, JobId)> = BTreeMap::new();
         for job in available {
             // Ten minutes of waiting are worth a step of priority.
             let front = (job.standing.run_at + i64::from(job.new.priority) * 600_000, job.id);
-            let first = lines.entry(line(job)).or_insert(front);
+            let first = lanes.entry(lane(job)).or_insert(front);
             *first = front.min(*first);
         }
-        lines.retain(|_, (_, id)| self.may_start(*id, now));
+        lanes.retain(|_, (_, id)| self.may_start(*id, now));
         let is_fair = |scope: Scope| self.rules.get(&scope).is_some_and(|rule| rule.limits.fair);
         let all_are_fair = is_fair(Scope::All) || is_fair(Scope::Role(role.into()));
         let mut scopes: BTreeMap<Option<String>, BTreeMap<_, _>> = BTreeMap::new();
-        for (line, front) in lines {
-            let by_queue = is_fair(Scope::Queue(line.0.clone())).then(|| line.0.clone());
+        for (lane, front) in lanes {
+            let by_queue = is_fair(Scope::Queue(lane.0.clone())).then(|| lane.0.clone());
             let scope = if all_are_fair { Some(String::new()) } else { by_queue };
-            scopes.entry(scope).or_default().insert(line, front);
+            scopes.entry(scope).or_default().insert(lane, front);
         }
-        let first = |(scope, lines): (Option<String>, BTreeMap<_, _>)| {
-            let Some(queue) = &scope else { return Some((*lines.values().min()?, scope)) };
+        let first = |(scope, lanes): (Option<String>, BTreeMap<_, _>)| {
+            let Some(queue) = &scope else { return Some((*lanes.values().min()?, scope)) };
             let last = self.last_served.get(&(role.into(), queue.clone()));
-            let behind = lines.iter().find(|(line, _)| last.is_none_or(|last| *line > last));
-            Some((*behind.or(lines.iter().next())?.1, scope))
+            let behind = lanes.iter().find(|(lane, _)| last.is_none_or(|last| *lane > last));
+            Some((*behind.or(lanes.iter().next())?.1, scope))
         };
         scopes.into_iter().filter_map(first).min().map(|((_, id), scope)| (id, scope))
     }
@@ -104,7 +104,7 @@ impl Rule {
 }
 
 /// Its queue, and its key or nothing.
-fn line(job: &Job) -> (String, String) {
+fn lane(job: &Job) -> (String, String) {
     (job.new.queue.clone(), job.new.concurrency_key.clone().unwrap_or_default())
 }
 
