@@ -237,3 +237,18 @@ fn the_real_model_sums_up_what_was_found() {
     let answer = job["output"]["text"].as_str().expect("an answer").to_lowercase();
     assert!(answer.contains("fjordtex"), "what was found stands in the summary: {answer}");
 }
+
+#[test]
+fn the_files_of_old_runs_go_and_nothing_else_does() {
+    let server = ModelServer::start(find_the_supplier());
+    let project = Project::with_model(&server);
+    project.write("config/posse.toml", "run_files = 2\n");
+    for name in ["job-2", "job-10", "job-x", "notes"] {
+        project.write(&format!(".posse/runs/{name}/events.jsonl"), "{}\n");
+    }
+    project.posse(&["run", "--role", "researcher", "Which supplier ships to Norway?"]).ok();
+    let entries = std::fs::read_dir(project.path().join(".posse/runs")).expect("readable").flatten();
+    let mut left: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["job-10", "job-2", "job-x", "notes"]);
+}

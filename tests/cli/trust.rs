@@ -1,6 +1,6 @@
 //! What a folder's files say is done only where somebody trusts them.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::PermissionsExt;
 
 use crate::support::{Ended, Project};
 
@@ -122,4 +122,37 @@ fn a_folder_is_not_trusted_for_what_was_in_its_place() {
     assert!(project.posse(&["trust", "list"]).ok().out.contains("not now"));
     project.posse(&["trust", "a"]).ok();
     in_folder(&project, "a", &["list"]).ok();
+}
+
+#[test]
+fn a_workspace_is_remembered_as_one_whatever_the_settings_say() {
+    let project = Project::empty().untrusted();
+    project.posse(&["init", "p"]).ok();
+    for folder in ["p/ws/sub", "p/other", "p/third"] {
+        std::fs::create_dir_all(project.path().join(folder)).expect("made");
+    }
+    let refused = project.posse(&["trust", "p/ws/sub"]).expect(4);
+    assert!(refused.err.contains("agents of the project"), "{}", refused.err);
+    // Its settings say that they work elsewhere, until a job names the folder.
+    project.write("p/config/posse.toml", "workspace = 'ws'\n");
+    project.posse(&["trust", "p/other"]).ok();
+    project.posse(&["trust", "revoke", "p/other"]).ok();
+    in_folder(&project, "p", &["enqueue", "-r", "scribe", "--workspace", "other", "x"]).ok();
+    let refused = project.posse(&["trust", "p/other"]).expect(4);
+    assert!(refused.err.contains("agents of the project"), "{}", refused.err);
+    project.posse(&["trust", "p/third"]).ok();
+    in_folder(&project, "p", &["list"]).ok();
+}
+
+#[test]
+fn a_file_that_others_can_write_is_not_believed() {
+    let project = Project::empty().untrusted();
+    project.posse(&["init"]).ok();
+    let file = project.state().join("posse/trust.json");
+    let set = |mode| std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).expect("ours");
+    set(0o666);
+    assert!(project.posse(&["list"]).expect(2).err.contains("only you can write"));
+    set(0o600);
+    std::fs::write(&file, "{").expect("written");
+    assert!(project.posse(&["list"]).expect(2).err.contains("is damaged"));
 }

@@ -156,3 +156,31 @@ fn what_the_settings_name_is_kept_from_agents() {
     assert_eq!(std::fs::read_to_string(project.path().join("agents/reader.json")).expect("there"), persona);
     assert!(project.posse(&["--db", "acme.db", "list"]).ok().out.contains("completed"));
 }
+
+#[test]
+fn links_are_followed_where_no_agent_writes() {
+    let project = Project::empty();
+    let root = project.path().canonicalize().expect("real");
+    project.write("config/posse.toml", "workspace = 'ws'\n");
+    project.write("ws/sub/deep/notes.txt", "x");
+    // The project's own folder is a workspace of nobody's, but it counts as written by agents all the same.
+    let mine = tempfile::tempdir().expect("a folder");
+    let mine = mine.path().canonicalize().expect("real");
+    std::fs::create_dir(root.join("other")).expect("made");
+    symlink(root.join("ws"), mine.join("mine")).expect("made");
+    symlink("../other", root.join("ws/theirs")).expect("made");
+    symlink(root.join("ws/theirs"), mine.join("way")).expect("made");
+    symlink("turn", mine.join("turn")).expect("made");
+    let enqueue = |folder: &std::path::Path| {
+        project.posse(&["enqueue", "-r", "scribe", "--workspace", folder.to_str().expect("UTF-8"), "x"])
+    };
+    enqueue(&mine.join("mine/sub/../sub/./deep")).ok();
+    let job = project.posse(&["show", "1", "--json"]).ok().json();
+    assert_eq!(job["job"]["payload"]["workspace"], root.join("ws/sub/deep").to_str().expect("UTF-8"));
+    for path in [root.join("ws/theirs"), mine.join("mine/theirs"), mine.join("way"), root.join("ws/sub/../theirs/..")] {
+        let refused = enqueue(&path).expect(2);
+        let is_told = refused.err.contains("is a symlink to ../other, and agents can write");
+        assert!(is_told, "{}: {}", path.display(), refused.err);
+    }
+    assert!(enqueue(&mine.join("turn")).expect(2).err.contains("cannot be used"), "nothing can be opened there");
+}

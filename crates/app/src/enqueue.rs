@@ -6,12 +6,13 @@ use posse_core::job::enqueue::{Ask, accept};
 use posse_core::job::retry::{RetryPolicy, Strategy};
 use posse_core::job::unique::Became;
 use posse_core::job::{IfHeld, JobId, Meta, NewJob, Unique};
+use posse_core::persona::Personas;
 use posse_core::port::{Enqueued, Store};
 use posse_core::queue::Queue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::personas::Personas;
+use crate::personas::not_broken;
 use crate::{Error, Result};
 
 /// The model that runs on this machine, which every configuration has.
@@ -41,14 +42,14 @@ impl Intake {
     /// of `queues` has it that it waits in.
     pub fn accept(&self, ask: Ask, retry: &RetryAsked, queues: &[Queue]) -> Result<NewJob> {
         // A broken file is a better answer than that there is none.
-        self.personas.not_broken(&ask.role)?;
+        not_broken(&self.personas, &ask.role)?;
         let is_known = |model: &&str| self.models.iter().any(|known| known == model) || *model == LOCAL_MODEL;
         if let Some(model) = ask.model.as_deref().filter(|model| !self.models.is_empty() && !is_known(model)) {
             let names = self.models.join(", ");
             let why = format!("model '{model}' is not in the settings; there are {names} (posse model list)");
             return Err(Error::invalid(why));
         }
-        let persona = self.personas.get(&ask.role);
+        let persona = self.personas.get(&ask.role).map(|file| &file.persona);
         let ask = Ask {
             priority_step_ms: self.priority_step_ms,
             max_crashes: ask

@@ -23,6 +23,7 @@ pub mod queues;
 pub mod retention;
 pub mod schedules;
 pub mod sessions;
+pub mod staff;
 pub mod status;
 pub mod times;
 pub mod waits;

@@ -6,7 +6,7 @@ use posse_core::port::{HeldJob, ProcessProbe, Store, WorkerRecord};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Result;
+use crate::{Code, Error, Result};
 
 /// What a worker process is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -94,4 +94,44 @@ pub fn alive<'a>(workers: &'a [WorkerRecord], processes: &dyn ProcessProbe, now:
         is(&alive) || (!is(&gone) && has_said_so)
     };
     workers.iter().filter(lives).collect()
+}
+
+/// The worker that is to be drained: the one named, none for `all`, else the only one there is.
+pub fn to_drain(workers: &[WorkerRecord], named: Option<String>, all: bool) -> Result<Option<WorkerId>> {
+    match (named, workers) {
+        (_, []) => Err(none_there()),
+        (Some(id), _) => Ok(Some(WorkerId(id))),
+        (None, _) if all => Ok(None),
+        (None, [only]) => Ok(Some(WorkerId(only.id.clone()))),
+        (None, several) => {
+            let ids: Vec<_> = several.iter().map(|worker| worker.id.as_str()).collect();
+            let what = format!("name the worker, or all of them by --all; there are {}", ids.join(", "));
+            Err(Error::invalid(what))
+        }
+    }
+}
+
+/// That there is no worker.
+pub fn none_there() -> Error {
+    Error::new(Code::WorkerNotFound, "no worker is on the list")
+}
+
+/// Asks a worker, or all, to finish what is in hand and end; gives who was asked.
+pub async fn drain(store: &dyn Store, worker: Option<WorkerId>, now: Millis) -> Result<Vec<String>> {
+    let asked = store.request_drain(worker.clone(), now).await?;
+    match worker.filter(|_| asked.is_empty()) {
+        Some(WorkerId(id)) => {
+            Err(Error::new(Code::WorkerNotFound, format!("there is no worker '{id}' (posse worker list)")))
+        }
+        None => Ok(asked),
+    }
+}
+
+/// Fails while one of these workers lives, and says how to end it: what is to be done is done while nobody is at work.
+pub fn nobody_at_work(workers: &[WorkerRecord], processes: &dyn ProcessProbe, now: Millis) -> Result<()> {
+    let there = alive(workers, processes, now);
+    let Some(first) = there.first() else { return Ok(()) };
+    let more = if there.len() > 1 { format!(" and {} more", there.len() - 1) } else { String::new() };
+    let way_out = "posse worker drain --all ends them when their jobs in hand have ended";
+    Err(Error::invalid(format!("worker {}{more} would have to wait; {way_out}", first.id)))
 }

@@ -11,6 +11,7 @@ use posse_app::events::WorkEvent;
 use posse_app::groups::GroupView;
 use posse_app::jobs::{JobDocument, JobItem};
 use posse_app::models::ModelList;
+use posse_app::personas::{PersonaView, SkillDocument, SkillItem, ToolView};
 use posse_app::queues::{QueueDocument, QueueView};
 use posse_app::schedules::ScheduleDocument;
 use posse_app::sessions::SessionDocument;
@@ -44,6 +45,7 @@ fn the_schemas_of_what_is_given_out_stay_as_they_are() {
     add::<JobItem>(&mut generator, &mut documents, "job in a list");
     add::<Rule>(&mut generator, &mut documents, "limit in a list");
     add::<ModelList>(&mut generator, &mut documents, "models");
+    add::<PersonaView<'static>>(&mut generator, &mut documents, "persona");
     add::<Question>(&mut generator, &mut documents, "question");
     add::<QueueDocument>(&mut generator, &mut documents, "queue");
     add::<QueueView>(&mut generator, &mut documents, "queue in a list");
@@ -52,7 +54,10 @@ fn the_schemas_of_what_is_given_out_stay_as_they_are() {
     add::<Schedule>(&mut generator, &mut documents, "schedule in a list");
     add::<SessionDocument>(&mut generator, &mut documents, "session");
     add::<Session>(&mut generator, &mut documents, "session in a list");
+    add::<SkillDocument<'static>>(&mut generator, &mut documents, "skill");
+    add::<SkillItem<'static>>(&mut generator, &mut documents, "skill in a list");
     add::<Standing>(&mut generator, &mut documents, "status");
+    add::<ToolView>(&mut generator, &mut documents, "tool");
     add::<WorkEvent<'static>>(&mut generator, &mut documents, "work event");
     add::<WorkerView>(&mut generator, &mut documents, "worker in a list");
     let definitions = generator.take_definitions(true);

@@ -9,6 +9,10 @@ use crate::job::name::check_role;
 use crate::job::retry::RetryPolicy;
 use crate::text::{has_too_many, named};
 
+mod file;
+
+pub use file::{PersonaFile, PersonaFileProblem, Personas, Severity};
+
 /// Model requests a run may make unless its persona says otherwise.
 pub const DEFAULT_MAX_TURNS: u32 = 20;
 

@@ -7,6 +7,7 @@ use crate::job::JobId;
 use crate::job::dependency::empty_group;
 use crate::job::transition::IllegalTransition;
 
+mod agents;
 mod annotation;
 mod care;
 mod fork;
@@ -21,6 +22,7 @@ mod store;
 mod upkeep;
 mod worker;
 
+pub use agents::{PersonaRepository, SkillRepository};
 pub use annotation::AnnotationRepository;
 pub use care::{Awaited, CareRepository, ClockJump, DueJobs, Firing, HeldJob, Pruned, Storage, Waiting};
 pub use fork::ForkRepository;

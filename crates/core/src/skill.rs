@@ -18,13 +18,16 @@ use crate::text::{folded, named};
 use crate::tool::{OfferedTool, ToolSpec, schema_of};
 
 mod call;
+mod found;
 mod front;
 mod offered;
 mod sanitise;
 pub mod shelf;
 
+pub use crate::persona::Severity;
 pub use call::{HistoryMessage, HistoryRole, MAX_HISTORY, MAX_HISTORY_BYTES, MAX_TASK_BYTES, SkillCallArgs};
-pub use front::{Field, FieldValue, FrontMatter, Location, Severity, SkillProblem, examine};
+pub use found::{SkillFileProblem, Skills, UnknownSkill};
+pub use front::{Field, FieldValue, FrontMatter, Location, SkillProblem, examine};
 pub use offered::OfferedSkill;
 pub use sanitise::{SanitiseError, sanitise};
 

@@ -221,3 +221,29 @@ pub fn ago(at: Millis, now: Millis) -> String {
 pub fn rfc3339(at: Millis) -> Option<String> {
     jiff::Timestamp::from_millisecond(at).ok().map(|at| format!("{at:.3}"))
 }
+
+/// Of `known`, the word that a slip of the pen may have turned into `word`.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > 64 {
+        return None;
+    }
+    let word = word.to_lowercase();
+    let most = (word.len() / 3).clamp(1, 3);
+    let scored = known.into_iter().map(|other| (distance(&word, &other.to_lowercase()), other));
+    scored.filter(|(d, _)| *d <= most).min_by_key(|(d, _)| *d).map(|(_, other)| other)
+}
+
+/// Letters to add, drop or replace to make one word of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, cb) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

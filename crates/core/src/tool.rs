@@ -177,6 +177,9 @@ pub trait Tools: Send + Sync {
     /// The tool of that name.
     fn get(&self, name: &str) -> Option<Arc<dyn Tool>>;
 
+    /// The packs, each with the names of its tools.
+    fn packs(&self) -> &BTreeMap<String, Vec<String>>;
+
     /// Reads the arguments of a call as the model wrote them, by the schema in `spec`.
     fn validate_args(&self, spec: &ToolSpec, raw: &str) -> Result<Value, ToolError>;
 

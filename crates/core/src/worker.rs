@@ -66,7 +66,7 @@ impl WorkerService {
     pub async fn run_until(self: Arc<Self>, retired: impl Future<Output = ()>) {
         let mut retired = pin!(retired);
         let mut why = SHUT_DOWN;
-        let mut wakes = self.fleet.queries.wakes();
+        let mut wakes = self.fleet.store.wakes();
         let mut phase = self.fleet.phase();
         let mut in_flight = InFlight::new(Arc::clone(&self));
         // One that is under way is waited for, whatever happens: what it takes is ours.
@@ -137,7 +137,7 @@ impl WorkerService {
             now,
             lease_until: now + self.fleet.lease_ms,
         };
-        let claimed = self.fleet.jobs.claim(request).await?;
+        let claimed = self.fleet.store.claim(request).await?;
         let take = |claimed: Claimed| {
             let (stopper, stop) = stop_pair();
             self.fleet.keep(claimed.lease, until, stopper);
@@ -149,7 +149,7 @@ impl WorkerService {
     /// How long nothing can become due by itself.
     async fn until_next_deadline(&self) -> Duration {
         let now = self.fleet.clock.now();
-        match self.fleet.queries.next_deadline(now).await {
+        match self.fleet.store.next_deadline(now).await {
             Ok(Some(at)) => Duration::from_millis((at - now).max(1) as u64).min(IDLE_AT_MOST),
             _ => IDLE_AT_MOST,
         }
@@ -284,7 +284,7 @@ impl WorkerService {
         let mut wait = Duration::from_millis(500);
         let mut phase = self.fleet.phase();
         loop {
-            let results = match self.fleet.jobs.finish_all(&ends, self.fleet.clock.now()).await {
+            let results = match self.fleet.store.finish_all(&ends, self.fleet.clock.now()).await {
                 Ok(results) => results,
                 Err(error) => vec![Err(error); ends.len()],
             };

@@ -30,12 +30,5 @@ pub fn record(id: String, roles: Vec<String>, slots: usize, clock: &dyn Clock) -
 
 /// A fleet's part in this process, with all it needs from one store.
 pub fn options(store: &Arc<SqliteStore>, worker: WorkerRecord, clock: Arc<dyn Clock>) -> FleetOptions {
-    FleetOptions {
-        jobs: Arc::clone(store) as _,
-        queries: Arc::clone(store) as _,
-        care: Arc::clone(store) as _,
-        clock,
-        processes: Arc::new(LinuxProcessProbe),
-        worker,
-    }
+    FleetOptions { store: store.clone(), clock, processes: Arc::new(LinuxProcessProbe), worker }
 }

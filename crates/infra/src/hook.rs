@@ -6,7 +6,7 @@
 //! use std::sync::Arc;
 //!
 //! use async_trait::async_trait;
-//! use posse_core::run::hook::{HookError, RunHook, RunSetup};
+//! use posse_core::run::hook::{HookError, Hooks as _, RunHook, RunSetup};
 //! use posse_infra::hook::HookRegistry;
 //!
 //! /// Takes the cheap model for short goals.
@@ -35,7 +35,7 @@ mod project_rules;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use posse_core::run::hook::{RunHook, compose};
+use posse_core::run::hook::{Hooks, RunHook, UnknownHook, compose};
 
 use posse_tools::is_legal_name;
 
@@ -59,16 +59,6 @@ pub enum RegisterHookError {
     NameTaken(String),
 }
 
-/// A persona names a hook that is not there.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no hook '{}'; there are: {}", name.escape_debug(), known.join(", "))]
-pub struct UnknownHook {
-    /// What was named.
-    pub name: String,
-    /// All hooks, sorted.
-    pub known: Vec<String>,
-}
-
 impl HookRegistry {
     /// A registry with the built-in hooks.
     pub fn builtin() -> Self {
@@ -87,9 +77,10 @@ impl HookRegistry {
         self.hooks.insert(name.to_owned(), hook);
         Ok(())
     }
+}
 
-    /// The hooks of a persona's list, composed in its order.
-    pub fn resolve(&self, names: &[String]) -> Result<Arc<dyn RunHook>, UnknownHook> {
+impl Hooks for HookRegistry {
+    fn resolve(&self, names: &[String]) -> Result<Arc<dyn RunHook>, UnknownHook> {
         let unknown = |name: &String| UnknownHook { name: name.clone(), known: self.hooks.keys().cloned().collect() };
         let hooks: Result<Vec<_>, _> =
             names.iter().map(|name| self.hooks.get(name).cloned().ok_or_else(|| unknown(name))).collect();

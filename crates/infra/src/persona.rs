@@ -2,15 +2,16 @@
 //!
 //! A file that is broken is reported and left out; it never takes the others down.
 
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use posse_core::job::name::role_name;
-use posse_core::persona::{PersonaProblem, PersonaTemplate};
-use serde::Serialize;
+use posse_core::persona::{PersonaFile, PersonaFileProblem, PersonaProblem, PersonaTemplate, Personas, Severity};
+use posse_core::port::PersonaRepository;
+use posse_core::text::nearest;
 
 mod misfits;
 mod placeholders;
@@ -18,128 +19,98 @@ mod placeholders;
 /// Most bytes of a persona's file.
 pub const MAX_FILE_BYTES: u64 = 256 * 1024;
 
-/// A persona and where it came from.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PersonaFile {
-    /// The file's path.
-    pub file: PathBuf,
-    /// What it describes.
-    pub persona: PersonaTemplate,
+/// A folder of personas, and those that are used where nobody has one.
+pub struct PersonaFolder {
+    pub folder: PathBuf,
+    /// Whether somebody named it, so that its absence is an error.
+    pub is_named: bool,
+    /// By role and text.
+    pub built_in: &'static [(&'static str, &'static str)],
 }
 
-/// Whether a problem keeps a persona from working.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// The persona is left out.
-    Error,
-    /// The persona works; something about it will surprise somebody.
-    Warning,
-    /// The persona works as it was meant; this is how it was read.
-    Note,
-}
-
-/// Something wrong with a persona's file: where, what, and what would be right.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PersonaFileProblem {
-    /// The file's path.
-    pub file: PathBuf,
-    /// The line, where one is to blame.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<usize>,
-    /// The field, where one is to blame.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub field: Option<String>,
-    /// What is wrong and how to mend it.
-    pub message: String,
-    /// Whether the persona is left out for it.
-    pub severity: Severity,
-}
-
-impl fmt::Display for PersonaFileProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file.display())?;
-        if let Some(line) = self.line {
-            write!(f, ":{line}")?;
+impl PersonaRepository for PersonaFolder {
+    fn personas(&self) -> Result<Personas, String> {
+        if self.folder.is_dir() || self.is_named {
+            let shown = self.folder.display();
+            let unreadable = |e| format!("the folder of personas {shown} cannot be read: {e}. Make it with posse init");
+            return load_all(&self.folder).map_err(unreadable);
         }
-        match &self.field {
-            Some(field) => write!(f, ": {field} {}", self.message),
-            None => write!(f, ": {}", self.message),
+        let mut personas = Personas::default();
+        for (role, text) in self.built_in {
+            add(&mut personas, &Path::new("(built in)").join(format!("{role}.json")), text);
         }
+        Ok(personas)
+    }
+
+    fn keeps(&self, file: &Path) -> bool {
+        file.starts_with(&self.folder)
+    }
+
+    fn place(&self, role: &str) -> (PathBuf, bool) {
+        let file = self.folder.join(format!("{role}.json"));
+        let is_there = file.exists();
+        (file, is_there)
+    }
+
+    fn add(&self, persona: &PersonaTemplate) -> Result<(), String> {
+        let (file, _) = self.place(&persona.role);
+        let text = serde_json::to_string_pretty(persona).map_err(|error| error.to_string())? + "\n";
+        fs::create_dir_all(&self.folder).map_err(|e| format!("{} cannot be made: {e}", self.folder.display()))?;
+        fs::write(&file, text).map_err(|e| format!("{} cannot be written: {e}", file.display()))
+    }
+
+    fn line_with(&self, file: &Path, name: &str) -> Option<usize> {
+        let quoted = format!("\"{name}\"");
+        let text = fs::read_to_string(file).ok()?;
+        text.lines().position(|line| line.contains(&quoted)).map(|index| index + 1)
+    }
+
+    fn stamp(&self) -> u64 {
+        stamp(entries(&self.folder))
     }
 }
 
-/// What a folder of personas holds.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Loaded {
-    /// The personas that work, sorted by role.
-    pub personas: Vec<PersonaFile>,
-    /// Everything that is wrong, in the order of the files.
-    pub problems: Vec<PersonaFileProblem>,
+/// What is in a folder; nothing where there is none.
+pub(crate) fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-impl Loaded {
-    /// The persona that plays `role`.
-    pub fn get(&self, role: &str) -> Option<&PersonaFile> {
-        let role = role_name(role);
-        self.personas.iter().find(|p| p.persona.role == role)
-    }
+/// A number made of what tells these files as they are from what they were and will be; of those that are there.
+pub(crate) fn stamp(files: impl IntoIterator<Item = PathBuf>) -> u64 {
+    let seen = files.into_iter().filter_map(|path| {
+        let meta = fs::metadata(&path).ok()?;
+        Some((path, meta.mtime(), meta.mtime_nsec(), meta.len(), meta.ino()))
+    });
+    let mut seen: Vec<_> = seen.collect();
+    seen.sort();
+    let mut hasher = DefaultHasher::new();
+    seen.hash(&mut hasher);
+    hasher.finish()
+}
 
-    /// The roles that can be worked, sorted.
-    pub fn roles(&self) -> Vec<String> {
-        self.personas.iter().map(|p| p.persona.role.clone()).collect()
-    }
-
-    /// Why there is no working persona for `role`: the problems of the file that is named after it.
-    pub fn errors_of(&self, role: &str) -> Vec<&PersonaFileProblem> {
-        let named = |p: &&PersonaFileProblem| {
-            p.file.file_stem().is_some_and(|stem| role_name(&stem.to_string_lossy()) == role_name(role))
-        };
-        self.problems.iter().filter(|p| p.severity == Severity::Error).filter(named).collect()
-    }
-
-    /// Takes in one file's text; `file` is only used to speak of it.
-    pub fn add(&mut self, file: &Path, text: &str) {
-        match read_whole(file, text) {
-            Ok((persona, notes)) => {
-                self.problems.extend(notes);
-                let surprises = placeholders::of(&persona).into_iter().map(|(field, found)| {
-                    let line = text.lines().position(|line| line.contains(&found)).map(|index| index + 1);
-                    let message = format!(
-                        "holds {found}, which nothing fills in: the agent reads it as it stands. Write what is meant; what \
-                         differs from job to job belongs into the job's goal"
-                    );
-                    warning(file, line, Some(field), message)
-                });
-                self.problems.extend(surprises);
-                self.admit(PersonaFile { file: file.into(), persona });
-            }
-            Err(problems) => self.problems.extend(problems),
+/// Takes in one file's text; `file` is only used to speak of it.
+fn add(personas: &mut Personas, file: &Path, text: &str) {
+    match read_whole(file, text) {
+        Ok((persona, notes)) => {
+            personas.problems.extend(notes);
+            let surprises = placeholders::of(&persona).into_iter().map(|(field, found)| {
+                let line = text.lines().position(|line| line.contains(&found)).map(|index| index + 1);
+                let message = format!(
+                    "holds {found}, which nothing fills in: the agent reads it as it stands. Write what is meant; what \
+                     differs from job to job belongs into the job's goal"
+                );
+                PersonaFileProblem::warning(file, line, Some(field), message)
+            });
+            personas.problems.extend(surprises);
+            personas.admit(PersonaFile { file: file.into(), persona });
         }
-    }
-
-    fn admit(&mut self, new: PersonaFile) {
-        let role = &new.persona.role;
-        if let Some(first) = self.get(role) {
-            let message = format!(
-                "'{role}' is played by {} already, so this file is left out; give each file its own role",
-                first.file.display()
-            );
-            self.problems.push(problem(&new.file, None, Some("role"), message));
-            return;
-        }
-        if new.file.file_stem().is_some_and(|stem| role_name(&stem.to_string_lossy()) != *role) {
-            let message = format!("is '{role}' but the file has another name; rename it to {role}.json");
-            self.problems.push(warning(&new.file, None, Some("role"), message));
-        }
-        let at = self.personas.partition_point(|p| p.persona.role < *role);
-        self.personas.insert(at, new);
+        Err(problems) => personas.problems.extend(problems),
     }
 }
 
 /// Reads every `*.json` in `folder`, and says of everything else there that it is not read. An error is about the folder itself; what is wrong with a file
-/// is among [`Loaded::problems`].
-pub fn load_all(folder: &Path) -> io::Result<Loaded> {
+/// is among [`Personas::problems`].
+pub fn load_all(folder: &Path) -> io::Result<Personas> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -148,15 +119,15 @@ pub fn load_all(folder: &Path) -> io::Result<Loaded> {
         }
     }
     files.sort();
-    let mut loaded = Loaded::default();
+    let mut loaded = Personas::default();
     for file in files {
         if file.extension().is_none_or(|ext| ext != "json") {
-            loaded.problems.push(warning(&file, None, None, not_read(&file)));
+            loaded.problems.push(PersonaFileProblem::warning(&file, None, None, not_read(&file)));
             continue;
         }
         match read(&file) {
-            Ok(text) => loaded.add(&file, &text),
-            Err(message) => loaded.problems.push(problem(&file, None, None, message)),
+            Ok(text) => add(&mut loaded, &file, &text),
+            Err(message) => loaded.problems.push(PersonaFileProblem::error(&file, None, None, message)),
         }
     }
     Ok(loaded)
@@ -215,7 +186,7 @@ fn read_whole(file: &Path, text: &str) -> Result<(PersonaTemplate, Vec<PersonaFi
     let mut persona: PersonaTemplate = serde_json::from_str(text).map_err(|error| misfits::all(file, text, &error))?;
     let mut notes = Vec::new();
     let mut note = |field: &str, message: String| {
-        let read = problem(file, line_of(text, field), Some(field), message);
+        let read = PersonaFileProblem::error(file, line_of(text, field), Some(field), message);
         notes.push(PersonaFileProblem { severity: Severity::Note, ..read });
     };
     let role = role_name(&persona.role);
@@ -234,13 +205,8 @@ fn read_whole(file: &Path, text: &str) -> Result<(PersonaTemplate, Vec<PersonaFi
 }
 
 fn problems_of(file: &Path, text: &str, persona: &PersonaTemplate) -> Vec<PersonaFileProblem> {
-    let at = |p: PersonaProblem| problem(file, line_of(text, p.field), Some(p.field), p.message);
+    let at = |p: PersonaProblem| PersonaFileProblem::error(file, line_of(text, p.field), Some(p.field), p.message);
     persona.problems().into_iter().map(at).collect()
-}
-
-/// A problem that leaves the persona out.
-pub fn problem(file: &Path, line: Option<usize>, field: Option<&str>, message: String) -> PersonaFileProblem {
-    PersonaFileProblem { file: file.into(), line, field: field.map(Into::into), message, severity: Severity::Error }
 }
 
 /// The line on which the key `field` stands, as far as a look at the text can tell; `limits.max_turns` is looked for
@@ -259,11 +225,6 @@ pub fn line_of(text: &str, field: &str) -> Option<usize> {
     found
 }
 
-/// The same for what works, and will surprise somebody.
-pub fn warning(file: &Path, line: Option<usize>, field: Option<&str>, message: String) -> PersonaFileProblem {
-    PersonaFileProblem { severity: Severity::Warning, ..problem(file, line, field, message) }
-}
-
 fn malformed(file: &Path, text: &str, error: &serde_json::Error) -> PersonaFileProblem {
     let said = error.to_string();
     let (said, line) = match said.rsplit_once(" at line ") {
@@ -271,11 +232,16 @@ fn malformed(file: &Path, text: &str, error: &serde_json::Error) -> PersonaFileP
         None => (said, None),
     };
     if text.trim().is_empty() {
-        return problem(file, None, None, "is empty; posse persona new writes one to begin with".into());
+        return PersonaFileProblem::error(
+            file,
+            None,
+            None,
+            "is empty; posse persona new writes one to begin with".into(),
+        );
     }
     if error.is_syntax() || error.is_eof() {
         let message = format!("is no valid JSON: {said} (column {})", error.column());
-        return problem(file, line, None, message);
+        return PersonaFileProblem::error(file, line, None, message);
     }
     let field = said.split('`').nth(1).map(str::to_owned);
     if let (Some(field), Some((_, allowed))) = (&field, said.split_once("expected one of ")) {
@@ -283,14 +249,19 @@ fn malformed(file: &Path, text: &str, error: &serde_json::Error) -> PersonaFileP
         let near = nearest(field, allowed.iter().copied());
         let near = near.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
         let message = format!("is no field of a persona{near} Fields are {}", allowed.join(", "));
-        return problem(file, line, Some(field), message);
+        return PersonaFileProblem::error(file, line, Some(field), message);
     }
     if let (Some(field), true) = (&field, said.starts_with("missing field")) {
-        return problem(file, None, Some(field), "is missing; every persona has a role and a goal".into());
+        return PersonaFileProblem::error(
+            file,
+            None,
+            Some(field),
+            "is missing; every persona has a role and a goal".into(),
+        );
     }
     // serde names no field for a value of the wrong type; the line shows it.
     let on_line = line.and_then(|line| text.lines().nth(line - 1)).and_then(key_on);
-    problem(file, line, on_line.as_deref(), format!("has the wrong kind of value: {said}"))
+    PersonaFileProblem::error(file, line, on_line.as_deref(), format!("has the wrong kind of value: {said}"))
 }
 
 fn key_on(line: &str) -> Option<String> {
@@ -299,38 +270,12 @@ fn key_on(line: &str) -> Option<String> {
     Some(key.to_owned())
 }
 
-/// Of `known`, the word that a slip of the pen may have turned into `word`.
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    if word.len() > 64 {
-        return None;
-    }
-    let word = word.to_lowercase();
-    let most = (word.len() / 3).clamp(1, 3);
-    let scored = known.into_iter().map(|other| (distance(&word, &other.to_lowercase()), other));
-    scored.filter(|(d, _)| *d <= most).min_by_key(|(d, _)| *d).map(|(_, other)| other)
-}
-
-/// Letters to add, drop or replace to make one word of the other.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, cb) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    fn load(files: &[(&str, &[u8])]) -> Loaded {
+    fn load(files: &[(&str, &[u8])]) -> Personas {
         let folder = tempfile::tempdir().expect("a folder");
         for (name, bytes) in files {
             fs::write(folder.path().join(name), bytes).expect("written");

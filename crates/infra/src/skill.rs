@@ -6,17 +6,17 @@
 mod front;
 mod scan;
 
-use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use posse_core::persona::ALL_SKILLS;
-use posse_core::skill::{Severity, Skill, SkillProblem, SkillScope, SkillSource, examine, normal_name};
+use posse_core::port::SkillRepository;
+use posse_core::skill::{Severity, SkillFileProblem, SkillProblem, SkillScope, SkillSource, Skills, examine};
+use posse_core::text::nearest;
 use posse_core::tool::Tools as _;
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::persona::nearest;
+use crate::persona::{entries, stamp};
 use front::Parts;
 use posse_tools::ToolRegistry;
 use posse_tools::workspace::{Dir, Links};
@@ -49,92 +49,40 @@ pub fn roots(project: &Path, home: Option<&Path>) -> Vec<SkillRoot> {
     roots
 }
 
-/// Something wrong with a skill's file, or with a folder of skills.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SkillFileProblem {
-    /// The file or folder.
-    pub file: PathBuf,
-    /// Where in it, what, and what it means for the skill.
-    #[serde(flatten)]
-    pub problem: SkillProblem,
+/// Folders of skills, and those that are used where a project has none of its own.
+pub struct SkillFolders {
+    pub roots: Vec<SkillRoot>,
+    /// Folders whose skills are left out, and why.
+    pub left_out: Vec<(PathBuf, String)>,
+    /// By name and text.
+    pub built_in: &'static [(&'static str, &'static str)],
+    /// Those whose names no skill may have.
+    pub tools: Arc<ToolRegistry>,
 }
 
-impl SkillFileProblem {
-    /// A folder of skills that is not looked into.
-    pub fn of_folder(folder: &Path, why: impl Into<String>) -> Self {
-        SkillFileProblem::new(folder, Severity::Note, why)
+impl SkillRepository for SkillFolders {
+    fn skills(&self) -> Skills {
+        let mut skills = load_all(&self.roots, self.built_in, &self.tools);
+        let left_out = self.left_out.iter().filter(|(folder, _)| folder.is_dir());
+        skills.problems.extend(left_out.map(|(folder, why)| SkillFileProblem::new(folder, Severity::Note, why)));
+        skills
     }
 
-    fn new(file: &Path, severity: Severity, message: impl Into<String>) -> Self {
-        let problem = SkillProblem { field: None, place: None, message: message.into(), severity };
-        SkillFileProblem { file: file.into(), problem }
-    }
-}
-
-impl fmt::Display for SkillFileProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file.display())?;
-        if let Some(place) = self.problem.place {
-            write!(f, ":{}:{}", place.line, place.column)?;
-        }
-        match &self.problem.field {
-            Some(field) => write!(f, ": {field} {}", self.problem.message),
-            None => write!(f, ": {}", self.problem.message),
-        }
+    fn stamp(&self) -> u64 {
+        let folders = self.roots.iter().map(|root| &root.folder).chain(self.left_out.iter().map(|(folder, _)| folder));
+        stamp(folders.flat_map(|folder| entries(folder)).map(|entry| entry.join("SKILL.md")))
     }
 }
 
-/// What was found of skills.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct LoadedSkills {
-    /// The skills that can be used, sorted by name.
-    pub skills: Vec<Skill>,
-    /// Everything that is wrong.
-    pub problems: Vec<SkillFileProblem>,
-}
+/// What is found, as it is read.
+#[derive(Default)]
+struct Found(Skills);
 
-/// A persona names a skill that is not there.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no skill '{}'; {near}there are: {known}", name.escape_debug())]
-pub struct UnknownSkill {
-    /// What was named.
-    pub name: String,
-    near: String,
-    known: String,
-}
-
-impl LoadedSkills {
-    /// The skill of that name.
-    pub fn get(&self, name: &str) -> Option<&Skill> {
-        let name = normal_name(name);
-        self.skills.iter().find(|skill| skill.name == name)
-    }
-
-    /// Why there is no skill `name`, or that there is none.
-    pub fn unknown(&self, name: &str) -> UnknownSkill {
-        let names: Vec<_> = self.skills.iter().map(|skill| skill.name.as_str()).collect();
-        let near =
-            nearest(name, names.iter().copied()).map(|n| format!("did you mean {n}? Of skills ")).unwrap_or_default();
-        let known = if names.is_empty() { "none".into() } else { names.join(", ") };
-        UnknownSkill { name: name.into(), near, known }
-    }
-
-    /// The skills of a persona's list, sorted by name; `"*"` is all of them.
-    pub fn resolve(&self, names: &[String]) -> Result<Vec<Skill>, UnknownSkill> {
-        if names.iter().any(|name| name == ALL_SKILLS) {
-            return Ok(self.skills.clone());
-        }
-        if let Some(name) = names.iter().find(|name| self.get(name).is_none()) {
-            return Err(self.unknown(name));
-        }
-        let named = |skill: &&Skill| names.iter().any(|name| normal_name(name) == skill.name);
-        Ok(self.skills.iter().filter(named).cloned().collect())
-    }
-
+impl Found {
     /// Takes in the text of one skill's file, unless there is one of its name already.
     fn add(&mut self, text: &str, source: SkillSource, tools: &ToolRegistry) {
         let file = source.file.clone();
-        let mut report = |problem| self.problems.push(SkillFileProblem { file: file.clone(), problem });
+        let mut report = |problem| self.0.problems.push(SkillFileProblem { file: file.clone(), problem });
         let Parts { front, body, problems } = match front::parse(text) {
             Ok(parts) => parts,
             Err(problem) => return report(problem),
@@ -152,7 +100,7 @@ impl LoadedSkills {
             let what = format!("'{name}' is the name of a tool, so the skill cannot be called; give it another");
             return about("name", Severity::Error, what);
         }
-        if let Some(first) = self.skills.iter().find(|first| first.name == *name) {
+        if let Some(first) = self.0.skills.iter().find(|first| first.name == *name) {
             let (by, scope) = (first.source.file.display(), first.source.scope);
             return if scope == skill.source.scope {
                 about("name", Severity::Error, format!("'{name}' is described by {by} already; give each its own"))
@@ -164,29 +112,29 @@ impl LoadedSkills {
         for wrong in skill.allowed_tools.iter().flatten().filter_map(|tool| not_a_tool(tool, tools)) {
             about("allowed-tools", Severity::Warning, wrong);
         }
-        let at = self.skills.partition_point(|other| other.name < skill.name);
-        self.skills.insert(at, skill);
+        let at = self.0.skills.partition_point(|other| other.name < skill.name);
+        self.0.skills.insert(at, skill);
     }
 
     /// Says which skills name others that are not there.
     fn check_sub_skills(&mut self) {
         let mut problems = Vec::new();
-        for skill in &self.skills {
-            for name in skill.allowed_skills.iter().filter(|name| self.get(name).is_none()) {
-                let unknown = self.unknown(name).to_string();
+        for skill in &self.0.skills {
+            for name in skill.allowed_skills.iter().filter(|name| self.0.get(name).is_none()) {
+                let unknown = self.0.unknown(name).to_string();
                 let message = format!("names '{name}', but {unknown}");
                 let field = Some(format!("metadata.{}", posse_core::skill::SUB_SKILLS_KEY));
                 let problem = SkillProblem { field, place: None, message, severity: Severity::Warning };
                 problems.push(SkillFileProblem { file: skill.source.file.clone(), problem });
             }
         }
-        self.problems.extend(problems);
+        self.0.problems.extend(problems);
     }
 
     fn scan(&mut self, root: &SkillRoot, dir: &Dir, tools: &ToolRegistry) {
         let scan = scan::scan(dir);
         for (path, message, severity) in scan.passed {
-            self.problems.push(SkillFileProblem::new(&root.folder.join(path), severity, message));
+            self.0.problems.push(SkillFileProblem::new(&root.folder.join(path), severity, message));
         }
         for file in scan.files {
             self.load(root, dir, &file, tools);
@@ -200,7 +148,7 @@ impl LoadedSkills {
                 let files = scan::other_files(dir, file.parent().unwrap_or(Path::new("")));
                 self.add(&text, SkillSource { file: path, scope: root.scope, sha256, files }, tools);
             }
-            Err(message) => self.problems.push(SkillFileProblem::new(&path, Severity::Error, message)),
+            Err(message) => self.0.problems.push(SkillFileProblem::new(&path, Severity::Error, message)),
         }
     }
 }
@@ -208,32 +156,32 @@ impl LoadedSkills {
 /// Loads the skills below each root, and then those that are built in, by name and text. A root that
 /// is not there has none; of two skills of one name the first is used. `tools` are those whose names
 /// no skill may have.
-pub fn load_all(roots: &[SkillRoot], built_in: &[(&str, &str)], tools: &ToolRegistry) -> LoadedSkills {
-    let mut loaded = LoadedSkills::default();
+pub fn load_all(roots: &[SkillRoot], built_in: &[(&str, &str)], tools: &ToolRegistry) -> Skills {
+    let mut found = Found::default();
     for root in roots {
         match Dir::at(&root.folder) {
-            Ok(dir) => loaded.scan(root, &dir, tools),
+            Ok(dir) => found.scan(root, &dir, tools),
             Err(errno) if io::Error::from(errno).kind() == io::ErrorKind::NotFound => {}
             Err(errno) => {
                 let what = format!("cannot be opened as a folder of skills: {errno}");
-                loaded.problems.push(SkillFileProblem::new(&root.folder, Severity::Warning, what));
+                found.0.problems.push(SkillFileProblem::new(&root.folder, Severity::Warning, what));
             }
         }
     }
     for (name, text) in built_in {
         let file = Path::new("(built in)").join(name).join("SKILL.md");
         let (scope, sha256) = (SkillScope::BuiltIn, hash(text.as_bytes()));
-        loaded.add(text, SkillSource { file, scope, sha256, files: Vec::new() }, tools);
+        found.add(text, SkillSource { file, scope, sha256, files: Vec::new() }, tools);
     }
-    loaded.check_sub_skills();
-    loaded
+    found.check_sub_skills();
+    found.0
 }
 
 /// Loads what a path names: a skill's file, its folder, or a folder with skills below it. The error
 /// is about the path itself. Sub-skills are looked for only among what is found.
-pub fn load_path(path: &Path, tools: &ToolRegistry) -> io::Result<LoadedSkills> {
+pub fn load_path(path: &Path, tools: &ToolRegistry) -> io::Result<Skills> {
     let path = path.canonicalize()?;
-    let mut loaded = LoadedSkills::default();
+    let mut found = Found::default();
     let (folder, file) = match path.is_file() {
         true => (path.parent().unwrap_or(&path), path.file_name().map(PathBuf::from)),
         false => (path.as_path(), None),
@@ -241,13 +189,13 @@ pub fn load_path(path: &Path, tools: &ToolRegistry) -> io::Result<LoadedSkills> 
     let dir = Dir::at(folder)?;
     let root = SkillRoot { folder: folder.into(), scope: SkillScope::Project };
     match file.or_else(|| scan::skill_file(&dir, Path::new(""))) {
-        Some(file) => loaded.load(&root, &dir, &file, tools),
+        Some(file) => found.load(&root, &dir, &file, tools),
         None => {
-            loaded.scan(&root, &dir, tools);
-            loaded.check_sub_skills();
+            found.scan(&root, &dir, tools);
+            found.check_sub_skills();
         }
     }
-    Ok(loaded)
+    Ok(found.0)
 }
 
 /// Why a name among a skill's tools allows nothing, if it does not.

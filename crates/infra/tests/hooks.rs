@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use posse_core::persona::PersonaTemplate;
-use posse_core::run::hook::{HookError, RunSetup};
+use posse_core::run::hook::{HookError, Hooks as _, RunSetup};
 use posse_infra::hook::HookRegistry;
 
 async fn told(workspace: &Path) -> Result<String, HookError> {

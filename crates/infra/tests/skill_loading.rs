@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use posse_core::skill::{Severity, SkillScope};
-use posse_infra::skill::{LoadedSkills, MAX_FILE_BYTES, SkillRoot, load_all, load_path, roots};
+use posse_core::skill::{Severity, SkillFileProblem, SkillScope, Skills};
+use posse_infra::skill::{MAX_FILE_BYTES, SkillRoot, load_all, load_path, roots};
 use posse_infra::tool::ToolRegistry;
 use tempfile::TempDir;
 
@@ -32,17 +32,15 @@ impl Home {
         self.write(&format!("{folder}/SKILL.md"), good(&name));
     }
 
-    fn load(&self) -> LoadedSkills {
+    fn load(&self) -> Skills {
         load_all(&roots(&self.path("project"), Some(&self.path("home"))), &[], &ToolRegistry::builtin())
     }
 
     /// What was said, with the paths below this folder.
-    fn said(&self, loaded: &LoadedSkills) -> Vec<String> {
+    fn said(&self, loaded: &Skills) -> Vec<String> {
         let base = format!("{}/", self.0.path().canonicalize().expect("a path").display());
         let given = format!("{}/", self.0.path().display());
-        let say = |p: &posse_infra::skill::SkillFileProblem| {
-            format!("{:?} {p}", p.problem.severity).replace(&base, "").replace(&given, "")
-        };
+        let say = |p: &SkillFileProblem| format!("{:?} {p}", p.problem.severity).replace(&base, "").replace(&given, "");
         loaded.problems.iter().map(say).collect()
     }
 }
@@ -51,7 +49,7 @@ fn good(name: &str) -> String {
     format!("---\nname: {name}\ndescription: Does {name}. Use when {name} is asked for.\n---\nDo it.\n")
 }
 
-fn names(loaded: &LoadedSkills) -> Vec<&str> {
+fn names(loaded: &Skills) -> Vec<&str> {
     loaded.skills.iter().map(|skill| skill.name.as_str()).collect()
 }
 

@@ -23,29 +23,25 @@ use tokio::sync::broadcast;
 
 mod editor;
 mod lines;
-mod log;
 mod pane;
 mod voice;
 
-pub use log::{EventLog, remove_files, remove_strays, write_whole};
-
 use crate::exit::Exit;
-use crate::fleet::{Heard, Signals};
+use crate::fleet::hear;
 use crate::models::{self, Catalog};
 use crate::output::Out;
 use crate::output::stream::stderr;
 use crate::output::text::{because, one_line, visible, wrap};
+use crate::process::{Heard, Signals};
+use crate::session_files::EventLog;
 use crate::wire::now;
 use editor::Editor;
 use lines::{Line, Lines};
 use pane::Pane;
 use voice::Voice;
 
-/// What a chat is made of.
 pub struct Conversation {
-    /// What is said, and where.
     pub talk: Talk,
-    /// What the agent is asked with.
     pub models: Arc<Catalog>,
     /// Where sessions keep their events; nowhere where what is said is sealed.
     pub folder: Option<PathBuf>,
@@ -57,7 +53,6 @@ impl Conversation {
     }
 }
 
-/// A chat at its prompt.
 pub struct Chat {
     out: Out,
     with: Conversation,
@@ -65,11 +60,9 @@ pub struct Chat {
     heard: Option<broadcast::Receiver<Progress>>,
     /// Said and not followed yet, oldest first.
     said: VecDeque<JobId>,
-    /// Whether nothing more will be said.
     over: bool,
 }
 
-/// Where what is said comes from.
 enum Input {
     /// A pipe, a file, or a terminal that edits its lines itself: what was said is worked before more is read.
     Lines(Lines),
@@ -111,22 +104,18 @@ impl Drop for Input {
     }
 }
 
-/// How often the sign of life is drawn anew.
 const SIGN_EVERY: Duration = Duration::from_millis(500);
 
 /// Sessions whose words the history of the line has, and most of their exchanges.
 const HISTORY_OF: (u32, usize) = (5, 500);
 
-/// How following a job ended.
 enum Followed {
-    /// The job has ended, in this state.
     Ended(JobState),
     /// The chat is over; the job is as it was last saved.
     Left(Exit),
 }
 
 impl Chat {
-    /// A chat that has not begun.
     pub async fn new(out: Out, with: Conversation, heard: Option<broadcast::Receiver<Progress>>) -> Result<Chat> {
         let edits = out.moving && std::io::stdin().is_terminal();
         let edited = if edits { Editor::begin(with.talk.history(HISTORY_OF.0, HISTORY_OF.1).await?) } else { None };
@@ -213,7 +202,6 @@ impl Chat {
         }
     }
 
-    /// Waits for one job's end and shows what happens until then.
     async fn follow(&mut self, job: JobId, mut log: Option<&mut EventLog>, signals: &mut Signals) -> Result<Followed> {
         let mut follower = RunFollower::new(self.with.queries(), job);
         let mut voice = Voice::new(std::io::stdout().is_terminal());
@@ -402,7 +390,6 @@ impl Chat {
         Ok(true)
     }
 
-    /// Words of the agent.
     fn print(&self, text: &str) -> Result<()> {
         match self.input.pane() {
             Some(pane) => pane.words(text),
@@ -418,18 +405,5 @@ impl Chat {
         };
         let rows: Vec<_> = rows.iter().map(|row| self.out.note_paint.dim(row)).collect();
         self.out.note(rows.join("\n"));
-    }
-}
-
-/// The next thing heard; for ever nothing where nobody speaks. `None` after a gap.
-async fn hear(heard: &mut Option<broadcast::Receiver<Progress>>) -> Option<Progress> {
-    let Some(receiver) = heard else { return std::future::pending().await };
-    match receiver.recv().await {
-        Ok(progress) => Some(progress),
-        Err(broadcast::error::RecvError::Lagged(_)) => None,
-        Err(broadcast::error::RecvError::Closed) => {
-            *heard = None;
-            None
-        }
     }
 }

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 use posse_core::job::name::role_name;
+use posse_core::port::Store;
 
 use crate::exit::EXIT_CODES;
 use crate::output::{ColorChoice, Out};
 use crate::settings::{self, Overrides, Settings};
+use crate::wire;
 
 mod bench;
 mod change;
@@ -26,6 +28,7 @@ mod job;
 mod job_events;
 mod job_fork;
 mod job_show;
+mod job_table;
 mod lists;
 mod metrics;
 mod model;
@@ -163,15 +166,12 @@ fn role(written: &str) -> Result<String, std::convert::Infallible> {
     Ok(role_name(written))
 }
 
-/// What a command works with.
 pub struct Context {
-    /// How it speaks.
     pub out: Out,
     global: Global,
 }
 
 impl Context {
-    /// The settings, with what this command says over them.
     pub fn settings(&self, overrides: Overrides) -> Result<Settings> {
         let (config, database) = (self.global.config.clone(), self.global.db.clone());
         let overrides = Overrides { config, database, ..overrides };
@@ -183,9 +183,19 @@ impl Context {
         }
     }
 
-    /// The settings as they are.
     pub fn plain_settings(&self) -> Result<Settings> {
         self.settings(Overrides::default())
+    }
+
+    /// What `read` finds in the database; nothing where there is none yet.
+    pub async fn read<T: Default, E>(&self, read: impl AsyncFnOnce(&dyn Store) -> Result<T, E>) -> Result<T>
+    where
+        anyhow::Error: From<E>,
+    {
+        match wire::open_reader(&self.plain_settings()?)? {
+            Some(store) => Ok(read(&*store).await?),
+            None => Ok(T::default()),
+        }
     }
 }
 
@@ -195,7 +205,6 @@ impl Cli {
         matches!(self.command, Command::Work(_) | Command::Up(_))
     }
 
-    /// How the command speaks.
     pub fn out(&self) -> Out {
         Out::new(self.global.json, self.global.color)
     }

@@ -1,104 +1,79 @@
 //! A worker process: starts its services, hears signals, ends cleanly.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
+use async_trait::async_trait;
 use futures::FutureExt as _;
 use posse_app::retention;
 use posse_core::job::JobState;
 use posse_core::metrics::{MetricsSource, ModelTallies};
 use posse_core::port::{CareRepository, JobFilter, JobQueries, Store, WorkerRecord};
 use posse_core::queue::retention::Keep;
-use posse_core::worker::executor::AgentExecutor;
+use posse_core::worker::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_core::worker::{Fleet, FleetOptions, Phase, Progress, WorkerService, maintain};
 use posse_infra::process::{LinuxProcessProbe, SystemClock};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{broadcast, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::output::Out;
+use crate::process::{Signals, random};
 use crate::records::{Recorder, RunFiles};
-use crate::staff::Latest;
+use crate::session_files::remove_strays;
+use crate::settings::Settings;
 
 /// How long steps that were asked to stop are waited for: a tool may take 5 s to end.
 const AFTER_STOP: Duration = Duration::from_secs(8);
 
-/// Ctrl-C and SIGTERM.
-pub struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    /// Listens from now on; the process is no longer ended by them.
-    pub fn listen() -> Result<Signals> {
-        let listen = |kind| signal(kind).context("signals cannot be listened to");
-        Ok(Signals { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
-    }
-
-    /// Waits for the next one.
-    pub async fn next(&mut self) {
-        self.heard().await;
-    }
-
-    /// Waits for the next one, and tells which it is.
-    pub async fn heard(&mut self) -> Heard {
-        tokio::select! {
-            _ = self.interrupt.recv() => Heard::Interrupt,
-            _ = self.terminate.recv() => Heard::Terminate,
-        }
-    }
-}
-
-/// A signal that somebody sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
-    /// Ctrl-C.
-    Interrupt,
-    /// SIGTERM.
-    Terminate,
-}
-
-/// How often files of sessions are compared with the database.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
-/// One role's work in this process.
 pub struct RoleWork {
-    /// The role.
     pub role: String,
-    /// Who does the work.
     pub executor: Arc<dyn AgentExecutor>,
 }
 
-/// How a process works.
 pub struct Plan {
     /// Only jobs of these queues; all when empty.
     pub queues: Vec<String>,
-    /// Jobs each role works at once.
     pub slots: usize,
-    /// How long a lease stands without a heartbeat.
     pub lease: Duration,
     /// How long the settings say that what has ended is kept. The database decides.
     pub retention: Vec<Keep>,
-    /// Where sessions keep what happens in them.
     pub sessions: PathBuf,
-    /// Whether somebody wants to hear what happens.
     pub watched: bool,
-    /// What files about runs are kept, if any.
     pub files: Option<RunFiles>,
 }
 
-/// A role that is worked here.
 struct Served {
     executor: Arc<Latest>,
     _retire: oneshot::Sender<()>,
 }
 
-/// The services of this process, at work.
+/// Works by the newest executor there is. What a run began with stands in its journal, so a step by another one goes on
+/// with that.
+struct Latest(RwLock<Arc<dyn AgentExecutor>>);
+
+impl Latest {
+    fn new(executor: Arc<dyn AgentExecutor>) -> Latest {
+        Latest(RwLock::new(executor))
+    }
+
+    fn replace(&self, executor: Arc<dyn AgentExecutor>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = executor;
+    }
+}
+
+#[async_trait]
+impl AgentExecutor for Latest {
+    async fn process_job(&self, cx: &mut JobContext) -> StepOutcome {
+        let now = Arc::clone(&*self.0.read().unwrap_or_else(PoisonError::into_inner));
+        now.process_job(cx).await
+    }
+}
+
 pub struct WorkerProcess {
     fleet: Arc<Fleet>,
     services: JoinSet<()>,
@@ -113,6 +88,21 @@ pub struct WorkerProcess {
     heard: Option<broadcast::Receiver<Progress>>,
 }
 
+impl Plan {
+    /// As the settings have it, for whoever wants to hear what happens.
+    pub fn of(settings: &Settings, queues: Vec<String>, slots: usize) -> Plan {
+        Plan {
+            queues,
+            slots,
+            lease: settings.lease,
+            retention: settings.retention.clone(),
+            sessions: settings.beside_database("sessions"),
+            watched: true,
+            files: RunFiles::of(settings),
+        }
+    }
+}
+
 impl WorkerProcess {
     /// Announces this process and puts a service to each role.
     pub async fn start(store: &Arc<dyn Store>, work: Vec<RoleWork>, plan: Plan) -> Result<WorkerProcess> {
@@ -121,9 +111,7 @@ impl WorkerProcess {
         let worker = record(roles, slots, lease);
         let id = worker.id.clone();
         let options = FleetOptions {
-            jobs: store.clone(),
-            queries: store.clone(),
-            care: store.clone(),
+            store: store.clone(),
             clock: Arc::new(SystemClock),
             processes: Arc::new(LinuxProcessProbe),
             worker,
@@ -153,7 +141,6 @@ impl WorkerProcess {
         Ok(process)
     }
 
-    /// Puts a service to a role.
     pub fn serve(&mut self, RoleWork { role, executor }: RoleWork) {
         let executor = Arc::new(Latest::new(executor));
         let service = WorkerService {
@@ -183,17 +170,14 @@ impl WorkerProcess {
         self.served.remove(role);
     }
 
-    /// Tells others which roles are worked here.
     pub async fn announce(&self) -> Result<()> {
         Ok(self.fleet.serve(self.served.keys().cloned().collect()).await?)
     }
 
-    /// The name of this process as a worker.
     pub fn worker(&self) -> &str {
         &self.worker
     }
 
-    /// Where this process's numbers come from.
     pub fn metrics(&self, store: &Arc<dyn Store>, models: Arc<ModelTallies>) -> Arc<MetricsSource> {
         Arc::new(MetricsSource::new(store.clone(), self.fleet.tally(), models, Arc::new(SystemClock)))
     }
@@ -280,7 +264,7 @@ impl WorkerProcess {
 /// Has the files of sessions follow the database, from the beginning and every now and then.
 async fn sweep(queries: Arc<dyn JobQueries>, sessions: PathBuf) {
     loop {
-        if let Err(error) = crate::chat::remove_strays(&queries, &sessions).await {
+        if let Err(error) = remove_strays(&queries, &sessions).await {
             tracing::warn!("the files of sessions that are gone are still in {}: {error:#}", sessions.display());
         }
         tokio::time::sleep(SWEEP_EVERY).await;
@@ -318,9 +302,15 @@ fn host_name() -> String {
     if name.is_empty() { "host".into() } else { name }
 }
 
-/// A number that nobody else has: the standard library seeds its hash maps from the kernel.
-pub fn random() -> u64 {
-    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    hasher.write_u32(std::process::id());
-    hasher.finish()
+/// The next thing heard; for ever nothing where nobody speaks. `None` after a gap: look again.
+pub async fn hear(heard: &mut Option<broadcast::Receiver<Progress>>) -> Option<Progress> {
+    let Some(receiver) = heard else { return std::future::pending().await };
+    match receiver.recv().await {
+        Ok(progress) => Some(progress),
+        Err(broadcast::error::RecvError::Lagged(_)) => None,
+        Err(broadcast::error::RecvError::Closed) => {
+            *heard = None;
+            None
+        }
+    }
 }

@@ -16,17 +16,15 @@ pub mod status;
 pub use render::Renderer;
 pub use status::Status;
 
+use crate::fleet::hear;
 use crate::output::text::moment;
 use crate::output::{Out, Unwritten};
 
-/// How often the journal is looked at.
 const EVERY: Duration = Duration::from_millis(150);
 
 /// What a process that works itself knows beside the journal.
 pub struct AtWork {
-    /// Its name as a worker.
     pub worker: String,
-    /// What it hears.
     pub heard: Option<broadcast::Receiver<Progress>>,
     /// Whether a job whose attempt has ended waits for something that a person has to mend.
     pub is_helpless: Box<dyn Fn(&Job) -> bool + Send>,
@@ -137,18 +135,5 @@ fn say_what_is_waited_for(status: &mut Status, job: &Job, working: bool) {
         JobState::Suspended => status.waiting(job.reason.as_deref().unwrap_or("waiting for a person")),
         _ if job.cancel_requested => status.waiting("cancelling"),
         _ => {}
-    }
-}
-
-/// The next thing heard; for ever nothing where nobody speaks. `None` after a gap: look again.
-async fn hear(progress: &mut Option<broadcast::Receiver<Progress>>) -> Option<Progress> {
-    let Some(receiver) = progress else { return std::future::pending().await };
-    match receiver.recv().await {
-        Ok(heard) => Some(heard),
-        Err(broadcast::error::RecvError::Lagged(_)) => None,
-        Err(broadcast::error::RecvError::Closed) => {
-            *progress = None;
-            None
-        }
     }
 }

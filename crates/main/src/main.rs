@@ -1,20 +1,21 @@
 //! `posse`: a durable worker fleet for AI agents. This crate wires the parts together and talks to
 //! people; [`wire`] is where to begin reading.
 
-mod catalog;
+mod built_in;
 mod chat;
 mod cli;
-mod descriptors;
+mod env;
 mod exit;
+mod faults;
 mod fleet;
 mod live;
-mod local;
 mod metrics;
 mod models;
 mod output;
+mod process;
 mod records;
+mod session_files;
 mod settings;
-mod staff;
 mod trust;
 mod wire;
 mod workspace;
@@ -22,9 +23,13 @@ mod workspace;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use posse_app::{Code, Error, Kind};
+use posse_core::job::enqueue::Refused;
+use posse_core::port::RepositoryError;
 
 use exit::Exit;
 use output::{Out, Unwritten, stream};
+use trust::Untrusted;
 
 fn main() -> ExitCode {
     // Before anything else: a sandbox is made of a program that has done nothing yet.
@@ -39,7 +44,7 @@ fn main() -> ExitCode {
 
 fn run(cli: cli::Cli) -> Exit {
     let out = cli.out();
-    descriptors::raise();
+    process::raise_open_files();
     posse_infra::process::outlive_file_limits();
     output::log::begin(cli.is_long(), &out);
     // Fails only if somebody chose a provider before us, which nobody does.
@@ -60,7 +65,7 @@ fn run(cli: cli::Cli) -> Exit {
             // It may name what others wrote.
             let told = output::text::visible(&format!("{error:#}"));
             out.note(format!("{} {told}", out.note_paint.red("posse:")));
-            exit::code_of(&error)
+            code_of(&error)
         }
     })
 }
@@ -96,5 +101,24 @@ fn tell(told: &clap::Error) -> Exit {
     match told.print() {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Exit::Failed,
         _ => Exit::Ok,
+    }
+}
+
+fn code_of(error: &anyhow::Error) -> Exit {
+    let kind = if let Some(error) = error.downcast_ref::<Error>() {
+        error.kind()
+    } else if let Some(error) = error.downcast_ref::<RepositoryError>() {
+        Code::from(error).kind()
+    } else if error.is::<Refused>() || error.is::<Untrusted>() {
+        Kind::Invalid
+    } else {
+        Kind::Failed
+    };
+    match kind {
+        Kind::Invalid => Exit::Usage,
+        Kind::NotFound => Exit::NotFound,
+        Kind::Conflict => Exit::Conflict,
+        Kind::Database => Exit::Database,
+        Kind::Failed => Exit::Failed,
     }
 }

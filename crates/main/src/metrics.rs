@@ -20,7 +20,6 @@ use tokio::sync::Semaphore;
 
 use crate::exit::{fail, usage};
 
-/// Connections at once; further ones wait to be accepted.
 const CONNECTIONS: usize = 16;
 
 /// How long a connection may take to say what it wants.
@@ -41,7 +40,6 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address).await.map_err(failed)
 }
 
-/// Serves until it is dropped.
 pub async fn serve(listener: TcpListener, source: Arc<MetricsSource>) -> Infallible {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
@@ -99,7 +97,6 @@ async fn respond(request: &Request<Incoming>, source: &MetricsSource) -> Respons
     response
 }
 
-/// Whether a Host header names this machine by an address or as `localhost`.
 fn names_this_machine(host: &HeaderValue) -> bool {
     let Ok(host) = host.to_str() else { return false };
     let name = match host.parse::<SocketAddr>() {

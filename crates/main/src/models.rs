@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
+use posse_app::enqueue::LOCAL_MODEL;
 use posse_app::models::{Counting, Origin};
 use posse_core::clock::Clock as _;
 use posse_core::job::{Job, JobState};
@@ -13,40 +14,35 @@ use posse_core::metrics::ModelTallies;
 use posse_core::model::{Model, ModelError, ModelErrorKind, Models};
 use posse_core::port::RateLimiter;
 use posse_core::queue::rate::ModelRates;
+use posse_infra::local;
 use posse_infra::model::counted::CountedModel;
 use posse_infra::model::fallback::FallbackModel;
 use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, TokenizerChoice, ToolCallingChoice};
 use posse_infra::model::outage::Outages;
 use posse_infra::model::rate_limited::{LimiterSlot, RateLimitedModel};
 use posse_infra::model::secret::Secret;
+use posse_infra::noted::{LastFailure, NotedModel};
 use posse_infra::process::SystemClock;
 
+use crate::env::{self, Env, text};
 use crate::exit::usage;
-use crate::local;
 use crate::output::text::moment;
-use crate::settings::{Calling, Endpoint, Env, FileModel, ModelKind, Settings, Tokenizer, file, text};
+use crate::settings::{Calling, Endpoint, FileModel, ModelKind, Settings, Tokenizer, file};
 
-mod noted;
 mod probe;
-
-use noted::{LastFailure, NotedModel};
 
 /// The provider's model where an OpenAI key is all that is known.
 pub const OPENAI_DEFAULT_MODEL: &str = "gpt-4.1-mini";
 
 const OPENAI_URL: &str = "https://api.openai.com/v1";
 
-/// One model that can be asked for by name.
 #[derive(Debug, Clone)]
 pub struct Known {
-    /// How it is reached.
     pub table: FileModel,
-    /// How we know of it.
     pub origin: Origin,
 }
 
 impl Known {
-    /// Where it is, for people.
     pub fn place(&self) -> String {
         match self.table.kind {
             ModelKind::Local => "on this machine".into(),
@@ -59,7 +55,6 @@ impl Known {
         (self.table.kind == ModelKind::Endpoint).then(|| OpenAiConfig::new("", self.place(), "").endpoint())
     }
 
-    /// What counts its tokens.
     pub fn counting(&self) -> Counting {
         match (&self.table.tokenizer, self.table.kind) {
             (Some(Tokenizer::File(path)), _) => Counting::File { path: path.clone() },
@@ -68,7 +63,6 @@ impl Known {
         }
     }
 
-    /// The variable that holds its key, if one does.
     pub fn key_env(&self, env: Env<'_>) -> Option<String> {
         match &self.table.api_key_env {
             Some(name) => Some(name.clone()).filter(|name| !name.is_empty()),
@@ -88,21 +82,20 @@ impl Known {
 /// configured, what is found at the start has one of two names, and which is known only then.
 pub fn names(settings: &Settings) -> BTreeSet<String> {
     let found: &[&str] = match settings.models.is_empty() || settings.endpoint.base_url.is_some() {
-        true => &[local::NAME, "openai", "ollama"],
-        false => &[local::NAME],
+        true => &[LOCAL_MODEL, "openai", "ollama"],
+        false => &[LOCAL_MODEL],
     };
     let named = settings.models.keys().chain(&settings.default_model).cloned();
     named.chain(found.iter().map(|&name| name.to_owned())).collect()
 }
 
-/// The models of this process, by name.
 pub struct Catalog {
-    known: BTreeMap<String, Known>,
+    pub known: BTreeMap<String, Known>,
     default: Option<String>,
     built: Mutex<BTreeMap<String, Arc<dyn Model>>>,
     limiter: LimiterSlot,
-    tallies: Arc<ModelTallies>,
-    outages: Arc<Outages>,
+    pub tallies: Arc<ModelTallies>,
+    pub outages: Arc<Outages>,
     /// Whether a person waits for what is asked here.
     insists: Arc<AtomicBool>,
     last: Arc<LastFailure>,
@@ -138,7 +131,7 @@ impl Catalog {
             }
         }
         let local = FileModel { kind: ModelKind::Local, ..FileModel::default() };
-        known.entry(local::NAME.into()).or_insert(Known { table: local, origin: Origin::BuiltIn });
+        known.entry(LOCAL_MODEL.into()).or_insert(Known { table: local, origin: Origin::BuiltIn });
         if let Some(name) = &settings.default_model
             && !known.contains_key(name)
         {
@@ -148,7 +141,7 @@ impl Catalog {
         if default.is_none() {
             let mut named = settings.models.keys();
             default = match (named.next(), named.next()) {
-                (None, _) => Some(local::NAME.into()),
+                (None, _) => Some(LOCAL_MODEL.into()),
                 (Some(only), None) => Some(only.clone()),
                 _ => settings.models.contains_key("default").then(|| "default".into()),
             };
@@ -167,12 +160,6 @@ impl Catalog {
         })
     }
 
-    /// Every model, by name.
-    pub fn known(&self) -> &BTreeMap<String, Known> {
-        &self.known
-    }
-
-    /// The model used where none is named, if it is clear which.
     pub fn default_name(&self) -> Option<&str> {
         self.default.as_deref()
     }
@@ -188,27 +175,19 @@ impl Catalog {
         self.insists.store(true, Ordering::Relaxed);
     }
 
-    /// What this process knows of endpoints that are out.
-    pub fn outages(&self) -> Arc<Outages> {
-        Arc::clone(&self.outages)
-    }
-
-    /// How the last request failed, if it did.
     pub fn last_failure(&self) -> Option<ModelErrorKind> {
         self.last.kind()
-    }
-
-    /// What the models of this process were asked.
-    pub fn tallies(&self) -> Arc<ModelTallies> {
-        Arc::clone(&self.tallies)
     }
 
     fn build(&self, name: &str, known: &Known) -> Result<Arc<dyn Model>, ModelError> {
         let clock = Arc::new(SystemClock);
         let (primary, (endpoint, model)): (Arc<dyn Model>, _) = match known.table.kind {
-            ModelKind::Local => (local::model(name, &known.table)?, ("local".to_owned(), name.to_owned())),
+            ModelKind::Local => (
+                local::model(name, known.table.model.as_deref(), known.table.context_window)?,
+                ("local".to_owned(), name.to_owned()),
+            ),
             ModelKind::Endpoint => {
-                let mut config = config(name, known, &|v| std::env::var_os(v))?;
+                let mut config = config(name, known, &env::own)?;
                 // Each try asks leave, so tries are made where that is done.
                 let (retries, backoff) = (std::mem::take(&mut config.retries), config.backoff);
                 let place = (config.endpoint(), config.model.clone());
@@ -439,6 +418,3 @@ fn unfit(message: String) -> ModelError {
     let (kind, failed_tries) = (ModelErrorKind::WorkerUnfit, Vec::new());
     ModelError { kind, message, retry_after: None, context_window: None, failed_tries }
 }
-
-#[cfg(test)]
-mod tests;

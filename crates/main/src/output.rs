@@ -12,10 +12,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::exit::Exit;
+
 pub mod log;
 pub mod stream;
 pub mod table;
 pub mod text;
+
+use table::Cell;
 
 /// When to colour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -28,16 +32,11 @@ pub enum ColorChoice {
     Never,
 }
 
-/// How a command speaks.
 #[derive(Debug, Clone, Copy)]
 pub struct Out {
-    /// Whether data is JSON.
     pub json: bool,
-    /// How data on standard output is coloured.
     pub paint: Paint,
-    /// How notes on standard error are coloured.
     pub note_paint: Paint,
-    /// Columns of the terminal.
     pub width: usize,
     /// Whether both streams go to a terminal, so that a line may move.
     pub moving: bool,
@@ -45,14 +44,12 @@ pub struct Out {
     fold: bool,
 }
 
-/// Where the value of a field begins.
 const FIELD: usize = 13;
 
 /// Columns where nothing tells how many there are: pipes get long lines, for what reads them can wrap by itself.
 const USUAL_WIDTH: usize = 120;
 
 impl Out {
-    /// As this process is connected.
     pub fn new(json: bool, color: ColorChoice) -> Out {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -78,22 +75,50 @@ impl Out {
         }
     }
 
-    /// One JSON document.
-    pub fn document(&self, value: &impl Serialize) -> Result<()> {
-        write(&(json::document(value)? + "\n"))
+    /// One JSON document; what a command that has printed it ends with.
+    pub fn document(&self, value: &impl Serialize) -> Result<Exit> {
+        write(&(json::document(value)? + "\n"))?;
+        Ok(Exit::Ok)
     }
 
-    /// One line of JSON.
+    /// What was done: a document, or the same in a line for people.
+    pub fn say(&self, document: &impl Serialize, line: impl AsRef<str>) -> Result<Exit> {
+        match self.json {
+            true => self.document(document),
+            false => self.line(line).map(|()| Exit::Ok),
+        }
+    }
+
     pub fn json_line(&self, value: &impl Serialize) -> Result<()> {
         write(&(json::line(value)? + "\n"))
     }
 
     /// A list as a JSON document: its items under their name, and where the next page begins if there is one.
-    pub fn list(&self, name: &str, items: Vec<Value>, next: Option<i64>) -> Result<()> {
+    pub fn list(&self, name: &str, items: Vec<Value>, next: Option<i64>) -> Result<Exit> {
         self.document(&serde_json::json!({name: items, "next": next}))
     }
 
-    /// A line of data for people.
+    /// The same of everything there is, or for people a table of it: of each item, the cells of its row. Where there is
+    /// nothing they are told `none`.
+    pub fn list_or_table<T: Serialize>(
+        &self,
+        (name, full): (&str, bool),
+        items: &[T],
+        none: &str,
+        titles: &[&str],
+        row: impl Fn(&T) -> Vec<Cell>,
+    ) -> Result<Exit> {
+        if self.json {
+            return self.list(name, json::listed(items, full)?, None);
+        }
+        if items.is_empty() {
+            self.note(none);
+            return Ok(Exit::Ok);
+        }
+        self.table(titles, items.iter().map(row))?;
+        Ok(Exit::Ok)
+    }
+
     pub fn line(&self, text: impl AsRef<str>) -> Result<()> {
         let text = text.as_ref();
         self.line_at(text.len() - text.trim_start_matches(' ').len(), text)
@@ -105,13 +130,18 @@ impl Out {
         write(&(self.folded(&text, column) + "\n"))
     }
 
-    /// A name and what it stands for, which may have several lines.
     pub fn field(&self, name: &str, value: impl AsRef<str>) -> Result<()> {
         for (i, line) in value.as_ref().split('\n').enumerate() {
             let name = self.paint.dim(format!("{:<10}", if i == 0 { name } else { "" }));
             self.line_at(FIELD, format!("  {name} {line}"))?;
         }
         Ok(())
+    }
+
+    /// A table for people; its titles are dim.
+    pub fn table(&self, titles: &[&str], rows: impl IntoIterator<Item = Vec<Cell>>) -> Result<()> {
+        let lines = table::render(titles, rows.into_iter().collect(), self.width, |title| self.paint.dim(title));
+        lines.iter().try_for_each(|line| self.line(line))
     }
 
     fn folded(&self, text: &str, column: usize) -> String {
@@ -126,9 +156,13 @@ impl Out {
         write(&text::harmless(text, self.paint.on))
     }
 
-    /// A remark beside the data.
     pub fn note(&self, text: impl AsRef<str>) {
         stream::stderr().send(self.folded(&text::harmless(text.as_ref(), self.note_paint.on), 2) + "\n");
+    }
+
+    /// A remark of less importance: what one could do next, say.
+    pub fn hint(&self, text: impl AsRef<str>) {
+        self.note(self.note_paint.dim(text));
     }
 
     /// A remark that should be seen. It may be about what others wrote, so it is shown as text.
@@ -153,7 +187,6 @@ pub fn before_change() -> Result<()> {
     Ok(())
 }
 
-/// Whether the command has passed [`before_change`].
 pub fn may_have_changed() -> bool {
     CHANGES.load(Ordering::Relaxed)
 }
@@ -174,17 +207,14 @@ fn takes_output() -> io::Result<()> {
     Ok(())
 }
 
-/// Standard output could not take what was to be written.
 #[derive(Debug)]
 pub struct Unwritten {
-    /// Why.
     pub cause: io::Error,
     /// What would have been written; nothing where nothing was done yet.
     pub lost: Option<String>,
 }
 
 impl Unwritten {
-    /// Whether whoever read it had enough.
     pub fn is_broken_pipe(&self) -> bool {
         self.cause.kind() == io::ErrorKind::BrokenPipe
     }
@@ -202,7 +232,6 @@ impl std::error::Error for Unwritten {
     }
 }
 
-/// Most bytes of what could not be written that are told of instead.
 const LOST: usize = 2000;
 
 fn write(text: &str) -> Result<()> {
@@ -221,7 +250,6 @@ fn write(text: &str) -> Result<()> {
     })
 }
 
-/// Colours, or none.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Paint {
     on: bool,
@@ -233,37 +261,30 @@ impl Paint {
         if self.on && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// Less important.
     pub fn dim(self, text: impl AsRef<str>) -> String {
         self.with("2", text)
     }
 
-    /// More important.
     pub fn bold(self, text: impl AsRef<str>) -> String {
         self.with("1", text)
     }
 
-    /// Good.
     pub fn green(self, text: impl AsRef<str>) -> String {
         self.with("32", text)
     }
 
-    /// Bad.
     pub fn red(self, text: impl AsRef<str>) -> String {
         self.with("31", text)
     }
 
-    /// To be noticed.
     pub fn yellow(self, text: impl AsRef<str>) -> String {
         self.with("33", text)
     }
 
-    /// A name.
     pub fn cyan(self, text: impl AsRef<str>) -> String {
         self.with("36", text)
     }
 
-    /// The colour of a job's state.
     pub fn state(self, state: posse_core::job::JobState, text: impl AsRef<str>) -> String {
         use posse_core::job::JobState::*;
         match state {

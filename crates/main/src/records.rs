@@ -21,21 +21,15 @@ use tracing::warn;
 
 use crate::settings::Settings;
 
-/// Runs whose files are kept, unless configured.
-pub const USUALLY_KEPT: usize = 200;
-
 /// After so many runs that were written, older ones are looked for.
 const LOOK_EVERY: usize = 20;
 
 /// How long the files of runs that just ended are waited for when the process ends.
 const AT_THE_END: Duration = Duration::from_secs(5);
 
-/// Where files about runs are kept, and of how many.
 #[derive(Debug, Clone)]
 pub struct RunFiles {
-    /// The folder, with one of its own for each job.
     pub folder: PathBuf,
-    /// Of how many runs, the newest.
     pub keep: usize,
 }
 
@@ -43,16 +37,7 @@ impl RunFiles {
     /// As the settings have it; none where nobody wants any, and where texts are sealed, which files would undo.
     pub fn of(settings: &Settings) -> Option<RunFiles> {
         let keep = settings.run_files;
-        (keep > 0 && !settings.keys.seals()).then(|| RunFiles { folder: folder(settings), keep })
-    }
-}
-
-/// Where they are: beside the database, and under its name where that is not the usual one.
-pub fn folder(settings: &Settings) -> PathBuf {
-    let name = settings.database.file_name().unwrap_or_default().to_string_lossy();
-    match &*name {
-        "posse.db" => settings.database.with_file_name("runs"),
-        other => settings.database.with_file_name(format!("{other}.runs")),
+        (keep > 0 && !settings.keys.seals()).then(|| RunFiles { folder: settings.beside_database("runs"), keep })
     }
 }
 
@@ -109,13 +94,11 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Writes whatever is heard of from now on.
     pub fn start(files: RunFiles, queries: Arc<dyn JobQueries>, heard: broadcast::Receiver<Progress>) -> Recorder {
         let (stop, stopped) = oneshot::channel();
         Recorder { stop, task: tokio::spawn(record(files, queries, heard, stopped)) }
     }
 
-    /// Writes what is left, and ends.
     pub async fn end(self) {
         let Recorder { stop, task } = self;
         drop(stop);
@@ -158,9 +141,8 @@ async fn record(
     }
 }
 
-/// Deletes the files of one run, if there are any.
 pub fn remove(settings: &Settings, job: JobId) -> Result<()> {
-    let folder = folder_of(&folder(settings), job);
+    let folder = folder_of(&settings.beside_database("runs"), job);
     match fs::remove_dir_all(&folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         removed => removed.with_context(|| format!("{} cannot be deleted", folder.display())),
@@ -176,23 +158,5 @@ fn remove_old(files: &RunFiles) {
     runs.sort_unstable_by(|a, b| b.cmp(a));
     for (_, path) in runs.into_iter().skip(files.keep) {
         let _ = fs::remove_dir_all(path);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_files_of_old_runs_go_and_nothing_else_does() {
-        let folder = tempfile::tempdir().expect("a folder");
-        for name in ["job-1", "job-2", "job-10", "job-x", "notes"] {
-            put(&folder.path().join(name).join("events.jsonl"), b"{}\n").expect("written");
-        }
-        remove_old(&RunFiles { folder: folder.path().into(), keep: 2 });
-        let mut left: Vec<_> =
-            fs::read_dir(folder.path()).expect("readable").flatten().map(|entry| entry.file_name()).collect();
-        left.sort();
-        assert_eq!(left, ["job-10", "job-2", "job-x", "notes"]);
     }
 }

@@ -16,8 +16,9 @@ use posse_core::workspace::folder::FolderId;
 use posse_infra::folder::identify;
 use serde::{Deserialize, Serialize};
 
+use crate::env::Env;
 use crate::exit::{fail, usage};
-use crate::settings::{Env, file};
+use crate::settings::file;
 
 /// What in a folder decides about agents, or is run.
 pub const DECIDING: [&str; 4] = ["config", ".posse", ".agents", "sqlite_extensions"];
@@ -25,28 +26,21 @@ pub const DECIDING: [&str; 4] = ["config", ".posse", ".agents", "sqlite_extensio
 /// Most workspaces, and most databases, that are remembered; the oldest are forgotten first.
 const MAX_REMEMBERED: usize = 2000;
 
-/// How much of a folder is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
     /// The database in `.posse`, which Posse made there; nothing else.
     Database,
-    /// Everything.
     Project,
 }
 
-/// A folder that is trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trusted {
-    /// Its real path.
     pub folder: PathBuf,
-    /// The folder that was there.
     pub id: FolderId,
-    /// How much of it.
     pub extent: Extent,
 }
 
-/// A folder that agents of a project were given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Worked {
     workspace: PathBuf,
@@ -62,25 +56,19 @@ struct Kept {
     databases: Vec<PathBuf>,
 }
 
-/// What is trusted, as it is on the disk at this moment.
 #[derive(Debug, Clone, Default)]
 pub struct Trust {
     /// None where there is no folder for state.
-    file: Option<PathBuf>,
+    pub file: Option<PathBuf>,
     kept: Kept,
-    /// Folders that the environment names.
-    named: Vec<PathBuf>,
+    pub named: Vec<PathBuf>,
 }
 
-/// A folder whose files would be used, were it trusted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the folder {} is not trusted: {why}. It has {}, so nothing of it is used. {}", folder.display(), found.join(", "), self.way_out())]
 pub struct Untrusted {
-    /// The folder.
     pub folder: PathBuf,
-    /// What in it decides about agents, or is run.
     pub found: Vec<String>,
-    /// Why not.
     pub why: Distrust,
 }
 
@@ -96,30 +84,21 @@ impl Untrusted {
     }
 }
 
-/// What is in a folder that decides about agents, or is run.
 pub fn found_in(folder: &Path) -> Vec<String> {
     let finer = ["config/posse.toml", "config/personas", "config/skills"];
     let named = finer.iter().chain(&DECIDING[1..]).filter(|name| folder.join(name).symlink_metadata().is_ok());
     named.map(|name| (*name).to_owned()).collect()
 }
 
-/// Why a folder is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Distrust {
-    /// Nobody said that it is.
     #[error("nobody has said that it is trusted")]
     Unsaid,
     /// It was trusted, and is not what it was.
     #[error("another folder was there when it was trusted")]
     Exchanged,
-    /// Agents can write there.
     #[error("it lies in {workspace}, where agents of the project {project} work and could have written it", workspace = .workspace.display(), project = .project.display())]
-    Workspace {
-        /// Where they work.
-        workspace: PathBuf,
-        /// Whose agents.
-        project: PathBuf,
-    },
+    Workspace { workspace: PathBuf, project: PathBuf },
 }
 
 impl Trust {
@@ -140,17 +119,6 @@ impl Trust {
         Ok(Trust { file, kept, named })
     }
 
-    /// Where it is kept.
-    pub fn file(&self) -> Option<&Path> {
-        self.file.as_deref()
-    }
-
-    /// What the environment names.
-    pub fn named(&self) -> &[PathBuf] {
-        &self.named
-    }
-
-    /// What is kept.
     pub fn folders(&self) -> &[Trusted] {
         &self.kept.folders
     }
@@ -188,7 +156,6 @@ impl Trust {
         }
     }
 
-    /// Trusts a folder from now on.
     pub fn give(&mut self, folder: &Path, extent: Extent) -> Result<Trusted> {
         let shown = folder.display();
         let real = folder.canonicalize().map_err(|e| usage(format!("{shown} cannot be trusted: {e}")))?;
@@ -218,7 +185,6 @@ impl Trust {
         Ok(self.kept.folders.len() < was)
     }
 
-    /// Remembers that agents of a project work in a folder.
     pub fn note_workspace(&mut self, project: &Path, workspace: &Path) -> Result<()> {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.into());
         let worked = Worked { workspace: real(workspace), project: real(project) };
@@ -256,7 +222,6 @@ impl Trust {
         worked.next().map(|Worked { workspace, project }| Distrust::Workspace { workspace, project })
     }
 
-    /// Changes what is kept, whoever else does so at this moment.
     fn change(&mut self, change: impl FnOnce(&mut Kept)) -> Result<()> {
         let Some(file) = &self.file else {
             let way_out = "set HOME or XDG_STATE_HOME, or name the folder in POSSE_TRUST";
@@ -306,73 +271,4 @@ fn read(file: &Path) -> Result<Kept> {
     }
     let bytes = fs::read(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
     serde_json::from_slice(&bytes).map_err(|error| wrong(format!("is damaged ({error})")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::ffi::OsString;
-    use std::os::unix::fs::PermissionsExt;
-
-    /// A home and a folder beside it, and what is trusted as seen from there.
-    fn begun() -> (tempfile::TempDir, PathBuf, impl Fn() -> Trust) {
-        let base = tempfile::tempdir().expect("a folder");
-        let root = base.path().canonicalize().expect("real");
-        fs::create_dir_all(root.join("p/ws/sub")).expect("made");
-        let home = root.join("home");
-        let load = move || {
-            let home = home.clone();
-            let env = move |name: &str| (name == "HOME").then(|| OsString::from(&home));
-            Trust::load(&env).expect("loads")
-        };
-        (base, root, load)
-    }
-
-    #[test]
-    fn trust_is_kept_by_path_and_identity_and_for_one_person_alone() {
-        let (_base, root, load) = begun();
-        let project = root.join("p");
-        assert_eq!(load().of(&project), Err(Distrust::Unsaid));
-        load().give(&project, Extent::Project).expect("given");
-        assert_eq!(load().of(&project), Ok(Extent::Project));
-        let file = root.join("home/.local/state/posse/trust.json");
-        assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
-        fs::rename(&project, root.join("old")).expect("moved");
-        fs::create_dir(&project).expect("made");
-        assert_eq!(load().of(&project), Err(Distrust::Exchanged));
-        assert_eq!(load().of(&root.join("old")), Err(Distrust::Unsaid));
-        assert!(load().revoke(&project).expect("revoked"));
-        assert!(!load().revoke(&project).expect("was not there"));
-        assert_eq!(load().of(&project), Err(Distrust::Unsaid));
-    }
-
-    #[test]
-    fn where_agents_of_another_work_nothing_is_trusted() {
-        let (_base, root, load) = begun();
-        load().give(&root.join("p"), Extent::Project).expect("given");
-        let told = load().give(&root.join("p/ws/sub"), Extent::Project).expect_err("refused").to_string();
-        assert!(told.contains("agents of the project"), "{told}");
-        // Its settings say that they work elsewhere, until a job names the folder.
-        fs::create_dir_all(root.join("p/config")).expect("made");
-        fs::write(root.join("p/config/posse.toml"), "workspace = 'ws'\n").expect("written");
-        fs::create_dir(root.join("p/other")).expect("made");
-        load().give(&root.join("p/other"), Extent::Project).expect("given");
-        load().revoke(&root.join("p/other")).expect("revoked");
-        load().note_workspace(&root.join("p"), &root.join("p/other")).expect("noted");
-        assert!(matches!(load().of(&root.join("p/other")), Err(Distrust::Workspace { .. })));
-        assert_eq!(load().of(&root.join("p")), Ok(Extent::Project));
-    }
-
-    #[test]
-    fn a_file_that_others_can_write_is_not_believed() {
-        let (_base, root, load) = begun();
-        load().give(&root.join("p"), Extent::Project).expect("given");
-        let file = root.join("home/.local/state/posse/trust.json");
-        let env = |name: &str| (name == "HOME").then(|| OsString::from(root.join("home")));
-        fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).expect("ours");
-        assert!(Trust::load(&env).expect_err("refused").to_string().contains("only you can write"));
-        fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("ours");
-        fs::write(&file, "{").expect("written");
-        assert!(Trust::load(&env).expect_err("refused").to_string().contains("is damaged"));
-    }
 }

@@ -6,27 +6,34 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use posse_app::Code;
+use posse_app::enqueue::LOCAL_MODEL;
+use posse_app::personas::{self, Offer, Sources};
 use posse_core::clock::Clock;
 use posse_core::model::Models;
+use posse_core::persona::{PersonaFile, Personas};
 use posse_core::port::{Database, RepositoryError, Store};
 use posse_core::queue::retention::Retention;
+use posse_core::skill::SkillScope;
 use posse_infra::agent::GenericAgentExecutor;
+use posse_infra::hook::HookRegistry;
 use posse_infra::local_model;
-use posse_infra::persona::{Loaded, PersonaFile};
+use posse_infra::persona::PersonaFolder;
 use posse_infra::process::SystemClock;
-use posse_infra::sandbox::Commands;
+use posse_infra::sandbox::{Commands, Exact};
+use posse_infra::skill::{self, SkillFolders};
 use posse_infra::sqlite::{Options, SqliteDatabase, SqliteStore, Synchronous, extension};
-use posse_infra::tool::ToolRegistry;
+use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 
-use crate::catalog::{Offer, persona, personas, warn_of_skills_of};
+use crate::built_in;
+use crate::env;
 use crate::exit::{fail, usage};
-use crate::models::Catalog;
+use crate::faults::warn_of_skills_of;
+use crate::models::{self, Catalog};
 use crate::output::text::visible;
 use crate::settings::{self, DEFAULT_DATABASE, ModelKind, Settings, Tokenizer};
 use crate::trust::{Distrust, Extent};
 use crate::workspace;
 
-/// The current time.
 pub fn now() -> posse_core::clock::Millis {
     SystemClock.now()
 }
@@ -65,7 +72,6 @@ pub fn open_store(settings: &Settings) -> Result<Arc<dyn Store>> {
     open_to_work(settings)
 }
 
-/// Opens the database to be worked.
 fn open_to_work(settings: &Settings) -> Result<Arc<dyn Store>> {
     register_extension(settings)?;
     make_database_folder(settings)?;
@@ -90,7 +96,6 @@ fn open_to_work(settings: &Settings) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(store))
 }
 
-/// Makes the folder for the database if it is not there.
 pub fn make_database_folder(settings: &Settings) -> Result<()> {
     trust_own_database(settings)?;
     if let Some(folder) = settings.database.parent().filter(|folder| !folder.is_dir()) {
@@ -136,19 +141,15 @@ pub fn open_reader(settings: &Settings) -> Result<Option<Arc<dyn Store>>> {
     }
 }
 
+/// Opens the database to be changed, where there is one: else it is not made, and `none` says what is not there.
+pub fn open_existing<E: Into<anyhow::Error>>(settings: &Settings, none: impl FnOnce() -> E) -> Result<Arc<dyn Store>> {
+    open_reader(settings)?.ok_or_else(|| none().into())?;
+    open_store(settings)
+}
+
 /// The database as it lies there, for what is done to it while it is closed.
 pub fn database(settings: &Settings) -> Box<dyn Database> {
     Box::new(SqliteDatabase { path: settings.database.clone(), keys: settings.keys.clone() })
-}
-
-/// Where sessions keep what happens in them: beside the database, and under its name where that is not the
-/// usual one, for other databases in the folder have sessions of the same numbers.
-pub fn sessions_folder(settings: &Settings) -> PathBuf {
-    let name = settings.database.file_name().unwrap_or_default().to_string_lossy();
-    match &*name {
-        "posse.db" => settings.database.with_file_name("sessions"),
-        other => settings.database.with_file_name(format!("{other}.sessions")),
-    }
 }
 
 /// How commands of agents run, and what all tools keep away from: of what a workspace has of this project's own, the
@@ -158,18 +159,19 @@ pub fn commands(settings: &Settings) -> Commands {
     let Settings { root, database, personas, file, trust, .. } = settings;
     let mut commands = Commands::new(settings.commands).hide_database(database);
     commands = commands.knowing(trust.databases().iter().cloned());
-    let others = trust.folders().iter().map(|trusted| &trusted.folder).chain(trust.named());
+    let others = trust.folders().iter().map(|trusted| &trusted.folder).chain(&trust.named);
     for folder in others.chain([root]) {
         commands = commands.hide(folder.join(".posse"));
     }
     let others = trust.folders().iter().filter(|trusted| trusted.extent == Extent::Project);
-    for folder in others.map(|trusted| &trusted.folder).chain(trust.named()).chain([root]) {
+    for folder in others.map(|trusted| &trusted.folder).chain(&trust.named).chain([root]) {
         commands = ["config", ".agents", "sqlite_extensions"]
             .map(|name| folder.join(name))
             .into_iter()
             .fold(commands, Commands::keep);
     }
-    let secret = settings.key_file.clone().into_iter().chain(trust.file().and_then(Path::parent).map(Path::to_owned));
+    let secret =
+        settings.key_file.clone().into_iter().chain(trust.file.as_deref().and_then(Path::parent).map(Path::to_owned));
     commands = secret.chain(local_model::server::state_dir()).fold(commands, Commands::hide);
     let tokenizers = settings.models.values().filter_map(|model| match &model.tokenizer {
         Some(Tokenizer::File(path)) => Some(path.clone()),
@@ -181,28 +183,64 @@ pub fn commands(settings: &Settings) -> Commands {
     [personas.clone()].into_iter().chain(file.clone()).chain(tokenizers).chain(own).fold(commands, Commands::keep)
 }
 
-/// Every tool there is.
 pub fn tools(settings: &Settings) -> ToolRegistry {
     ToolRegistry::builtin().with_commands(commands(settings))
 }
 
-/// What is known before there is a database.
+/// Which limits of commands are held exactly here, or why none can run; none if no persona runs any.
+pub async fn probe_commands(
+    settings: &Settings,
+    offer: &Offer,
+    personas: &[PersonaFile],
+) -> Option<Result<Exact, String>> {
+    match offer.any_has(personas, RUN_COMMAND) {
+        true => Some(commands(settings).probe(&settings.workspace).await),
+        false => None,
+    }
+}
+
+pub const COMMANDS_WAY_OUT: &str = "let users make namespaces (sysctl user.max_user_namespaces, \
+    kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0; in a container, in its settings); \
+    until then agents are told that no command can run";
+
+/// Where the personas are, and what they may name. Of a project that is not trusted no skill is used.
+pub fn sources(settings: &Settings) -> Sources {
+    let Settings { root, personas: folder, personas_named, is_trusted, .. } = settings;
+    let tools = Arc::new(tools(settings));
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let roots = skill::roots(root, home.as_deref());
+    let (roots, left_out): (Vec<_>, Vec<_>) =
+        roots.into_iter().partition(|one| *is_trusted || one.scope != SkillScope::Project);
+    let why = format!("its skills are left out, for the folder {0} is not trusted (posse trust {0})", root.display());
+    let left_out = left_out.into_iter().map(|one| (one.folder, why.clone())).collect();
+    let has_own = *is_trusted && root.join("config/skills").is_dir();
+    let built_in: &[_] = if has_own { &[] } else { &built_in::SKILLS };
+    Sources {
+        personas: Arc::new(PersonaFolder {
+            folder: folder.clone(),
+            is_named: *personas_named,
+            built_in: &built_in::PERSONAS,
+        }),
+        skills: Arc::new(SkillFolders { roots, left_out, built_in, tools: Arc::clone(&tools) }),
+        tools,
+        hooks: Arc::new(HookRegistry::builtin()),
+        models: models::names(settings),
+    }
+}
+
 pub struct Project {
-    /// The models.
     pub models: Arc<Catalog>,
-    /// What personas may name.
+    pub sources: Sources,
     pub offer: Offer,
-    /// The personas.
-    pub personas: Loaded,
+    pub personas: Personas,
     /// The real path of the folder in which jobs are worked that name none.
     pub workspace: PathBuf,
 }
 
 impl Project {
-    /// Gathers it all.
     pub async fn gather(settings: &Settings) -> Result<Project> {
-        let offer = Offer::gather(settings);
-        let personas = personas(settings, &offer)?;
+        let sources = sources(settings);
+        let (offer, personas) = sources.look()?;
         let workspace = &settings.workspace;
         if !workspace.is_dir() {
             let what = "is no folder; set workspace in config/posse.toml";
@@ -212,8 +250,8 @@ impl Project {
             tracing::debug!("it is not remembered that agents work in {}: {error:#}", workspace.display());
         }
         let workspace = workspace::real_path(settings, workspace)?;
-        let models = Arc::new(Catalog::find(settings, &|name| std::env::var_os(name)).await?);
-        Ok(Project { models, offer, personas, workspace })
+        let models = Arc::new(Catalog::find(settings, &env::own).await?);
+        Ok(Project { models, sources, offer, personas, workspace })
     }
 
     /// Gathers it for one persona, whose jobs are worked in this process by `model`, or by its own. A
@@ -226,9 +264,9 @@ impl Project {
     ) -> Result<(Project, PersonaFile, Arc<GenericAgentExecutor>)> {
         let project = Project::gather(settings).await?;
         project.models.insist();
-        let file = persona(&project.personas, role)?.clone();
+        let file = personas::find(&project.personas, role)?.clone();
         warn_of_skills_of(out, &project.offer.skills, &file.persona);
-        let executor = project.executor(&file)?;
+        let executor = project.executor(&project.offer, &file)?;
         project.models.get(model.or(file.persona.model.as_deref()))?;
         Ok((project, file, executor))
     }
@@ -241,18 +279,13 @@ impl Project {
         Ok(store)
     }
 
-    /// Who works the jobs of `persona`.
-    pub fn executor(&self, persona: &PersonaFile) -> Result<Arc<GenericAgentExecutor>> {
-        let models: Arc<dyn Models> = self.models.clone();
-        let executor = GenericAgentExecutor::new(
-            persona.persona.clone(),
-            Arc::clone(&self.offer.tools) as _,
-            models,
-            self.workspace.clone(),
-        );
-        let executor = executor.with_context(|| format!("the persona '{}' cannot be used", persona.persona.role))?;
-        let hooks = self.offer.hooks.resolve(&persona.persona.hooks)?;
-        Ok(Arc::new(executor.with_skills(self.offer.skills.skills.clone()).with_hooks(hooks)))
+    /// Who works the jobs of `persona`, which may name what is in `offer`.
+    pub fn executor(&self, offer: &Offer, persona: &PersonaFile) -> Result<Arc<GenericAgentExecutor>> {
+        let (persona, models) = (&persona.persona, self.models.clone() as Arc<dyn Models>);
+        let made = GenericAgentExecutor::new(persona.clone(), Arc::clone(&offer.tools), models, self.workspace.clone());
+        let made = made.with_context(|| format!("the persona '{}' cannot be used", persona.role))?;
+        let hooks = offer.hooks.resolve(&persona.hooks)?;
+        Ok(Arc::new(made.with_skills(offer.skills.skills.clone()).with_hooks(hooks)))
     }
 }
 
@@ -263,6 +296,6 @@ pub fn free_models(settings: &Settings) -> Box<dyn Fn(&str) -> bool + Send> {
         // A server on this machine may pass requests on to one that costs: only price_input = 0
         // says that it is free.
         Some(table) => table.kind == ModelKind::Local,
-        None => name == crate::local::NAME || name == "ollama",
+        None => name == LOCAL_MODEL || name == "ollama",
     })
 }

@@ -100,3 +100,19 @@ impl RunHook for InOrder {
         self.0.iter().find_map(|hook| hook.rules_file())
     }
 }
+
+/// The hooks that personas may name.
+pub trait Hooks: Send + Sync {
+    /// The hooks of a persona's list, composed in its order.
+    fn resolve(&self, names: &[String]) -> Result<Arc<dyn RunHook>, UnknownHook>;
+}
+
+/// A persona names a hook that is not there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no hook '{}'; there are: {}", name.escape_debug(), known.join(", "))]
+pub struct UnknownHook {
+    /// What was named.
+    pub name: String,
+    /// All hooks, sorted.
+    pub known: Vec<String>,
+}

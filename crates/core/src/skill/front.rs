@@ -15,6 +15,7 @@ use super::{
     MAX_COMPATIBILITY_CHARS, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, SUB_SKILLS_KEY, Skill, SkillSource, normal_name,
     sanitise,
 };
+use crate::persona::Severity;
 
 /// The fields of the standard.
 const FIELDS: [&str; 6] = ["name", "description", "license", "compatibility", "metadata", "allowed-tools"];
@@ -55,18 +56,6 @@ pub enum FieldValue {
 pub struct FrontMatter {
     /// In the order of the file.
     pub fields: Vec<Field>,
-}
-
-/// What a finding means for the skill.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Nothing is wrong with the file; it is good to know.
-    Note,
-    /// The skill is used; a check refuses it.
-    Warning,
-    /// The skill is left out.
-    Error,
 }
 
 /// Something wrong with a skill: which field, where, what is wrong and what would be right.

@@ -163,7 +163,7 @@ impl JobContext {
 
     /// The run's journal, from the database.
     pub async fn journal(&self) -> Result<Vec<Recorded>, Halt> {
-        self.until_available(|| self.fleet.queries.journal(self.job.id, 0)).await
+        self.until_available(|| self.fleet.store.journal(self.job.id, 0)).await
     }
 
     /// Commits entries from place `seq` on. A database that cannot take them now is waited for: what a tool did must
@@ -176,7 +176,7 @@ impl JobContext {
         let told = if self.fleet.is_watched() { entries.clone() } else { Vec::new() };
         // Side by side, so that both are in one commit.
         let (appended, ()) = futures::join!(
-            self.until_available(|| self.fleet.jobs.append(self.lease, seq, entries.clone(), self.now())),
+            self.until_available(|| self.fleet.store.append(self.lease, seq, entries.clone(), self.now())),
             self.save_progress(),
         );
         if appended? == Appended::UpToCancellation {
@@ -192,33 +192,33 @@ impl JobContext {
 
     /// Keeps what is about to leave the run's conversation with its entry `seq`.
     pub async fn archive(&self, seq: u64, content: String) -> Result<(), Halt> {
-        self.until_available(|| self.fleet.jobs.archive(self.lease, seq, content.clone(), self.now())).await
+        self.until_available(|| self.fleet.store.archive(self.lease, seq, content.clone(), self.now())).await
     }
 
     /// What was said before in the session that this job is an exchange of.
     pub async fn exchanges_before(&self, session: SessionId) -> Result<Vec<Exchange>, Halt> {
-        self.until_available(|| self.fleet.queries.exchanges(session, Some(self.job.id))).await
+        self.until_available(|| self.fleet.store.exchanges(session, Some(self.job.id))).await
     }
 
     /// The session of that number.
     pub async fn session(&self, id: SessionId) -> Result<Option<Session>, Halt> {
-        self.until_available(|| self.fleet.queries.session(id)).await
+        self.until_available(|| self.fleet.store.session(id)).await
     }
 
     /// What was said in a part of a session.
     pub async fn exchanges_of(&self, of: Stretch) -> Result<Vec<Exchange>, Halt> {
         let after = JobId(of.through.0.saturating_add(1));
-        self.until_available(|| self.fleet.queries.exchanges(of.session, Some(after))).await
+        self.until_available(|| self.fleet.store.exchanges(of.session, Some(after))).await
     }
 
     /// The summary that is kept of a part of a session.
     pub async fn session_summary(&self, of: Stretch) -> Result<Option<String>, Halt> {
-        self.until_available(|| self.fleet.queries.session_summary(of)).await
+        self.until_available(|| self.fleet.store.session_summary(of)).await
     }
 
     /// Keeps a summary; gives the one that was kept first.
     pub async fn keep_summary(&self, of: Stretch, text: String) -> Result<String, Halt> {
-        self.until_available(|| self.fleet.jobs.keep_summary(of, text.clone(), self.now())).await
+        self.until_available(|| self.fleet.store.keep_summary(of, text.clone(), self.now())).await
     }
 
     /// Notes how far the work is, 0 to 1 and in a few words; saved with the entries appended next.
@@ -243,29 +243,29 @@ impl JobContext {
     async fn save_progress(&self) {
         let Some(progress) = self.unsaved().take() else { return };
         self.progress_saved_at.store(progress.at, Ordering::Relaxed);
-        if let Err(error) = self.fleet.jobs.report_progress(self.lease, progress).await {
+        if let Err(error) = self.fleet.store.report_progress(self.lease, progress).await {
             tracing::debug!(job.id = self.job.id.0, "progress was not saved: {error}");
         }
     }
 
     /// The jobs this one has made, oldest first, with their outputs.
     pub async fn children(&self) -> Result<Vec<Job>, Halt> {
-        self.until_available(|| self.fleet.queries.children(self.job.id)).await
+        self.until_available(|| self.fleet.store.children(self.job.id)).await
     }
 
     /// How the jobs stand that `of` waited for, and those it has made.
     pub async fn result_counts(&self, of: JobId) -> Result<ResultCounts, Halt> {
-        self.until_available(|| self.fleet.queries.result_counts(of)).await
+        self.until_available(|| self.fleet.store.result_counts(of)).await
     }
 
     /// These jobs with their answers, by id, those with higher ids than `after`, at most `limit`.
     pub async fn results(&self, of: JobId, after: JobId, limit: u32) -> Result<Vec<Job>, Halt> {
-        self.until_available(|| self.fleet.queries.results(of, after, limit)).await
+        self.until_available(|| self.fleet.store.results(of, after, limit)).await
     }
 
     /// One job.
     pub async fn job_of(&self, id: JobId) -> Result<Option<Job>, Halt> {
-        self.until_available(|| self.fleet.queries.job(id)).await
+        self.until_available(|| self.fleet.store.job(id)).await
     }
 
     /// Tells whoever watches.
@@ -280,7 +280,7 @@ impl JobContext {
 
     /// The text that tells this database from every other.
     pub fn installation(&self) -> &str {
-        self.fleet.queries.installation()
+        self.fleet.store.installation()
     }
 
     async fn until_available<T, F>(&self, mut call: impl FnMut() -> F) -> Result<T, Halt>

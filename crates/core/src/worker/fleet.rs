@@ -13,10 +13,7 @@ use crate::job::lease::{Lease, WorkerId};
 use crate::job::{Job, JobId, JobState};
 use crate::metrics::WorkTally;
 use crate::model::Delta;
-use crate::port::{
-    CareRepository, ClockJump, Forfeit, JobQueries, JobRepository, Overdue, ProcessProbe, RepositoryError, Rescued,
-    WorkerRecord,
-};
+use crate::port::{ClockJump, Forfeit, Overdue, ProcessProbe, RepositoryError, Rescued, Store, WorkerRecord};
 use crate::run::journal::Recorded;
 use crate::stop::{StopReason, Stopper};
 
@@ -81,12 +78,8 @@ pub enum Phase {
 
 /// What a fleet is made of.
 pub struct FleetOptions {
-    /// Changes jobs.
-    pub jobs: Arc<dyn JobRepository>,
-    /// Asks about jobs.
-    pub queries: Arc<dyn JobQueries>,
-    /// Keeps schedules, and the database in order.
-    pub care: Arc<dyn CareRepository>,
+    /// Where its jobs are.
+    pub store: Arc<dyn Store>,
     /// The time by which leases stand.
     pub clock: Arc<dyn Clock>,
     /// Tells which worker processes are gone.
@@ -97,9 +90,7 @@ pub struct FleetOptions {
 
 /// One worker process's part of the fleet.
 pub struct Fleet {
-    pub(crate) jobs: Arc<dyn JobRepository>,
-    pub(crate) queries: Arc<dyn JobQueries>,
-    pub(crate) care: Arc<dyn CareRepository>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) worker: WorkerId,
     pub(crate) lease_ms: Millis,
@@ -125,22 +116,15 @@ const SETTLE_MS: Millis = 5_000;
 impl Fleet {
     /// Announces this worker process and starts to renew its leases.
     pub async fn start(options: FleetOptions) -> Result<Arc<Fleet>, RepositoryError> {
-        let FleetOptions { jobs, queries, care, clock, processes, worker } = options;
-        jobs.register_worker(worker.clone()).await?;
+        let FleetOptions { store, clock, processes, worker } = options;
+        store.register_worker(worker.clone()).await?;
         let (id, lease_ms) = (WorkerId(worker.id.clone()), worker.lease_ms);
         let jumps = JumpWatch::new(Reading::of(&*clock));
         let outage_log = Arc::new(OutageLog::new(Arc::clone(&clock)));
-        let heartbeat = HeartbeatThread::start(
-            Arc::clone(&jobs),
-            Arc::clone(&clock),
-            id.clone(),
-            lease_ms,
-            Arc::clone(&outage_log),
-        );
+        let heartbeat =
+            HeartbeatThread::start(store.clone(), Arc::clone(&clock), id.clone(), lease_ms, Arc::clone(&outage_log));
         Ok(Arc::new(Fleet {
-            jobs,
-            queries,
-            care,
+            store,
             clock,
             worker: id,
             lease_ms,
@@ -160,9 +144,9 @@ impl Fleet {
 
     /// Tells others that this process works these roles from now on.
     pub async fn serve(&self, roles: Vec<String>) -> Result<(), RepositoryError> {
-        let on_list = self.queries.workers().await?.into_iter().find(|worker| worker.id == self.record.id);
+        let on_list = self.store.workers().await?.into_iter().find(|worker| worker.id == self.record.id);
         let record = WorkerRecord { roles, ..on_list.unwrap_or_else(|| self.record.clone()) };
-        self.jobs.register_worker(record).await
+        self.store.register_worker(record).await
     }
 
     /// What happens from now on. A receiver that falls behind misses the oldest.
@@ -203,7 +187,7 @@ impl Fleet {
 
     /// Stops everything if the database is lost: nothing of what is done here would be found by anybody.
     pub(crate) fn stop_if_lost(&self) {
-        let Err(lost) = self.queries.still_there() else { return };
+        let Err(lost) = self.store.still_there() else { return };
         if self.lost.set(lost).is_ok() {
             self.enter(Phase::Stopping);
             self.heartbeat.stop_all(StopReason::LeaseLost);
@@ -217,7 +201,7 @@ impl Fleet {
         self.enter(Phase::Gone);
         self.heartbeat.end();
         if self.heartbeat.is_idle() && self.lost.get().is_none() {
-            match self.jobs.unregister_worker(self.worker.clone(), self.clock.now()).await {
+            match self.store.unregister_worker(self.worker.clone(), self.clock.now()).await {
                 Ok(()) => return,
                 Err(error) => warn!("this worker could not be taken off the list: {error}"),
             }
@@ -227,7 +211,7 @@ impl Fleet {
 
     /// Before this process ends with jobs in hand because somebody wants it to: they met no death.
     pub fn leave_word(&self) {
-        self.jobs.leave_word(&self.worker);
+        self.store.leave_word(&self.worker);
     }
 
     fn enter(&self, phase: Phase) {
@@ -295,7 +279,7 @@ impl Fleet {
         warn!("the clock of this host was set {direction} by {seconds} s; leases are renewed by the new time");
         self.beat_now().await;
         let jump = ClockJump { worker: self.worker.0.clone(), noticed_at: noticed.now, by_ms };
-        if let Err(error) = self.care.clock_jumped(jump).await {
+        if let Err(error) = self.store.clock_jumped(jump).await {
             self.warn_unavailable(&error.to_string());
         }
     }
@@ -304,7 +288,7 @@ impl Fleet {
         if self.heartbeat.is_idle() {
             return;
         }
-        match self.queries.cancel_requested().await {
+        match self.store.cancel_requested().await {
             Ok(jobs) => jobs.into_iter().for_each(|job| self.heartbeat.stop(job, StopReason::Cancelled)),
             Err(error) => self.warn_unavailable(&error.to_string()),
         }
@@ -313,8 +297,8 @@ impl Fleet {
     /// Settles questions that nobody answered in time.
     pub(crate) async fn expire_questions(&self) {
         let now = self.clock.now();
-        let done = match self.queries.next_expiry().await {
-            Ok(at) if at.is_some_and(|at| at <= now) => self.jobs.expire_questions(now).await.map(drop),
+        let done = match self.store.next_expiry().await {
+            Ok(at) if at.is_some_and(|at| at <= now) => self.store.expire_questions(now).await.map(drop),
             Ok(_) => Ok(()),
             Err(error) => Err(error),
         };
@@ -351,15 +335,15 @@ impl Fleet {
 
     async fn rescue_at(self: &Arc<Self>, reading: Reading) -> Result<Vec<Rescued>, RepositoryError> {
         let workers: Vec<_> =
-            self.queries.workers().await?.into_iter().filter(|worker| worker.id != self.record.id).collect();
+            self.store.workers().await?.into_iter().filter(|worker| worker.id != self.record.id).collect();
         // A process that is gone is gone, whatever the time.
         let dead = self.processes.dead(&workers);
         let mut rescued = match dead.is_empty() {
             true => Vec::new(),
-            false => self.jobs.rescue_from(dead, reading.now).await?,
+            false => self.store.rescue_from(dead, reading.now).await?,
         };
         let is_settled = reading.elapsed >= self.rescue_held_until.load(Ordering::Relaxed);
-        let overdue = if is_settled { self.queries.overdue(reading.now).await? } else { Vec::new() };
+        let overdue = if is_settled { self.store.overdue(reading.now).await? } else { Vec::new() };
         if overdue.is_empty() {
             self.watched().clear();
             return Ok(rescued);
@@ -372,7 +356,7 @@ impl Fleet {
         let over = self.watched().look(overdue, Look { began, wrote }, lease_ms);
         if !over.is_empty() {
             let forfeits = self.forfeits(over, &workers, reading.now);
-            rescued.extend(self.jobs.take_back(forfeits, reading.now).await?);
+            rescued.extend(self.store.take_back(forfeits, reading.now).await?);
         }
         Ok(rescued)
     }

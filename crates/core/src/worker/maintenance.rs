@@ -31,7 +31,7 @@ pub async fn maintain(fleet: Arc<Fleet>) {
 }
 
 async fn keep_in_touch(fleet: &Arc<Fleet>) {
-    let mut wakes: watch::Receiver<u64> = fleet.queries.wakes();
+    let mut wakes: watch::Receiver<u64> = fleet.store.wakes();
     let mut phase = fleet.phase();
     loop {
         wakes.borrow_and_update();
@@ -81,7 +81,7 @@ impl Fleet {
     pub async fn fire_schedules(&self) -> Result<usize, RepositoryError> {
         let now = self.clock.now();
         let mut made = 0;
-        for schedule in self.care.due_schedules(now).await? {
+        for schedule in self.store.due_schedules(now).await? {
             match self.fire(&schedule, now).await {
                 Ok(jobs) => made += jobs,
                 Err(error @ RepositoryError::Unavailable(_)) => return Err(error),
@@ -96,7 +96,7 @@ impl Fleet {
         let due = schedule.fall_due(now).map_err(RepositoryError::Unusable)?;
         let jobs: Vec<_> = due.runs.iter().map(|run| (*run, schedule.job.clone())).collect();
         let firing = Firing { schedule: name.clone(), expected: schedule.next_at, next_at: due.next_at, jobs };
-        let Some(ids) = self.care.fire(firing, now).await? else { return Ok(0) };
+        let Some(ids) = self.store.fire(firing, now).await? else { return Ok(0) };
         if let Some(why) = due.left_out {
             info!(schedule = name, "schedule {name} leaves runs out: {why}");
         }
@@ -108,7 +108,7 @@ impl Fleet {
 
     /// Deletes all that was kept long enough by what the database says of it, a little at a time, if no other process does so now.
     pub async fn prune(&self) -> Result<(), RepositoryError> {
-        if !self.care.has_prunable(self.clock.now()).await? {
+        if !self.store.has_prunable(self.clock.now()).await? {
             return Ok(());
         }
         let (mut jobs, mut contents, mut sessions, mut held_for) = (0, 0, 0, Millis::MIN / 2);
@@ -116,15 +116,15 @@ impl Fleet {
             // Renewed long before it runs out, and not with every deletion.
             if self.clock.elapsed() - held_for >= DUTY_MS / 2 {
                 let now = self.clock.now();
-                if !self.care.take_duty("prune", self.worker.clone(), now + DUTY_MS, now).await? {
+                if !self.store.take_duty("prune", self.worker.clone(), now + DUTY_MS, now).await? {
                     break;
                 }
                 held_for = self.clock.elapsed();
             }
-            let pruned = self.care.prune(self.clock.now()).await?;
+            let pruned = self.store.prune(self.clock.now()).await?;
             (jobs, contents) = (jobs + pruned.jobs, contents + pruned.contents);
             sessions += pruned.sessions;
-            if !pruned.more && !self.care.shrink().await? {
+            if !pruned.more && !self.store.shrink().await? {
                 break;
             }
             if *self.phase().borrow() != Phase::Working {
@@ -142,7 +142,7 @@ impl Fleet {
 
     /// Lets this process end with what is in hand, where somebody asked for that.
     async fn hear_drain(&self) {
-        match self.care.drain_requested(self.worker.clone()).await {
+        match self.store.drain_requested(self.worker.clone()).await {
             Ok(true) => self.finish(),
             Ok(false) => {}
             Err(error) => self.warn_unavailable(&error.to_string()),

@@ -6,11 +6,12 @@ use std::sync::LazyLock;
 
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{ValidationError, Validator};
-use posse_core::persona::PersonaTemplate;
+use posse_core::persona::{PersonaFileProblem, PersonaTemplate};
+use posse_core::text::nearest;
 use posse_core::tool::schema_of;
 use serde_json::Value;
 
-use super::{PersonaFileProblem, line_of, malformed, nearest, problem, problems_of};
+use super::{line_of, malformed, problems_of};
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(schema_of::<PersonaTemplate>);
 static VALIDATOR: LazyLock<Option<Validator>> = LazyLock::new(|| jsonschema::draft202012::new(&SCHEMA).ok());
@@ -36,7 +37,7 @@ pub(super) fn all(file: &Path, text: &str, error: &serde_json::Error) -> Vec<Per
     for misfit in validator.iter_errors(&value) {
         let pointer = misfit.instance_path.as_str().to_owned();
         for (name, field, message) in complaints(&misfit, &pointer) {
-            problems.push(problem(file, line_of(text, &field), Some(&field), message));
+            problems.push(PersonaFileProblem::error(file, line_of(text, &field), Some(&field), message));
             faulty.push((pointer.clone(), name));
         }
     }

@@ -190,9 +190,7 @@ impl Worker {
         };
         let (id, record) = (worker.id.clone(), Some(worker.clone()));
         let fleet = Fleet::start(FleetOptions {
-            jobs: home.store.clone(),
-            queries: home.store.clone(),
-            care: home.store.clone(),
+            store: home.store.clone(),
             clock,
             processes: Arc::new(LinuxProcessProbe),
             worker,

@@ -71,11 +71,6 @@ impl ToolRegistry {
         ToolRegistry { protected: protected.into(), ..self }
     }
 
-    /// The packs, each with the names of its tools.
-    pub fn packs(&self) -> &BTreeMap<String, Vec<String>> {
-        &self.packs
-    }
-
     fn unknown(&self, name: &str) -> UnknownTool {
         let known = self.tools.keys().chain(self.packs.keys()).map(String::as_str);
         UnknownTool { name: name.to_owned(), near: near_matches(name, known), packs: self.packs.clone() }
@@ -98,6 +93,10 @@ impl Tools for ToolRegistry {
             }
         }
         Ok(found.into_values().collect())
+    }
+
+    fn packs(&self) -> &BTreeMap<String, Vec<String>> {
+        &self.packs
     }
 
     fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {

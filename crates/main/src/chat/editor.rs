@@ -24,10 +24,8 @@ use super::lines::Line;
 use super::pane::Pane;
 use crate::exit::usage;
 
-/// Most lines of history.
 const HISTORY: usize = 1000;
 
-/// What stands before the line.
 const PROMPT: &str = "> ";
 
 /// How long the thread waits after an interruption for whether more is wanted. It must not wait for ever: what is said

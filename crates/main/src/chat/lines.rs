@@ -10,11 +10,9 @@ use crate::exit::usage;
 use crate::output::Out;
 use crate::output::stream::stderr;
 
-/// What came in.
 pub enum Line {
     /// A message. Lines that end in a backslash are joined with the next one.
     Text(String),
-    /// The end of input.
     End,
     /// Ctrl-C, where it is a key and no signal.
     Interrupt,
@@ -28,7 +26,6 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Reads from now on. Only a terminal is shown a prompt.
     pub fn read(out: Out) -> Lines {
         // One line ahead, so that what is not answered yet stays with whoever writes it.
         let (send, incoming) = mpsc::channel(1);
@@ -45,7 +42,6 @@ impl Lines {
         Lines { incoming, prompts }
     }
 
-    /// Says that the person may write.
     pub fn prompt(&self, text: &str) {
         if self.prompts {
             stderr().send(text);

@@ -31,7 +31,6 @@ struct Inner {
 
 /// What the last row above the edited line is.
 enum Last {
-    /// Nothing that changes.
     Done,
     /// Words, which may go on.
     Words(String),
@@ -84,7 +83,6 @@ impl Pane {
         inner.print(shown);
     }
 
-    /// Shows that there is life, in one row, until something is said. Nothing where words stand that go on.
     pub fn sign(&self, text: &str) {
         let mut inner = self.inner();
         let mut shown = match inner.last {
@@ -97,7 +95,6 @@ impl Pane {
         inner.print(shown);
     }
 
-    /// Takes the sign of life away, if there is one.
     pub fn no_sign(&self) {
         let mut inner = self.inner();
         if matches!(inner.last, Last::Sign) {

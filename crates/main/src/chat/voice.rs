@@ -13,18 +13,15 @@ use crate::output::text::visible;
 ///
 /// What is given back is for standard output, empty where that is nothing.
 pub struct Voice {
-    /// Whether words are shown as they come.
     live: bool,
     /// What the model says in its reply, if that is for the person.
     said: Option<Spoken>,
-    /// Whether the line on the screen is unfinished.
     open: bool,
     /// A whole message that has not been shown, because it may be the answer.
     held: Option<String>,
 }
 
 impl Voice {
-    /// Before anything is said.
     pub fn new(live: bool) -> Voice {
         Voice { live, said: None, open: false, held: None }
     }
@@ -34,7 +31,6 @@ impl Voice {
         self.said = calling.map(Spoken::new);
     }
 
-    /// A piece of a reply.
     pub fn say(&mut self, piece: &Delta) -> String {
         let Some(said) = self.said.as_mut().filter(|_| self.live) else { return String::new() };
         let shown = visible(&said.take(piece));
@@ -52,7 +48,6 @@ impl Voice {
         self.end_line()
     }
 
-    /// The line ends, if one has begun.
     pub fn end_line(&mut self) -> String {
         if std::mem::take(&mut self.open) { "\n".to_owned() } else { String::new() }
     }

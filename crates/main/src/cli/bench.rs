@@ -5,6 +5,7 @@ use clap::Subcommand;
 use posse_bench::queue;
 
 use super::Context;
+use crate::env;
 use crate::exit::Exit;
 use crate::settings::sealing;
 
@@ -15,11 +16,10 @@ pub enum BenchCommand {
     Queue(queue::QueueArgs),
 }
 
-/// Does what was asked.
 pub async fn dispatch(cx: &Context, command: BenchCommand) -> Result<Exit> {
     let BenchCommand::Queue(args) = command;
     // The environment's keys alone: those of a settings file are for the database that it is of.
-    let keys = sealing::keys(&|name| std::env::var_os(name), None)?;
+    let keys = sealing::keys(&env::own, None)?;
     queue::run(args, keys, &|line| cx.out.json_line(line)).await?;
     Ok(Exit::Ok)
 }

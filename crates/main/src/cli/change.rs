@@ -18,8 +18,7 @@ use serde_json::json;
 use super::Context;
 use super::enqueue::{read_goal, read_words};
 use super::filter::{FilterArgs, WhereArgs};
-use super::job::{reader_for, table};
-use crate::catalog;
+use super::job_table::{open_for, reader_for, table};
 use crate::exit::{Exit, fail, usage};
 use crate::output::text::{count, plural};
 use crate::wire;
@@ -50,7 +49,6 @@ pub struct WhichByTerms {
     yes: bool,
 }
 
-/// Which jobs are meant.
 enum Meant {
     One(i64),
     Many {
@@ -62,28 +60,27 @@ enum Meant {
 
 impl Which {
     fn meant(self) -> Result<Meant> {
-        match (self.id, self.filter.is_given()) {
-            (Some(id), false) => Ok(Meant::One(id)),
-            (None, true) => Ok(Meant::Many { filter: Box::new(self.filter.filter().map_err(usage)?), yes: self.yes }),
-            (Some(_), true) => Err(usage("name a job by its number, or jobs by what holds for them, and not both")),
-            (None, false) => Err(nothing_meant()),
-        }
+        let filter = self.filter.is_given().then(|| self.filter.filter());
+        meant(self.id, filter, self.yes, "jobs by what holds for them")
     }
 }
 
 impl WhichByTerms {
     fn meant(self) -> Result<Meant> {
-        match (self.id, self.terms.terms.is_empty()) {
-            (Some(id), true) => Ok(Meant::One(id)),
-            (None, false) => Ok(Meant::Many { filter: Box::new(self.terms.filter().map_err(usage)?), yes: self.yes }),
-            (Some(_), false) => Err(usage("name a job by its number, or jobs by --where, and not both")),
-            (None, true) => Err(nothing_meant()),
-        }
+        let filter = (!self.terms.terms.is_empty()).then(|| self.terms.filter());
+        meant(self.id, filter, self.yes, "jobs by --where")
     }
 }
 
-fn nothing_meant() -> anyhow::Error {
-    usage("say which job by its number, or which jobs: --where \"group=night state=discarded\"")
+fn meant(id: Option<i64>, filter: Option<Result<JobFilter, String>>, yes: bool, many: &str) -> Result<Meant> {
+    match (id, filter) {
+        (Some(id), None) => Ok(Meant::One(id)),
+        (None, Some(filter)) => Ok(Meant::Many { filter: Box::new(filter.map_err(usage)?), yes }),
+        (Some(_), Some(_)) => Err(usage(format!("name a job by its number, or {many}, and not both"))),
+        (None, None) => {
+            Err(usage("say which job by its number, or which jobs: --where \"group=night state=discarded\""))
+        }
+    }
 }
 
 /// Which jobs to end
@@ -167,7 +164,6 @@ pub struct EditArgs {
     delay: Option<Millis>,
 }
 
-/// Asks for the end of jobs.
 pub async fn cancel(cx: &Context, args: CancelArgs) -> Result<Exit> {
     let reason = args.reason.map(|reason| read_words("reason", vec![reason], MAX_REASON_BYTES)).transpose()?;
     let reason = reason.unwrap_or_else(|| "cancelled by a person".into());
@@ -182,8 +178,7 @@ pub async fn cancel(cx: &Context, args: CancelArgs) -> Result<Exit> {
         _ => Reach::Beneath,
     };
     let settings = cx.plain_settings()?;
-    reader_for(&settings, id)?;
-    let store = wire::open_store(&settings)?;
+    let store = open_for(&settings, JobId(id))?;
     let Cancelling { became, gone, with } = change::cancel(hand(&*store), JobId(id), reach, reason).await?;
     let (what, exit) = match became {
         Cancelled::Now => match gone {
@@ -217,7 +212,6 @@ pub async fn cancel(cx: &Context, args: CancelArgs) -> Result<Exit> {
     Ok(exit)
 }
 
-/// Makes jobs that ended available again.
 pub async fn retry(cx: &Context, args: RetryArgs) -> Result<Exit> {
     let id = match args.which.meant()? {
         Meant::One(id) => id,
@@ -232,18 +226,12 @@ pub async fn retry(cx: &Context, args: RetryArgs) -> Result<Exit> {
         }
     };
     let settings = cx.plain_settings()?;
-    reader_for(&settings, id)?;
-    let store = wire::open_store(&settings)?;
+    let store = open_for(&settings, JobId(id))?;
     change::retry(hand(&*store), JobId(id)).await?;
-    if cx.out.json {
-        cx.out.document(&json!({"id": id, "state": JobState::Available}))?;
-    } else {
-        cx.out.line(format!("job {id} is available again; posse work runs it"))?;
-    }
-    Ok(Exit::Ok)
+    let line = format!("job {id} is available again; posse work runs it");
+    cx.out.say(&json!({"id": id, "state": JobState::Available}), line)
 }
 
-/// Asks for something else.
 pub async fn edit(cx: &Context, args: EditArgs) -> Result<Exit> {
     let EditArgs { which, goal, role, priority, max_attempts, queue, at, delay } = args;
     let goal = goal.map(|goal| read_goal(vec![goal])).transpose()?;
@@ -251,29 +239,22 @@ pub async fn edit(cx: &Context, args: EditArgs) -> Result<Exit> {
     one_or_many(cx, which.meant()?, Edit { goal, role, priority, max_attempts, queue, run_at }).await
 }
 
-/// Says how urgent jobs are.
 pub async fn set_priority(cx: &Context, args: SetPriorityArgs) -> Result<Exit> {
     one_or_many(cx, args.which.meant()?, Edit { priority: Some(args.to), ..Edit::default() }).await
 }
 
-/// Puts jobs into another queue.
 pub async fn move_to(cx: &Context, args: MoveArgs) -> Result<Exit> {
     one_or_many(cx, args.which.meant()?, Edit { queue: Some(args.to), ..Edit::default() }).await
 }
 
 async fn one_or_many(cx: &Context, meant: Meant, edit: Edit) -> Result<Exit> {
-    let personas = {
-        let settings = cx.plain_settings()?;
-        catalog::personas(&settings, &catalog::Offer::gather(&settings))?
-    };
-    accept_edit(&edit, &personas.roles())?;
+    accept_edit(&edit, &wire::sources(&cx.plain_settings()?).look()?.1.roles())?;
     match meant {
         Meant::One(id) => one(cx, id, Change::Edit(edit)).await,
         Meant::Many { filter, yes } => many(cx, *filter, yes, Change::Edit(edit)).await,
     }
 }
 
-/// Deletes jobs.
 pub async fn delete(cx: &Context, args: DeleteArgs) -> Result<Exit> {
     match args.which.meant()? {
         Meant::One(id) => one(cx, id, Change::Delete).await,
@@ -283,17 +264,12 @@ pub async fn delete(cx: &Context, args: DeleteArgs) -> Result<Exit> {
 
 async fn one(cx: &Context, id: i64, change: Change) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let queries = reader_for(&settings, id)?;
+    let queries = reader_for(&settings, JobId(id))?;
     let store = wire::open_store(&settings)?;
     let done = change.done();
     change::one(hand(&*store), JobId(id), change).await?;
-    if cx.out.json {
-        let state = queries.job(JobId(id)).await?.map(|job| job.state);
-        cx.out.document(&json!({"id": id, "done": done, "state": state}))?;
-    } else {
-        cx.out.line(format!("job {id} was {done}"))?;
-    }
-    Ok(Exit::Ok)
+    let state = queries.job(JobId(id)).await?.map(|job| job.state);
+    cx.out.say(&json!({"id": id, "done": done, "state": state}), format!("job {id} was {done}"))
 }
 
 async fn many(cx: &Context, filter: JobFilter, yes: bool, change: Change) -> Result<Exit> {

@@ -13,10 +13,10 @@ use super::Context;
 use super::endpoint::EndpointArgs;
 use crate::chat::{Chat, Conversation};
 use crate::exit::{Exit, fail};
-use crate::fleet::{Plan, RoleWork, Signals, WorkerProcess};
+use crate::fleet::{Plan, RoleWork, WorkerProcess};
 use crate::output::text::plural;
 use crate::output::{Unwritten, before_change};
-use crate::records::RunFiles;
+use crate::process::Signals;
 use crate::settings::Overrides;
 use crate::wire::{self, Project};
 
@@ -39,7 +39,6 @@ pub struct ChatArgs {
     endpoint: EndpointArgs,
 }
 
-/// Talks until the end of input.
 pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     let ChatArgs { role, session, new, model, endpoint } = args;
     let endpoint = endpoint.checked()?;
@@ -67,15 +66,13 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     accept(ask.clone(), &project.personas.roles())?;
     greet(cx, &session, is_new)?;
     let one = RoleWork { role: role.clone(), executor };
-    let (lease, retention) = (settings.lease, settings.retention.clone());
-    let (files, sessions) = (RunFiles::of(&settings), wire::sessions_folder(&settings));
-    let plan = Plan { queues: vec![queue], slots: 1, lease, retention, sessions, watched: true, files };
+    let plan = Plan::of(&settings, vec![queue], 1);
     let mut process = WorkerProcess::start(&store, vec![one], plan).await?;
     let conversation = Conversation {
         talk: Talk { store, session, ask, roles: project.personas.roles() },
         models: Arc::clone(&project.models),
         // A file of what is said would undo the sealing.
-        folder: (!settings.keys.seals()).then(|| wire::sessions_folder(&settings)),
+        folder: (!settings.keys.seals()).then(|| settings.beside_database("sessions")),
     };
     let ended = match Chat::new(cx.out, conversation, process.heard()).await {
         Ok(chat) => chat.talk(&mut signals).await,
@@ -101,6 +98,6 @@ fn greet(cx: &Context, session: &Session, is_new: bool) -> Result<()> {
         false => format!(" · posse chat {} --new begins another", session.role),
     };
     let text = format!("session {}, {turns}{how} · end of input or Ctrl-C ends it", session.label());
-    cx.out.note(cx.out.note_paint.dim(text));
+    cx.out.hint(text);
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! `posse db`: where the database is, whether it is sound, copies of it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use posse_app::Code;
-use posse_app::workers::alive;
+use posse_app::{Code, workers};
 use posse_core::doctor::RESTORE;
 use posse_core::job::JobState;
-use posse_core::port::{Compacted, Restored, SchemaSteps, WorkerRecord};
+use posse_core::port::{Compacted, Restored, SchemaSteps, Store, WorkerRecord};
 use posse_infra::process::LinuxProcessProbe;
 use serde_json::json;
 
@@ -78,23 +78,20 @@ pub struct ResealArgs {
     clear: bool,
 }
 
-/// Does what was asked.
 pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let path = settings.database.display().to_string();
-    let none = || fail(Code::DatabaseNotFound, format!("there is no database at {path} yet; the first job makes it"));
     match command {
-        DbCommand::Path if cx.out.json => {
-            cx.out.document(&json!({"path": path, "exists": settings.database.exists()}))?
+        DbCommand::Path => {
+            return cx.out.say(&json!({"path": path, "exists": settings.database.exists()}), visible(&path));
         }
-        DbCommand::Path => cx.out.line(visible(&path))?,
         DbCommand::Retention(args) => return db_retention::dispatch(cx, args).await,
         DbCommand::Check(args) => return check(cx, args.full).await,
         DbCommand::Compact => return compact(cx).await,
         DbCommand::Reseal(args) => return reseal(cx, args.clear).await,
         DbCommand::Restore(args) => return restore(cx, args.backup).await,
         DbCommand::Backup(args) => {
-            let store = wire::open_reader(&settings)?.ok_or_else(none)?;
+            let store = reader(&settings)?;
             before_change()?;
             let backup = store.backup(&args.path).await?;
             let to = backup.path.display().to_string();
@@ -122,8 +119,7 @@ pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
             }
             if cx.out.json {
                 let before = before.and_then(|before| before.last);
-                cx.out.document(&json!({"path": path, "before": before, "after": after}))?;
-                return Ok(Exit::Ok);
+                return cx.out.document(&json!({"path": path, "before": before, "after": after}));
             }
             let after = after.unwrap_or_default();
             cx.out.line(match before {
@@ -157,8 +153,7 @@ async fn restore(cx: &Context, backup: PathBuf) -> Result<Exit> {
         let document = json!({
             "path": path, "backup": backup, "kept": kept, "schema": schema, "given_back": given_back,
         });
-        cx.out.document(&document)?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&document);
     }
     cx.out.line(format!("{}  restored from {}, schema {schema}", visible(&path), visible(&backup)))?;
     if let Some(kept) = kept {
@@ -179,13 +174,8 @@ async fn compact(cx: &Context) -> Result<Exit> {
     before_change()?;
     let database = wire::database(&settings);
     let Compacted { before, after, .. } = tokio::task::spawn_blocking(move || database.compact()).await??;
-    if cx.out.json {
-        cx.out.document(&json!({"path": path, "before": before, "after": after}))?;
-    } else {
-        let (before, after) = (bytes(before), bytes(after));
-        cx.out.line(format!("{}  {before} became {after}", visible(&path)))?;
-    }
-    Ok(Exit::Ok)
+    let line = format!("{}  {} became {}", visible(&path), bytes(before), bytes(after));
+    cx.out.say(&json!({"path": path, "before": before, "after": after}), line)
 }
 
 async fn reseal(cx: &Context, clear: bool) -> Result<Exit> {
@@ -214,20 +204,15 @@ async fn reseal(cx: &Context, clear: bool) -> Result<Exit> {
     if log_bytes > 0 {
         cx.out.warn("another process reads the database, so its log still has what was there before; run this again");
     }
-    if !clear && wire::sessions_folder(&settings).is_dir() {
-        let folder = wire::sessions_folder(&settings).display().to_string();
+    if !clear && settings.beside_database("sessions").is_dir() {
+        let folder = settings.beside_database("sessions").display().to_string();
         cx.out.note(format!("chats from before have files of what was said in {folder}; delete those you do not want"));
     }
     let key = (!clear).then_some(key);
-    if cx.out.json {
-        let document = json!({
-            "path": path, "key": key, "values": done.values, "closed": done.closed, "bytes": after,
-        });
-        cx.out.document(&document)?;
-    } else {
-        let how = key.map_or_else(|| "in the clear".to_owned(), |key| format!("sealed with key {key}"));
-        cx.out.line(format!("{}  {} written {how}", visible(&path), plural(done.values, "value")))?;
-    }
+    let how = key.as_ref().map_or_else(|| "in the clear".to_owned(), |key| format!("sealed with key {key}"));
+    let line = format!("{}  {} written {how}", visible(&path), plural(done.values, "value"));
+    let document = json!({"path": path, "key": key, "values": done.values, "closed": done.closed, "bytes": after});
+    cx.out.say(&document, line)?;
     match done.first_closed {
         None => Ok(Exit::Ok),
         Some(first) => Err(fail(
@@ -242,30 +227,23 @@ const TOLD_EVERY: u64 = 10_000;
 
 /// Refuses while a worker is at work, with how to end it.
 async fn nobody_at_work(settings: &Settings) -> Result<()> {
-    let path = settings.database.display();
-    let store = wire::open_reader(settings)?.ok_or_else(|| {
-        fail(Code::DatabaseNotFound, format!("there is no database at {path} yet; the first job makes it"))
-    })?;
-    refuse_for(&store.workers().await?)
+    refuse_for(&reader(settings)?.workers().await?)
 }
 
-/// Refuses if one of these workers lives, with how to end it.
+fn reader(settings: &Settings) -> Result<Arc<dyn Store>> {
+    let path = settings.database.display();
+    let none = || format!("there is no database at {path} yet; the first job makes it");
+    wire::open_reader(settings)?.ok_or_else(|| fail(Code::DatabaseNotFound, none()))
+}
+
 fn refuse_for(workers: &[WorkerRecord]) -> Result<()> {
-    let there = alive(workers, &LinuxProcessProbe, wire::now());
-    if let Some(first) = there.first() {
-        let more = if there.len() > 1 { format!(" and {} more", there.len() - 1) } else { String::new() };
-        let way_out = "posse worker drain --all ends them when their jobs in hand have ended";
-        return Err(usage(format!("worker {}{more} would have to wait; {way_out}", first.id)));
-    }
-    Ok(())
+    Ok(workers::nobody_at_work(workers, &LinuxProcessProbe, wire::now())?)
 }
 
 async fn check(cx: &Context, full: bool) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let path = settings.database.display().to_string();
-    let store = wire::open_reader(&settings)?.ok_or_else(|| {
-        fail(Code::DatabaseNotFound, format!("there is no database at {path} yet; the first job makes it"))
-    })?;
+    let store = reader(&settings)?;
     let problems = store.check(full).await?;
     // A damaged file may not even be counted.
     let counts = if problems.is_empty() { store.counts().await? } else { Vec::new() };

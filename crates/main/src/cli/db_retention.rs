@@ -60,7 +60,6 @@ impl RetentionArgs {
     }
 }
 
-/// Shows it, or sets what is named.
 pub async fn dispatch(cx: &Context, args: RetentionArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let said = args.said(&settings)?;
@@ -72,8 +71,7 @@ pub async fn dispatch(cx: &Context, args: RetentionArgs) -> Result<Exit> {
         },
     };
     if cx.out.json {
-        cx.out.document(&json!({"retention": kept, "is_stored": is_stored}))?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&json!({"retention": kept, "is_stored": is_stored}));
     }
     if !is_stored {
         let path = settings.database.display().to_string();

@@ -7,12 +7,11 @@ use clap::Args;
 use posse_app::doctor::{self, Diagnosis, Look};
 use posse_core::doctor::{Finding, Verdict, space};
 use posse_core::model::Models as _;
-use posse_infra::persona::Severity;
+use posse_core::persona::Severity;
 use posse_infra::process::LinuxProcessProbe;
 use posse_infra::sandbox::Exact;
 
 use super::Context;
-use crate::catalog;
 use crate::exit::Exit;
 use crate::output::text::visible;
 use crate::settings::Settings;
@@ -26,7 +25,6 @@ pub struct DoctorArgs {
     full: bool,
 }
 
-/// Looks at all; the exit code is not 0 if something is wrong.
 pub async fn doctor(cx: &Context, args: DoctorArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let mut findings = project(&settings).await;
@@ -51,7 +49,6 @@ pub async fn doctor(cx: &Context, args: DoctorArgs) -> Result<Exit> {
     Ok(if found.verdict == Verdict::Wrong { Exit::Failed } else { Exit::Ok })
 }
 
-/// Settings, personas, models, space.
 async fn project(settings: &Settings) -> Vec<Finding> {
     let mut findings = Vec::new();
     match Project::gather(settings).await {
@@ -67,10 +64,10 @@ async fn project(settings: &Settings) -> Vec<Finding> {
                 }
             }));
             findings.extend(models(&project));
-            findings.push(match catalog::probe_commands(settings, &project.offer, &project.personas.personas).await {
+            findings.push(match wire::probe_commands(settings, &project.offer, &project.personas.personas).await {
                 None => Finding::ok("commands", "no persona runs any"),
                 Some(Ok(exact)) => Finding::ok("commands", format!("run in sandboxes; {}", held(exact))),
-                Some(Err(why)) => Finding::wrong("commands", format!("cannot run: {why}"), catalog::COMMANDS_WAY_OUT),
+                Some(Err(why)) => Finding::wrong("commands", format!("cannot run: {why}"), wire::COMMANDS_WAY_OUT),
             });
         }
     }
@@ -79,7 +76,6 @@ async fn project(settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// How the limits of commands are held here.
 fn held(Exact { memory, processes }: Exact) -> &'static str {
     match (memory, processes) {
         (true, true) => "control groups hold their limits on memory and processes exactly",
@@ -112,7 +108,6 @@ fn space_at(what: &str, folder: &Path) -> Option<Finding> {
     Some(space(what, &folder.display().to_string(), free))
 }
 
-/// The database, the fleet on it, the histories in it.
 async fn database(settings: &Settings, full: bool) -> Vec<Finding> {
     let unusable = |error: &dyn std::fmt::Display| doctor::unusable(error);
     // What every other command loads too, be there a database or not.
@@ -132,8 +127,8 @@ async fn database(settings: &Settings, full: bool) -> Vec<Finding> {
         Err(error) => return vec![unusable(&error)],
     };
     findings.push(doctor::writing(&*file));
-    let roles = match catalog::personas(settings, &catalog::Offer::gather(settings)) {
-        Ok(personas) => personas.roles(),
+    let roles = match wire::sources(settings).look() {
+        Ok((_, personas)) => personas.roles(),
         Err(error) => {
             findings.extend(doctor::damage(&*store, full).await.unwrap_or_else(|error| vec![unusable(&error)]));
             findings.push(unusable(&error));

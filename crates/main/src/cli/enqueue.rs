@@ -6,20 +6,17 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use posse_app::enqueue::{EnqueuedView, HeldChoice as Held, Intake, RetryAsked};
-use posse_app::personas::Personas;
 use posse_app::{filter, times};
 use posse_core::clock::Millis;
 use posse_core::job::dependency::{After, OnFailed};
 use posse_core::job::enqueue::{Ask, MAX_GOAL_BYTES};
-use posse_core::job::name::role_name;
 use posse_core::job::retry::Strategy;
 use posse_core::job::unique::Became;
 use posse_core::job::{DEFAULT_QUEUE, IfHeld, JobId, Unique};
+use posse_core::persona::Personas;
 use posse_core::port::Enqueued;
-use posse_infra::persona::{Loaded, Severity};
 
 use super::Context;
-use crate::catalog;
 use crate::exit::{Exit, usage};
 use crate::output::text::{moment, plural, visible};
 use crate::settings::Settings;
@@ -75,7 +72,6 @@ pub enum RetryChoice {
 }
 
 impl RetryArgs {
-    /// What they ask for.
     pub fn asked(&self) -> RetryAsked {
         let strategy = self.retry.map(|choice| match choice {
             RetryChoice::Exponential => Strategy::Exponential,
@@ -194,52 +190,41 @@ later lines can name it in after:
   {\"role\": \"scribe\", \"goal\": \"...\", \"after\": [\"fetch\", 41]}
 A file is checked whole before anything is stored. Lines are stored 1,000 at a time, all or none of them.";
 
-/// Enqueues, and answers after it is durable.
 pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let intake = intake(&settings, &catalog::personas(&settings, &catalog::Offer::gather(&settings))?);
+    let intake = intake(&settings, wire::sources(&settings).look()?.1);
     let now = wire::now();
-    let EnqueueArgs {
-        role,
-        terms,
-        at,
-        delay,
-        queue,
-        unique,
-        unique_for,
-        held,
-        concurrency_key,
-        after,
-        after_group,
-        on_failed_dependency,
-        group,
-        tag,
-        meta,
-        jsonl,
-        batch,
-        goal,
-    } = args;
+    let unique = match args.unique {
+        Some(key) => Some(Unique { key, for_ms: args.unique_for, if_held: args.held.rule()? }),
+        None => None,
+    };
+    let terms = args.terms;
     let mut ask = Ask {
-        role: role.unwrap_or_default(),
-        queue,
-        unique: unique
-            .map(|key| Ok::<_, anyhow::Error>(Unique { key, for_ms: unique_for, if_held: held.rule()? }))
-            .transpose()?,
-        concurrency_key,
-        run_at: at.or(delay.map(|delay| now + delay)),
-        after: after.iter().map(|id| After::Job(JobId(*id))).collect(),
-        after_groups: after_group,
-        on_failed: on_failed_dependency,
-        group,
-        tags: tag,
-        meta: meta.into_iter().map(|(key, value)| (key, value.into())).collect(),
+        role: args.role.unwrap_or_default(),
+        queue: args.queue,
+        unique,
+        concurrency_key: args.concurrency_key,
+        run_at: args.at.or(args.delay.map(|delay| now + delay)),
+        after: args.after.iter().map(|id| After::Job(JobId(*id))).collect(),
+        after_groups: args.after_group,
+        on_failed: args.on_failed_dependency,
+        group: args.group,
+        tags: args.tag,
+        meta: args.meta.into_iter().map(|(key, value)| (key, value.into())).collect(),
         ..terms.ask(&settings)?
     };
-    if let Some(file) = jsonl {
-        return super::enqueue_many::enqueue_many(cx, &settings, &intake, &file, batch, (ask, terms.retry.asked()))
-            .await;
+    if let Some(file) = args.jsonl {
+        return super::enqueue_many::enqueue_many(
+            cx,
+            &settings,
+            &intake,
+            &file,
+            args.batch,
+            (ask, terms.retry.asked()),
+        )
+        .await;
     }
-    ask.goal = read_goal(goal)?;
+    ask.goal = read_goal(args.goal)?;
     let retry = terms.retry.asked();
     // What cannot be a job makes no database.
     intake.accept(ask.clone(), &retry, &[])?;
@@ -248,8 +233,7 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
     let enqueued = store.enqueue(vec![job.clone()], now).await?[0];
     let (Enqueued { id, became }, existing) = (enqueued, enqueued.existed());
     if cx.out.json {
-        cx.out.document(&EnqueuedView::new(job, enqueued))?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&EnqueuedView::new(job, enqueued));
     }
     let (word, note) = match became {
         Became::Stored => ("", ""),
@@ -260,16 +244,15 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
     };
     if existing {
         cx.out.line(format!("{}  {word}", cx.out.paint.bold(format!("job {id}"))))?;
-        cx.out.note(cx.out.note_paint.dim(format!("{note} · posse show {id} shows it")));
+        cx.out.hint(format!("{note} · posse show {id} shows it"));
         return Ok(Exit::Ok);
     }
     let due = run_at_in_words(job.run_at, now);
-    let mut ids: Vec<_> = after.iter().map(ToString::to_string).collect();
+    let mut ids: Vec<_> = args.after.iter().map(ToString::to_string).collect();
     ids.extend(job.after_groups.iter().map(|group| format!("group {}", visible(group))));
     let waits = if ids.is_empty() { String::new() } else { format!(", after {}", ids.join(", ")) };
     cx.out.line(format!("{}  {}{due}{waits}", cx.out.paint.bold(format!("job {id}")), cx.out.paint.cyan(&job.role)))?;
-    cx.out
-        .note(cx.out.note_paint.dim(format!("posse work runs it · posse job watch {id} follows it · posse show {id}")));
+    cx.out.hint(format!("posse work runs it · posse job watch {id} follows it · posse show {id}"));
     Ok(Exit::Ok)
 }
 
@@ -294,20 +277,10 @@ impl TermsArgs {
     }
 }
 
-/// What jobs are checked against in this project.
-pub fn intake(settings: &Settings, loaded: &Loaded) -> Intake {
-    let broken = loaded.problems.iter().filter(|problem| problem.severity == Severity::Error).filter_map(|problem| {
-        let role = role_name(&problem.file.file_stem()?.to_string_lossy());
-        let told: Vec<_> = loaded.errors_of(&role).iter().map(ToString::to_string).collect();
-        Some((role, told.join("; ")))
-    });
-    let usable = loaded.personas.iter().map(|file| file.persona.clone()).collect();
-    Intake {
-        personas: Personas::new(usable, broken.collect()),
-        models: settings.models.keys().cloned().collect(),
-        priority_step_ms: settings.priority_step.as_millis() as Millis,
-        max_crashes: settings.max_crashes,
-    }
+pub fn intake(settings: &Settings, personas: Personas) -> Intake {
+    let models = settings.models.keys().cloned().collect();
+    let priority_step_ms = settings.priority_step.as_millis() as Millis;
+    Intake { personas, models, priority_step_ms, max_crashes: settings.max_crashes }
 }
 
 /// A goal as it is written on the command line.
@@ -323,29 +296,19 @@ pub fn read_words(what: &str, words: Vec<String>, most: usize) -> Result<String>
     }
     let mut bytes = Vec::new();
     // One byte more than is allowed tells that it is too much, without reading all of it. A line's end is no part of it.
-    let most_bytes = most;
-    let most = most as u64 + 2;
-    std::io::stdin()
-        .lock()
-        .take(most)
-        .read_to_end(&mut bytes)
-        .map_err(|e| usage(format!("standard input cannot be read: {e}")))?;
+    let read = std::io::stdin().lock().take(most as u64 + 2).read_to_end(&mut bytes);
+    read.map_err(|e| usage(format!("standard input cannot be read: {e}")))?;
     let ends_in_line = bytes.last() == Some(&b'\n');
-    if bytes.len() - usize::from(ends_in_line) > most_bytes {
+    if bytes.len() - usize::from(ends_in_line) > most {
+        let most = plural(most as u64, "byte");
         return Err(usage(format!(
-            "{what} on standard input has more than {}, the most allowed. Put the text in a file and name it",
-            plural(most_bytes as u64, "byte")
+            "{what} on standard input has more than {most}, the most allowed. Put the text in a file and name it"
         )));
     }
-    let mut text = String::from_utf8(bytes).map_err(|error| {
+    let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         usage(format!("{what} on standard input is not valid UTF-8 at byte {at}; convert it to UTF-8 first"))
     })?;
-    if ends_in_line {
-        text.pop();
-        if text.ends_with('\r') {
-            text.pop();
-        }
-    }
-    Ok(text)
+    let without_end = text.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+    Ok(without_end.map(str::to_owned).unwrap_or(text))
 }

@@ -51,8 +51,7 @@ pub async fn enqueue_many(
     progress.end();
     let stored = stored?;
     if cx.out.json {
-        cx.out.document(&stored)?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&stored);
     }
     let Stored { jobs, existing, changed, first, last, resumed_after_line, jobs_before, seconds, .. } = stored;
     let ids = first.zip(last).map(|(first, last)| format!(", {first} to {last}")).unwrap_or_default();
@@ -72,7 +71,6 @@ pub async fn enqueue_many(
     Ok(Exit::Ok)
 }
 
-/// Says on standard error how far it is.
 struct Progress<'a> {
     out: &'a Out,
     began: Instant,

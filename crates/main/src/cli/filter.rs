@@ -18,7 +18,6 @@ pub struct WhereArgs {
 }
 
 impl WhereArgs {
-    /// The filter they make, without a limit.
     pub fn filter(&self) -> Result<JobFilter, String> {
         filter::parse(&self.terms, wire::now()).map_err(|error| format!("--where: {error}"))
     }
@@ -65,7 +64,6 @@ pub struct FilterArgs {
 }
 
 impl FilterArgs {
-    /// The filter they make, without a limit.
     pub fn filter(&self) -> Result<JobFilter, String> {
         let mut filter = self.terms.filter()?;
         fn and<T: Clone>(flag: &str, value: &Option<T>, place: &mut Option<T>) -> Result<(), String> {
@@ -92,7 +90,6 @@ impl FilterArgs {
         Ok(filter)
     }
 
-    /// Whether any of them was given.
     pub fn is_given(&self) -> bool {
         let words = [&self.role, &self.queue, &self.group, &self.tag, &self.search];
         let times = [self.since, self.until, self.ended_since, self.ended_until];
@@ -104,7 +101,6 @@ impl FilterArgs {
     }
 }
 
-/// A time, or how long ago it was.
 fn parse_since(text: &str) -> Result<Millis, String> {
     filter::since(text, wire::now())
 }

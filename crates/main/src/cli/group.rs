@@ -9,7 +9,7 @@ use posse_core::job::GroupStanding;
 
 use super::Context;
 use crate::exit::{Exit, fail};
-use crate::output::table::{plain, render};
+use crate::output::table::plain;
 use crate::output::text::{count, one_line, plural, visible};
 use crate::wire;
 
@@ -25,7 +25,6 @@ pub enum GroupCommand {
     },
 }
 
-/// Does what was asked.
 pub async fn dispatch(cx: &Context, command: GroupCommand) -> Result<Exit> {
     match command {
         GroupCommand::List => list(cx).await,
@@ -34,28 +33,16 @@ pub async fn dispatch(cx: &Context, command: GroupCommand) -> Result<Exit> {
 }
 
 async fn list(cx: &Context) -> Result<Exit> {
-    let groups = match wire::open_reader(&cx.plain_settings()?)? {
-        Some(queries) => queries.groups().await?,
-        None => Vec::new(),
-    };
+    let groups = cx.read(async |store| store.groups().await).await?;
     if cx.out.json {
         let items = listed(groups.into_iter().map(|group| GroupView::new(group, None)), false)?;
-        cx.out.list("groups", items, None)?;
-        return Ok(Exit::Ok);
+        return cx.out.list("groups", items, None);
     }
-    if groups.is_empty() {
-        cx.out.note("no groups; posse enqueue --group NAME puts a job into one");
-        return Ok(Exit::Ok);
-    }
-    let row = |group: &GroupStanding| {
+    let none = "no groups; posse enqueue --group NAME puts a job into one";
+    cx.out.list_or_table(("groups", false), &groups, none, &["GROUP", "JOBS", "ENDED", "STATES"], |group| {
         let share = format!("{:.0} %", group.share() * 100.0);
         vec![plain(one_line(&group.group, 40)), plain(count(group.jobs())), plain(share), plain(by_state(group))]
-    };
-    let rows = groups.iter().map(row).collect();
-    for line in render(&["GROUP", "JOBS", "ENDED", "STATES"], rows, cx.out.width, |title| cx.out.paint.dim(title)) {
-        cx.out.line(line)?;
-    }
-    Ok(Exit::Ok)
+    })
 }
 
 async fn show(cx: &Context, name: String) -> Result<Exit> {
@@ -63,8 +50,7 @@ async fn show(cx: &Context, name: String) -> Result<Exit> {
     let queries = wire::open_reader(&cx.plain_settings()?)?.ok_or_else(nothing)?;
     let (standing, used) = queries.group(name.clone()).await?.ok_or_else(nothing)?;
     if cx.out.json {
-        cx.out.document(&GroupView::new(standing, Some(used)))?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&GroupView::new(standing, Some(used)));
     }
     let paint = cx.out.paint;
     let field = |name: &str, value: String| cx.out.field(name, value);
@@ -81,7 +67,7 @@ async fn show(cx: &Context, name: String) -> Result<Exit> {
     let (turns, sent, written) =
         (plural(used.turns, "turn"), plural(used.input_tokens, "token"), count(used.output_tokens));
     field("used", format!("{turns}, {sent} in, {written} out{cost}"))?;
-    cx.out.note(cx.out.note_paint.dim(format!("posse list --group '{}' names its jobs", visible(&standing.group))));
+    cx.out.hint(format!("posse list --group '{}' names its jobs", visible(&standing.group)));
     Ok(Exit::Ok)
 }
 

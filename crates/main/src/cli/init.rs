@@ -9,7 +9,8 @@ use posse_app::Code;
 use serde_json::json;
 
 use super::Context;
-use crate::catalog::{BUILT_IN, BUILT_IN_SKILLS};
+use crate::built_in;
+use crate::env;
 use crate::exit::{Exit, fail, usage};
 use crate::output::text::visible;
 use crate::trust::{self, Extent, Trust};
@@ -39,8 +40,8 @@ const FILES: &[(&str, &str)] = &[
 pub fn init(cx: &Context, args: InitArgs) -> Result<Exit> {
     crate::output::before_change()?;
     let folder = &args.folder;
-    let personas = BUILT_IN.iter().map(|(role, text)| (format!("config/personas/{role}.json"), *text));
-    let skills = BUILT_IN_SKILLS.iter().map(|(name, text)| (format!("config/skills/{name}/SKILL.md"), *text));
+    let personas = built_in::PERSONAS.iter().map(|(role, text)| (format!("config/personas/{role}.json"), *text));
+    let skills = built_in::SKILLS.iter().map(|(name, text)| (format!("config/skills/{name}/SKILL.md"), *text));
     let files: Vec<_> =
         FILES.iter().map(|(path, text)| ((*path).to_owned(), *text)).chain(personas).chain(skills).collect();
     let there: Vec<_> = files.iter().map(|(path, _)| path.as_str()).filter(|path| exists(&folder.join(path))).collect();
@@ -64,9 +65,7 @@ pub fn init(cx: &Context, args: InitArgs) -> Result<Exit> {
         fs::write(&path, text).with_context(|| format!("{} cannot be written", path.display()))?;
     }
     let trusted = match before.as_slice() {
-        [] => {
-            Trust::load(&|name| std::env::var_os(name)).and_then(|mut trust| trust.give(folder, Extent::Project)).err()
-        }
+        [] => Trust::load(&env::own).and_then(|mut trust| trust.give(folder, Extent::Project)).err(),
         before => Some(usage(format!(
             "{} was there before; if you know who wrote that: posse trust {}",
             before.join(", "),
@@ -79,8 +78,7 @@ pub fn init(cx: &Context, args: InitArgs) -> Result<Exit> {
     }
     if cx.out.json {
         let written: Vec<_> = files.iter().map(|(path, _)| path).collect();
-        cx.out.document(&json!({"folder": folder, "written": written, "trusted": trusted.is_none()}))?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&json!({"folder": folder, "written": written, "trusted": trusted.is_none()}));
     }
     let paint = cx.out.paint;
     for (what, why) in [

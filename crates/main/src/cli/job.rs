@@ -1,28 +1,23 @@
 //! `posse job`: jobs and what is done with them.
 
-use std::sync::Arc;
-
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use posse_app::Code;
-use posse_app::jobs::{self, JobItem};
+use posse_app::jobs;
 use posse_app::json::item_of;
 use posse_core::annotation::{MAX_TEXT_BYTES, NewAnnotation, check_tag, check_text};
-use posse_core::clock::Millis;
 use posse_core::events::Follower;
-use posse_core::job::{Job, JobId, JobState};
-use posse_core::port::{JobFilter, SEARCHED_AT_MOST, Store};
+use posse_core::job::JobId;
+use posse_core::port::{JobFilter, SEARCHED_AT_MOST};
 use serde_json::json;
 
 use super::filter::FilterArgs;
+use super::job_table::{cells, open_for, print, reader_for};
 use super::lists::FullArgs;
 use super::{Context, change, enqueue, job_events, job_fork, job_show};
-use crate::exit::{Exit, fail, usage};
-use crate::fleet::Signals;
+use crate::exit::{Exit, usage};
 use crate::live::{Renderer, follow};
-use crate::output::table::{Cell, painted, plain, render};
-use crate::output::text::{ago, count, one_line};
-use crate::settings::Settings;
+use crate::output::text::count;
+use crate::process::Signals;
 use crate::wire;
 
 /// Jobs
@@ -98,7 +93,6 @@ pub struct AnnotateArgs {
     text: Vec<String>,
 }
 
-/// Does what was asked.
 pub async fn dispatch(cx: &Context, command: JobCommand) -> Result<Exit> {
     match command {
         JobCommand::Enqueue(args) => enqueue::enqueue(cx, *args).await,
@@ -119,7 +113,6 @@ pub async fn dispatch(cx: &Context, command: JobCommand) -> Result<Exit> {
     }
 }
 
-/// Jobs, newest first.
 pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let filter =
@@ -140,12 +133,11 @@ pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
     }
     if cx.out.json {
         // Pass `next` to --before for the next page; it is null on the last one.
-        cx.out.list("jobs", items, next.map(|id| id.0))?;
-        return Ok(Exit::Ok);
+        return cx.out.list("jobs", items, next.map(|id| id.0));
     }
     if searched {
         let most = count(u64::from(SEARCHED_AT_MOST));
-        cx.out.note(cx.out.note_paint.dim(format!("the newest {most} that fit otherwise were searched")));
+        cx.out.hint(format!("the newest {most} that fit otherwise were searched"));
     }
     if rows.is_empty() {
         let hint =
@@ -155,72 +147,20 @@ pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
     }
     print(cx, rows)?;
     if let Some(next) = next {
-        cx.out.note(cx.out.note_paint.dim(format!("more: --before {next}")));
+        cx.out.hint(format!("more: --before {next}"));
     }
     Ok(Exit::Ok)
 }
 
-/// Jobs, one in each line.
-pub fn table(cx: &Context, jobs: &[JobItem]) -> Result<()> {
-    let now = wire::now();
-    print(cx, jobs.iter().map(|item| cells(cx, item, now)).collect())
-}
-
-fn print(cx: &Context, rows: Vec<Vec<Cell>>) -> Result<()> {
-    let titles = ["ID", "STATE", "ROLE", "TRY", "AGE", "GOAL"];
-    for line in render(&titles, rows, cx.out.width, |title| cx.out.paint.dim(title)) {
-        cx.out.line(line)?;
-    }
-    Ok(())
-}
-
-fn cells(cx: &Context, JobItem { job, waits }: &JobItem, now: Millis) -> Vec<Cell> {
-    let (paint, state) = (cx.out.paint, job.state);
-    let brief = waits.as_ref().map(|waits| waits.brief.as_str()).filter(|brief| !brief.is_empty());
-    let stopping = match (&job.progress, brief) {
-        _ if job.cancel_requested && !state.is_final() => " (cancelling)".to_owned(),
-        (_, Some(brief)) => format!(" ({brief})"),
-        (Some(progress), None) => format!(" {:.0} %", progress.share * 100.0),
-        (None, None) => String::new(),
-    };
-    vec![
-        plain(job.id.to_string()),
-        painted(format!("{state}{stopping}"), move |text| paint.state(state, text)),
-        plain(&job.role),
-        plain(format!("{}/{}", job.attempt, job.max_attempts)),
-        plain(ago(job.created_at, now).replace(" ago", "")),
-        match &job.damage {
-            Some(why) => painted(one_line(why, 200), move |text| paint.red(text)),
-            None => plain(one_line(&job.payload.goal, 200)),
-        },
-    ]
-}
-
-/// The queries, or that there is no such job because there is no database.
-pub fn reader_for(settings: &Settings, id: i64) -> Result<Arc<dyn Store>> {
-    let path = settings.database.display();
-    wire::open_reader(settings)?.ok_or_else(|| {
-        fail(
-            Code::JobNotFound,
-            format!("there is no job {id}, and no database at {path} yet (--db, POSSE_DB name another)"),
-        )
-    })
-}
-
-/// The exit code that a job's final state stands for.
-pub fn exit_of(job: &Job) -> Exit {
-    if job.state == JobState::Completed { Exit::Ok } else { Exit::Failed }
-}
-
 async fn watch(cx: &Context, args: WatchArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let queries = reader_for(&settings, args.id)?;
+    let queries = reader_for(&settings, JobId(args.id))?;
     let renderer = Renderer::new(cx.out.paint, cx.out.width, args.full, wire::free_models(&settings));
     let mut signals = Signals::listen()?;
     // In a task of its own: a reader who stops reading keeps nobody from hearing signals.
     let mut following = tokio::spawn(follow(cx.out, Follower::new(queries, JobId(args.id)), renderer, None));
     tokio::select! {
-        ended = &mut following => Ok(exit_of(&ended??.0)),
+        ended = &mut following => Ok(Exit::of(&ended??.0)),
         () = signals.next() => {
             following.abort();
             cx.out.note(format!("no longer watching; job {} goes on", args.id));
@@ -236,14 +176,8 @@ async fn annotate(cx: &Context, args: AnnotateArgs) -> Result<Exit> {
         check_tag(tag).map_err(|why| usage(format!("tag '{}' {why}", tag.escape_debug())))?;
     }
     let settings = cx.plain_settings()?;
-    reader_for(&settings, args.id)?;
-    let store = wire::open_store(&settings)?;
+    let store = open_for(&settings, JobId(args.id))?;
     let id =
         store.annotate(JobId(args.id), "person".into(), NewAnnotation { text, tags: args.tag }, wire::now()).await?;
-    if cx.out.json {
-        cx.out.document(&json!({"id": id, "job": args.id}))?;
-    } else {
-        cx.out.line(format!("noted on job {}", args.id))?;
-    }
-    Ok(Exit::Ok)
+    cx.out.say(&json!({"id": id, "job": args.id}), format!("noted on job {}", args.id))
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use futures::StreamExt as _;
-use posse_app::Code;
 use posse_app::json::item_of;
 use posse_core::events::JobEvent;
 use posse_core::events::run::{RunFollower, stream};
@@ -17,12 +16,12 @@ use posse_core::run::sent::requests;
 use serde_json::json;
 
 use super::Context;
-use super::job::{exit_of, reader_for};
+use super::job_table::{no_such_job, reader_for};
 use super::lists::FullArgs;
-use crate::exit::{Exit, fail, usage};
-use crate::fleet::Signals;
+use crate::exit::{Exit, usage};
 use crate::live::Renderer;
 use crate::output::text::visible;
+use crate::process::Signals;
 use crate::records;
 use crate::wire;
 
@@ -70,14 +69,12 @@ pub struct ExportArgs {
 /// The longest pause of a replay: a run may have waited for days.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// The speed on a terminal, unless asked otherwise.
 const SPEED: u32 = 10;
 
-/// Prints events as lines of JSON, those so far or all until the end.
 pub async fn events(cx: &Context, args: EventsArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let queries = reader_for(&settings, args.id)?;
     let id = JobId(args.id);
+    let queries = reader_for(&settings, id)?;
     if !args.follow {
         for happened in RunFollower::new(queries, id).poll().await? {
             cx.out.json_line(&item_of(&happened, args.full.full)?)?;
@@ -92,7 +89,7 @@ pub async fn events(cx: &Context, args: EventsArgs) -> Result<Exit> {
                 Some(event) => cx.out.json_line(&item_of(&event?, args.full.full)?)?,
                 None => {
                     let job = queries.job(id).await?;
-                    return Ok(job.map_or(Exit::NotFound, |job| exit_of(&job)));
+                    return Ok(job.map_or(Exit::NotFound, |job| Exit::of(&job)));
                 }
             },
             () = signals.next() => return Ok(Exit::Interrupted),
@@ -100,37 +97,29 @@ pub async fn events(cx: &Context, args: EventsArgs) -> Result<Exit> {
     }
 }
 
-/// Writes `events.jsonl` and `checkpoints/STEP.json`, from the journal alone.
 pub async fn export(cx: &Context, args: ExportArgs) -> Result<Exit> {
     let ExportArgs { id, to, at_step } = args;
     let settings = cx.plain_settings()?;
-    let queries: Arc<dyn JobQueries> = reader_for(&settings, id)?;
     let id = JobId(id);
+    let queries: Arc<dyn JobQueries> = reader_for(&settings, id)?;
     if queries.job(id).await?.is_none() {
-        return Err(fail(Code::JobNotFound, format!("there is no job {id} in {}", settings.database.display())));
+        return Err(no_such_job(&settings, id));
     }
     if to.is_none() && settings.keys.seals() {
         let what = "what this database says is sealed, and files beside it are not: name the folder with --to";
         return Err(usage(what));
     }
-    let folder = to.unwrap_or_else(|| records::folder_of(&records::folder(&settings), id));
+    let folder = to.unwrap_or_else(|| records::folder_of(&settings.beside_database("runs"), id));
     let written = records::write(&queries, id, &folder, at_step).await?;
-    if cx.out.json {
-        cx.out.document(&json!({"job": id, "files": written}))?;
-    } else {
-        written.iter().try_for_each(|file| cx.out.line(visible(&file.display().to_string())))?;
-    }
-    Ok(Exit::Ok)
+    let lines: Vec<_> = written.iter().map(|file| visible(&file.display().to_string())).collect();
+    cx.out.say(&json!({"job": id, "files": written}), lines.join("\n"))
 }
 
-/// Shows a run again, from its journal alone.
 pub async fn replay(cx: &Context, args: ReplayArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let queries = reader_for(&settings, args.id)?;
     let id = JobId(args.id);
-    let job = queries.job(id).await?;
-    let job =
-        job.ok_or_else(|| fail(Code::JobNotFound, format!("there is no job {id} in {}", settings.database.display())))?;
+    let queries = reader_for(&settings, id)?;
+    let job = queries.job(id).await?.ok_or_else(|| no_such_job(&settings, id))?;
     let journal = queries.journal(id, 0).await?;
     if args.requests {
         let attempts = queries.attempts(id).await?;

@@ -2,15 +2,14 @@
 
 use anyhow::Result;
 use clap::Args;
-use posse_app::Code;
 use posse_core::job::JobId;
 use posse_core::run::fork::{Cut, MAX_EDIT_BYTES, fork as make};
 use serde_json::json;
 
 use super::Context;
 use super::enqueue::{read_goal, read_words};
-use super::job::reader_for;
-use crate::exit::{Exit, fail, usage};
+use super::job_table::{no_such_job, open_for};
+use crate::exit::{Exit, usage};
 use crate::wire;
 
 /// What to fork, and where
@@ -29,7 +28,6 @@ pub struct ForkArgs {
     goal: Option<String>,
 }
 
-/// Forks, and answers after it is durable.
 pub async fn fork(cx: &Context, args: ForkArgs) -> Result<Exit> {
     let ForkArgs { id, at_step, edit, goal } = args;
     if edit.as_deref() == Some("-") && goal.as_deref() == Some("-") {
@@ -38,19 +36,12 @@ pub async fn fork(cx: &Context, args: ForkArgs) -> Result<Exit> {
     let edit = edit.map(|text| read_words("edit", vec![text], MAX_EDIT_BYTES)).transpose()?;
     let goal = goal.map(|goal| read_goal(vec![goal])).transpose()?;
     let settings = cx.plain_settings()?;
-    reader_for(&settings, id)?;
-    let store = wire::open_store(&settings)?;
     let id = JobId(id);
-    let source = store.job(id).await?;
-    let source = source
-        .ok_or_else(|| fail(Code::JobNotFound, format!("there is no job {id} in {}", settings.database.display())))?;
+    let store = open_for(&settings, id)?;
+    let source = store.job(id).await?.ok_or_else(|| no_such_job(&settings, id))?;
     let journal = store.journal(id, 0).await?;
     let fork = make(&source, journal, Cut { at_step, edit, goal })?;
     let new = store.fork(fork, wire::now()).await?;
-    if cx.out.json {
-        cx.out.document(&json!({"id": new, "forked_from": {"job": id, "step": at_step}}))?;
-    } else {
-        cx.out.line(format!("job {new} goes on from job {id} at step {at_step}; posse work runs it"))?;
-    }
-    Ok(Exit::Ok)
+    let line = format!("job {new} goes on from job {id} at step {at_step}; posse work runs it");
+    cx.out.say(&json!({"id": new, "forked_from": {"job": id, "step": at_step}}), line)
 }

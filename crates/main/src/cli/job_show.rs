@@ -8,12 +8,11 @@ use posse_app::waits::Waits;
 use posse_core::annotation::Annotation;
 use posse_core::events::Follower;
 use posse_core::job::{Job, JobId, JobState};
-use posse_core::port::RepositoryError;
 use serde_json::json;
 
 use super::Context;
-use super::job::reader_for;
-use crate::exit::{Exit, fail, in_database};
+use super::job_table::{no_such_job, reader_for};
+use crate::exit::{Exit, fail};
 use crate::live::Renderer;
 use crate::live::render::judged;
 use crate::output::Out;
@@ -33,7 +32,6 @@ pub struct ShowArgs {
     answer: bool,
 }
 
-/// The answer of a job alone, or why there is none.
 pub fn answer(cx: &Context, job: &Job) -> Result<Exit> {
     let id = job.id;
     let said = job.output.as_ref().map(|output| output.text.as_str()).filter(|text| !text.trim().is_empty());
@@ -41,11 +39,8 @@ pub fn answer(cx: &Context, job: &Job) -> Result<Exit> {
     match (job.state, said) {
         (JobState::Completed, said) => {
             let said = said.unwrap_or_default();
-            match cx.out.json {
-                true => cx.out.document(&json!({"id": id, "state": job.state, "answer": said}))?,
-                false => cx.out.line(said.trim_end_matches('\n'))?,
-            }
-            Ok(Exit::Ok)
+            let document = json!({"id": id, "state": job.state, "answer": said});
+            cx.out.say(&document, said.trim_end_matches('\n'))
         }
         (state, Some(_)) if state.is_final() => Err(fail(
             Code::JobUnanswered,
@@ -61,21 +56,18 @@ pub fn answer(cx: &Context, job: &Job) -> Result<Exit> {
     }
 }
 
-/// One job: state with its reason, attempts, every step, the answer, remarks, cost.
 pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let queries = reader_for(&settings, args.id)?;
     let id = JobId(args.id);
-    let named = in_database(&settings);
+    let queries = reader_for(&settings, id)?;
+    let job = queries.job(id).await?.ok_or_else(|| no_such_job(&settings, id))?;
     if args.answer {
-        let job = queries.job(id).await?.ok_or(RepositoryError::NoSuchJob(id)).map_err(|error| named(error.into()))?;
         return answer(cx, &job);
     }
     let depth = if cx.out.json { Depth::Whole } else { Depth::Head };
-    let shown = JobDocument::read(&*queries, id, depth, wire::now()).await.map_err(named)?;
+    let shown = JobDocument::read(&*queries, id, depth, wire::now()).await?;
     if cx.out.json {
-        cx.out.document(&shown)?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&shown);
     }
     let JobDocument { job: JobItem { job, waits }, annotations, questions, children, .. } = &shown;
     let told = job.reason.clone().filter(|_| job.state == JobState::Suspended);
@@ -171,7 +163,6 @@ const WAITS: &str = "waits ";
 /// Jobs that it waits for, at most so many of them are named.
 const DEPENDENCIES_SHOWN: usize = 20;
 
-/// What it belongs to, and with.
 fn relations(out: &Out, shown: &JobDocument) -> Result<()> {
     let JobDocument { job: JobItem { job, waits }, dependencies, awaited_groups: groups, children, .. } = shown;
     let field = |name: &str, value: String| out.field(name, value);

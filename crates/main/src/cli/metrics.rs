@@ -18,7 +18,6 @@ For the textfile collector of Prometheus' node exporter, from a timer:
   posse metrics > posse.prom.new && mv posse.prom.new /var/lib/node_exporter/posse.prom")]
 pub struct MetricsArgs {}
 
-/// Prints them in Prometheus' text format, or as JSON.
 pub async fn metrics(cx: &Context, MetricsArgs {}: MetricsArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let Some(store) = wire::open_reader(&settings)? else {
@@ -29,9 +28,9 @@ pub async fn metrics(cx: &Context, MetricsArgs {}: MetricsArgs) -> Result<Exit> 
         ));
     };
     let metrics = Metrics { standing: Some(standing(&*store, wire::now()).await?), process: None };
-    match cx.out.json {
-        true => cx.out.document(&metrics)?,
-        false => cx.out.raw(&metrics.text())?,
+    if cx.out.json {
+        return cx.out.document(&metrics);
     }
+    cx.out.raw(&metrics.text())?;
     Ok(Exit::Ok)
 }

@@ -19,6 +19,7 @@ use serde_json::json;
 
 use super::Context;
 use super::endpoint::EndpointArgs;
+use crate::env;
 use crate::exit::{Exit, fail, usage};
 use crate::models::{Catalog, Known};
 use crate::output::stream::stderr;
@@ -46,7 +47,6 @@ pub enum ModelCommand {
     },
 }
 
-/// Does what was asked.
 pub async fn dispatch(cx: &Context, command: ModelCommand) -> Result<Exit> {
     match command {
         ModelCommand::List => list(cx).await,
@@ -57,17 +57,16 @@ pub async fn dispatch(cx: &Context, command: ModelCommand) -> Result<Exit> {
 
 async fn list(cx: &Context) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let catalog = Catalog::find(&settings, &env).await?;
+    let catalog = Catalog::find(&settings, &env::own).await?;
     let failing = match wire::open_reader(&settings)? {
         Some(reader) => reader.failing_endpoints().await?,
         None => Vec::new(),
     };
     let describe = |(name, known): (&String, &Known)| describe(name, known, catalog.default_name(), &failing);
-    let listed: Vec<_> = catalog.known().iter().map(describe).collect();
+    let listed: Vec<_> = catalog.known.iter().map(describe).collect();
     let files = local_files();
     if cx.out.json {
-        cx.out.document(&ModelList { models: json::listed(listed, false)?, next: None, local_files: files })?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&ModelList { models: json::listed(listed, false)?, next: None, local_files: files });
     }
     let (paint, now) = (cx.out.paint, wire::now());
     let said: Vec<_> =
@@ -120,16 +119,13 @@ async fn list(cx: &Context) -> Result<Exit> {
             plain(f.good_for),
         ]
     });
-    for line in render(&["LOCAL MODEL", "FILE", "SIZE", "GOOD FOR"], rows.collect(), cx.out.width, |t| paint.dim(t)) {
-        cx.out.line(line)?;
-    }
+    cx.out.table(&["LOCAL MODEL", "FILE", "SIZE", "GOOD FOR"], rows)?;
     let note = "* is used where a persona and a job name none · posse model test NAME asks one · posse model pull NAME \
                 fetches a file";
-    cx.out.note(cx.out.note_paint.dim(note));
+    cx.out.hint(note);
     Ok(Exit::Ok)
 }
 
-/// How an endpoint has been doing, for people.
 fn health(failing: Option<&EndpointState>, now: Millis) -> String {
     match failing.map(|state| state.breaker) {
         None => "-".into(),
@@ -162,17 +158,13 @@ fn describe(name: &str, known: &Known, default: Option<&str>, failing: &[Endpoin
     let names = [endpoint, of_model];
     let of_this = |state: &&EndpointState| names.iter().any(|name| name.as_ref() == Some(&state.endpoint));
     let failing = failing.iter().filter(of_this).max_by_key(|state| state.breaker.out_until).cloned();
-    let key_env = known.key_env(&env);
-    let key_set = key_env.as_deref().map(|variable| env(variable).is_some_and(|v| !v.is_empty()));
+    let key_env = known.key_env(&env::own);
+    let key_set = key_env.as_deref().map(|variable| env::own(variable).is_some_and(|v| !v.is_empty()));
     let kind = if known.table.kind == ModelKind::Local { "local" } else { "endpoint" };
     let usual = || (kind == "local").then(|| DEFAULT.to_owned());
     let (model, origin, place) = (known.table.model.clone().or_else(usual), known.origin, known.place());
     let (name, default, tokens) = (name.to_owned(), default == Some(name), known.counting());
     ModelView { name, default, kind, place, model, origin, key_env, key_set, tokens, failing }
-}
-
-fn env(name: &str) -> Option<std::ffi::OsString> {
-    std::env::var_os(name)
 }
 
 fn pull(cx: &Context, name: Option<&str>) -> Result<Exit> {
@@ -245,7 +237,7 @@ fn how_counted(counting: &Counting, counted: Option<u64>, usage: &Usage) -> Stri
 async fn test(cx: &Context, name: Option<String>, endpoint: EndpointArgs) -> Result<Exit> {
     let settings = cx.settings(Overrides { model: name, endpoint: endpoint.checked()?, ..Overrides::default() })?;
     let free = wire::free_models(&settings);
-    let catalog = Catalog::find(&settings, &env).await?;
+    let catalog = Catalog::find(&settings, &env::own).await?;
     // Asked even if it is known to be out; should it answer, the fleet is told.
     catalog.insist();
     if settings.database.is_file() {
@@ -253,12 +245,12 @@ async fn test(cx: &Context, name: Option<String>, endpoint: EndpointArgs) -> Res
     }
     let model = catalog.get(None)?;
     let name = catalog.default_name().unwrap_or_default().to_owned();
-    cx.out.note(cx.out.note_paint.dim(format!("asking {name} …")));
+    cx.out.hint(format!("asking {name} …"));
     let began = Instant::now();
     let profile = model.profile().await?;
     let profiled = began.elapsed();
     let text = "Reply with the one word: ready";
-    let counting = catalog.known().get(&name).map_or(Counting::Estimate, Known::counting);
+    let counting = catalog.known.get(&name).map_or(Counting::Estimate, Known::counting);
     let counted = match model.tokenizer() {
         Some(tokenizer) => tokenizer.count(&[text]).await.map(|counted| counted.iter().sum::<u64>()),
         None => None,
@@ -275,12 +267,11 @@ async fn test(cx: &Context, name: Option<String>, endpoint: EndpointArgs) -> Res
         if reply.text.trim().is_empty() { reply.reasoning.map_or_else(String::new, |r| r.text) } else { reply.text };
     if cx.out.json {
         let Usage { input, output, .. } = reply.usage;
-        cx.out.document(&json!({
+        return cx.out.document(&json!({
             "name": name, "model": reply.model, "tool_calling": profile.tool_calling,
             "context_window": profile.context_window, "reply": said, "input_tokens": input,
             "output_tokens": output, "tokens": counting, "counted_tokens": counted, "ms": took.as_millis() as u64, "cost_microusd": reply.cost_microusd,
-        }))?;
-        return Ok(Exit::Ok);
+        }));
     }
     let paint = cx.out.paint;
     let calling = match profile.tool_calling {

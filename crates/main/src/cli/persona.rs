@@ -1,28 +1,25 @@
 //! `posse persona`: the kinds of agents there are.
 
-use std::path::PathBuf;
-
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use posse_app::Code;
-use posse_app::json::listed;
+use posse_app::personas::{self, Draft, Offer, PersonaView, Sources};
 use posse_core::job::retry::{RetryPolicy, Strategy};
-use posse_core::persona::{ContextRules, PersonaTemplate, RunLimits, is_placeholder, placeholder_goal};
+use posse_core::persona::{
+    ContextRules, PersonaFile, PersonaFileProblem, PersonaTemplate, Personas, RunLimits, Severity, is_placeholder,
+};
 use posse_core::run::compaction;
-use posse_core::tool::Tools as _;
-use posse_infra::persona::{Loaded, PersonaFile, PersonaFileProblem, Severity};
-use posse_infra::tool::ToolRegistry;
-use serde::Serialize;
 use serde_json::json;
 
 use super::Context;
 use super::enqueue::read_goal;
 use super::lists::FullArgs;
-use crate::catalog::{self, Offer};
 use crate::exit::{Exit, fail, usage};
-use crate::output::table::{painted, plain, render};
+use crate::faults::{mark, warn_of_personas};
+use crate::output::table::{painted, plain};
 use crate::output::text::{count, one_line, plural, visible, wrap};
 use crate::settings::Settings;
+use crate::wire;
 
 /// Personas
 #[derive(Subcommand)]
@@ -60,20 +57,18 @@ pub struct NewArgs {
     tools: Vec<String>,
 }
 
-/// Does what was asked.
 pub fn dispatch(cx: &Context, command: PersonaCommand) -> Result<Exit> {
     if let PersonaCommand::Schema = command {
-        cx.out.document(&schema())?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&schema());
     }
     let settings = cx.plain_settings()?;
-    let offer = catalog::Offer::gather(&settings);
-    let loaded = catalog::personas(&settings, &offer)?;
+    let sources = wire::sources(&settings);
+    let (offer, loaded) = sources.look()?;
     match command {
         PersonaCommand::List(args) => list(cx, &loaded, args),
-        PersonaCommand::Show { role } => show(cx, catalog::persona(&loaded, &role)?, &offer),
+        PersonaCommand::Show { role } => show(cx, personas::find(&loaded, &role)?, &offer),
         PersonaCommand::Check => check(cx, &settings, &loaded),
-        PersonaCommand::New(args) => new(cx, &settings, &loaded, &offer.tools, args),
+        PersonaCommand::New(args) => new(cx, &sources, &offer, &loaded, args),
         PersonaCommand::Schema => Ok(Exit::Ok),
     }
 }
@@ -83,44 +78,25 @@ pub fn schema() -> serde_json::Value {
     schemars::schema_for!(PersonaTemplate).to_value()
 }
 
-#[derive(Serialize)]
-struct Listed<'a> {
-    file: &'a PathBuf,
-    #[serde(flatten)]
-    persona: &'a PersonaTemplate,
-}
-
-fn list(cx: &Context, loaded: &Loaded, args: FullArgs) -> Result<Exit> {
-    catalog::warn_of_problems(&cx.out, loaded);
-    if cx.out.json {
-        let all = loaded.personas.iter().map(|p| Listed { file: &p.file, persona: &p.persona });
-        cx.out.list("personas", listed(all, args.full)?, None)?;
-        return Ok(Exit::Ok);
-    }
-    if loaded.personas.is_empty() {
-        cx.out.note("no personas; posse persona new ROLE writes one");
-        return Ok(Exit::Ok);
-    }
-    let paint = cx.out.paint;
-    let rows = loaded.personas.iter().map(|PersonaFile { persona: p, .. }| {
+fn list(cx: &Context, loaded: &Personas, args: FullArgs) -> Result<Exit> {
+    warn_of_personas(&cx.out, loaded);
+    let personas: Vec<_> = loaded.personas.iter().map(PersonaView::from).collect();
+    let none = "no personas; posse persona new ROLE writes one";
+    let (paint, titles) = (cx.out.paint, ["ROLE", "MODEL", "TURNS", "GOAL"]);
+    cx.out.list_or_table(("personas", args.full), &personas, none, &titles, |PersonaView { persona: p, .. }| {
         vec![
             painted(&p.role, move |t| paint.cyan(t)),
             plain(p.model.clone().unwrap_or_else(|| "default".into())),
             plain(p.limits.max_turns.to_string()),
             plain(one_line(&p.goal, 300)),
         ]
-    });
-    for line in render(&["ROLE", "MODEL", "TURNS", "GOAL"], rows.collect(), cx.out.width, |t| paint.dim(t)) {
-        cx.out.line(line)?;
-    }
-    Ok(Exit::Ok)
+    })
 }
 
 fn show(cx: &Context, found: &PersonaFile, offer: &Offer) -> Result<Exit> {
     let PersonaFile { file, persona: p } = found;
     if cx.out.json {
-        cx.out.document(&Listed { file, persona: p })?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&PersonaView::from(found));
     }
     let paint = cx.out.paint;
     cx.out.line(format!("{}  {}", paint.bold(paint.cyan(&p.role)), paint.dim(visible(&file.display().to_string()))))?;
@@ -185,7 +161,7 @@ fn context_in_words(rules: &ContextRules) -> String {
     format!("summarised by {by} from {:.0} % of the window on{by_count}{kept}", budget_share * 100.0)
 }
 
-fn check(cx: &Context, settings: &Settings, loaded: &Loaded) -> Result<Exit> {
+fn check(cx: &Context, settings: &Settings, loaded: &Personas) -> Result<Exit> {
     let errors = loaded.problems.iter().filter(|p| p.severity == Severity::Error).count();
     let exit = if errors > 0 { Exit::Usage } else { Exit::Ok };
     if cx.out.json {
@@ -198,11 +174,7 @@ fn check(cx: &Context, settings: &Settings, loaded: &Loaded) -> Result<Exit> {
             file: problem.file.strip_prefix(&settings.root).unwrap_or(&problem.file).into(),
             ..problem.clone()
         };
-        let mark = match problem.severity {
-            Severity::Error => paint.red("✗"),
-            Severity::Warning => paint.yellow("!"),
-            Severity::Note => paint.dim("·"),
-        };
+        let mark = mark(paint, problem.severity);
         cx.out.line(format!("{mark}  {}", visible(&shorter.to_string())))?;
     }
     for found in &loaded.personas {
@@ -215,53 +187,17 @@ fn check(cx: &Context, settings: &Settings, loaded: &Loaded) -> Result<Exit> {
     Ok(exit)
 }
 
-fn new(cx: &Context, settings: &Settings, loaded: &Loaded, registry: &ToolRegistry, args: NewArgs) -> Result<Exit> {
-    let tools = if args.tools.is_empty() {
-        vec!["list_files".into(), "read_file".into(), "search_files".into()]
-    } else {
-        args.tools
-    };
-    let goal = args.goal.map(|goal| read_goal(vec![goal])).transpose()?;
-    let goal = goal.unwrap_or_else(|| placeholder_goal(&args.role));
-    let is_open = is_placeholder(&goal);
-    let backstory = args.backstory.unwrap_or_else(|| {
-        "You are careful and brief. List the files first, read what matters completely, and copy names and numbers exactly.".into()
-    });
-    let persona = PersonaTemplate {
-        schema: Some("../personas.schema.json".into()),
-        role: args.role,
-        goal,
-        backstory,
-        tools,
-        ..PersonaTemplate::default()
-    };
-    if let Some(problem) = persona.problems().iter().find(|problem| !(is_open && problem.field == "goal")) {
-        return Err(usage(format!("{} {}", problem.field, problem.message)));
-    }
-    registry.resolve(&persona.tools).map_err(|unknown| usage(unknown.to_string()))?;
-    let file = settings.personas.join(format!("{}.json", persona.role));
-    let taken =
-        loaded.get(&persona.role).map(|found| &found.file).filter(|found| found.starts_with(&settings.personas));
-    if let Some(there) = taken.or(file.exists().then_some(&file)) {
-        return Err(fail(
-            Code::PersonaExists,
-            format!("{} plays '{}' already; nothing was changed", there.display(), persona.role),
-        ));
-    }
+fn new(cx: &Context, sources: &Sources, offer: &Offer, loaded: &Personas, args: NewArgs) -> Result<Exit> {
+    let NewArgs { role, goal, backstory, tools } = args;
+    let goal = goal.map(|goal| read_goal(vec![goal])).transpose()?;
+    let (persona, file) = sources.draft(Draft { role, goal, backstory, tools }, offer, loaded)?;
     crate::output::before_change()?;
-    std::fs::create_dir_all(&settings.personas)
-        .with_context(|| format!("{} cannot be made", settings.personas.display()))?;
-    let text = serde_json::to_string_pretty(&persona)? + "\n";
-    std::fs::write(&file, text).with_context(|| format!("{} cannot be written", file.display()))?;
+    sources.personas.add(&persona).map_err(|why| fail(Code::Failed, why))?;
     if cx.out.json {
-        cx.out.document(&json!({"role": persona.role, "file": file}))?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&json!({"role": persona.role, "file": file}));
     }
     cx.out.line(visible(&file.display().to_string()))?;
-    cx.out.note(cx.out.note_paint.dim(format!(
-        "{}, then posse persona check, then posse run --role {} \"<goal>\"",
-        if is_open { "say in it what its goal is" } else { "edit it" },
-        persona.role
-    )));
+    let first = if is_placeholder(&persona.goal) { "say in it what its goal is" } else { "edit it" };
+    cx.out.hint(format!("{first}, then posse persona check, then posse run --role {} \"<goal>\"", persona.role));
     Ok(Exit::Ok)
 }

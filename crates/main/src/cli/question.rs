@@ -15,7 +15,7 @@ use super::Context;
 use super::enqueue::read_words;
 use super::lists::{FullArgs, page};
 use crate::exit::{Exit, fail, usage};
-use crate::output::table::{Cell, painted, plain, render};
+use crate::output::table::{Cell, painted, plain};
 use crate::output::text::{ago, moment, one_line, visible, wrap};
 use crate::settings::Settings;
 use crate::wire;
@@ -70,7 +70,6 @@ pub struct AnswerArgs {
     text: Vec<String>,
 }
 
-/// Does what was asked.
 pub async fn dispatch(cx: &Context, command: QuestionCommand) -> Result<Exit> {
     match command {
         QuestionCommand::List(args) => list(cx, args).await,
@@ -80,33 +79,22 @@ pub async fn dispatch(cx: &Context, command: QuestionCommand) -> Result<Exit> {
 }
 
 async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
-    let settings = cx.plain_settings()?;
     let filter = QuestionFilter { settled: args.all, job: args.job.map(JobId), limit: args.skip + args.limit + 1 };
-    let mut questions = match wire::open_reader(&settings)? {
-        Some(queries) => queries.questions(filter).await?,
-        None => Vec::new(),
-    };
+    let mut questions = cx.read(async |store| store.questions(filter).await).await?;
     let next = page(&mut questions, args.skip, args.limit);
     if cx.out.json {
-        cx.out.list("questions", listed(questions, args.full.full)?, next)?;
-        return Ok(Exit::Ok);
-    }
-    if questions.is_empty() {
-        cx.out.note("nobody asks anything");
-        return Ok(Exit::Ok);
+        return cx.out.list("questions", listed(questions, args.full.full)?, next);
     }
     let now = wire::now();
     let open = questions.iter().any(|question| question.state == QuestionState::Open);
-    let rows: Vec<Vec<Cell>> = questions.iter().map(|question| row(cx, question, now)).collect();
-    let paint = cx.out.paint;
-    for line in render(&["id", "job", "role", "state", "asked", "question"], rows, cx.out.width, |t| paint.dim(t)) {
-        cx.out.line(line)?;
-    }
+    let titles = ["id", "job", "role", "state", "asked", "question"];
+    let row = |question: &Question| row(cx, question, now);
+    cx.out.list_or_table(("questions", false), &questions, "nobody asks anything", &titles, row)?;
     if let Some(next) = next {
-        cx.out.note(cx.out.note_paint.dim(format!("more: --skip {next}")));
+        cx.out.hint(format!("more: --skip {next}"));
     }
     if open {
-        cx.out.note(cx.out.note_paint.dim("posse question answer ID \"<answer>\""));
+        cx.out.hint("posse question answer ID \"<answer>\"");
     }
     Ok(Exit::Ok)
 }
@@ -128,8 +116,7 @@ async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let question = find(&settings, args.id).await?;
     if cx.out.json {
-        cx.out.document(&question)?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&question);
     }
     let paint = cx.out.paint;
     let Question { id, job, role, state, .. } = &question;
@@ -187,7 +174,6 @@ async fn answer(cx: &Context, args: AnswerArgs) -> Result<Exit> {
     }
 }
 
-/// Why a question takes no answer any more.
 fn settled(question: &Question) -> String {
     let id = question.id;
     match (question.state, &question.answer) {

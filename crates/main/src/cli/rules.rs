@@ -10,7 +10,6 @@ use posse_core::queue::rules::{Limits, LimitsChange, Scope};
 use serde_json::json;
 
 use super::Context;
-use crate::catalog;
 use crate::exit::Exit;
 use crate::output::table::{painted, plain, render};
 use crate::output::text::{ago, visible};
@@ -53,7 +52,7 @@ impl ScopeArgs {
 /// Warns of a role that nobody plays here: another project may work on the same database.
 fn warn_of_role(cx: &Context, settings: &Settings, scope: &Scope) -> Result<()> {
     if let Scope::Role(role) = scope
-        && !catalog::personas(settings, &catalog::Offer::gather(settings))?.roles().contains(role)
+        && !wire::sources(settings).look()?.1.roles().contains(role)
     {
         cx.out.warn(format!("no persona of this project plays the role '{role}' (posse persona list)"));
     }

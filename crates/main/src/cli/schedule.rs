@@ -1,28 +1,24 @@
 //! `posse schedule`: rules that make jobs at times.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use posse_app::Code;
-use posse_app::enqueue::RetryAsked;
-use posse_app::json::listed;
-use posse_app::schedules::{Made, Run, ScheduleDocument, find, no_such, runs, zone_of};
+use posse_app::schedules::{self, Edit, Made, Run, ScheduleDocument, no_such, runs, zone_of};
 use posse_app::times;
 use posse_core::clock::Millis;
+use posse_core::job::DEFAULT_QUEUE;
 use posse_core::job::enqueue::Ask;
-use posse_core::job::{DEFAULT_QUEUE, NewJob};
 use posse_core::port::Store;
 use posse_core::schedule::{Missed, Overlap, Schedule};
-use posse_infra::persona::Loaded;
 use serde_json::json;
 
 use super::Context;
 use super::enqueue::{TermsArgs, intake, read_goal};
 use super::lists::FullArgs;
-use crate::catalog;
-use crate::exit::{Exit, fail, usage};
-use crate::output::table::{plain, render};
+use crate::exit::{Exit, usage};
+use crate::output::table::plain;
 use crate::output::text::{ago, moment, one_line, visible};
 use crate::settings::Settings;
 use crate::{wire, workspace};
@@ -184,7 +180,6 @@ pub struct PreviewArgs {
     count: u16,
 }
 
-/// Does what was asked.
 pub async fn dispatch(cx: &Context, command: ScheduleCommand) -> Result<Exit> {
     match command {
         ScheduleCommand::Add(args) => add(cx, args, false).await,
@@ -200,7 +195,6 @@ pub async fn dispatch(cx: &Context, command: ScheduleCommand) -> Result<Exit> {
     }
 }
 
-/// The time of a run by the reader's clocks, as everywhere, and by those that the rule goes by.
 fn in_words(run: &Run) -> String {
     format!("{} ({} by its rule)", moment(run.at), run.local)
 }
@@ -208,38 +202,31 @@ fn in_words(run: &Run) -> String {
 async fn add(cx: &Context, args: AddArgs, replaces: bool) -> Result<Exit> {
     let AddArgs { name, rule, missed, overlap, queue, role, terms, labels, goal } = args;
     let settings = cx.plain_settings()?;
-    let personas = catalog::personas(&settings, &catalog::Offer::gather(&settings))?;
+    let intake = intake(&settings, wire::sources(&settings).look()?.1);
     let LabelArgs { group, tag: tags, concurrency_key } = labels;
     let ask = Ask { role, goal: read_goal(goal)?, queue, group, tags, concurrency_key, ..terms.ask(&settings)? };
-    let (intake, retry) = (intake(&settings, &personas), terms.retry.asked());
+    let retry = terms.retry.asked();
     let job = intake.accept(ask.clone(), &retry, &[])?;
     let now = wire::now();
     let schedule = Schedule::new(&name, (&rule.cron, &rule.tz), job, (missed, overlap), now)?;
-    if replaces {
-        wire::open_reader(&settings)?.ok_or_else(|| no_such(&name))?;
-    }
-    let store = wire::open_store(&settings)?;
+    let store = if replaces { open(&settings, &name)? } else { wire::open_store(&settings)? };
     let schedule = Schedule { job: intake.job(&*store, ask, &retry).await?, ..schedule };
-    let is_done = match replaces {
-        true => store.replace_schedule(schedule.clone(), false).await?,
-        false => store.add_schedule(schedule.clone()).await?,
-    };
-    if !is_done && replaces {
-        return Err(no_such(&name).into());
-    }
-    if !is_done {
-        let way_out = format!("posse schedule replace {name} puts this in its place, edit changes a part of it");
-        return Err(fail(Code::ScheduleExists, format!("there is a schedule '{name}' already; {way_out}")));
+    match replaces {
+        true => schedules::replace(&*store, &schedule, false).await?,
+        false => schedules::add(&*store, &schedule).await?,
     }
     told(cx, &schedule, now)
 }
 
-/// Tells of a schedule as it is now.
+/// Opens the database to change a schedule that is there.
+fn open(settings: &Settings, name: &str) -> Result<Arc<dyn Store>> {
+    wire::open_existing(settings, || no_such(name))
+}
+
 fn told(cx: &Context, schedule: &Schedule, now: Millis) -> Result<Exit> {
     let name = &schedule.name;
     if cx.out.json {
-        cx.out.document(schedule)?;
-        return Ok(Exit::Ok);
+        return cx.out.document(schedule);
     }
     if schedule.paused_at.is_some() {
         cx.out.line(format!("{}  paused (posse schedule resume {name})", cx.out.paint.bold(name)))?;
@@ -249,127 +236,71 @@ fn told(cx: &Context, schedule: &Schedule, now: Millis) -> Result<Exit> {
     for run in runs(&schedule.cron, &schedule.zone, now, 3)? {
         cx.out.line(format!("  {}", in_words(&run)))?;
     }
-    cx.out.note(cx.out.note_paint.dim("posse work keeps schedules and works their jobs · posse schedule list"));
+    cx.out.hint("posse work keeps schedules and works their jobs · posse schedule list");
     Ok(Exit::Ok)
 }
 
-/// A word, or what stands for none.
 fn or_none(word: String) -> Option<String> {
     (word != "none").then_some(word)
 }
 
 async fn edit(cx: &Context, args: EditArgs) -> Result<Exit> {
-    let EditArgs { name, cron, tz, missed, overlap, .. } = &args;
+    let EditArgs { name, cron, tz: zone, missed, overlap, queue, role, priority, max_attempts, .. } = args;
     let settings = cx.plain_settings()?;
-    let personas = catalog::personas(&settings, &catalog::Offer::gather(&settings))?;
-    let store = wire::open_reader(&settings)?.ok_or_else(|| no_such(name))?;
-    let old = find(&*store, name).await?;
-    if let Some(why) = &old.damage {
-        return Err(fail(
-            Code::ScheduleDamaged,
-            format!("{name} cannot be edited: {why}; posse schedule replace {name} can"),
-        ));
-    }
-    let job = edited(&args, &settings, &personas, &*store, old.job.clone()).await?;
+    let intake = intake(&settings, wire::sources(&settings).look()?.1);
+    let store = wire::open_reader(&settings)?.ok_or_else(|| no_such(&name))?;
+    let old = schedules::editable(&*store, &name).await?;
+    let word = |new: Option<String>| new.map(or_none);
+    let tags = (!args.tag.is_empty()).then(|| args.tag.into_iter().filter_map(or_none).collect());
+    let (model, group, concurrency_key) = (word(args.model), word(args.group), word(args.concurrency_key));
+    let workspace = args.workspace.map(|folder| workspace::accepted(&settings, &folder)).transpose()?;
+    let goal = args.goal.map(|goal| read_goal(vec![goal])).transpose()?;
+    let edit = Edit {
+        cron,
+        zone,
+        missed,
+        overlap,
+        role,
+        goal,
+        queue,
+        priority,
+        max_attempts,
+        workspace,
+        model,
+        group,
+        tags,
+        concurrency_key,
+    };
     let now = wire::now();
-    let (cron, zone) = (cron.clone().unwrap_or(old.cron.clone()), tz.clone().unwrap_or(old.zone.clone()));
-    let rules = (missed.unwrap_or(old.missed), overlap.unwrap_or(old.overlap));
-    let new = Schedule::new(name, (&cron, &zone), job, rules, now)?;
-    // A run that is due, or overdue, still is where the rule is the same.
-    let keeps_next = new.cron == old.cron && new.zone == old.zone;
-    let next_at = if keeps_next { old.next_at } else { new.next_at };
-    let new = Schedule { next_at, paused_at: old.paused_at, created_at: old.created_at, last: old.last.clone(), ..new };
-    if new == old {
-        return Err(usage("nothing is different; say what is to be changed (posse schedule edit --help)"));
-    }
-    if !wire::open_store(&settings)?.replace_schedule(new.clone(), keeps_next).await? {
-        return Err(no_such(name).into());
-    }
+    let (new, keeps_next) = edit.of(&old, &intake, &*store, now).await?;
+    schedules::replace(&*wire::open_store(&settings)?, &new, keeps_next).await?;
     told(cx, &new, now)
-}
-
-/// The job of a schedule with what was named changed, checked as one that is enqueued.
-async fn edited(
-    args: &EditArgs,
-    settings: &Settings,
-    personas: &Loaded,
-    store: &dyn Store,
-    old: NewJob,
-) -> Result<NewJob> {
-    let EditArgs { queue, role, workspace, priority, max_attempts, model, group, tag, concurrency_key, goal, .. } =
-        args;
-    let word = |new: &Option<String>, old: Option<String>| new.clone().map_or(old, or_none);
-    let payload = &old.payload;
-    let (folder, workspace_id) = match workspace {
-        Some(folder) => {
-            let (path, id) = workspace::accepted(settings, folder)?;
-            (path, Some(id))
-        }
-        None => (payload.workspace.clone(), payload.workspace_id),
-    };
-    let ask = Ask {
-        role: role.clone().unwrap_or(old.role.clone()),
-        goal: goal.clone().map(|goal| read_goal(vec![goal])).transpose()?.unwrap_or(payload.goal.clone()),
-        queue: queue.clone().unwrap_or(old.queue.clone()),
-        priority: Some(priority.unwrap_or(old.priority)),
-        max_attempts: Some(max_attempts.unwrap_or(old.max_attempts)),
-        workspace: folder,
-        workspace_id,
-        model: word(model, payload.model.clone()),
-        group: word(group, old.group.clone()),
-        tags: match tag.as_slice() {
-            [] => old.tags.clone(),
-            tags => tags.iter().cloned().filter_map(or_none).collect(),
-        },
-        concurrency_key: word(concurrency_key, old.concurrency_key.clone()),
-        meta: old.meta.clone(),
-        ..Ask::default()
-    };
-    let new = intake(settings, personas).job(store, ask, &RetryAsked::default()).await?;
-    // How failures are waited for is taken from a persona when a schedule is added.
-    let retry = if new.role == old.role { old.retry } else { new.retry };
-    let old_step = if priority.is_some() { new.priority_step_ms } else { old.priority_step_ms };
-    Ok(NewJob { retry, priority_step_ms: old_step, ..new })
 }
 
 async fn run_now(cx: &Context, name: String) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let look = wire::open_reader(&settings)?.ok_or_else(|| no_such(&name))?;
-    let schedule = find(&*look, &name).await?;
-    if let Some(why) = &schedule.damage {
-        return Err(fail(Code::ScheduleDamaged, format!("{name} makes no jobs: {why}")));
-    }
-    let made = wire::open_store(&settings)?.run_schedule(name.clone(), schedule.job, wire::now()).await?;
-    let made = made.ok_or_else(|| no_such(&name))?;
+    let schedule = schedules::runnable(&*look, &name).await?;
+    let made = schedules::run_now(&*wire::open_store(&settings)?, &schedule, wire::now()).await?;
     if cx.out.json {
-        cx.out.document(&json!({"name": name, "job": made.id, "existing": made.existed()}))?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&json!({"name": name, "job": made.id, "existing": made.existed()}));
     }
     let word = if made.existed() { ", which holds its unique key" } else { "" };
     cx.out.line(format!("{}  of {name}{word}", cx.out.paint.bold(format!("job {}", made.id))))?;
     if let Some(last) = schedule.last.filter(|last| !last.state.is_final()) {
         cx.out.note(format!("job {} of the run before is still {}", last.id, last.state));
     }
-    cx.out.note(cx.out.note_paint.dim(format!("posse work runs it · posse job watch {} follows it", made.id)));
+    cx.out.hint(format!("posse work runs it · posse job watch {} follows it", made.id));
     Ok(Exit::Ok)
 }
 
 async fn list(cx: &Context, args: FullArgs) -> Result<Exit> {
-    let settings = cx.plain_settings()?;
-    let schedules = match wire::open_reader(&settings)? {
-        Some(store) => store.schedules().await?,
-        None => Vec::new(),
-    };
-    if cx.out.json {
-        cx.out.list("schedules", listed(schedules, args.full)?, None)?;
-        return Ok(Exit::Ok);
-    }
-    if schedules.is_empty() {
-        cx.out.note("no schedules; posse schedule add NAME --cron '30 7 * * 1-5' --tz Europe/Oslo --role ROLE \"<goal>\" makes one");
-        return Ok(Exit::Ok);
-    }
+    let schedules = cx.read(async |store| store.schedules().await).await?;
+    let none =
+        "no schedules; posse schedule add NAME --cron '30 7 * * 1-5' --tz Europe/Oslo --role ROLE \"<goal>\" makes one";
+    let titles = ["NAME", "RULE", "ZONE", "NEXT", "LAST JOB", "ROLE", "GOAL"];
     let now = wire::now();
-    let rows = schedules.iter().map(|schedule| {
+    cx.out.list_or_table(("schedules", args.full), &schedules, none, &titles, |schedule| {
         let next = if schedule.paused_at.is_some() { "paused".into() } else { ago(schedule.next_at, now) };
         let last = schedule.last.as_ref().map(|last| format!("{} {}", last.id, last.state)).unwrap_or_default();
         vec![
@@ -381,20 +312,14 @@ async fn list(cx: &Context, args: FullArgs) -> Result<Exit> {
             plain(&schedule.job.role),
             plain(one_line(&schedule.job.payload.goal, 200)),
         ]
-    });
-    let titles = ["NAME", "RULE", "ZONE", "NEXT", "LAST JOB", "ROLE", "GOAL"];
-    for line in render(&titles, rows.collect(), cx.out.width, |title| cx.out.paint.dim(title)) {
-        cx.out.line(line)?;
-    }
-    Ok(Exit::Ok)
+    })
 }
 
 async fn show(cx: &Context, name: &str) -> Result<Exit> {
     let store = wire::open_reader(&cx.plain_settings()?)?.ok_or_else(|| no_such(name))?;
     let shown = ScheduleDocument::read(&*store, name).await?;
     if cx.out.json {
-        cx.out.document(&shown)?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&shown);
     }
     let ScheduleDocument { schedule, next, jobs } = shown;
     let Schedule { cron, zone, job, missed, overlap, paused_at, .. } = &schedule;
@@ -421,48 +346,19 @@ async fn show(cx: &Context, name: &str) -> Result<Exit> {
 }
 
 async fn pause(cx: &Context, name: String) -> Result<Exit> {
-    changed(cx, name, |_| Ok(None), "paused").await
+    schedules::pause(&*open(&cx.plain_settings()?, &name)?, &name, wire::now()).await?;
+    cx.out.say(&json!({"name": name, "paused": true, "next_at": null}), format!("{name} is paused"))
 }
 
 async fn resume(cx: &Context, name: String) -> Result<Exit> {
-    changed(cx, name, |schedule| schedule.resume_at(wire::now()).map(Some).map_err(usage), "resumed").await
-}
-
-/// Pauses a schedule, or has it go on at the time that `resume_at` gives.
-async fn changed(
-    cx: &Context,
-    name: String,
-    resume_at: impl FnOnce(&Schedule) -> Result<Option<Millis>>,
-    what: &str,
-) -> Result<Exit> {
-    let settings = cx.plain_settings()?;
-    wire::open_reader(&settings)?.ok_or_else(|| no_such(&name))?;
-    let store = wire::open_store(&settings)?;
-    let next_at = resume_at(&find(&*store, &name).await?)?;
-    if !store.pause_schedule(name.clone(), next_at, wire::now()).await? {
-        return Err(no_such(&name).into());
-    }
-    if cx.out.json {
-        cx.out.document(&json!({"name": name, "paused": next_at.is_none(), "next_at": next_at}))?;
-    } else {
-        let next = next_at.map(|at| format!(", next run {}", moment(at))).unwrap_or_default();
-        cx.out.line(format!("{name} is {what}{next}"))?;
-    }
-    Ok(Exit::Ok)
+    let next_at = schedules::resume(&*open(&cx.plain_settings()?, &name)?, &name, wire::now()).await?;
+    let line = format!("{name} is resumed, next run {}", moment(next_at));
+    cx.out.say(&json!({"name": name, "paused": false, "next_at": next_at}), line)
 }
 
 async fn remove(cx: &Context, name: String) -> Result<Exit> {
-    let settings = cx.plain_settings()?;
-    wire::open_reader(&settings)?.ok_or_else(|| no_such(&name))?;
-    if !wire::open_store(&settings)?.remove_schedule(name.clone()).await? {
-        return Err(no_such(&name).into());
-    }
-    if cx.out.json {
-        cx.out.document(&json!({"name": name, "removed": true}))?;
-    } else {
-        cx.out.line(format!("{name} is removed; the jobs it made stay"))?;
-    }
-    Ok(Exit::Ok)
+    schedules::remove(&*open(&cx.plain_settings()?, &name)?, &name).await?;
+    cx.out.say(&json!({"name": name, "removed": true}), format!("{name} is removed; the jobs it made stay"))
 }
 
 fn preview(cx: &Context, args: &PreviewArgs) -> Result<Exit> {
@@ -474,8 +370,7 @@ fn preview(cx: &Context, args: &PreviewArgs) -> Result<Exit> {
     // A run at that very moment is one of them.
     let runs = runs(cron, tz, from - 1, usize::from(args.count))?;
     if cx.out.json {
-        cx.out.document(&json!({"cron": cron, "zone": tz, "runs": runs}))?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&json!({"cron": cron, "zone": tz, "runs": runs}));
     }
     for run in runs {
         cx.out.line(format!("{}  {}", run.utc, run.local))?;

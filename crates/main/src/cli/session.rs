@@ -12,11 +12,11 @@ use serde_json::json;
 
 use super::Context;
 use super::lists::page;
-use crate::chat::{remove_files, write_whole};
 use crate::exit::Exit;
 use crate::output::before_change;
-use crate::output::table::{plain, render};
+use crate::output::table::plain;
 use crate::output::text::{ago, excerpt, moment, plural, visible, wrap};
+use crate::session_files::{remove_files, write_whole};
 use crate::settings::Settings;
 use crate::{records, wire};
 
@@ -86,7 +86,6 @@ enum Format {
     Markdown,
 }
 
-/// Does what was asked.
 pub async fn dispatch(cx: &Context, command: SessionCommand) -> Result<Exit> {
     match command {
         SessionCommand::List(args) => list(cx, args).await,
@@ -97,22 +96,16 @@ pub async fn dispatch(cx: &Context, command: SessionCommand) -> Result<Exit> {
 }
 
 async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
-    let settings = cx.plain_settings()?;
-    let mut sessions = match wire::open_reader(&settings)? {
-        Some(queries) => queries.sessions(args.role, args.skip + args.limit + 1).await?,
-        None => Vec::new(),
-    };
+    let most = args.skip + args.limit + 1;
+    let mut sessions = cx.read(async |store| store.sessions(args.role, most).await).await?;
     let next = page(&mut sessions, args.skip, args.limit);
     if cx.out.json {
-        cx.out.list("sessions", listed(sessions, false)?, next)?;
-        return Ok(Exit::Ok);
-    }
-    if sessions.is_empty() {
-        cx.out.note("no sessions; posse chat researcher begins one");
-        return Ok(Exit::Ok);
+        return cx.out.list("sessions", listed(sessions, false)?, next);
     }
     let now = wire::now();
-    let row = |session: &Session| {
+    let none = "no sessions; posse chat researcher begins one";
+    let titles = ["ID", "NAME", "ROLE", "TURNS", "USED"];
+    cx.out.list_or_table(("sessions", false), &sessions, none, &titles, |session| {
         vec![
             plain(session.id.to_string()),
             plain(session.name.as_deref().unwrap_or("-")),
@@ -120,13 +113,9 @@ async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
             plain(session.exchanges.to_string()),
             plain(ago(session.used_at, now)),
         ]
-    };
-    let rows = sessions.iter().map(row).collect();
-    for line in render(&["ID", "NAME", "ROLE", "TURNS", "USED"], rows, cx.out.width, |title| cx.out.paint.dim(title)) {
-        cx.out.line(line)?;
-    }
+    })?;
     if let Some(next) = next {
-        cx.out.note(cx.out.note_paint.dim(format!("more: --skip {next}")));
+        cx.out.hint(format!("more: --skip {next}"));
     }
     Ok(Exit::Ok)
 }
@@ -136,8 +125,7 @@ async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
     let (store, session) = found(&settings, &args.session).await?;
     let shown = SessionDocument::read(&*store, session).await?;
     if cx.out.json {
-        cx.out.document(&shown)?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&shown);
     }
     let SessionDocument { session, remembers, exchanges } = shown;
     let paint = cx.out.paint;
@@ -184,12 +172,8 @@ async fn export(cx: &Context, args: ExportArgs) -> Result<Exit> {
     if args.events {
         let queries: Arc<dyn JobQueries> = store;
         before_change()?;
-        let path = write_whole(&queries, &wire::sessions_folder(&settings), &session).await?;
-        match cx.out.json {
-            true => cx.out.document(&json!({"session": session.id, "events": path}))?,
-            false => cx.out.line(path.display().to_string())?,
-        }
-        return Ok(Exit::Ok);
+        let path = write_whole(&queries, &settings.beside_database("sessions"), &session).await?;
+        return cx.out.say(&json!({"session": session.id, "events": path}), path.display().to_string());
     }
     let exchanges = store.exchanges(session.id, None).await?;
     match args.format {
@@ -236,7 +220,7 @@ async fn delete(cx: &Context, args: DeleteArgs) -> Result<Exit> {
     for session in all {
         let label = session.label();
         let (exchanges, jobs) = sessions::delete(&*store, &session, wire::now()).await?;
-        remove_files(&wire::sessions_folder(&settings), &label)?;
+        remove_files(&settings.beside_database("sessions"), &label)?;
         jobs.into_iter().try_for_each(|job| records::remove(&settings, job))?;
         if !cx.out.json {
             cx.out.line(format!("deleted session {label}, {}", plural(exchanges, "turn")))?;

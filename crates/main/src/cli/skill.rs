@@ -4,19 +4,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Subcommand;
-use posse_app::Code;
 use posse_app::json;
-use posse_core::skill::{Severity, Skill, SkillScope, sanitise};
-use posse_infra::skill::{LoadedSkills, SkillFileProblem, load_path};
-use serde::Serialize;
+use posse_app::personas::{self, SkillDocument, SkillItem};
+use posse_core::skill::{Severity, Skill, SkillFileProblem, SkillScope, Skills, sanitise};
+use posse_infra::skill::load_path;
 use serde_json::json;
 
 use super::Context;
 use super::lists::FullArgs;
-use crate::catalog::{self, Offer};
-use crate::exit::{Exit, fail, not_found, usage};
-use crate::output::table::{painted, plain, render};
+use crate::exit::{Exit, not_found, usage};
+use crate::faults::{mark, warn_of_skills};
+use crate::output::table::{painted, plain};
 use crate::output::text::{one_line, plural, visible, wrap};
+use crate::wire;
 
 /// Skills
 #[derive(Subcommand)]
@@ -36,18 +36,17 @@ pub enum SkillCommand {
     },
 }
 
-/// Does what was asked.
 pub fn dispatch(cx: &Context, command: SkillCommand) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let offer = Offer::gather(&settings);
+    let used = || wire::sources(&settings).offer().skills;
     match command {
-        SkillCommand::List(args) => list(cx, &offer.skills, &settings.root, args),
-        SkillCommand::Show { name } => show(cx, &offer.skills, &name),
-        SkillCommand::Check { paths } if paths.is_empty() => check(cx, &offer.skills, &settings.root),
+        SkillCommand::List(args) => list(cx, &used(), &settings.root, args),
+        SkillCommand::Show { name } => show(cx, &used(), &name),
+        SkillCommand::Check { paths } if paths.is_empty() => check(cx, &used(), &settings.root),
         SkillCommand::Check { paths } => {
-            let mut all = LoadedSkills::default();
+            let (tools, mut all) = (wire::tools(&settings), Skills::default());
             for path in paths {
-                let loaded = load_path(&path, &offer.tools)
+                let loaded = load_path(&path, &tools)
                     .map_err(|error| not_found(format!("{} cannot be checked: {error}", path.display())))?;
                 all.skills.extend(loaded.skills);
                 all.problems.extend(loaded.problems);
@@ -57,31 +56,10 @@ pub fn dispatch(cx: &Context, command: SkillCommand) -> Result<Exit> {
     }
 }
 
-#[derive(Serialize)]
-struct Listed<'a> {
-    name: &'a str,
-    description: &'a str,
-    /// What a model calls it by.
-    tool: String,
-    /// Null where it may use all its caller has.
-    allowed_tools: &'a Option<Vec<String>>,
-    allowed_skills: &'a [String],
-    scope: SkillScope,
-    file: &'a Path,
-    sha256: &'a str,
-}
-
-fn listed(skill: &Skill) -> Listed<'_> {
-    let Skill { name, description, allowed_tools, allowed_skills, source, .. } = skill;
-    let (scope, file, sha256) = (source.scope, source.file.as_path(), source.sha256.as_str());
-    Listed { name, description, tool: skill.tool_name(), allowed_tools, allowed_skills, scope, file, sha256 }
-}
-
-fn list(cx: &Context, loaded: &LoadedSkills, root: &Path, args: FullArgs) -> Result<Exit> {
-    catalog::warn_of_skills(&cx.out, loaded);
+fn list(cx: &Context, loaded: &Skills, root: &Path, args: FullArgs) -> Result<Exit> {
+    warn_of_skills(&cx.out, loaded);
     if cx.out.json {
-        cx.out.list("skills", json::listed(loaded.skills.iter().map(listed), args.full)?, None)?;
-        return Ok(Exit::Ok);
+        return cx.out.list("skills", json::listed(loaded.skills.iter().map(SkillItem::from), args.full)?, None);
     }
     if loaded.skills.is_empty() {
         cx.out.note("no skills; a folder with a SKILL.md in config/skills is one");
@@ -101,9 +79,7 @@ fn list(cx: &Context, loaded: &LoadedSkills, root: &Path, args: FullArgs) -> Res
             plain(one_line(&skill.description, 300)),
         ]
     });
-    for line in render(&["SKILL", "TOOLS", "FROM", "DESCRIPTION"], rows.collect(), cx.out.width, |t| paint.dim(t)) {
-        cx.out.line(line)?;
-    }
+    cx.out.table(&["SKILL", "TOOLS", "FROM", "DESCRIPTION"], rows)?;
     Ok(Exit::Ok)
 }
 
@@ -115,27 +91,11 @@ fn tools_of(skill: &Skill) -> String {
     }
 }
 
-#[derive(Serialize)]
-struct Shown<'a> {
-    #[serde(flatten)]
-    skill: &'a Skill,
-    /// What a model calls it by.
-    tool: String,
-    /// The text as an agent is given it; null where nothing is left of it.
-    text: Option<String>,
-}
-
-fn show(cx: &Context, loaded: &LoadedSkills, name: &str) -> Result<Exit> {
-    let Some(skill) = loaded.get(name) else {
-        // What keeps it from being one may be among the problems.
-        let about = |p: &&SkillFileProblem| p.file.parent().and_then(Path::file_name).is_some_and(|f| f == name);
-        let why: Vec<_> = loaded.problems.iter().filter(about).map(|p| format!("\n  {p}")).collect();
-        return Err(fail(Code::SkillNotFound, format!("{}{}", loaded.unknown(name), visible(&why.concat()))));
-    };
+fn show(cx: &Context, loaded: &Skills, name: &str) -> Result<Exit> {
+    let skill = personas::skill(loaded, name)?;
     let text = sanitise(&skill.body);
     if cx.out.json {
-        cx.out.document(&Shown { skill, tool: skill.tool_name(), text: text.ok() })?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&SkillDocument { skill, tool: skill.tool_name(), text: text.ok() });
     }
     let paint = cx.out.paint;
     let file = visible(&skill.source.file.display().to_string());
@@ -153,9 +113,7 @@ fn show(cx: &Context, loaded: &LoadedSkills, name: &str) -> Result<Exit> {
     ];
     for (name, text) in fields {
         let Some(text) = text.filter(|text| !text.is_empty()) else { continue };
-        for (n, line) in wrap(&visible(text), cx.out.width.saturating_sub(14)).into_iter().enumerate() {
-            cx.out.line(format!("  {} {line}", paint.dim(format!("{:<10}", if n == 0 { name } else { "" }))))?;
-        }
+        cx.out.field(name, wrap(&visible(text), cx.out.width.saturating_sub(14)).join("\n"))?;
     }
     match text {
         Ok(text) => cx.out.line(format!("\n{}", text.lines().map(visible).collect::<Vec<_>>().join("\n")))?,
@@ -164,7 +122,7 @@ fn show(cx: &Context, loaded: &LoadedSkills, name: &str) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn check(cx: &Context, loaded: &LoadedSkills, root: &Path) -> Result<Exit> {
+fn check(cx: &Context, loaded: &Skills, root: &Path) -> Result<Exit> {
     let wrong = loaded.problems.iter().filter(|p| p.problem.severity > Severity::Note).count();
     let exit = if wrong > 0 { Exit::Usage } else { Exit::Ok };
     if cx.out.json {
@@ -175,11 +133,7 @@ fn check(cx: &Context, loaded: &LoadedSkills, root: &Path) -> Result<Exit> {
     let paint = cx.out.paint;
     for found in &loaded.problems {
         let file = found.file.strip_prefix(root).unwrap_or(&found.file).into();
-        let mark = match found.problem.severity {
-            Severity::Error => paint.red("✗"),
-            Severity::Warning => paint.yellow("!"),
-            Severity::Note => paint.dim("·"),
-        };
+        let mark = mark(paint, found.problem.severity);
         cx.out.line(format!("{mark}  {}", visible(&SkillFileProblem { file, ..found.clone() }.to_string())))?;
     }
     let clean = |skill: &&Skill| {

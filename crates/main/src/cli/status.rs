@@ -30,17 +30,14 @@ pub struct StatusArgs {
     full: FullArgs,
 }
 
-/// Tells how all of it stands.
 pub async fn status(cx: &Context, args: StatusArgs) -> Result<Exit> {
-    let settings = cx.plain_settings()?;
     let now = wire::now();
-    let standing = match wire::open_reader(&settings)? {
+    let standing = match wire::open_reader(&cx.plain_settings()?)? {
         Some(store) => Standing::read(&*store, &LinuxProcessProbe, args.limit, now).await?,
         None => Standing::nothing(now),
     };
     if cx.out.json {
-        cx.out.document(&with_lists(&standing, args.full.full)?)?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&with_lists(&standing, args.full.full)?);
     }
     show(&standing, &cx.out, args.limit as usize, now)?;
     Ok(Exit::Ok)

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::Context;
+use crate::env;
 use crate::exit::{Exit, not_found, usage};
 use crate::output::Out;
 use crate::output::text::visible;
@@ -45,10 +46,9 @@ enum TrustCommand {
 }
 
 fn load() -> Result<Trust> {
-    Trust::load(&|name| std::env::var_os(name))
+    Trust::load(&env::own)
 }
 
-/// Gives trust, takes it away, or tells of it.
 pub fn trust(cx: &Context, args: TrustArgs) -> Result<Exit> {
     match args.command {
         None => give(cx, &args.folder),
@@ -65,13 +65,12 @@ fn give(cx: &Context, folder: &Path) -> Result<Exit> {
     let trusted = load()?.give(folder, Extent::Project)?;
     let found = found_in(&trusted.folder);
     if cx.out.json {
-        cx.out.document(&json!({"folder": trusted.folder, "found": found}))?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&json!({"folder": trusted.folder, "found": found}));
     }
     let found = if found.is_empty() { "nothing yet".into() } else { found.join(", ") };
     let shown = visible(&trusted.folder.display().to_string());
     cx.out.line(format!("{} is trusted; in it there is: {found}", cx.out.paint.bold(shown)))?;
-    cx.out.note(cx.out.note_paint.dim("posse trust revoke takes it back"));
+    cx.out.hint("posse trust revoke takes it back");
     Ok(Exit::Ok)
 }
 
@@ -82,14 +81,13 @@ fn list(cx: &Context) -> Result<Exit> {
         let why = trust.of(&trusted.folder).err().map(|why| why.to_string());
         shown.push((trusted.folder.clone(), trusted.extent, why));
     }
-    shown.extend(trust.named().iter().map(|folder| (folder.clone(), Extent::Project, None)));
+    shown.extend(trust.named.iter().map(|folder| (folder.clone(), Extent::Project, None)));
     if cx.out.json {
         let folders: Vec<_> = shown
             .iter()
             .map(|(folder, extent, why)| json!({"folder": folder, "extent": extent, "not_now": why}))
             .collect();
-        cx.out.document(&json!({"folders": folders, "next": null, "kept_in": trust.file()}))?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&json!({"folders": folders, "next": null, "kept_in": trust.file}));
     }
     if shown.is_empty() {
         cx.out.note("no folder is trusted (posse trust DIR)");
@@ -112,11 +110,7 @@ fn revoke(cx: &Context, folder: &Path) -> Result<Exit> {
     if !load()?.revoke(folder)? {
         return Err(not_found(format!("{shown} was not trusted (posse trust list)")));
     }
-    match cx.out.json {
-        true => cx.out.document(&json!({"folder": folder, "revoked": true}))?,
-        false => cx.out.line(format!("{shown} is not trusted any more"))?,
-    }
-    Ok(Exit::Ok)
+    cx.out.say(&json!({"folder": folder, "revoked": true}), format!("{shown} is not trusted any more"))
 }
 
 /// Whether the person at the terminal trusts a folder, and has it kept. Nobody is asked where nobody sees it.

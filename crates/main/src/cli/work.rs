@@ -6,30 +6,29 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use posse_app::personas::{Offer, chosen};
+use posse_app::staff::{News, Staff};
 use posse_core::events::{Follower, JobEvent};
 use posse_core::job::enqueue::Ask;
 use posse_core::job::{Job, JobState};
 use posse_core::metrics::ModelTallies;
 use posse_core::model::Models as _;
+use posse_core::persona::PersonaFile;
 use posse_core::port::Store;
-use posse_infra::model::outage::Outages;
-use posse_infra::persona::PersonaFile;
+use posse_core::worker::executor::AgentExecutor;
 use tokio::net::TcpListener;
 
 use super::endpoint::EndpointArgs;
 use super::enqueue::{TermsArgs, intake, read_goal};
-use super::job::exit_of;
 use super::{Context, job_show};
-use crate::catalog;
-use crate::descriptors;
-use crate::exit::{Exit, usage};
-use crate::fleet::{Plan, RoleWork, Signals, WorkerProcess, random};
+use crate::exit::Exit;
+use crate::faults::{warn_of, warn_of_personas, warn_of_skills};
+use crate::fleet::{Plan, RoleWork, WorkerProcess};
 use crate::live::{AtWork, Renderer, feed, follow};
 use crate::output::text::{plural, visible};
 use crate::output::{Out, before_change};
-use crate::records::RunFiles;
+use crate::process::{self, Signals, random};
 use crate::settings::{Overrides, Settings};
-use crate::staff::{self, Staff};
 use crate::wire::{self, Project};
 use crate::{metrics, models};
 
@@ -127,15 +126,13 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     let job = {
         let known = Settings { models: Default::default(), ..settings.clone() };
         let ask = Ask { role, goal: read_goal(goal)?, queue: queue.clone(), ..terms.ask(&settings)? };
-        intake(&known, &project.personas).accept(ask, &terms.retry.asked(), &[])?
+        intake(&known, project.personas.clone()).accept(ask, &terms.retry.asked(), &[])?
     };
     before_change()?;
     let store = project.open(&settings)?;
     let one = RoleWork { role: persona.persona.role.clone(), executor };
-    let (lease, retention) = (settings.lease, settings.retention.clone());
-    let (files, sessions) = (RunFiles::of(&settings), wire::sessions_folder(&settings));
-    let plan = Plan { queues: vec![queue], slots: 1, lease, retention, sessions, watched: true, files };
     // Before there is a job, so that this process hears of it before any other can.
+    let plan = Plan::of(&settings, vec![queue], 1);
     let mut process = WorkerProcess::start(&store, vec![one], plan).await?;
     let id = match store.enqueue(vec![job], wire::now()).await {
         Ok(enqueued) => enqueued[0].id,
@@ -182,17 +179,17 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
                 } else {
                     &format!(" · posse job retry {id} goes on with it")
                 };
-                cx.out.note(cx.out.note_paint.dim(format!("  posse show {id} --full shows it all{next}")));
+                cx.out.hint(format!("  posse show {id} --full shows it all{next}"));
             }
             // A reader who had enough misses nothing; anybody else is told that there was more.
-            Ok(match (exit_of(&job), unwritten) {
+            Ok(match (Exit::of(&job), unwritten) {
                 (Exit::Ok, Some(unwritten)) if !unwritten.is_broken_pipe() => Exit::Untold,
                 (exit, _) => exit,
             })
         }
         None => {
             let job = store.job(id).await?;
-            match job.map(|job| (job.state, exit_of(&job))) {
+            match job.map(|job| (job.state, Exit::of(&job))) {
                 Some((state, exit)) if state.is_final() => return Ok(exit),
                 Some((JobState::Running, _)) => cx.out.note(format!(
                     "job {id} is still held by a step that did not end; it goes back to the queue when its lease runs out"
@@ -206,15 +203,25 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     }
 }
 
-/// Works what is enqueued until told to stop.
 pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
+    at_work(cx, args, false).await
+}
+
+/// The same, with what there is and how to go on.
+pub async fn up(cx: &Context, UpArgs { model }: UpArgs) -> Result<Exit> {
+    at_work(cx, WorkArgs { role: Vec::new(), queue: Vec::new(), model, metrics: None, quiet: false }, true).await
+}
+
+async fn at_work(cx: &Context, args: WorkArgs, says_how_to_go_on: bool) -> Result<Exit> {
     let WorkArgs { role, queue, model, metrics, quiet } = args;
-    let mut settings = settings_for(cx, model)?;
+    let ModelArgs { slots, model, endpoint } = model;
+    let endpoint = endpoint.checked()?;
+    let mut settings = cx.settings(Overrides { slots, model, endpoint, ..Overrides::default() })?;
     let mut signals = Signals::listen()?;
     let project = Project::gather(&settings).await?;
-    catalog::warn_of_problems(&cx.out, &project.personas);
-    catalog::warn_of_skills(&cx.out, &project.offer.skills);
-    let personas = chosen(&project, &role)?;
+    warn_of_personas(&cx.out, &project.personas);
+    warn_of_skills(&cx.out, &project.offer.skills);
+    let personas = chosen(&project.personas, &role)?;
     fit_slots(cx, &mut settings, personas.len());
     warn_of_commands(cx, &settings, &project, &personas).await;
     let work = work_of(&project, &personas)?;
@@ -227,40 +234,21 @@ pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
         greet(&cx.out, &settings, &project, &personas);
     }
     look_for_default_model(&project);
-    let metrics = listener.map(|at| (at, project.models.tallies()));
-    let staff = Staff::new(&settings, &project, &personas, role);
-    let serving = Serving { work, staff, queues: queue, quiet, metrics, outages: project.models.outages() };
-    serve(cx, &settings, &store, serving, &mut signals).await
-}
-
-/// Checks the project, says what is served, works everything.
-pub async fn up(cx: &Context, args: UpArgs) -> Result<Exit> {
-    let mut settings = settings_for(cx, args.model)?;
-    let mut signals = Signals::listen()?;
-    let project = Project::gather(&settings).await?;
-    catalog::warn_of_problems(&cx.out, &project.personas);
-    catalog::warn_of_skills(&cx.out, &project.offer.skills);
-    let personas = chosen(&project, &[])?;
-    fit_slots(cx, &mut settings, personas.len());
-    warn_of_commands(cx, &settings, &project, &personas).await;
-    let work = work_of(&project, &personas)?;
-    let store = project.open(&settings)?;
-    greet(&cx.out, &settings, &project, &personas);
-    look_for_default_model(&project);
-    let waiting: u64 = store.counts().await?.iter().filter(|(_, state, _)| !state.is_final()).map(|(_, _, n)| n).sum();
-    let example = personas.first().map_or("researcher", |p| p.persona.role.as_str());
-    cx.out.note(format!("  waiting    {}", plural(waiting, "job")));
-    cx.out.note(format!("  enqueue    posse enqueue --role {example} \"<what is to be done>\""));
-    cx.out.note("  look       posse list · posse show ID · posse job watch ID\n");
-    let staff = Staff::new(&settings, &project, &personas, Vec::new());
-    let (queues, outages) = (Vec::new(), project.models.outages());
-    let serving = Serving { work, staff, queues, quiet: false, metrics: None, outages };
+    if says_how_to_go_on {
+        let waiting = store.counts().await?.iter().filter(|(_, state, _)| !state.is_final()).map(|(_, _, n)| n).sum();
+        let example = personas.first().map_or("researcher", |p| p.persona.role.as_str());
+        cx.out.note(format!("  waiting    {}", plural(waiting, "job")));
+        cx.out.note(format!("  enqueue    posse enqueue --role {example} \"<what is to be done>\""));
+        cx.out.note("  look       posse list · posse show ID · posse job watch ID\n");
+    }
+    let metrics = listener.map(|at| (at, Arc::clone(&project.models.tallies)));
+    let serving = Serving { project, personas, work, only: role, queues: queue, quiet, metrics };
     serve(cx, &settings, &store, serving, &mut signals).await
 }
 
 /// Asks for no more jobs at once than this process has open files for, and says so.
 fn fit_slots(cx: &Context, settings: &mut Settings, roles: usize) {
-    let (slots, said) = descriptors::slots(settings.slots, roles, descriptors::raise());
+    let (slots, said) = process::slots(settings.slots, roles, process::raise_open_files());
     settings.slots = slots;
     if let Some(said) = said {
         cx.out.warn(said);
@@ -275,39 +263,16 @@ fn look_for_default_model(project: &Project) {
 
 /// Says so, once, where agents are going to want commands and cannot have them.
 async fn warn_of_commands(cx: &Context, settings: &Settings, project: &Project, personas: &[PersonaFile]) {
-    if let Some(Err(why)) = catalog::probe_commands(settings, &project.offer, personas).await {
-        cx.out.warn(format!("commands cannot run here: {}. {}", visible(&why), catalog::COMMANDS_WAY_OUT));
+    if let Some(Err(why)) = wire::probe_commands(settings, &project.offer, personas).await {
+        cx.out.warn(format!("commands cannot run here: {}. {}", visible(&why), wire::COMMANDS_WAY_OUT));
     }
-}
-
-fn settings_for(cx: &Context, args: ModelArgs) -> Result<Settings> {
-    let ModelArgs { slots, model, endpoint } = args;
-    cx.settings(Overrides { slots, model, endpoint: endpoint.checked()?, ..Overrides::default() })
-}
-
-/// The personas to work: all that can be used, or the ones named, each of which must be usable.
-fn chosen(project: &Project, roles: &[String]) -> Result<Vec<PersonaFile>> {
-    let mut personas = Vec::new();
-    for role in roles {
-        let found = catalog::persona(&project.personas, role)?;
-        if !personas.contains(found) {
-            personas.push(found.clone());
-        }
-    }
-    if roles.is_empty() {
-        personas.clone_from(&project.personas.personas);
-    }
-    if personas.is_empty() {
-        return Err(usage("there is no persona to work for; posse persona check says why, posse init writes four"));
-    }
-    Ok(personas)
 }
 
 fn greet(out: &Out, settings: &Settings, project: &Project, personas: &[PersonaFile]) {
     let paint = out.note_paint;
     let roles: Vec<_> = personas.iter().map(|p| p.persona.role.as_str()).collect();
     let model = match project.models.default_name() {
-        Some(name) => match project.models.known().get(name) {
+        Some(name) => match project.models.known.get(name) {
             Some(known) => {
                 format!("{name} ({}, {})", known.table.model.as_deref().unwrap_or("its usual model"), known.place())
             }
@@ -331,23 +296,27 @@ fn greet(out: &Out, settings: &Settings, project: &Project, personas: &[PersonaF
 
 fn work_of(project: &Project, personas: &[PersonaFile]) -> Result<Vec<RoleWork>> {
     let one = |persona: &PersonaFile| {
-        Ok(RoleWork { role: persona.persona.role.clone(), executor: project.executor(persona)? })
+        Ok(RoleWork { role: persona.persona.role.clone(), executor: project.executor(&project.offer, persona)? })
     };
     personas.iter().map(one).collect()
 }
 
-/// What a process serves, and how.
 struct Serving {
+    project: Project,
+    /// Those that are worked for at first.
+    personas: Vec<PersonaFile>,
     work: Vec<RoleWork>,
-    /// Their personas, as they change.
-    staff: Staff,
+    /// Only these roles; all when empty.
+    only: Vec<String>,
     /// Only jobs of these queues; all when empty.
     queues: Vec<String>,
     quiet: bool,
     /// Where its numbers are asked for, and those of its models.
     metrics: Option<(TcpListener, Arc<ModelTallies>)>,
-    outages: Arc<Outages>,
 }
+
+/// How often personas and skills are looked at while a process works.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 async fn serve(
     cx: &Context,
@@ -356,11 +325,13 @@ async fn serve(
     serving: Serving,
     signals: &mut Signals,
 ) -> Result<Exit> {
-    let Serving { work, mut staff, queues, quiet, metrics, outages } = serving;
-    let watched = !quiet || cx.out.json;
-    let (lease, retention) = (settings.lease, settings.retention.clone());
-    let (files, sessions) = (RunFiles::of(settings), wire::sessions_folder(settings));
-    let plan = Plan { queues, slots: settings.slots, lease, retention, sessions, watched, files };
+    let Serving { project, personas, work, only, queues, quiet, metrics } = serving;
+    let mut staff = Staff::new(project.sources.clone(), (&project.offer, &project.personas), &personas, only);
+    let hire = |offer: &Offer, persona: &PersonaFile| match project.executor(offer, persona) {
+        Ok(executor) => Ok(executor as Arc<dyn AgentExecutor>),
+        Err(error) => Err(format!("{error:#}")),
+    };
+    let plan = Plan { watched: !quiet || cx.out.json, ..Plan::of(settings, queues, settings.slots) };
     let mut process = WorkerProcess::start(store, work, plan).await?;
     let watched = match metrics {
         Some((listener, models)) => {
@@ -372,13 +343,13 @@ async fn serve(
     let heard = process.heard();
     let showing = async {
         match heard {
-            Some(heard) => feed::show(&cx.out, heard, outages).await,
+            Some(heard) => feed::show(&cx.out, heard, Arc::clone(&project.models.outages)).await,
             None => std::future::pending().await,
         }
     };
     let asked_to_end = process.asked_to_end();
     tokio::pin!(showing, asked_to_end);
-    let mut tick = tokio::time::interval(staff::EVERY);
+    let mut tick = tokio::time::interval(LOOK_EVERY);
     let shown = loop {
         tokio::select! {
             shown = &mut showing => break shown,
@@ -389,8 +360,8 @@ async fn serve(
             },
             () = signals.next() => break Ok(()),
             _ = tick.tick() => {
-                let changes = staff.look(&cx.out);
-                if let Err(error) = staff::apply(&mut process, changes).await {
+                let news = staff.look(&hire);
+                if let Err(error) = follow_news(&cx.out, &mut process, news).await {
                     cx.out.warn(format!("others are not told which roles are worked here: {error:#}"));
                 }
             }
@@ -403,4 +374,33 @@ async fn serve(
     stood_down?;
     shown?;
     Ok(Exit::Ok)
+}
+
+/// Tells what has become of the personas, and has this process work as they are now.
+async fn follow_news(out: &Out, process: &mut WorkerProcess, news: Vec<News>) -> Result<()> {
+    let mut is_changed = false;
+    for one in news {
+        is_changed |= matches!(one, News::New(..) | News::Changed(..) | News::Gone(_));
+        match one {
+            News::Unreadable(why) => out.warn(format!("{why}; the personas as they were stay in force")),
+            News::Problem { problem, stays: true } => {
+                out.warn(format!("{problem} (the persona as it was before stays in force)"));
+            }
+            News::Problem { problem, stays: false } => warn_of(out, problem.severity, &problem),
+            News::Unfit(why) => out.warn(why),
+            News::New(role, executor) => {
+                out.note(format!("  the persona {role} is new: its jobs are worked here from now on"));
+                process.serve(RoleWork { role, executor });
+            }
+            News::Changed(role, executor) => {
+                out.note(format!("  the persona {role} has changed: runs that begin from now on follow it"));
+                process.change(RoleWork { role, executor });
+            }
+            News::Gone(role) => {
+                out.note(format!("  the persona {role} is gone: no more of its jobs are begun here"));
+                process.retire(&role);
+            }
+        }
+    }
+    if is_changed { process.announce().await } else { Ok(()) }
 }

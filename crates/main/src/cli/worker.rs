@@ -2,16 +2,13 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use posse_app::Code;
-use posse_app::json;
 use posse_app::workers::{self, WorkerView};
-use posse_core::job::lease::WorkerId;
 use posse_infra::process::LinuxProcessProbe;
 use serde_json::json;
 
 use super::Context;
-use crate::exit::{Exit, fail, usage};
-use crate::output::table::{plain, render};
+use crate::exit::Exit;
+use crate::output::table::plain;
 use crate::output::text::{ago, one_line};
 use crate::wire;
 
@@ -34,7 +31,6 @@ pub struct DrainArgs {
     all: bool,
 }
 
-/// Does what was asked.
 pub async fn dispatch(cx: &Context, command: WorkerCommand) -> Result<Exit> {
     match command {
         WorkerCommand::List => list(cx).await,
@@ -43,21 +39,11 @@ pub async fn dispatch(cx: &Context, command: WorkerCommand) -> Result<Exit> {
 }
 
 async fn list(cx: &Context) -> Result<Exit> {
-    let settings = cx.plain_settings()?;
     let now = wire::now();
-    let workers = match wire::open_reader(&settings)? {
-        Some(store) => workers::list(&*store, &LinuxProcessProbe, now).await?,
-        None => Vec::new(),
-    };
-    if cx.out.json {
-        cx.out.list("workers", json::listed(workers, false)?, None)?;
-        return Ok(Exit::Ok);
-    }
-    if workers.is_empty() {
-        cx.out.note("no worker is on the list; posse work starts one");
-        return Ok(Exit::Ok);
-    }
-    let rows = workers.iter().map(|WorkerView { worker, status, jobs, slots_in_all }| {
+    let workers = cx.read(async |store| workers::list(store, &LinuxProcessProbe, now).await).await?;
+    let none = "no worker is on the list; posse work starts one";
+    let titles = ["WORKER", "PID", "STATUS", "JOBS", "STARTED", "LAST SIGN OF LIFE", "ROLES"];
+    let row = |WorkerView { worker, status, jobs, slots_in_all }: &WorkerView| {
         vec![
             plain(one_line(&worker.id, 60)),
             plain(worker.pid.to_string()),
@@ -67,10 +53,10 @@ async fn list(cx: &Context) -> Result<Exit> {
             plain(ago(worker.heartbeat_at, now)),
             plain(one_line(&worker.roles.join(", "), 200)),
         ]
-    });
-    let titles = ["WORKER", "PID", "STATUS", "JOBS", "STARTED", "LAST SIGN OF LIFE", "ROLES"];
-    for line in render(&titles, rows.collect(), cx.out.width, |title| cx.out.paint.dim(title)) {
-        cx.out.line(line)?;
+    };
+    cx.out.list_or_table(("workers", false), &workers, none, &titles, row)?;
+    if cx.out.json {
+        return Ok(Exit::Ok);
     }
     let in_hand = workers.iter().flat_map(|listed| &listed.jobs).map(|held| {
         let last = held.last_entry.as_deref().zip(held.last_entry_at);
@@ -88,35 +74,18 @@ async fn list(cx: &Context) -> Result<Exit> {
     if !in_hand.is_empty() {
         cx.out.line("")?;
         let titles = ["JOB", "ROLE", "SINCE", "ENTRIES", "LAST ENTRY", "WORKER"];
-        for line in render(&titles, in_hand, cx.out.width, |title| cx.out.paint.dim(title)) {
-            cx.out.line(line)?;
-        }
+        cx.out.table(&titles, in_hand)?;
     }
     Ok(Exit::Ok)
 }
 
 async fn drain(cx: &Context, args: DrainArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let none = || fail(Code::WorkerNotFound, "no worker is on the list");
-    let workers = wire::open_reader(&settings)?.ok_or_else(none)?.workers().await?;
-    let worker = match (args.id, &workers[..]) {
-        (_, []) => return Err(none()),
-        (Some(id), _) => Some(id),
-        (None, _) if args.all => None,
-        (None, [only]) => Some(only.id.clone()),
-        (None, several) => {
-            let ids: Vec<_> = several.iter().map(|worker| worker.id.as_str()).collect();
-            return Err(usage(format!("name the worker, or all of them by --all; there are {}", ids.join(", "))));
-        }
-    };
-    let store = wire::open_store(&settings)?;
-    let asked = store.request_drain(worker.clone().map(WorkerId), wire::now()).await?;
-    if let Some(id) = worker.filter(|_| asked.is_empty()) {
-        return Err(fail(Code::WorkerNotFound, format!("there is no worker '{id}' (posse worker list)")));
-    }
+    let there = wire::open_reader(&settings)?.ok_or_else(workers::none_there)?.workers().await?;
+    let worker = workers::to_drain(&there, args.id, args.all)?;
+    let asked = workers::drain(&*wire::open_store(&settings)?, worker, wire::now()).await?;
     if cx.out.json {
-        cx.out.document(&json!({"asked": asked}))?;
-        return Ok(Exit::Ok);
+        return cx.out.document(&json!({"asked": asked}));
     }
     for id in asked {
         cx.out.line(format!("{id} claims nothing more, and ends when what is in hand has ended"))?;

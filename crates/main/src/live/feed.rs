@@ -182,7 +182,6 @@ impl Feed {
     }
 }
 
-/// A turn in few words: what it calls, else what it says.
 fn said(turn: &Turn) -> String {
     let runs = turn.calls.iter().map(Call::runs).filter(|call| call.name != AGENT_STEP);
     let calls: Vec<_> = runs.map(|call| format!("→ {} {}", call.name, one_line(&call.arguments, 60))).collect();

@@ -13,17 +13,13 @@ use serde_json::Value;
 use crate::output::Paint;
 use crate::output::text::{self, because, columns, duration, one_line, plural, truncate, visible, wrap};
 
-/// Lines of a tool's result that are shown.
 const RESULT_LINES: usize = 4;
 
-/// Where the words of a run begin.
 const INDENT: &str = "     ";
 
-/// Turns one job's events into lines.
 pub struct Renderer {
     paint: Paint,
     width: usize,
-    /// Whether results and arguments are shown whole.
     full: bool,
     /// Whether a model, by its configured name, costs nothing.
     free: Box<dyn Fn(&str) -> bool + Send>,
@@ -39,7 +35,6 @@ pub struct Renderer {
 }
 
 impl Renderer {
-    /// A renderer for one job.
     pub fn new(paint: Paint, width: usize, full: bool, free: Box<dyn Fn(&str) -> bool + Send>) -> Renderer {
         let (calls, model, failure, told) = (HashMap::new(), None, None, None);
         Renderer { paint, width, full, free, calls, calls_run: 0, turns: 0, model, claimed_at: None, failure, told }
@@ -51,7 +46,6 @@ impl Renderer {
         self
     }
 
-    /// The job's heading: number, role and goal.
     pub fn heading(&self, job: &Job) -> Vec<String> {
         let title = format!("job {}", job.id);
         let used = columns(&title) + columns(&job.role) + 4;
@@ -59,7 +53,6 @@ impl Renderer {
         vec![format!("{}  {}  {goal}", self.paint.bold(title), self.paint.cyan(&job.role))]
     }
 
-    /// What is shown of one event.
     pub fn lines(&mut self, event: &JobEvent) -> Vec<String> {
         match event {
             JobEvent::Claimed { attempt, max_attempts, worker, at, .. } => {
@@ -306,7 +299,6 @@ impl Renderer {
         lines
     }
 
-    /// One line about all of it.
     pub fn summary(&self, job: &Job) -> String {
         let judged = job.output.as_ref().filter(|_| job.state.is_final()).and_then(judged);
         let words =
@@ -337,14 +329,12 @@ impl Renderer {
         ]
     }
 
-    /// Wrapped text behind a mark.
     fn marked(&self, mark: &str, text: &str, paint: impl Fn(Paint, String) -> String) -> Vec<String> {
         let body = self.paragraph(&visible(text.trim()), 8);
         let first = |i: usize| if i == 0 { format!("  {mark}  ") } else { INDENT.into() };
         body.into_iter().enumerate().map(|(i, line)| paint(self.paint, format!("{}{line}", first(i)))).collect()
     }
 
-    /// The beginning of `text`, wrapped; all of it when everything is shown.
     fn paragraph(&self, text: &str, most: usize) -> Vec<String> {
         let width = self.width.saturating_sub(columns(INDENT) + 2);
         if self.full {
@@ -359,7 +349,6 @@ impl Renderer {
         lines
     }
 
-    /// The first lines of a result as they are, and how many more there are.
     fn excerpt(&self, text: &str) -> Vec<String> {
         let width = self.width.saturating_sub(columns(INDENT) + 2);
         if self.full {
@@ -387,7 +376,6 @@ pub(super) fn is_bookkeeping(name: &str) -> bool {
     name == finish::FINISH || name == phase::AGENT_STEP
 }
 
-/// Arguments as `name=value`, each at most `most` columns.
 fn arguments(raw: &str, most: usize) -> String {
     let most = most.min(1_000_000);
     let Ok(Value::Object(object)) = serde_json::from_str::<Value>(raw) else { return one_line(raw, most.max(80)) };

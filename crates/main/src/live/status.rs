@@ -11,7 +11,6 @@ use crate::output::text::{columns, duration, one_line, plural};
 
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/// Says what a run is doing, on a terminal; says nothing elsewhere.
 pub struct Status {
     out: Out,
     doing: Doing,
@@ -28,13 +27,11 @@ enum Doing {
 }
 
 impl Status {
-    /// Moves only where both streams go to a terminal.
     pub fn new(out: &Out) -> Status {
         let doing = Doing::Waiting("waiting for a worker".into());
         Status { out: *out, doing, since: Instant::now(), drawn: false, frame: 0 }
     }
 
-    /// Something is waited for, in words.
     pub fn waiting(&mut self, what: impl Into<String>) {
         let what = what.into();
         if !matches!(&self.doing, Doing::Waiting(now) if *now == what) {
@@ -42,7 +39,6 @@ impl Status {
         }
     }
 
-    /// Takes in what happened.
     pub fn happened(&mut self, event: &JobEvent) {
         let thinking = || Doing::Thinking { pieces: 0, tail: String::new() };
         match event {
@@ -79,12 +75,10 @@ impl Status {
         }
     }
 
-    /// The model is being asked.
     pub fn asking(&mut self) {
         self.become_(Doing::Thinking { pieces: 0, tail: String::new() });
     }
 
-    /// The model said something.
     pub fn delta(&mut self, delta: &Delta) {
         match (delta, &mut self.doing) {
             (Delta::Text(text) | Delta::Reasoning(text), Doing::Thinking { pieces, tail }) => {
@@ -112,7 +106,6 @@ impl Status {
         self.doing = doing;
     }
 
-    /// Draws the line anew.
     pub fn draw(&mut self) {
         if !self.out.moving {
             return;
@@ -144,7 +137,6 @@ impl Status {
         self.drawn = true;
     }
 
-    /// Takes the line away, so that others may be written.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.drawn) {
             self.out.moving_line("");

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::settings::{Env, text};
+use crate::env::{Env, text};
 
 /// A server on this machine answers at once or is not there.
 const PATIENCE: Duration = Duration::from_millis(800);

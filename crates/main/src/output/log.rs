@@ -54,7 +54,6 @@ pub fn begin(long: bool, out: &Out) {
     }));
 }
 
-/// How an event is written.
 struct Lines {
     as_json: bool,
     paint: Paint,
@@ -94,7 +93,6 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>, N: for<'a> FormatFields<'a> + 'stat
     }
 }
 
-/// What an event says.
 #[derive(Default)]
 struct Fields {
     message: String,
@@ -136,7 +134,6 @@ impl Visit for Fields {
     }
 }
 
-/// Gives each event's line to the stream.
 struct ToStream;
 
 impl<'a> MakeWriter<'a> for ToStream {

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Most bytes that wait for a reader.
 const MOST: usize = 1 << 20;
 
 /// How long a caller waits for what the stream is ready to take.
@@ -26,14 +25,12 @@ const LAST_PATIENCE: Duration = Duration::from_millis(300);
 /// How long it waits for one who reads slowly.
 const LONGEST_END: Duration = Duration::from_secs(5);
 
-/// A stream that never keeps anybody waiting for its reader.
 pub struct Stream {
     shared: Arc<Shared>,
 }
 
 struct Shared {
     fd: BorrowedFd<'static>,
-    /// How it is told that lines were dropped.
     told: fn(u64) -> String,
     state: Mutex<State>,
     changed: Condvar,
@@ -49,14 +46,12 @@ struct State {
     /// Whether nobody can read it any more.
     gone: bool,
     started: bool,
-    /// Who has it instead.
     above: Option<Above>,
 }
 
 /// Takes whole lines, and shows them where they do no harm.
 type Above = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Standard error.
 pub fn stderr() -> &'static Stream {
     static STREAM: OnceLock<Stream> = OnceLock::new();
     STREAM.get_or_init(|| {
@@ -162,7 +157,6 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the stream takes something now, or tells an error.
     fn is_ready(&self) -> bool {
         let mut fds = [PollFd::from_borrowed_fd(self.fd, PollFlags::OUT)];
         poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

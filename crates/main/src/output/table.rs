@@ -9,12 +9,10 @@ pub struct Cell {
     paint: Box<dyn Fn(&str) -> String + Send>,
 }
 
-/// A cell without colour.
 pub fn plain(text: impl Into<String>) -> Cell {
     painted(text, str::to_owned)
 }
 
-/// A cell with colour.
 pub fn painted(text: impl Into<String>, paint: impl Fn(&str) -> String + Send + 'static) -> Cell {
     // Whatever it says, a cell is part of one line.
     let text = visible(&text.into()).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -25,10 +23,8 @@ pub fn painted(text: impl Into<String>, paint: impl Fn(&str) -> String + Send + 
 const NARROW: usize = 14;
 /// Columns that the last one keeps.
 const LAST: usize = 16;
-/// Spaces between columns.
 const GAP: usize = 2;
 
-/// The lines of a table of `width` columns.
 pub fn render(titles: &[&str], rows: Vec<Vec<Cell>>, width: usize, title: impl Fn(&str) -> String) -> Vec<String> {
     let mut widths: Vec<usize> = titles.iter().map(|t| columns(t)).collect();
     for row in &rows {
@@ -74,7 +70,6 @@ fn fit(widths: &mut [usize], width: usize) -> bool {
     true
 }
 
-/// Each row as lines of a title and a value.
 fn blocks(titles: &[&str], rows: Vec<Vec<Cell>>, width: usize, title: impl Fn(&str) -> String) -> Vec<String> {
     let column = titles.iter().map(|t| columns(t)).max().unwrap_or(0).min(width / 3);
     let mut lines = Vec::new();

@@ -31,7 +31,6 @@ pub fn harmless(text: &str, colours: bool) -> String {
     }
 }
 
-/// What [`super::Paint`] writes.
 const PAINTS: [&str; 7] = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m"];
 
 /// `text` on one line of at most `width` columns, its end cut by an ellipsis.
@@ -67,7 +66,6 @@ pub fn truncate(text: &str, width: usize, cut: bool) -> String {
     out
 }
 
-/// The columns `text` takes.
 pub fn columns(text: &str) -> usize {
     text.width()
 }
@@ -169,7 +167,6 @@ pub fn excerpt(text: &str, width: usize, most: usize, full: bool) -> String {
     lines.join("\n")
 }
 
-/// A point in time in the reader's zone.
 pub fn moment(at: Millis) -> String {
     match jiff::Timestamp::from_millisecond(at) {
         Ok(at) => at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string(),
@@ -177,7 +174,6 @@ pub fn moment(at: Millis) -> String {
     }
 }
 
-/// Tokens in both directions; estimates are marked.
 pub fn tokens(usage: &posse_core::model::Usage) -> String {
     let about = if usage.estimated { "about " } else { "" };
     let cached = if usage.cached > 0 { format!(" ({} cached)", count(usage.cached)) } else { String::new() };

@@ -4,57 +4,42 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use posse_app::enqueue::LOCAL_MODEL;
 use posse_app::{Code, times};
 use posse_core::model::conversation::ReasoningBack;
 use posse_core::queue::retention::{Keep, Kept};
-use posse_infra::persona::nearest;
+use posse_core::text::nearest;
 use posse_infra::sandbox::CommandLimits;
 use serde::Deserialize;
 
 use crate::exit::{fail, usage};
-use crate::local;
 
 /// Everything the file may say. Paths are relative to the project's folder.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileSettings {
-    /// The SQLite database.
     pub database: Option<PathBuf>,
-    /// The folder of personas.
     pub personas: Option<PathBuf>,
-    /// The folder tools are confined to where a job names none.
     pub workspace: Option<PathBuf>,
-    /// Jobs each role works at once.
     pub slots: Option<usize>,
-    /// How long a lease stands without a heartbeat.
     pub lease_seconds: Option<u64>,
-    /// How long steps in progress may take to end on shutdown.
     pub grace_seconds: Option<u64>,
-    /// How durable a commit is.
     pub synchronous: Option<Synchronous>,
-    /// Deaths of workers in a row that a job may meet without getting any further.
     pub max_crashes: Option<u32>,
-    /// How much waiting one step of priority is worth.
     pub priority_step_minutes: Option<u32>,
     /// Of how many runs files are kept beside the database; 0 for none.
     pub run_files: Option<usize>,
-    /// How long jobs are kept after their end.
     #[serde(default)]
     pub retention: FileRetention,
-    /// What texts in the database are sealed with.
     #[serde(default)]
     pub sealing: FileSealing,
-    /// What a command of an agent may use.
     #[serde(default)]
     pub commands: FileCommands,
-    /// The model used where none is named.
     pub default_model: Option<String>,
-    /// Models by name.
     #[serde(default)]
     pub models: BTreeMap<String, FileModel>,
 }
 
-/// The `[sealing]` table.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileSealing {
@@ -67,13 +52,9 @@ pub struct FileSealing {
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileRetention {
-    /// Jobs that are done.
     pub completed: Option<String>,
-    /// Jobs that were stopped on request.
     pub cancelled: Option<String>,
-    /// Jobs that were given up.
     pub discarded: Option<String>,
-    /// Sessions, since they were last used.
     pub sessions: Option<String>,
 }
 
@@ -99,17 +80,11 @@ impl FileRetention {
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileCommands {
-    /// How long it may take unless it asks for another time.
     pub default_seconds: Option<u64>,
-    /// The longest time it may ask for.
     pub max_seconds: Option<u64>,
-    /// Processes and threads at once.
     pub processes: Option<u32>,
-    /// Memory of all its processes together.
     pub memory_mb: Option<u64>,
-    /// What it may write to the disk altogether.
     pub written_mb: Option<u64>,
-    /// What fits into its `/tmp`.
     pub tmp_mb: Option<u64>,
 }
 
@@ -142,7 +117,6 @@ impl FileCommands {
     }
 }
 
-/// How durable a commit is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Synchronous {
@@ -153,40 +127,28 @@ pub enum Synchronous {
     Normal,
 }
 
-/// One `[models.NAME]` table.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileModel {
-    /// What stands behind it.
     #[serde(default)]
     pub kind: ModelKind,
-    /// The endpoint, up to and including `/v1`.
     pub base_url: Option<String>,
-    /// The environment variable that holds the key.
     pub api_key_env: Option<String>,
-    /// The provider's name of the model.
     pub model: Option<String>,
-    /// The organisation billed.
     pub organization: Option<String>,
-    /// The project billed.
     pub project: Option<String>,
-    /// Further headers; `${NAME}` in a value stands for an environment variable.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// How it is asked for tool calls.
     #[serde(default)]
     pub tool_calling: Calling,
-    /// Whether replies are streamed.
     pub stream: Option<bool>,
     /// The window in tokens.
     pub context_window: Option<u32>,
-    /// What counts its tokens; they are estimated when absent.
     pub tokenizer: Option<Tokenizer>,
     /// US dollars for a million tokens read.
     pub price_input: Option<f64>,
     /// US dollars for a million tokens written.
     pub price_output: Option<f64>,
-    /// The model asked when this one cannot answer.
     pub fallback: Option<String>,
     /// Whether its reasoning goes back to it; known of the host, or learned, when absent.
     pub reasoning: Option<ReasoningBack>,
@@ -198,7 +160,6 @@ pub struct FileModel {
     pub several_systems: Option<bool>,
     /// Longest silence in the middle of a reply.
     pub idle_timeout_seconds: Option<u64>,
-    /// How often a failed request is made again.
     pub retries: Option<u32>,
     /// Requests it may be sent in a minute, by all processes together.
     pub requests_per_minute: Option<u64>,
@@ -206,15 +167,12 @@ pub struct FileModel {
     pub tokens_per_minute: Option<u64>,
 }
 
-/// What stands behind a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelKind {
-    /// An OpenAI-compatible endpoint.
     #[default]
     #[serde(alias = "openai")]
     Endpoint,
-    /// A model file run on this machine.
     Local,
 }
 
@@ -222,9 +180,7 @@ pub enum ModelKind {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
 pub enum Tokenizer {
-    /// The server that runs the model.
     Server,
-    /// A file.
     File(PathBuf),
 }
 
@@ -237,23 +193,17 @@ impl From<String> for Tokenizer {
     }
 }
 
-/// How a model is asked for tool calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Calling {
-    /// Finds out what the model can do.
     #[default]
     Auto,
-    /// The provider's protocol.
     Native,
-    /// A JSON Schema of the next step.
     Structured,
 }
 
-/// Most bytes of the file.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Reads and checks the file at `path`.
 pub fn read(path: &Path) -> Result<FileSettings> {
     let shown = path.display();
     let meta = std::fs::metadata(path)
@@ -289,7 +239,6 @@ pub fn parse(path: &Path, text: &str) -> Result<FileSettings> {
     Ok(settings)
 }
 
-/// Refuses a secret that is written out.
 pub fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), String> {
     let secret = |header: &str| {
         let header = header.to_ascii_lowercase();
@@ -352,12 +301,12 @@ fn check_model(name: &str, model: &FileModel, all: &BTreeMap<String, FileModel>)
 
 /// Whether there is such a model. The local one needs no table.
 fn is_there(name: &str, all: &BTreeMap<String, FileModel>) -> bool {
-    name == local::NAME || all.contains_key(name)
+    name == LOCAL_MODEL || all.contains_key(name)
 }
 
 fn there_are(all: &BTreeMap<String, FileModel>) -> String {
-    let other = all.keys().map(String::as_str).filter(|name| *name != local::NAME);
-    other.chain([local::NAME]).collect::<Vec<_>>().join(", ")
+    let other = all.keys().map(String::as_str).filter(|name| *name != LOCAL_MODEL);
+    other.chain([LOCAL_MODEL]).collect::<Vec<_>>().join(", ")
 }
 
 /// The parser's words, without the line's text: it may hold a key.
@@ -384,68 +333,5 @@ fn explain(path: &Path, text: &str, error: &toml::de::Error) -> String {
             )
         }
         _ => format!("{place}: {}", said.replace('`', "'")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(text: &str, expected: &str) {
-        let error = parse(Path::new("posse.toml"), text).expect_err(text).to_string();
-        assert!(error.contains(expected), "{error}\nlacks {expected}");
-        assert!(!error.contains("sk-"), "shows a key: {error}");
-    }
-
-    #[test]
-    fn messages_name_line_key_and_known_keys() {
-        check("\nslot = 2", "posse.toml:2: unknown key 'slot'; did you mean 'slots'? Known here: database, personas");
-        check("[models.a]\napi_key = 'sk-1234567'", "posse.toml:2: keys do not belong in this file, so 'api_key'");
-        check("[models.a]\nurl = 'x'", "posse.toml:2: unknown key 'url'. Known here: kind, base_url");
-        check("slots = 'two'", "posse.toml:1: invalid type: string \"two\", expected usize");
-        check("slots = ", "posse.toml:1: ");
-        check(
-            "[retention]\ncompleted = 'soon'",
-            "[retention] completed is 'soon'; write a time like 12h or 30d, or forever",
-        );
-        check("[retention]\nfailed = '1d'", "posse.toml:2: unknown key 'failed'. Known here: completed, cancelled");
-        check("[commands]\nmemory = 1", "posse.toml:2: unknown key 'memory'. Known here: default_seconds, max");
-        check("[commands]\nprocesses = 1", "[commands] processes is 1; it must lie between 4 and 10000");
-        check(
-            "[commands]\nmax_seconds = 30\ndefault_seconds = 40",
-            "default_seconds is 40; it must lie between 1 and 30",
-        );
-        check("synchronous = 'off'", "expected 'full' or 'normal'");
-        check("default_model = 'b'\n[models.a]", "default_model 'b' has no [models.b] table; there are: a, local");
-        check("[models.a]\nfallback = 'b'\n[models.b]\nfallback = 'a'", "goes round in a circle: a -> b -> a");
-        check("[models.a]\nfallback = 'b'", "fallback 'b' has no [models.b] table; there are: a, local");
-        check("[models.a]\nheaders = { Authorization = 'Bearer sk-1' }", "header Authorization holds a secret");
-        check("[models.a]\nbase_url = 'localhost'", "must begin with http://");
-        check("[models.a]\nkind = 'local'\ntokenizer = 'server'", "takes no tokenizer");
-        check("[models.a]\ntokenizer = ''", "tokenizer is empty; write \"server\" or the path");
-        check("[models.a]\nprice_input = -1", "price_input must be a price");
-        check("[models.a]\ntokens_per_minute = 0", "tokens_per_minute is 0, so it could never be asked");
-        check("[models.a]\nkind = 'local'\nrequests_per_minute = 1", "takes no requests_per_minute");
-        check(
-            "[models.a]\nreasoning = 'yes'",
-            "posse.toml:2: unknown variant 'yes', expected one of 'required', 'optional'",
-        );
-    }
-
-    #[test]
-    fn a_full_file_is_read() {
-        let file = parse(Path::new("posse.toml"), include_str!("../init/posse.toml")).expect("the one init writes");
-        assert_eq!(file.models.len(), 0);
-        let text = "default_model = 'a'\n[models.a]\nmodel = 'm'\ntool_calling = 'native'\nheaders = { X = '${Y}' }\nreasoning = 'optional'";
-        let file = parse(Path::new("posse.toml"), text).expect("legal");
-        assert_eq!(file.models["a"].tool_calling, Calling::Native);
-        assert_eq!(file.models["a"].reasoning, Some(ReasoningBack::Optional));
-        let limited = parse(Path::new("posse.toml"), "[commands]\nmax_seconds = 30\nmemory_mb = 512").expect("legal");
-        let limits = limited.commands.resolve().expect("legal");
-        assert_eq!(limits, CommandLimits { seconds: 30, max_seconds: 30, memory_mb: 512, ..CommandLimits::default() });
-        let kept =
-            parse(Path::new("posse.toml"), "[retention]\ncompleted = '7d'\ndiscarded = 'forever'").expect("legal");
-        let retention = kept.retention.resolve().expect("legal");
-        assert_eq!(retention, [(Kept::Completed, Some(7 * 86_400_000)), (Kept::Discarded, None)]);
     }
 }

@@ -8,10 +8,9 @@ use std::path::Path;
 use anyhow::Result;
 use posse_core::store::seal::{KEYS_VARIABLE, Keys};
 
-use super::{Env, text};
+use crate::env::{Env, text};
 use crate::exit::usage;
 
-/// Most bytes a file of keys has.
 const FILE_BYTES: u64 = 64 << 10;
 
 /// The keys of `POSSE_SEAL_KEYS`, else those of the file; none where neither is named. An error says where it

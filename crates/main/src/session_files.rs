@@ -19,13 +19,11 @@ use posse_core::session::{Session, SessionId};
 
 const EVENTS: &str = "events.jsonl";
 
-/// A session's file.
 pub struct EventLog {
     path: PathBuf,
 }
 
 impl EventLog {
-    /// Makes the file whole.
     pub async fn open(queries: &Arc<dyn JobQueries>, folder: &Path, session: &Session) -> Result<EventLog> {
         Ok(EventLog { path: write_whole(queries, folder, session).await? })
     }
@@ -56,7 +54,8 @@ pub async fn write_whole(queries: &Arc<dyn JobQueries>, folder: &Path, session: 
     let failed = || format!("{} cannot be written", folder.display());
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(failed)?;
     // A name of its own, for two chats may do this at once.
-    let (path, new) = (folder.join(EVENTS), folder.join(format!("{EVENTS}.{:08x}.new", crate::fleet::random() as u32)));
+    let (path, new) =
+        (folder.join(EVENTS), folder.join(format!("{EVENTS}.{:08x}.new", crate::process::random() as u32)));
     let written = write_ended(queries, session, &new).await;
     let renamed = written.and_then(|()| std::fs::rename(&new, &path).map_err(Into::into));
     if renamed.is_err() {
@@ -126,12 +125,10 @@ pub async fn remove_strays(queries: &Arc<dyn JobQueries>, folder: &Path) -> Resu
     Ok(())
 }
 
-/// Whether nothing is at work in a session.
 async fn is_at_rest(queries: &Arc<dyn JobQueries>, session: &Session) -> Result<bool> {
     Ok(queries.exchanges(session.id, None).await?.iter().all(|exchange| exchange.state.is_final()))
 }
 
-/// Whether a file has an end that is no whole line.
 fn is_torn(path: &Path) -> bool {
     let last = || -> std::io::Result<Option<u8>> {
         let mut file = File::open(path)?;

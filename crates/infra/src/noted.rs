@@ -14,25 +14,21 @@ use posse_core::stop::Stop;
 pub struct LastFailure(Mutex<Option<ModelErrorKind>>);
 
 impl LastFailure {
-    /// What kind of failure it was.
     pub fn kind(&self) -> Option<ModelErrorKind> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of how a request went.
     pub fn note(&self, kind: Option<ModelErrorKind>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kind;
     }
 }
 
-/// A model of whose failures note is taken.
 pub struct NotedModel {
     inner: Arc<dyn Model>,
     last: Arc<LastFailure>,
 }
 
 impl NotedModel {
-    /// Takes note of `inner`'s failures in `last`.
     pub fn new(inner: Arc<dyn Model>, last: Arc<LastFailure>) -> Self {
         NotedModel { inner, last }
     }

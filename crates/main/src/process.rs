@@ -1,7 +1,13 @@
-//! How many files and sockets this process may have open at once, and how many jobs that is enough for.
+//! This process: how many files and sockets it may have open at once and how many jobs that is enough for, the signals
+//! that it hears, numbers of its own.
+
+use std::hash::{BuildHasher as _, Hasher as _};
+
+use anyhow::{Context as _, Result};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::output::text::{count, plural};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// For the database with its readers, the log, signals, listening, and tools that work on files, of which only so many
 /// run at once (see `posse_infra::tool`).
@@ -11,7 +17,7 @@ const PER_JOB: u64 = 12;
 
 /// Raises the limit as far as this process may, and gives what it is then. Fewer are an accident of the shell (1,024 in
 /// most) and no decision: the lower limit is for programs that use select(2).
-pub fn raise() -> u64 {
+pub fn raise_open_files() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     (if raised.is_ok() { maximum } else { current }).unwrap_or(u64::MAX)
@@ -34,6 +40,43 @@ pub fn slots(asked: usize, roles: usize, descriptors: u64) -> (usize, Option<Str
         count(descriptors)
     );
     (slots, (slots < asked).then_some(said))
+}
+
+pub struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    /// Listens from now on; the process is no longer ended by them.
+    pub fn listen() -> Result<Signals> {
+        let listen = |kind| signal(kind).context("signals cannot be listened to");
+        Ok(Signals { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    pub async fn next(&mut self) {
+        self.heard().await;
+    }
+
+    pub async fn heard(&mut self) -> Heard {
+        tokio::select! {
+            _ = self.interrupt.recv() => Heard::Interrupt,
+            _ = self.terminate.recv() => Heard::Terminate,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    Interrupt,
+    Terminate,
+}
+
+/// A number that nobody else has: the standard library seeds its hash maps from the kernel.
+pub fn random() -> u64 {
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    hasher.finish()
 }
 
 #[cfg(test)]

@@ -9,18 +9,13 @@ use posse_core::model::{
     DeltaSink, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest, TokenCounter, ToolCalling,
 };
 use posse_core::stop::Stop;
-use posse_infra::local_model::cache::{find, models_dir};
-use posse_infra::local_model::catalogue::{MODELS, by_name, default_model};
-use posse_infra::local_model::server::{Endpoint, ServerError, ServerOptions, ensure_running};
-use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, ToolCallingChoice};
-use posse_infra::model::secret::Secret;
-use posse_infra::model::tokenizer::{PatientCounter, Tokenizer};
+use posse_local_model::cache::{find, models_dir};
+use posse_local_model::catalogue::{MODELS, by_name, default_model};
+use posse_local_model::server::{Endpoint, ServerError, ServerOptions, ensure_running};
+use posse_models::openai::{OpenAiConfig, OpenAiModel, ToolCallingChoice};
+use posse_models::secret::Secret;
+use posse_models::tokenizer::{PatientCounter, Tokenizer};
 use tokio::sync::Mutex;
-
-use crate::settings::FileModel;
-
-/// The name of the local model where the settings give it none.
-pub const NAME: &str = posse_app::enqueue::LOCAL_MODEL;
 
 /// Reading a long prompt is slow without a graphics card, and nothing is said meanwhile.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -29,16 +24,16 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// for it is not started in vain.
 const STARTING: Duration = Duration::from_secs(60);
 
-/// The model behind `[models.NAME] kind = "local"`. `model` in its table is a known short name or
-/// the path of a GGUF file; the usual one when absent. Nothing is started yet.
-pub fn model(name: &str, table: &FileModel) -> Result<Arc<dyn Model>, ModelError> {
-    let file = match table.model.as_deref() {
+/// The model of that name: `file` is a known short name or the path of a GGUF file, the usual one when absent; `window` is
+/// in tokens. Nothing is started yet.
+pub fn model(name: &str, file: Option<&str>, window: Option<u32>) -> Result<Arc<dyn Model>, ModelError> {
+    let file = match file {
         None => known_file(default_model().name)?,
         Some(path) if path.contains('/') => PathBuf::from(path),
         Some(short) => known_file(short)?,
     };
     let stem = file.file_stem().map_or_else(|| name.to_owned(), |stem| stem.to_string_lossy().into_owned());
-    let context = table.context_window.unwrap_or(ServerOptions::default().context);
+    let context = window.unwrap_or(ServerOptions::default().context);
     let server = Arc::new(LocalServer { name: name.into(), file, stem, context, running: Mutex::new(None) });
     let tokenizer = PatientCounter::new(Arc::clone(&server), name, STARTING);
     Ok(Arc::new(LocalModel { server, tokenizer: Arc::new(tokenizer) }))
