@@ -1,5 +1,5 @@
 //! What becomes of a conversation that a provider would refuse, by example. Letters are those of the
-//! oddities of providers, whose list is in the tests of `posse-infra`, `model_quirks.rs`.
+//! oddities of providers, whose list is in the tests of `posse-infra`, `models/quirks.rs`.
 
 use posse_core::model::conversation::{Conversation, Normaliser, ReasoningBack, Rules, is_call_id, normalise};
 use posse_core::model::{Author, CallRequest, Extra, Message, Reasoning};
