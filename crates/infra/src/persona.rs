@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use posse_core::job::name::role_name;
 use posse_core::persona::{PersonaFile, PersonaFileProblem, PersonaProblem, PersonaTemplate, Personas, Severity};
 use posse_core::port::PersonaRepository;
-use posse_core::text::nearest;
 
 mod misfits;
 mod placeholders;
@@ -97,7 +96,7 @@ fn add(personas: &mut Personas, file: &Path, text: &str) {
                 let line = text.lines().position(|line| line.contains(&found)).map(|index| index + 1);
                 let message = format!(
                     "holds {found}, which nothing fills in: the agent reads it as it stands. Write what is meant; what \
-                     differs from job to job belongs into the job's goal"
+                     differs from job to job belongs in the job's goal"
                 );
                 PersonaFileProblem::warning(file, line, Some(field), message)
             });
@@ -169,10 +168,14 @@ fn read(file: &Path) -> Result<String, String> {
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(format!("has more than {MAX_FILE_BYTES} bytes, which is no persona; shorten it"));
     }
+    text_of(bytes)
+}
+
+/// A file's text, without the byte order mark that some editors begin one with; it means nothing in UTF-8.
+pub(crate) fn text_of(bytes: Vec<u8>) -> Result<String, String> {
     let text = String::from_utf8(bytes).map_err(|e| {
         format!("is not UTF-8 text (byte {} is the first that is not); save it as UTF-8", e.utf8_error().valid_up_to())
     })?;
-    // Some editors begin a file with a byte order mark; it means nothing in UTF-8.
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
@@ -232,34 +235,14 @@ fn malformed(file: &Path, text: &str, error: &serde_json::Error) -> PersonaFileP
         None => (said, None),
     };
     if text.trim().is_empty() {
-        return PersonaFileProblem::error(
-            file,
-            None,
-            None,
-            "is empty; posse persona new writes one to begin with".into(),
-        );
+        let message = "is empty; posse persona new writes one to begin with".into();
+        return PersonaFileProblem::error(file, None, None, message);
     }
     if error.is_syntax() || error.is_eof() {
         let message = format!("is no valid JSON: {said} (column {})", error.column());
         return PersonaFileProblem::error(file, line, None, message);
     }
-    let field = said.split('`').nth(1).map(str::to_owned);
-    if let (Some(field), Some((_, allowed))) = (&field, said.split_once("expected one of ")) {
-        let allowed: Vec<_> = allowed.split(", ").map(|name| name.trim_matches('`')).collect();
-        let near = nearest(field, allowed.iter().copied());
-        let near = near.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
-        let message = format!("is no field of a persona{near} Fields are {}", allowed.join(", "));
-        return PersonaFileProblem::error(file, line, Some(field), message);
-    }
-    if let (Some(field), true) = (&field, said.starts_with("missing field")) {
-        return PersonaFileProblem::error(
-            file,
-            None,
-            Some(field),
-            "is missing; every persona has a role and a goal".into(),
-        );
-    }
-    // serde names no field for a value of the wrong type; the line shows it.
+    // Missing and unknown fields were found by the schema. For a wrong value serde names no field; the line shows it.
     let on_line = line.and_then(|line| text.lines().nth(line - 1)).and_then(key_on);
     PersonaFileProblem::error(file, line, on_line.as_deref(), format!("has the wrong kind of value: {said}"))
 }
@@ -268,141 +251,4 @@ fn key_on(line: &str) -> Option<String> {
     let (before, _) = line.split_once(':')?;
     let key = before.trim().trim_start_matches('{').trim().strip_prefix('"')?.strip_suffix('"')?;
     Some(key.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::symlink;
-
-    fn load(files: &[(&str, &[u8])]) -> Personas {
-        let folder = tempfile::tempdir().expect("a folder");
-        for (name, bytes) in files {
-            fs::write(folder.path().join(name), bytes).expect("written");
-        }
-        let mut loaded = load_all(folder.path()).expect("readable");
-        for p in &mut loaded.problems {
-            p.file = p.file.file_name().expect("a name").into();
-            p.message = p.message.replace(&format!("{}/", folder.path().display()), "");
-        }
-        loaded
-    }
-
-    fn check(text: &str, expected: &str) {
-        let loaded = load(&[("a.json", text.as_bytes())]);
-        let said: Vec<_> = loaded.problems.iter().map(ToString::to_string).collect();
-        assert!(loaded.personas.is_empty(), "{text}");
-        assert!(said.join("\n").contains(expected), "{said:?} lacks {expected}");
-    }
-
-    #[test]
-    fn messages_name_file_line_field_and_the_way_out() {
-        check("", "a.json: is empty; posse persona new");
-        check("{\n\"role\": \"a\",\n}", "a.json:3: is no valid JSON: trailing comma");
-        check("{\"role\": \"a\"", "is no valid JSON: EOF");
-        check("{\"goal\": \"g\"}", "a.json: role is missing");
-        check(
-            "{\"role\":\"a\",\"goal\":\"g\",\n\"tolls\":[]}",
-            "a.json:2: tolls is no field of a persona; did you mean tools?",
-        );
-        check("{\"role\":\"a\",\"goal\":\"g\",\"limits\":{\"turns\":1}}", "limits.turns is no field");
-        let many = "{\"role\":\"a\",\"tolls\":[],\n\"temperature\":3,\"limits\":{\n\"max_turns\":\"many\",\n\"max_tokens\":-1,\"max_secs\":1}}";
-        for words in [
-            "a.json: goal is missing",
-            "a.json:1: tolls is no field of a persona; did you mean tools?",
-            "a.json:2: temperature is 3",
-            "a.json:3: limits.max_turns is \"many\"; it must be a number from 1",
-            "a.json:4: limits.max_tokens is -1; it must be a number from 1",
-            "a.json:4: limits.max_secs is no field of limits",
-        ] {
-            check(many, words);
-        }
-        check(
-            "{\"role\":\"a\",\"goal\":\"g\",\"limits\":{\"max_turns\":0}}",
-            "limits.max_turns is 0, so nothing could run",
-        );
-        check("{\"role\":\"a\",\"goal\":\"g\",\"tools\":[\"x\",7]}", "tools[1] is 7; it must be a text");
-        check(
-            "{\"role\":\"a\",\"goal\":\"Say here in one sentence what a a is for.\"}",
-            "goal is still what posse persona new wrote",
-        );
-        check("{\"role\":\"a\",\n\"goal\": 7}", "a.json:2: goal is 7; it must be a text");
-        check("{\"role\":\"Big/Boss\",\"goal\":\"g\"}", "a.json:1: role 'big/boss' contains '/'");
-        check("{\"role\":\"a\",\n\"goal\":\" \",\n\"temperature\":3}", "a.json:2: goal is empty");
-        check("{\"role\":\"a\",\n\"goal\":\" \",\n\"temperature\":3}", "a.json:3: temperature is 3");
-    }
-
-    #[test]
-    fn a_persona_of_another_shape_is_read_and_noted() {
-        let text = "{\"id\": \"reviewer-v1\",\n\"role\": \"Code  REVIEWER\",\n\"goal\": \"g\",\n\"backstory\": \"b\",\n\
-                    \"toolNames\": [\"filesystem\"]}";
-        let loaded = load(&[("Code Reviewer.json", text.as_bytes())]);
-        assert_eq!(loaded.roles(), ["code-reviewer"]);
-        let persona = &loaded.get("CODE reviewer").expect("found as it is written").persona;
-        assert_eq!((persona.tools.as_slice(), &persona.id), (&["filesystem".to_owned()][..], &None));
-        let said: Vec<_> = loaded.problems.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            said,
-            [
-                "Code Reviewer.json:2: role 'Code  REVIEWER' is read as 'code-reviewer': jobs are addressed to that",
-                "Code Reviewer.json:1: id 'reviewer-v1' is read and means nothing: jobs are addressed to the role, \
-                 'code-reviewer'",
-                "Code Reviewer.json:5: toolNames is read as 'tools'",
-            ]
-        );
-        assert!(loaded.problems.iter().all(|p| p.severity == Severity::Note));
-        let twice = load(&[
-            ("a.json", b"{\"role\": \"a\", \"goal\": \"g\"}"),
-            ("b.json", b"{\"role\": \"A\", \"goal\": \"g\"}"),
-        ]);
-        assert_eq!(twice.roles(), ["a"], "two spellings are one role");
-        assert!(twice.problems.iter().any(|p| p.severity == Severity::Error && p.message.contains("played by a.json")));
-    }
-
-    #[test]
-    fn one_broken_file_leaves_the_others_working() {
-        let good = |role: &str| format!("\u{feff}{{\"role\": \"{role}\", \"goal\": \"g\"}}").into_bytes();
-        let (a, b, huge) = (good("a"), good("b"), vec![b' '; MAX_FILE_BYTES as usize + 1]);
-        let loaded = load(&[
-            ("b.json", &b),
-            ("a.json", &a),
-            ("a2.json", &a),
-            ("bin.json", b"\xff\xfe\0"),
-            ("huge.json", &huge),
-            ("notes.txt", b"x"),
-            (".hidden.json", b"x"),
-        ]);
-        assert_eq!(loaded.roles(), ["a", "b"]);
-        let said: Vec<_> = loaded.problems.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            said,
-            [
-                "a2.json: role 'a' is played by a.json already, so this file is left out; give each file its own role",
-                "bin.json: is not UTF-8 text (byte 0 is the first that is not); save it as UTF-8",
-                "huge.json: has more than 262144 bytes, which is no persona; shorten it",
-                "notes.txt: is not read: a persona is a JSON file, and its name ends in .json; posse persona new ROLE writes \
-                 one, posse persona schema says what it may hold",
-            ]
-        );
-        let other_name = load(&[("chief.json", &a)]);
-        assert_eq!(other_name.roles(), ["a"]);
-        assert_eq!(other_name.problems[0].severity, Severity::Warning);
-    }
-
-    #[test]
-    fn links_are_followed_and_odd_files_never_hang() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let real = folder.path().join("real");
-        fs::write(&real, r#"{"role": "a", "goal": "g"}"#).expect("written");
-        symlink(&real, folder.path().join("a.json")).expect("linked");
-        symlink(folder.path().join("gone"), folder.path().join("gone.json")).expect("linked");
-        fs::create_dir(folder.path().join("dir.json")).expect("made");
-        let fifo = std::ffi::CString::new(folder.path().join("pipe.json").into_os_string().into_encoded_bytes());
-        // SAFETY: the path is a valid C string for the length of the call.
-        assert_eq!(unsafe { libc::mkfifo(fifo.expect("no NUL").as_ptr(), 0o600) }, 0);
-        let loaded = load_all(folder.path()).expect("readable");
-        assert_eq!(loaded.roles(), ["a"]);
-        assert_eq!(loaded.problems.len(), 4, "what is no persona is said to be none");
-        assert!(load_all(&folder.path().join("nowhere")).is_err());
-    }
 }

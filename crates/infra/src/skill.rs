@@ -16,7 +16,7 @@ use posse_core::text::nearest;
 use posse_core::tool::Tools as _;
 use sha2::{Digest, Sha256};
 
-use crate::persona::{entries, stamp};
+use crate::persona::{entries, stamp, text_of};
 use front::Parts;
 use posse_tools::ToolRegistry;
 use posse_tools::workspace::{Dir, Links};
@@ -231,15 +231,10 @@ fn read(dir: &Dir, file: &Path) -> Result<(String, String), String> {
         let more = "move details into files beside it, which are read when they are needed";
         return Err(format!("has more than {MAX_FILE_BYTES} bytes; {more}"));
     }
-    let sha256 = hash(&bytes);
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        format!("is not UTF-8 text (byte {at} is the first that is not); save it as UTF-8")
-    })?;
-    if let Some(at) = text.find('\0') {
+    let (sha256, nul) = (hash(&bytes), bytes.iter().position(|byte| *byte == 0));
+    let text = text_of(bytes)?;
+    if let Some(at) = nul {
         return Err(format!("contains a NUL character at byte {at}; remove it"));
     }
-    // A byte order mark means nothing in UTF-8.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text).replace("\r\n", "\n");
-    Ok((text, sha256))
+    Ok((text.replace("\r\n", "\n"), sha256))
 }

@@ -24,6 +24,7 @@ mod support {
 mod calculator;
 mod hooks;
 mod host;
+mod persona_files;
 mod tool_annotations;
 mod tool_arguments;
 mod tool_commands;

@@ -59,13 +59,17 @@ impl RunSetup {
     }
 }
 
-/// A hook could not do its work; the run does not begin, and the job is tried again later.
+/// A hook could not do its work; the run does not begin, and the job is tried again later. It says what is wrong, and
+/// the way out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct HookError(
-    /// What is wrong and the way out.
-    pub String,
-);
+pub enum HookError {
+    /// The attempt has failed.
+    #[error("{0}")]
+    Failed(String),
+    /// This worker lacks what it takes, so no attempt is spent.
+    #[error("{0}")]
+    WorkerUnfit(String),
+}
 
 /// Changes what a run begins with. It runs once before a run begins, and again where the process
 /// died before the beginning was saved: it may look at the world, and must not change it.

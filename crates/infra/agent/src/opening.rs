@@ -5,7 +5,7 @@ use std::sync::Arc;
 use posse_core::model::{ModelError, ToolCalling};
 use posse_core::persona::{ALL_SKILLS, PersonaTemplate, Style};
 use posse_core::run::Run;
-use posse_core::run::hook::RunSetup;
+use posse_core::run::hook::{HookError, RunSetup};
 use posse_core::run::journal::{OfferedSkill, OfferedTool, Opening};
 use posse_core::run::machine::Again;
 use posse_core::run::prompt::{self, Company};
@@ -54,7 +54,10 @@ impl GenericAgentExecutor {
             None => Company::Alone,
         };
         let mut setup = RunSetup::new(persona, self.tools.clone(), goal, self.workspace(&cx.job).0);
-        self.hooks.before_run(&mut setup).await.map_err(|error| NotOpened::Refused(error.to_string(), Again::Later))?;
+        self.hooks.before_run(&mut setup).await.map_err(|error| {
+            let is_unfit = matches!(error, HookError::WorkerUnfit(_));
+            NotOpened::Refused(error.to_string(), if is_unfit { Again::after_lack(0) } else { Again::Later })
+        })?;
         let model = self.models.get(setup.persona.model.as_deref())?;
         let profile = model.profile().await?;
         let (calling, has_tokenizer) = (profile.tool_calling, model.tokenizer().is_some());

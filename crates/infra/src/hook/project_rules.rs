@@ -22,7 +22,7 @@ impl RunHook for ProjectRules {
     async fn before_run(&self, setup: &mut RunSetup) -> Result<(), HookError> {
         let workspace = setup.workspace.clone();
         let read = tokio::task::spawn_blocking(move || read(&workspace)).await;
-        let rules = read.map_err(|error| HookError(format!("{FILE} was not read: {error}")))??;
+        let rules = read.map_err(|error| HookError::Failed(format!("{FILE} was not read: {error}")))??;
         if !rules.trim().is_empty() {
             setup.append(&format!("Rules of this project ({FILE})"), &rules);
         }
@@ -40,12 +40,16 @@ fn read(workspace: &Path) -> Result<String, HookError> {
         Ok(Found::File(file, len)) => (file, len),
         Ok(Found::Folder(_)) => return Ok(String::new()),
         Err(error) if error.category == ToolErrorCategory::NotFound => return Ok(String::new()),
-        Err(error) => return Err(HookError(format!("the project's rules cannot be read: {error}"))),
+        Err(error) => {
+            let is_unfit = error.category == ToolErrorCategory::WorkerUnfit;
+            let kind = if is_unfit { HookError::WorkerUnfit } else { HookError::Failed };
+            return Err(kind(format!("the project's rules cannot be read: {error}")));
+        }
     };
     let mut bytes = Vec::new();
     file.take(MAX_BYTES as u64 + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| HookError(format!("{FILE} cannot be read: {error}")))?;
+        .map_err(|error| HookError::Failed(format!("{FILE} cannot be read: {error}")))?;
     let cut = bytes.len() > MAX_BYTES;
     bytes.truncate(MAX_BYTES);
     let mut text = String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}");

@@ -4,17 +4,19 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
 use posse_core::persona::{PersonaFileProblem, PersonaTemplate};
 use posse_core::text::nearest;
 use posse_core::tool::schema_of;
+use posse_tools::field_path;
 use serde_json::Value;
 
 use super::{line_of, malformed, problems_of};
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(schema_of::<PersonaTemplate>);
-static VALIDATOR: LazyLock<Option<Validator>> = LazyLock::new(|| jsonschema::draft202012::new(&SCHEMA).ok());
+static VALIDATOR: LazyLock<Validator> =
+    LazyLock::new(|| jsonschema::draft202012::new(&SCHEMA).expect("a test uses this schema"));
 
 /// Stands for what is missing, so that the rest can be looked at.
 const STAND_IN: &str = "x";
@@ -22,9 +24,7 @@ const STAND_IN: &str = "x";
 /// All that is wrong with `text`, which `error` kept from being read.
 pub(super) fn all(file: &Path, text: &str, error: &serde_json::Error) -> Vec<PersonaFileProblem> {
     let one = || vec![malformed(file, text, error)];
-    let (Ok(mut value), Some(validator)) = (serde_json::from_str::<Value>(text), VALIDATOR.as_ref()) else {
-        return one();
-    };
+    let Ok(mut value) = serde_json::from_str::<Value>(text) else { return one() };
     // Read under either name.
     if let Some(object) = value.as_object_mut()
         && !object.contains_key("tools")
@@ -34,7 +34,7 @@ pub(super) fn all(file: &Path, text: &str, error: &serde_json::Error) -> Vec<Per
     }
     let mut problems = Vec::new();
     let mut faulty: Vec<(String, String)> = Vec::new();
-    for misfit in validator.iter_errors(&value) {
+    for misfit in VALIDATOR.iter_errors(&value) {
         let pointer = misfit.instance_path.as_str().to_owned();
         for (name, field, message) in complaints(&misfit, &pointer) {
             problems.push(PersonaFileProblem::error(file, line_of(text, &field), Some(&field), message));
@@ -62,7 +62,7 @@ pub(super) fn all(file: &Path, text: &str, error: &serde_json::Error) -> Vec<Per
 
 /// What a misfit means: the key to be left out (none for the value itself), its path, and what is wrong.
 fn complaints(misfit: &ValidationError<'_>, pointer: &str) -> Vec<(String, String, String)> {
-    let path = dotted(pointer);
+    let path = field_path(pointer);
     let beneath = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     match &misfit.kind {
         ValidationErrorKind::Required { property } => {
@@ -85,17 +85,10 @@ fn complaints(misfit: &ValidationError<'_>, pointer: &str) -> Vec<(String, Strin
         }
         _ => {
             let shown: String = misfit.instance.to_string().chars().take(60).collect();
-            let wanted = schema_at(pointer).map(wanted).unwrap_or_else(|| wanted_by(&misfit.kind));
+            let wanted = schema_at(pointer).map_or_else(|| "another kind of value".into(), wanted);
             let path = if path.is_empty() { "the file".to_owned() } else { path };
             vec![(String::new(), path, format!("is {shown}; it must be {wanted}"))]
         }
-    }
-}
-
-fn wanted_by(kind: &ValidationErrorKind) -> String {
-    match kind {
-        ValidationErrorKind::Type { kind: TypeKind::Single(one) } => in_words(&one.to_string()).to_owned(),
-        _ => "another kind of value".into(),
     }
 }
 
@@ -158,15 +151,6 @@ fn schema_at(pointer: &str) -> Option<&'static Value> {
 fn branch(schema: &'static Value) -> &'static Value {
     let of_any = schema.get("anyOf").and_then(Value::as_array);
     of_any.and_then(|all| all.iter().find(|one| one.get("type").is_none_or(|kind| kind != "null"))).unwrap_or(schema)
-}
-
-/// `/limits/max_turns` as `limits.max_turns`, `/tools/1` as `tools[1]`.
-fn dotted(pointer: &str) -> String {
-    pointer.split('/').skip(1).fold(String::new(), |path, part| match part.parse::<usize>() {
-        Ok(index) => format!("{path}[{index}]"),
-        Err(_) if path.is_empty() => part.to_owned(),
-        Err(_) => format!("{path}.{part}"),
-    })
 }
 
 fn leave_out(value: &mut Value, pointer: &str, name: &str) {

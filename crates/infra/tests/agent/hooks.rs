@@ -18,8 +18,9 @@ struct Changes;
 #[async_trait]
 impl RunHook for Changes {
     async fn before_run(&self, setup: &mut RunSetup) -> Result<(), HookError> {
-        setup.withdraw("create_file").ok_or_else(|| HookError("create_file was not offered".into()))?;
-        let mut list = setup.withdraw("list_files").ok_or_else(|| HookError("list_files was not offered".into()))?;
+        setup.withdraw("create_file").ok_or_else(|| HookError::Failed("create_file was not offered".into()))?;
+        let mut list =
+            setup.withdraw("list_files").ok_or_else(|| HookError::Failed("list_files was not offered".into()))?;
         list.spec.description = "Lists, said the hook.".into();
         setup.offer(list);
         setup.persona.limits.max_turns = 2;
@@ -28,12 +29,12 @@ impl RunHook for Changes {
     }
 }
 
-struct Fails;
+struct Fails(HookError);
 
 #[async_trait]
 impl RunHook for Fails {
     async fn before_run(&self, _setup: &mut RunSetup) -> Result<(), HookError> {
-        Err(HookError("the rules cannot be read".into()))
+        Err(self.0.clone())
     }
 }
 
@@ -70,11 +71,18 @@ async fn a_run_begins_with_what_its_hooks_leave() {
 async fn a_run_does_not_begin_without_a_hook_that_fails() {
     let home = Home::new();
     let model = Arc::new(ScriptedModel::new().say("never asked"));
-    let options = WorkerOptions { hooks: vec![Arc::new(Fails)], ..WorkerOptions::default() };
-    let mut worker = Worker::start_with(&home, model.clone(), options).await;
-    let id = home.enqueue("look around").await;
-    worker.until_ended(id).await;
-    let job = home.job(id).await;
-    assert_eq!((job.state, model.requests().len()), (JobState::Retryable, 0));
-    assert!(home.entries(id).await.is_empty());
+    let why = "the rules cannot be read";
+    for (error, state, spent) in [
+        (HookError::Failed(why.into()), JobState::Retryable, 1),
+        (HookError::WorkerUnfit(why.into()), JobState::Scheduled, 0),
+    ] {
+        let options = WorkerOptions { hooks: vec![Arc::new(Fails(error))], ..WorkerOptions::default() };
+        let mut worker = Worker::start_with(&home, model.clone(), options).await;
+        let id = home.enqueue("look around").await;
+        worker.until_ended(id).await;
+        let job = home.job(id).await;
+        assert_eq!((job.state, job.attempt, model.requests().len()), (state, spent, 0));
+        assert!(home.entries(id).await.is_empty());
+        worker.shut_down().await;
+    }
 }

@@ -125,17 +125,19 @@ impl ArgumentCheck {
     }
 }
 
-/// `/tags/0` as "`tags[0]` ", ready to be followed by what is wrong with it.
+/// `/limits/max_turns` as `limits.max_turns`, `/tags/0` as `tags[0]`.
+pub fn field_path(pointer: &str) -> String {
+    pointer.split('/').skip(1).fold(String::new(), |path, part| match part.parse::<usize>() {
+        Ok(index) => format!("{path}[{index}]"),
+        Err(_) if path.is_empty() => part.to_owned(),
+        Err(_) => format!("{path}.{part}"),
+    })
+}
+
+/// The field that a pointer leads to, ready to be followed by what is wrong with it.
 fn field_name(pointer: &str) -> String {
-    let mut name = String::new();
-    for part in pointer.split('/').skip(1) {
-        match part.parse::<usize>() {
-            Ok(index) => write!(name, "[{index}]").ok(),
-            Err(_) if name.is_empty() => write!(name, "{part}").ok(),
-            Err(_) => write!(name, ".{part}").ok(),
-        };
-    }
-    if name.is_empty() { name } else { format!("`{name}` ") }
+    let path = field_path(pointer);
+    if path.is_empty() { path } else { format!("`{path}` ") }
 }
 
 fn unknown_field(name: &str, known: &[&str]) -> String {

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use crate::sandbox::Commands;
 
-pub use arguments::ArgumentCheck;
+pub use arguments::{ArgumentCheck, field_path};
 pub use function::FnTool;
 pub use registry::{RegisterError, ToolRegistry, is_legal_name};
 pub use run_command::RUN_COMMAND;
