@@ -9,7 +9,6 @@
 pub mod fleet;
 pub mod hook;
 pub mod local;
-pub mod noted;
 pub mod persona;
 pub mod skill;
 

@@ -11,7 +11,7 @@ use posse_core::model::{
 use posse_core::stop::Stop;
 use posse_local_model::cache::{find, models_dir};
 use posse_local_model::catalogue::{MODELS, by_name, default_model};
-use posse_local_model::server::{Endpoint, ServerError, ServerOptions, ensure_running};
+use posse_local_model::server::{Endpoint, ServerOptions, ensure_running};
 use posse_models::openai::{OpenAiConfig, OpenAiModel, ToolCallingChoice};
 use posse_models::secret::Secret;
 use posse_models::tokenizer::{PatientCounter, Tokenizer};
@@ -78,7 +78,9 @@ impl LocalServer {
     async fn client(&self) -> Result<Arc<OpenAiModel>, ModelError> {
         let mut running = self.running.lock().await;
         let options = ServerOptions { context: self.context, ..ServerOptions::default() };
-        let found = ensure_running(&self.file, &self.stem, options).await.map_err(no_server)?;
+        // A server that does not come up is this machine's trouble, and not the job's.
+        let found = ensure_running(&self.file, &self.stem, options).await;
+        let found = found.map_err(|error| unusable(error.to_string()))?;
         if let Some((endpoint, client)) = running.as_ref()
             && (endpoint.pid, &endpoint.token) == (found.pid, &found.token)
         {
@@ -133,11 +135,6 @@ impl Tokenizer for LocalServer {
         let client = self.client().await.map_err(|error| error.message)?;
         client.server_tokenizer().count(text).await
     }
-}
-
-/// A server that does not come up is this machine's trouble, and not the job's.
-fn no_server(error: ServerError) -> ModelError {
-    unusable(error.to_string())
 }
 
 fn unusable(message: String) -> ModelError {

@@ -13,7 +13,6 @@ use posse_core::persona::{PersonaFile, PersonaFileProblem, PersonaProblem, Perso
 use posse_core::port::PersonaRepository;
 
 mod misfits;
-mod placeholders;
 
 /// Most bytes of a persona's file.
 pub const MAX_FILE_BYTES: u64 = 256 * 1024;
@@ -89,10 +88,10 @@ pub(crate) fn stamp(files: impl IntoIterator<Item = PathBuf>) -> u64 {
 
 /// Takes in one file's text; `file` is only used to speak of it.
 fn add(personas: &mut Personas, file: &Path, text: &str) {
-    match read_whole(file, text) {
+    match parse(file, text) {
         Ok((persona, notes)) => {
             personas.problems.extend(notes);
-            let surprises = placeholders::of(&persona).into_iter().map(|(field, found)| {
+            let surprises = placeholders(&persona).into_iter().map(|(field, found)| {
                 let line = text.lines().position(|line| line.contains(&found)).map(|index| index + 1);
                 let message = format!(
                     "holds {found}, which nothing fills in: the agent reads it as it stands. Write what is meant; what \
@@ -179,13 +178,8 @@ pub(crate) fn text_of(bytes: Vec<u8>) -> Result<String, String> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// The persona that `text` describes, or everything that is wrong with it.
-pub fn parse(file: &Path, text: &str) -> Result<PersonaTemplate, Vec<PersonaFileProblem>> {
-    read_whole(file, text).map(|(persona, _)| persona)
-}
-
-/// The same, with how what is written otherwise was read.
-fn read_whole(file: &Path, text: &str) -> Result<(PersonaTemplate, Vec<PersonaFileProblem>), Vec<PersonaFileProblem>> {
+/// The persona that `text` describes, with how what is written otherwise was read; or everything that is wrong with it.
+fn parse(file: &Path, text: &str) -> Result<(PersonaTemplate, Vec<PersonaFileProblem>), Vec<PersonaFileProblem>> {
     let mut persona: PersonaTemplate = serde_json::from_str(text).map_err(|error| misfits::all(file, text, &error))?;
     let mut notes = Vec::new();
     let mut note = |field: &str, message: String| {
@@ -251,4 +245,62 @@ fn key_on(line: &str) -> Option<String> {
     let (before, _) = line.split_once(':')?;
     let key = before.trim().trim_start_matches('{').trim().strip_prefix('"')?.strip_suffix('"')?;
     Some(key.to_owned())
+}
+
+/// Placeholders in what a persona is told, as templates of other programs have them: how they begin and end. Nothing here
+/// fills them in, so whoever wrote one expects what will not happen.
+const PLACEHOLDERS: &[(&str, &str)] =
+    &[("{{", "}}"), ("${", "}"), ("{%", "%}"), ("<%", "%>"), ("%(", ")s"), ("{", "}")];
+
+/// Longest name of a placeholder.
+const MAX_PLACEHOLDER: usize = 64;
+
+/// The placeholders in the texts of a persona, each once, with the field it is in.
+fn placeholders(persona: &PersonaTemplate) -> Vec<(&'static str, String)> {
+    let texts = [("goal", &persona.goal), ("backstory", &persona.backstory)];
+    let mut found: Vec<(&'static str, String)> = Vec::new();
+    for (field, text) in texts {
+        for placeholder in placeholders_in(text) {
+            if !found.iter().any(|(of, seen)| *of == field && *seen == placeholder) {
+                found.push((field, placeholder));
+            }
+        }
+    }
+    found
+}
+
+/// Those in one text. What stands in backticks is spoken about.
+fn placeholders_in(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for part in text.split('`').step_by(2) {
+        let mut rest = part;
+        while let Some((at, open, close)) = next_placeholder(rest) {
+            let inside = &rest[at + open.len()..];
+            let name = inside.split_once(close).map(|(name, _)| name).filter(|name| is_name(name));
+            let length = match name {
+                Some(name) => open.len() + name.len() + close.len(),
+                None => open.len(),
+            };
+            if name.is_some() {
+                found.push(rest[at..at + length].to_owned());
+            }
+            rest = &rest[at + length..];
+        }
+    }
+    found
+}
+
+/// Where the next one may begin, and how it would; of those at one place the longest.
+fn next_placeholder(text: &str) -> Option<(usize, &'static str, &'static str)> {
+    let places = PLACEHOLDERS.iter().filter_map(|(open, close)| Some((text.find(open)?, *open, *close)));
+    places.min_by_key(|(at, open, _)| (*at, usize::MAX - open.len()))
+}
+
+/// Whether this reads as the name of something to be filled in.
+fn is_name(text: &str) -> bool {
+    let name = text.trim().trim_start_matches(['=', '-', '#', '/']).trim();
+    let legal = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ' ' | '|');
+    name.len() <= MAX_PLACEHOLDER
+        && name.starts_with(|c: char| c.is_alphabetic() || c == '_')
+        && name.chars().all(legal)
 }

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use posse_core::clock::Clock as _;
@@ -79,6 +80,19 @@ fn a_running_process_lives_and_an_ended_one_is_dead() {
     }
     child.wait().expect("is waited for");
     assert_eq!(dead(&workers), ["child", "reused id"]);
+}
+
+#[test]
+fn a_process_is_known_whatever_its_program_is_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("a) b (c");
+    fs::copy("/bin/sleep", &program).unwrap();
+    let before = start_ticks_of(std::process::id()).unwrap();
+    let mut child = Command::new(&program).arg0("sleep").arg("60").spawn().unwrap();
+    let started = start_ticks_of(child.id());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(started.is_some_and(|started| started >= before), "{started:?} {before}");
 }
 
 #[test]

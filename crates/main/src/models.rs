@@ -15,13 +15,12 @@ use posse_core::model::{Model, ModelError, ModelErrorKind, Models};
 use posse_core::port::RateLimiter;
 use posse_core::queue::rate::ModelRates;
 use posse_infra::local;
-use posse_infra::model::counted::CountedModel;
 use posse_infra::model::fallback::FallbackModel;
 use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, TokenizerChoice, ToolCallingChoice};
 use posse_infra::model::outage::Outages;
 use posse_infra::model::rate_limited::{LimiterSlot, RateLimitedModel};
 use posse_infra::model::secret::Secret;
-use posse_infra::noted::{LastFailure, NotedModel};
+use posse_infra::model::watched::{CountedModel, LastFailure, NotedModel};
 use posse_infra::process::SystemClock;
 
 use crate::env::{self, Env, text};

@@ -3,22 +3,10 @@
 use posse_core::job::JobId;
 use posse_core::run::journal::{OfferedTool, Opening};
 use posse_core::run::results::{self, MAX_SHOWN, PAGE_JOBS, ReadAnswer, ToldResults};
+use posse_core::skill::shelf::most_bytes;
 use posse_core::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
 use posse_core::worker::executor::{Halt, JobContext};
 use serde_json::Value;
-
-/// The part of the window that answers may take: a quarter. They stand in the head of the conversation, which nothing
-/// makes smaller later.
-const SHARE: u32 = 4;
-
-/// Tokens they may take at most, in the largest window too: each request of the run carries them.
-const MOST_TOKENS: u32 = 16 * 1024;
-
-/// The window where it is not known.
-const UNKNOWN_WINDOW: u32 = 32 * 1024;
-
-/// A token of text has at least so many bytes on average.
-const BYTES_OF_TOKEN: u32 = 3;
 
 /// How many forks of forks are followed back to the first one.
 const MOST_FORKS: usize = 100;
@@ -44,8 +32,8 @@ pub(super) async fn before(cx: &JobContext, window: Option<u32>) -> Result<Befor
         return Ok(Before::default());
     }
     let jobs = cx.results(of, JobId(0), MAX_SHOWN as u32).await?;
-    let tokens = (window.unwrap_or(UNKNOWN_WINDOW) / SHARE).min(MOST_TOKENS);
-    let (text, is_all) = results::told(&counts, &jobs, (tokens * BYTES_OF_TOKEN) as usize);
+    // As much as skills may take, and for the same reason: each request of the run carries them.
+    let (text, is_all) = results::told(&counts, &jobs, most_bytes(window));
     Ok(Before { told: Some(ToldResults { of, standing: counts.in_words(), text }), has_more: !is_all })
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
@@ -80,25 +81,23 @@ pub fn identify(path: &Path) -> Result<FolderId, NotTaken> {
 /// identity is known it is that.
 pub fn pinned(path: &Path, id: Option<&FolderId>) -> Result<OwnedFd, Unusable> {
     let shown = path.display();
+    let unusable = |why: &dyn Display, errno: Option<Errno>| Unusable {
+        why: format!("the workspace {shown} cannot be used: {why}"),
+        is_lack: errno.is_some_and(|errno| lack(errno).is_some()),
+    };
     let opened = open(path).map_err(|why| match why {
-        NotTaken::Unopened { errno, .. } if lack(errno).is_some() => {
-            Unusable { why: format!("the workspace {shown} cannot be used: {why}"), is_lack: true }
-        }
         NotTaken::Unopened { errno: Errno::NOSYS, .. } => Unusable::from(
             "file tools need Linux 5.6 or newer: this kernel cannot resolve paths beneath a folder".to_owned(),
         ),
-        why => Unusable::from(format!("the workspace {shown} cannot be used: {why}")),
+        NotTaken::Unopened { errno, .. } => unusable(&why, Some(errno)),
+        NotTaken::Link { .. } => unusable(&why, None),
     })?;
     if let Some(id) = id {
-        let now = identity(&opened).map_err(|errno| {
-            let why = format!("the workspace {shown} cannot be used: {errno}");
-            Unusable { why, is_lack: lack(errno).is_some() }
-        })?;
+        let now = identity(&opened).map_err(|errno| unusable(&errno, Some(errno)))?;
         if !id.is(&now) {
             return Err(Unusable::from(format!(
-                "the workspace {} is another folder than the one that was there when the job was accepted, so it is not \
-                 touched. Enqueue the job again if this one is meant",
-                path.display()
+                "the workspace {shown} is another folder than the one that was there when the job was accepted, so it is \
+                 not touched. Enqueue the job again if this one is meant"
             )));
         }
     }

@@ -134,16 +134,3 @@ fn is_gone(pid: u32, started: u64) -> bool {
         Process::Unknown => false,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_state_and_start_stand_behind_the_name() {
-        let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
-        assert_eq!(read_stat(&format!("7 (a) b (c)) {rest}")), Process::Runs { started: 4711 });
-        assert_eq!(read_stat(&format!("7 (dead) {}", rest.replacen('S', "Z", 1))), Process::Gone);
-        assert_eq!(read_stat("7 (short) S 1 2"), Process::Unknown);
-    }
-}

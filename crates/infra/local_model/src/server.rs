@@ -4,7 +4,6 @@
 //! takes the lock, checks what the file says, and starts a new one only if there is none. The server outlives who
 //! started it and ends by itself when nobody asks it for a while.
 
-mod binary;
 mod error;
 mod launch;
 mod process;
@@ -16,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use self::process::{Pid, is_healthy};
 use self::state::{Record, Room};
-pub use binary::find_binary;
 pub use error::ServerError;
+pub use launch::find_binary;
 
 /// How a server is started, where one has to be.
 #[derive(Debug, Clone)]
@@ -125,17 +124,6 @@ pub fn ensure_running_blocking(model: &Path, name: &str, options: &ServerOptions
     }
     let record = launch::launch(&model, name, options, &room)?;
     Ok(Endpoint::of(record, true))
-}
-
-/// The server that runs `name`, if there is one that answers.
-pub async fn running(name: &str, dir: Option<PathBuf>) -> Result<Option<Endpoint>, ServerError> {
-    let name = name.to_owned();
-    in_background(move || {
-        let room = Room::open(dir, &name)?;
-        let alive = |r: &Record| Pid::find(r.pid, r.start_ticks).is_some() && is_healthy(r.port);
-        Ok(room.read().filter(alive).map(|r| Endpoint::of(r, false)))
-    })
-    .await
 }
 
 /// Ends the server that runs `name`, and says whether there was one. `dir` as in [`ServerOptions::state_dir`].

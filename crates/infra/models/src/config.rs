@@ -5,11 +5,8 @@ use posse_core::model::{Author, ModelError, ModelErrorKind, ToolCalling};
 use std::path::PathBuf;
 use std::time::Duration;
 
-mod known;
-
 use crate::secret::Secret;
 use crate::wire::{Dialect, Format};
-use known::is_openai;
 
 pub use crate::wire::MaxTokens;
 
@@ -147,7 +144,7 @@ impl OpenAiConfig {
 
     /// The conversations it takes, before it has refused any.
     fn rules(&self) -> Rules {
-        let known = known::rules(&self.host(), &self.model);
+        let known = known_rules(&self.host(), &self.model);
         Rules {
             user_after_tool: self.user_after_tool.unwrap_or(known.user_after_tool),
             take_turns: self.take_turns.unwrap_or(known.take_turns),
@@ -219,34 +216,64 @@ impl OpenAiConfig {
     }
 }
 
+/// Makers of models that want an assistant message between a result and a user message, wherever
+/// they are served.
+const MISTRAL: &[&str] = &["mistral", "mixtral", "ministral", "magistral", "devstral", "codestral", "pixtral"];
+
+/// Whether a host is OpenAI itself, whose models Azure serves in the same way.
+///
+/// Only of these is it known that several system messages may stand in front, whatever the model.
+/// Elsewhere the same protocol hides what does not take them: servers that render a model's template
+/// (vLLM, llama.cpp, Ollama) fail where it refuses a second one, routers pass requests on to those,
+/// and Anthropic and Google make one of them all by themselves, so that nothing is lost by joining.
+fn is_openai(host: &str) -> bool {
+    host == "api.openai.com" || host.ends_with(".openai.azure.com")
+}
+
+/// The conversations that `model` at `host` takes: only what would cost a refused request to find out, or what no
+/// refusal tells. A server that is not here is asked in the usual way and teaches the rest (`adapt.rs`).
+fn known_rules(host: &str, model: &str) -> Rules {
+    let model = model.to_ascii_lowercase();
+    let is_mistral = host == "api.mistral.ai" || MISTRAL.iter().any(|name| model.contains(name));
+    let wants_reasoning = ["api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn"].contains(&host);
+    Rules {
+        user_after_tool: !is_mistral,
+        take_turns: host == "api.perplexity.ai" || model.contains("gemma"),
+        reasoning: if wants_reasoning { ReasoningBack::Required } else { ReasoningBack::Forbidden },
+        several_systems: is_openai(host),
+        signed_calls: host == "generativelanguage.googleapis.com",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_a_host_takes() {
-        let field = |url: &str| OpenAiConfig::new("n", url, "m").dialect().max_tokens;
+    fn who_takes_what() {
+        let config = |url: &str, model: &str| OpenAiConfig::new("n", url, model);
+        let field = |url: &str| config(url, "m").dialect().max_tokens;
         assert_eq!(field("https://api.openai.com/v1"), Some(MaxTokens::MaxCompletionTokens));
         assert_eq!(field("http://127.0.0.1:1/v1"), Some(MaxTokens::MaxTokens));
-        let mut config = OpenAiConfig::new("n", "http://127.0.0.1:1/v1", "m");
-        config.max_tokens_field = Some(MaxTokens::MaxCompletionTokens);
-        assert_eq!(config.dialect().max_tokens, Some(MaxTokens::MaxCompletionTokens));
-        let known = |url: &str| OpenAiConfig::new("n", url, "m").known_calling();
-        assert_eq!(known("https://API.openai.com/v1"), Some(ToolCalling::Native));
-        assert_eq!(known("http://127.0.0.1:1/v1"), None);
-        assert_eq!(known("https://api.openai.com.example/v1"), None);
-    }
-
-    #[test]
-    fn settings_win_over_what_is_known() {
-        let mut config = OpenAiConfig::new("n", "https://api.mistral.ai/v1", "mistral-large");
-        assert!(!config.dialect().rules.user_after_tool);
+        assert_eq!(config("https://api.openai.com.example/v1", "m").known_calling(), None);
+        let rules = |host: &str, model: &str| config(&format!("https://{host}/v1"), model).dialect().rules;
+        let several = Rules { several_systems: true, ..Rules::default() };
+        assert_eq!(rules("api.openai.com", "gpt-4.1-mini"), several);
+        assert_eq!(rules("x.openai.azure.com", "gpt-4.1-mini"), several);
+        for host in ["api.openai.com.example", "openrouter.ai", "api.anthropic.com", "127.0.0.1"] {
+            assert!(!rules(host, "gpt-4.1-mini").several_systems, "{host}");
+        }
+        assert_eq!(rules("127.0.0.1", "qwen2.5-7b-instruct"), Rules::default());
+        assert!(!rules("api.mistral.ai", "anything").user_after_tool);
+        assert!(!rules("openrouter.ai", "mistralai/Devstral-Small-2").user_after_tool);
+        assert!(rules("127.0.0.1", "gemma-2-9b-it").take_turns);
+        assert_eq!(rules("api.deepseek.com", "deepseek-chat").reasoning, ReasoningBack::Required);
+        assert!(rules("generativelanguage.googleapis.com", "gemini-3-pro").signed_calls);
+        // What is configured wins.
+        let mut config = config("https://api.mistral.ai/v1", "mistral-large");
         config.user_after_tool = Some(true);
-        config.take_turns = Some(true);
-        config.several_systems = Some(true);
         config.reasoning = Some(ReasoningBack::Optional);
-        let rules = config.dialect().rules;
-        assert!(rules.user_after_tool && rules.take_turns && rules.several_systems);
-        assert_eq!(rules.reasoning, ReasoningBack::Optional);
+        let Rules { user_after_tool, reasoning, .. } = config.dialect().rules;
+        assert_eq!((user_after_tool, reasoning), (true, ReasoningBack::Optional));
     }
 }

@@ -2,11 +2,13 @@
 
 use async_trait::async_trait;
 use posse_core::model::{
-    Delta, DeltaSink, FailedTry, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest,
-    TokenCounter, ToolCalling, Usage,
+    Delta, DeltaSink, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest, TokenCounter,
+    ToolCalling,
 };
 use posse_core::stop::Stop;
 use std::sync::Arc;
+
+use super::last_try;
 
 /// Asks `primary`, and `fallback` once `primary` has failed for good: after all its retries, without valid
 /// credentials, or because it refuses the request.
@@ -85,14 +87,6 @@ fn is_for_another(kind: ModelErrorKind) -> bool {
         }
         ContextOverflow | InvalidToolCall | Stopped => false,
     }
-}
-
-fn last_try(error: &ModelError) -> FailedTry {
-    error.failed_tries.last().cloned().unwrap_or_else(|| FailedTry {
-        model: "unknown".to_owned(),
-        reason: error.message.clone(),
-        usage: Usage { estimated: true, ..Usage::default() },
-    })
 }
 
 /// Both failed: the kind that leaves a way forward decides.

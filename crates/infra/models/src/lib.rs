@@ -20,7 +20,6 @@
 
 mod backoff;
 mod config;
-pub mod counted;
 mod error;
 pub mod fallback;
 pub mod openai;
@@ -31,11 +30,22 @@ mod sse;
 mod stream;
 pub mod tokenizer;
 mod transport;
+pub mod watched;
 mod wire;
 
+use posse_core::model::{FailedTry, ModelError, Usage};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What a mutex holds, also where a thread panicked with it: what is kept here is whole at every moment.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The last try that came to this error, for those who are told that there is another.
+fn last_try(error: &ModelError) -> FailedTry {
+    error.failed_tries.last().cloned().unwrap_or_else(|| FailedTry {
+        model: "unknown".to_owned(),
+        reason: error.message.clone(),
+        usage: Usage { estimated: true, ..Usage::default() },
+    })
 }

@@ -10,7 +10,6 @@ use posse_core::model::{
     ModelReply, ModelRequest, Reasoning, TokenCounter, Usage,
 };
 use posse_core::stop::{Stop, StopReason};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::OnceCell;
@@ -18,7 +17,7 @@ use tokio::sync::OnceCell;
 use super::error::Failure;
 use super::sse::SseParser;
 use super::stream::{Broken, StreamAssembler, WholeReply};
-use super::tokenizer::{FileTokenizer, PATIENCE, PatientCounter, ServerTokenizer};
+use super::tokenizer::{self, PATIENCE, PatientCounter, ServerTokenizer};
 use super::transport::{ApiCall, Reply, Transport, strike};
 use super::wire::{Body, Dialect, Purpose};
 use super::{backoff, locked};
@@ -67,7 +66,7 @@ impl OpenAiModel {
                 Some(Arc::new(PatientCounter::new(server, &config.name, PATIENCE)))
             }
             TokenizerChoice::File(path) => {
-                let file = FileTokenizer::new(path).map_err(|why| config.unusable(&why))?;
+                let file = tokenizer::of_file(path).map_err(|why| config.unusable(&why))?;
                 Some(Arc::new(PatientCounter::new(file, &config.name, PATIENCE)))
             }
         };
@@ -103,7 +102,8 @@ impl OpenAiModel {
         loop {
             let dialect = *locked(&self.dialect);
             let body = self.body(request, purpose, &dialect)?;
-            let spent = Spent::default();
+            // What the try has cost so far. Outlives it, for a stop may drop it half way.
+            let spent = Mutex::new(None);
             let outcome = tokio::select! {
                 biased;
                 // Dropping the other branch closes its connection.
@@ -114,17 +114,23 @@ impl OpenAiModel {
                 Ok(whole) => return Ok(self.reply(whole, body.bytes(), request.max_tokens, failed_tries)),
                 Err(failure) => failure,
             };
-            let usage = spent.usage(failure.kind == ModelErrorKind::Stopped);
+            // An estimate of nothing for a request that was refused or never arrived.
+            let usage = locked(&spent).unwrap_or_else(|| Usage::estimate(0, 0));
             let failed = FailedTry { model: self.config.model.clone(), reason: self.sentence(&failure), usage };
             failed_tries.push(failed.clone());
 
-            let adaptation = failure.fault.as_ref().filter(|_| adaptations < MAX_ADAPTATIONS).and_then(|fault| {
+            let taught = failure.fault.as_ref().filter(|_| adaptations < MAX_ADAPTATIONS).and_then(|fault| {
                 let asked = adapt::Asked { request, purpose, stream: self.config.stream, dialect: &dialect };
                 adapt::to(fault, failure.kind, &asked, &self.config.dialect())
             });
-            if let Some(adaptation) = adaptation {
-                tracing::info!(model = %self.config.model, ?adaptation, "the endpoint refused a request and is asked otherwise");
-                adaptation.apply(&mut locked(&self.dialect));
+            if let Some(next) = taught {
+                tracing::info!(model = %self.config.model, ?next, "the endpoint refused a request and is asked otherwise");
+                // Where another request has been taught something meanwhile, that is tried first.
+                let mut known = locked(&self.dialect);
+                if *known == dialect {
+                    *known = next;
+                }
+                drop(known);
                 adaptations += 1;
                 deltas(Delta::Restarted(failed));
                 continue;
@@ -148,15 +154,22 @@ impl OpenAiModel {
         }
     }
 
-    async fn try_once(&self, body: &Body<'_>, deltas: &DeltaSink<'_>, spent: &Spent) -> Result<WholeReply, Failure> {
-        spent.sent.store(body.bytes(), Ordering::Relaxed);
-        let mut reply = self.transport.send(ApiCall::Chat(body)).await?;
-        let mut assembler = StreamAssembler::of(&self.author.provider);
+    async fn try_once(
+        &self,
+        body: &Body<'_>,
+        deltas: &DeltaSink<'_>,
+        spent: &Mutex<Option<Usage>>,
+    ) -> Result<WholeReply, Failure> {
         let read = body.bytes();
+        // If we leave before there is an answer, the provider may have read the request.
+        *locked(spent) = Some(Usage::estimate(read, 0));
+        let sent = self.transport.send(ApiCall::Chat(body)).await;
+        let mut reply = sent.inspect_err(|_| *locked(spent) = None)?;
+        let mut assembler = StreamAssembler::of(&self.author.provider);
         // From here on the provider is at work, and what it read is billed.
         let mut account = |assembler: &StreamAssembler| {
             let estimate = Usage::estimate(read, assembler.written());
-            *locked(&spent.usage) = Some(assembler.usage().unwrap_or(estimate));
+            *locked(spent) = Some(assembler.usage().unwrap_or(estimate));
         };
         account(&assembler);
         let streamed = reply.is_events().unwrap_or(self.config.stream);
@@ -171,7 +184,7 @@ impl OpenAiModel {
             Broken::Fault(fault) => {
                 if nothing_said {
                     // An error in place of a reply is not billed.
-                    *locked(&spent.usage) = None;
+                    *locked(spent) = None;
                 }
                 Failure::of_fault(&reply.waits, fault)
             }
@@ -340,21 +353,4 @@ fn stopped(reason: StopReason) -> Failure {
         StopReason::Shutdown => "was not asked further: the worker is shutting down",
     };
     Failure::plain(ModelErrorKind::Stopped, words)
-}
-
-/// What the current try has cost so far. Outlives the try, which a stop may drop half way.
-#[derive(Default)]
-struct Spent {
-    usage: Mutex<Option<Usage>>,
-    /// Bytes of a request that was on its way.
-    sent: AtomicUsize,
-}
-
-impl Spent {
-    /// An estimate of nothing for a request that was refused or never arrived. If we left before there was an answer,
-    /// the provider may have read the request.
-    fn usage(&self, was_cut: bool) -> Usage {
-        let sent = if was_cut { self.sent.load(Ordering::Relaxed) } else { 0 };
-        locked(&self.usage).unwrap_or_else(|| Usage::estimate(sent, 0))
-    }
 }

@@ -5,10 +5,9 @@ use futures::future::BoxFuture;
 use posse_core::clock::{Clock, Millis};
 use posse_core::model::{
     Delta, DeltaSink, FailedTry, Message, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest,
-    TokenCounter, Usage,
+    TokenCounter,
 };
-use posse_core::port::RateLimiter;
-use posse_core::port::RepositoryError;
+use posse_core::port::{RateLimiter, RepositoryError};
 use posse_core::queue::rate::{ModelRates, ModelUse, Pass, RequestOutcome, Whom};
 use posse_core::stop::Stop;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 
 use super::outage::{Outages, Trouble};
-use super::{backoff, locked};
+use super::{backoff, last_try, locked};
 
 /// Longest wait for leave that a job sits through in its slot. After a longer one it comes back later.
 const PATIENCE_MS: Millis = 5_000;
@@ -229,14 +228,14 @@ impl RateLimitedModel {
     }
 
     /// Makes a request until it succeeds, may not be made again, or is stopped.
-    async fn ask<T: Answer>(&self, question: &Question<'_, T>) -> Result<T, ModelError> {
+    async fn ask<T: Send>(&self, question: &Question<'_, T>) -> Result<T, ModelError> {
         let mut failed: Vec<FailedTry> = Vec::new();
         let mut retries = 0;
         loop {
             let mut is_limited = false;
             let mut error = match self.ask_once(question, retries == 0, &mut is_limited).await {
                 Ok(mut answer) => {
-                    if let Some(reply) = answer.reply() {
+                    if let Some(reply) = (question.reply)(&mut answer) {
                         reply.failed_tries.splice(0..0, failed);
                     }
                     return Ok(answer);
@@ -287,7 +286,7 @@ impl RateLimitedModel {
     }
 
     /// Makes one request, once there is leave for it, and says what it came to.
-    async fn ask_once<T: Answer>(
+    async fn ask_once<T: Send>(
         &self,
         question: &Question<'_, T>,
         is_first: bool,
@@ -301,7 +300,7 @@ impl RateLimitedModel {
         let mut answer = (question.once)().await;
         let outcome = match &mut answer {
             // A profile may be known without asking, so that one says nothing about the endpoint.
-            Ok(answer) => answer.reply().map_or(RequestOutcome::Unknown, |_| RequestOutcome::Answered),
+            Ok(answer) => (question.reply)(answer).map_or(RequestOutcome::Unknown, |_| RequestOutcome::Answered),
             Err(error) => match outcome_of(error) {
                 // Each question counts once, however often it is tried.
                 RequestOutcome::Failed(_) | RequestOutcome::Limited { .. } if !is_first && !about.is_probe => {
@@ -313,7 +312,7 @@ impl RateLimitedModel {
         let has_answered = outcome == RequestOutcome::Answered;
         *is_limited = matches!(outcome, RequestOutcome::Limited { .. });
         let rest = match limiter {
-            Some(limiter) => self.settle(&**limiter, &about, used(&about, &mut answer), outcome).await,
+            Some(limiter) => self.settle(&**limiter, &about, used(&about, &mut answer, question.reply), outcome).await,
             None => None,
         };
         let mut error = match answer {
@@ -348,28 +347,16 @@ struct Question<'a, T> {
     deltas: &'a DeltaSink<'a>,
     stop: &'a Stop,
     once: &'a (dyn Fn() -> BoxFuture<'a, Result<T, ModelError>> + Send + Sync),
+    reply: ReplyOf<T>,
 }
 
-trait Answer: Send {
-    fn reply(&mut self) -> Option<&mut ModelReply>;
-}
-
-impl Answer for ModelReply {
-    fn reply(&mut self) -> Option<&mut ModelReply> {
-        Some(self)
-    }
-}
-
-impl Answer for ModelProfile {
-    fn reply(&mut self) -> Option<&mut ModelReply> {
-        None
-    }
-}
+/// The reply that an answer is, if it is one.
+type ReplyOf<T> = fn(&mut T) -> Option<&mut ModelReply>;
 
 /// What a request came to, in requests and tokens.
-fn used<T: Answer>(about: &ModelUse, answer: &mut Result<T, ModelError>) -> ModelUse {
+fn used<T>(about: &ModelUse, answer: &mut Result<T, ModelError>, reply: ReplyOf<T>) -> ModelUse {
     let (tries, whole) = match answer {
-        Ok(answer) => match answer.reply() {
+        Ok(answer) => match reply(answer) {
             Some(reply) => (&reply.failed_tries, Some(reply.usage.total())),
             None => return about.clone(),
         },
@@ -397,20 +384,12 @@ fn outcome_of(error: &ModelError) -> RequestOutcome {
     }
 }
 
-fn last_try(error: &ModelError) -> FailedTry {
-    error.failed_tries.last().cloned().unwrap_or_else(|| FailedTry {
-        model: String::new(),
-        reason: error.message.clone(),
-        usage: Usage { estimated: true, ..Usage::default() },
-    })
-}
-
 #[async_trait]
 impl Model for RateLimitedModel {
     async fn profile(&self) -> Result<ModelProfile, ModelError> {
         let (stop, rates) = (Stop::never(), ModelRates::default());
         let once = || self.inner.profile();
-        let question = Question { rates, tokens: 0, deltas: &|_| {}, stop: &stop, once: &once };
+        let question = Question { rates, tokens: 0, deltas: &|_| {}, stop: &stop, once: &once, reply: |_| None };
         self.profile.get_or_try_init(|| self.ask(&question)).await.cloned()
     }
 
@@ -422,7 +401,8 @@ impl Model for RateLimitedModel {
     ) -> Result<ModelReply, ModelError> {
         let tokens = self.rates.tokens_per_minute.map_or(0, |_| estimate(request));
         let once = || self.inner.complete(request, deltas, stop);
-        self.ask(&Question { rates: self.rates, tokens, deltas, stop, once: &once }).await
+        let question = Question { rates: self.rates, tokens, deltas, stop, once: &once, reply: |reply| Some(reply) };
+        self.ask(&question).await
     }
 
     /// Counting is no request to the model, so it needs no leave.

@@ -36,9 +36,3 @@ impl fmt::Debug for Secret {
         f.write_str("Secret(..)")
     }
 }
-
-impl<T: Into<String>> From<T> for Secret {
-    fn from(value: T) -> Self {
-        Secret::new(value)
-    }
-}

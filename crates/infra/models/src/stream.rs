@@ -105,25 +105,22 @@ impl StreamAssembler {
             self.break_off(Broken::Fault(fault));
             return Vec::new();
         }
-        let Ok(mut piece) = serde_json::from_value::<Completion>(piece) else {
+        if !piece.is_object() {
             self.break_off(Broken::Cut("sent a piece of its reply that is not an object"));
             return Vec::new();
-        };
+        }
+        let piece = Completion(piece);
         // Where usage comes more than once it is a running total: the last one holds.
         self.usage = piece.usage().or(self.usage);
-        if let Some(model) = piece.model.take() {
-            self.model = Some(model);
-        }
-        let Some(choice) = piece.take_choice() else { return Vec::new() };
+        self.model = piece.model().or(self.model.take());
+        let Some(choice) = piece.choice() else { return Vec::new() };
         self.answered = true;
         if let Some(fault) = choice.fault() {
             self.break_off(Broken::Fault(fault));
             return Vec::new();
         }
-        if let Some(word) = choice.finish_reason() {
-            self.finish_word = Some(word.to_owned());
-        }
-        self.answer(choice.into_answer())
+        self.finish_word = choice.finish_reason().or(self.finish_word.take());
+        self.answer(&choice.answer())
     }
 
     /// Whether nothing more is to be read: the provider said so, or reading on is pointless.
@@ -196,7 +193,7 @@ impl StreamAssembler {
         self.broken.get_or_insert(why);
     }
 
-    fn answer(&mut self, answer: Answer) -> Vec<Delta> {
+    fn answer(&mut self, answer: &Answer<'_>) -> Vec<Delta> {
         let mut deltas = Vec::new();
         let thought = answer.thought();
         if !thought.is_empty() {
@@ -211,7 +208,7 @@ impl StreamAssembler {
         if let Some(words) = answer.refused() {
             self.refusal.push_str(&words);
         }
-        for piece in answer.into_calls() {
+        for piece in answer.calls() {
             deltas.extend(self.call_piece(piece));
         }
         deltas
@@ -230,17 +227,17 @@ impl StreamAssembler {
         let open = &mut self.calls[at];
         open.piece = self.pieces;
         open.index = open.index.or(piece.index);
-        if let Some(name) = piece.name().filter(|_| open.call.name.is_empty()) {
-            open.call.name = name.to_owned();
+        if let Some(name) = piece.name.filter(|_| open.call.name.is_empty()) {
+            open.call.name = name;
         }
-        if let Some(text) = piece.arguments() {
+        if let Some(text) = piece.arguments {
             open.call.arguments.push_str(&text);
         }
         if let Some(id) = piece.id.filter(|_| open.call.id.is_empty()) {
             open.call.id = id;
         }
         // A signature may come late, and again: the provider wants the latest back.
-        if let Some(value) = piece.extra_content {
+        if let Some(value) = piece.extra {
             open.call.extra = Some(Extra { value, provider: self.provider.clone() });
         }
         // The name may come after the first arguments, which are shown once it is known.
@@ -268,10 +265,10 @@ impl StreamAssembler {
             None => self.calls.len().checked_sub(1),
         }?;
         let open = &self.calls[found];
-        let Some(name) = piece.name() else { return Some(found) };
+        let Some(name) = &piece.name else { return Some(found) };
         let other_id = id.is_some_and(|id| !open.call.id.is_empty() && open.call.id != id);
-        let other_name = !open.call.name.is_empty() && open.call.name != name;
-        let again = open.is_whole() && piece.arguments().is_some();
+        let other_name = !open.call.name.is_empty() && open.call.name != *name;
+        let again = open.is_whole() && piece.arguments.is_some();
         let beside = open.piece == self.pieces;
         let starts = other_id || other_name || again || beside;
         (!starts).then_some(found)

@@ -5,24 +5,20 @@
 
 #[cfg(feature = "tokenizer-files")]
 mod file;
-#[cfg(not(feature = "tokenizer-files"))]
-#[path = "tokenizer/no_file.rs"]
-mod file;
-mod remembered;
 mod server;
 
 use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt, stream};
 use posse_core::model::TokenCounter;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
 use super::locked;
 
-pub use file::FileTokenizer;
-use remembered::Remembered;
 pub use server::ServerTokenizer;
 
 /// Longest time that a request for counts may take, where nothing has to be started for it.
@@ -49,6 +45,21 @@ impl<T: Tokenizer + ?Sized> Tokenizer for Arc<T> {
     async fn count(&self, text: &str) -> Result<u64, String> {
         (**self).count(text).await
     }
+}
+
+/// The tokenizer in a file, or why there is none.
+#[cfg(feature = "tokenizer-files")]
+pub(crate) fn of_file(path: &Path) -> Result<Arc<dyn Tokenizer>, String> {
+    Ok(Arc::new(file::FileTokenizer::new(path)?))
+}
+
+#[cfg(not(feature = "tokenizer-files"))]
+pub(crate) fn of_file(path: &Path) -> Result<Arc<dyn Tokenizer>, String> {
+    Err(format!(
+        "this program cannot read its tokenizer {}; build it with cargo build --release -p posse --features \
+         tokenizer-files, or leave tokenizer out, and tokens are estimated",
+        path.display()
+    ))
 }
 
 /// Remembers what a tokenizer has counted, so that it is asked about new texts only, and lets it rest
@@ -128,4 +139,34 @@ fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
         text = rest;
         (!piece.is_empty()).then_some(piece)
     })
+}
+
+/// Counts in the younger half, after which the older one is forgotten: 160 KiB in all.
+const HALF: usize = 4_096;
+
+/// Counts by the texts they are of. Keeps no texts: two of them that hash alike, to 64 bits and with
+/// the same length, would be taken for one.
+#[derive(Default)]
+struct Remembered {
+    hasher: RandomState,
+    young: HashMap<(u64, usize), u64>,
+    old: HashMap<(u64, usize), u64>,
+}
+
+impl Remembered {
+    fn key(&self, text: &str) -> (u64, usize) {
+        (self.hasher.hash_one(text), text.len())
+    }
+
+    fn get(&self, text: &str) -> Option<u64> {
+        let key = self.key(text);
+        self.young.get(&key).or_else(|| self.old.get(&key)).copied()
+    }
+
+    fn put(&mut self, text: &str, tokens: u64) {
+        if self.young.len() >= HALF {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(self.key(text), tokens);
+    }
 }

@@ -63,8 +63,8 @@ async fn a_key_is_shown_nowhere() {
     let echo = refused(401, "Incorrect API key provided: sk-canary-123. Header canary-header-9.");
     let server = ModelServer::play(vec![echo]).await;
     let mut config = config(&server);
-    config.api_key = Some("sk-canary-123".into());
-    config.headers = vec![("x-key".to_owned(), "canary-header-9".into())];
+    config.api_key = Some(Secret::new("sk-canary-123"));
+    config.headers = vec![("x-key".to_owned(), Secret::new("canary-header-9"))];
     let model = model(config);
     let error = ask(&model, &request()).await.expect_err("an error");
     assert_eq!(error.kind, ModelErrorKind::Unauthorized);
@@ -80,7 +80,7 @@ async fn a_redirect_is_not_followed() {
     let moved = Answer::new(307, "text/html", "moved").header("location", &target);
     let server = ModelServer::play(vec![moved]).await;
     let mut config = config(&server);
-    config.api_key = Some("sk-canary-123".into());
+    config.api_key = Some(Secret::new("sk-canary-123"));
     let error = ask(&model(config), &request()).await.expect_err("an error");
     assert_eq!(error.kind, ModelErrorKind::WorkerUnfit);
     assert!(error.message.contains(&target), "{}", error.message);
@@ -102,7 +102,7 @@ async fn an_endpoint_that_is_not_there_is_said_to_be_unreachable() {
 fn a_configuration_that_cannot_work_is_refused_at_once() {
     for (url, header) in [("not a url", "x-ok"), ("ftp://127.0.0.1/v1", "x-ok"), ("http://127.0.0.1/v1", "not ok")] {
         let mut config = OpenAiConfig::new("default", url, "m");
-        config.headers = vec![(header.to_owned(), "v".into())];
+        config.headers = vec![(header.to_owned(), Secret::new("v"))];
         let error = OpenAiModel::new(config).expect_err("refused");
         assert_eq!(error.kind, ModelErrorKind::WorkerUnfit);
         assert!(error.message.contains("model default cannot be used"), "{}", error.message);

@@ -5,15 +5,16 @@ use posse_core::model::conversation::Conversation;
 use posse_core::model::conversation::ReasoningBack;
 use posse_core::model::{Author, Extra, Reasoning};
 use posse_infra::model::openai::MaxTokens;
+use posse_infra::model::secret::Secret;
 
 #[tokio::test]
 async fn headers_go_with_every_request() {
     let server = ModelServer::play(vec![Answer::file("B00-final.sse")]).await;
     let mut config = config(&server);
-    config.api_key = Some("sk-canary-123".into());
+    config.api_key = Some(Secret::new("sk-canary-123"));
     config.organization = Some("org-1".to_owned());
     config.project = Some("proj-1".to_owned());
-    config.headers = vec![("x-title".to_owned(), "Posse".into())];
+    config.headers = vec![("x-title".to_owned(), Secret::new("Posse"))];
     config.max_tokens_field = Some(MaxTokens::MaxCompletionTokens);
     let request = ModelRequest { max_tokens: Some(7), ..request() };
     ask(&model(config), &request).await.expect("a reply");

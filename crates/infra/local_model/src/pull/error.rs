@@ -1,7 +1,7 @@
 //! Why a model could not be fetched, and what to do about it.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use posse_core::text::bytes as size;
 
@@ -27,4 +27,8 @@ pub enum PullError {
     NoSpace { dir: PathBuf, needed: u64, free: u64 },
     #[error("cannot use {}: {source}; check that it can be written and that the disk has room, then try again", path.display())]
     Disk { path: PathBuf, source: io::Error },
+}
+
+pub(super) fn disk(path: &Path, source: io::Error) -> PullError {
+    PullError::Disk { path: path.to_owned(), source }
 }

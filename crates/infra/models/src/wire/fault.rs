@@ -1,9 +1,8 @@
 //! A provider's words about what went wrong, in any of the shapes they come in.
 
-use serde::Deserialize;
 use serde_json::Value;
 
-use super::lenient;
+use super::lenient::{count, word};
 
 /// An error as a provider worded it. Everything may be missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,28 +17,6 @@ pub(crate) struct Fault {
     pub n_ctx: Option<u32>,
     /// A wait in a field of its own, as it is written; in seconds where it is a number.
     pub wait: Option<Box<str>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Fields {
-    #[serde(deserialize_with = "lenient::word")]
-    message: Option<String>,
-    #[serde(deserialize_with = "lenient::word")]
-    msg: Option<String>,
-    #[serde(rename = "type", deserialize_with = "lenient::word")]
-    kind: Option<String>,
-    #[serde(deserialize_with = "lenient::word")]
-    status: Option<String>,
-    #[serde(deserialize_with = "lenient::word")]
-    code: Option<String>,
-    #[serde(deserialize_with = "lenient::word")]
-    param: Option<String>,
-    #[serde(deserialize_with = "lenient::count")]
-    n_ctx: Option<u64>,
-    #[serde(deserialize_with = "lenient::word")]
-    failed_generation: Option<String>,
-    metadata: Value,
 }
 
 impl Fault {
@@ -87,28 +64,23 @@ impl Fault {
                 let words: Vec<_> = list.iter().map(|v| Fault::of_value(v).message).collect();
                 Fault::words(words.join("; "))
             }
-            Value::Object(object) => {
-                let fields: Fields = serde_json::from_value(value.clone()).unwrap_or_default();
+            Value::Object(_) => {
+                let field = |name: &str| word(&value[name]);
+                let nested = || value.get("error").or_else(|| value.get("detail")).map(|v| Fault::of_value(v).message);
+                let message = field("message").or_else(|| field("msg")).or_else(nested);
+                let message = message.unwrap_or_else(|| value.to_string());
                 // OpenRouter hides the upstream provider's words there.
-                let upstream = fields.metadata.get("raw").and_then(Value::as_str);
-                let written = fields.failed_generation;
-                let nested = object.get("error").or_else(|| object.get("detail"));
-                let message = fields
-                    .message
-                    .or(fields.msg)
-                    .or_else(|| nested.map(|v| Fault::of_value(v).message))
-                    .unwrap_or_else(|| value.to_string());
-                let message = match (upstream, written) {
+                let message = match (value["metadata"]["raw"].as_str(), field("failed_generation")) {
                     (Some(raw), _) if !message.contains(raw) => format!("{message} ({raw})"),
                     (_, Some(text)) => format!("{message} The model wrote: {text}"),
                     _ => message,
                 };
                 Fault {
                     message,
-                    kind: fields.kind.or(fields.status).unwrap_or_default(),
-                    code: fields.code.unwrap_or_default(),
-                    param: fields.param.unwrap_or_default(),
-                    n_ctx: fields.n_ctx.and_then(|n| u32::try_from(n).ok()),
+                    kind: field("type").or_else(|| field("status")).unwrap_or_default(),
+                    code: field("code").unwrap_or_default(),
+                    param: field("param").unwrap_or_default(),
+                    n_ctx: count(&value["n_ctx"]).and_then(|n| u32::try_from(n).ok()),
                     wait: wait_in(value, 4),
                 }
             }

@@ -2,197 +2,125 @@
 //! type, and every word may be one we do not know.
 
 use posse_core::model::{CallRequest, Finish, Usage};
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::fault::Fault;
-use super::lenient;
+use super::lenient::{count, list, word};
 
 /// A whole reply or one piece of a stream; they differ in nothing that matters.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Completion {
-    #[serde(deserialize_with = "lenient::word")]
-    pub model: Option<String>,
-    #[serde(deserialize_with = "lenient::list")]
-    choices: Vec<Choice>,
-    #[serde(deserialize_with = "lenient::or_default")]
-    usage: Option<WireUsage>,
-}
+pub(crate) struct Completion(pub Value);
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Choice {
-    #[serde(deserialize_with = "lenient::count")]
-    index: Option<u64>,
-    #[serde(deserialize_with = "lenient::or_default")]
-    message: Option<Answer>,
-    #[serde(deserialize_with = "lenient::or_default")]
-    delta: Option<Answer>,
-    #[serde(deserialize_with = "lenient::word")]
-    finish_reason: Option<String>,
-    error: Value,
-}
+pub(crate) struct Choice<'a>(&'a Value);
 
 /// What the model said, or a piece of it.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Answer {
-    content: Value,
-    reasoning_content: Value,
-    reasoning: Value,
-    /// Ollama's, and of proxies for Anthropic.
-    thinking: Value,
-    thinking_blocks: Value,
-    reasoning_text: Value,
-    thought: Value,
-    reasoning_details: Value,
-    #[serde(deserialize_with = "lenient::word")]
-    refusal: Option<String>,
-    #[serde(deserialize_with = "lenient::list")]
-    tool_calls: Vec<CallPiece>,
-    /// The older form of one call.
-    #[serde(deserialize_with = "lenient::or_default")]
-    function_call: Option<Function>,
-}
+pub(crate) struct Answer<'a>(&'a Value);
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 pub(crate) struct CallPiece {
-    #[serde(deserialize_with = "lenient::count")]
     pub index: Option<u64>,
-    #[serde(deserialize_with = "lenient::word")]
     pub id: Option<String>,
-    #[serde(deserialize_with = "lenient::or_default")]
-    function: Function,
-    /// Some servers leave the inner object out.
-    #[serde(deserialize_with = "lenient::word")]
-    name: Option<String>,
-    arguments: Value,
-    pub extra_content: Option<Value>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Function {
-    #[serde(deserialize_with = "lenient::word")]
-    name: Option<String>,
-    arguments: Value,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct WireUsage {
-    #[serde(alias = "input_tokens", deserialize_with = "lenient::count")]
-    prompt_tokens: Option<u64>,
-    #[serde(alias = "output_tokens", deserialize_with = "lenient::count")]
-    completion_tokens: Option<u64>,
-    #[serde(deserialize_with = "lenient::count")]
-    total_tokens: Option<u64>,
-    #[serde(alias = "input_tokens_details", deserialize_with = "lenient::or_default")]
-    prompt_tokens_details: PromptDetails,
-    /// DeepSeek's name for cached tokens.
-    #[serde(deserialize_with = "lenient::count")]
-    prompt_cache_hit_tokens: Option<u64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct PromptDetails {
-    #[serde(deserialize_with = "lenient::count")]
-    cached_tokens: Option<u64>,
+    pub name: Option<String>,
+    /// JSON text or a piece of it.
+    pub arguments: Option<String>,
+    pub extra: Option<Value>,
 }
 
 impl Completion {
-    /// Takes out the one choice we asked for. Strays with another index are left alone.
-    pub fn take_choice(&mut self) -> Option<Choice> {
-        let at = self.choices.iter().position(|choice| choice.index.unwrap_or(0) == 0)?;
-        Some(self.choices.swap_remove(at))
+    pub fn model(&self) -> Option<String> {
+        word(&self.0["model"])
+    }
+
+    /// The one choice we asked for. Strays with another index are left alone.
+    pub fn choice(&self) -> Option<Choice<'_>> {
+        list(&self.0["choices"]).find(|choice| count(&choice["index"]).unwrap_or(0) == 0).map(Choice)
     }
 
     pub fn usage(&self) -> Option<Usage> {
-        let told = self.usage.as_ref()?;
-        let input = told.prompt_tokens.unwrap_or(0);
-        let total = told.total_tokens.unwrap_or(0);
+        let told = &self.0["usage"];
+        let either = |one: &Value, other: &Value| count(one).or_else(|| count(other)).unwrap_or(0);
+        let input = either(&told["prompt_tokens"], &told["input_tokens"]);
+        let total = count(&told["total_tokens"]).unwrap_or(0);
         // Where the total is more than its parts, the rest is reasoning that was not counted in.
-        let output = told.completion_tokens.unwrap_or(0).max(total.saturating_sub(input));
-        let cached = told.prompt_tokens_details.cached_tokens.or(told.prompt_cache_hit_tokens).unwrap_or(0);
+        let output = either(&told["completion_tokens"], &told["output_tokens"]).max(total.saturating_sub(input));
+        let details = ["prompt_tokens_details", "input_tokens_details"];
+        let cached = details.into_iter().find_map(|details| count(&told[details]["cached_tokens"]));
+        // DeepSeek's name for them.
+        let cached = cached.or_else(|| count(&told["prompt_cache_hit_tokens"])).unwrap_or(0);
         (input + output > 0).then_some(Usage { input, output, cached, estimated: false })
     }
 }
 
-impl Choice {
+impl<'a> Choice<'a> {
     /// The word that says why the reply ended, if it did.
-    pub fn finish_reason(&self) -> Option<&str> {
-        self.finish_reason.as_deref().filter(|word| !word.trim().is_empty())
+    pub fn finish_reason(&self) -> Option<String> {
+        word(&self.0["finish_reason"]).filter(|word| !word.trim().is_empty())
     }
 
     /// An error in place of, or beside, the answer.
     pub fn fault(&self) -> Option<Fault> {
-        (!self.error.is_null()).then(|| Fault::of_value(&self.error))
+        Some(&self.0["error"]).filter(|error| !error.is_null()).map(Fault::of_value)
     }
 
-    pub fn into_answer(self) -> Answer {
-        self.delta.or(self.message).unwrap_or_default()
+    pub fn answer(&self) -> Answer<'a> {
+        let said = ["delta", "message"].into_iter().map(|key| &self.0[key]).find(|said| said.is_object());
+        Answer(said.unwrap_or(&Value::Null))
     }
 }
 
-impl Answer {
+impl Answer<'_> {
     pub fn text(&self) -> String {
         self.parts(false)
     }
 
     /// The words of the content's parts that are thoughts, or of all others.
     fn parts(&self, thoughts: bool) -> String {
-        let parts = self.content.as_array().map_or(std::slice::from_ref(&self.content), Vec::as_slice);
+        let content = &self.0["content"];
+        let parts = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
         parts.iter().filter(|part| is_thought(part) == thoughts).map(words_of).collect()
     }
 
     /// The reasoning, under any of its names.
     pub fn thought(&self) -> String {
-        let fields = [
-            &self.reasoning_content,
-            &self.reasoning,
-            &self.thinking,
-            &self.thinking_blocks,
-            &self.reasoning_text,
-            &self.thought,
-            &self.reasoning_details,
+        const NAMES: [&str; 7] = [
+            "reasoning_content",
+            "reasoning",
+            // Ollama's, and of proxies for Anthropic.
+            "thinking",
+            "thinking_blocks",
+            "reasoning_text",
+            "thought",
+            "reasoning_details",
         ];
-        let in_field = fields.into_iter().map(words_of).find(|words| !words.is_empty());
+        let in_field = NAMES.iter().map(|name| words_of(&self.0[*name])).find(|words| !words.is_empty());
         in_field.unwrap_or_else(|| self.parts(true))
     }
 
     /// A refusal in the provider's own field, or as a part of the content.
     pub fn refused(&self) -> Option<String> {
-        let in_parts =
-            || self.content.as_array()?.iter().find_map(|part| Some(part.get("refusal")?.as_str()?.to_owned()));
-        self.refusal.clone().or_else(in_parts).filter(|words| !words.is_empty())
+        let in_parts = || list(&self.0["content"]).find_map(|part| Some(part["refusal"].as_str()?.to_owned()));
+        word(&self.0["refusal"]).or_else(in_parts).filter(|words| !words.is_empty())
     }
 
-    /// The calls, the older form included. Pieces with nothing in them are none.
-    pub fn into_calls(self) -> Vec<CallPiece> {
-        let older = self.function_call.map(|function| CallPiece { function, ..CallPiece::default() });
-        self.tool_calls.into_iter().chain(older).filter(|piece| !piece.is_blank()).collect()
+    /// The calls, the older form of one included. Pieces with nothing in them are none.
+    pub fn calls(&self) -> impl Iterator<Item = CallPiece> {
+        list(&self.0["tool_calls"]).chain(list(&self.0["function_call"])).filter_map(CallPiece::read)
     }
 }
 
 impl CallPiece {
-    pub fn name(&self) -> Option<&str> {
-        self.function.name.as_deref().or(self.name.as_deref())
-    }
-
-    /// The arguments in this piece, which are JSON text or a piece of it.
-    pub fn arguments(&self) -> Option<String> {
-        [&self.function.arguments, &self.arguments].into_iter().find_map(|value| match value {
+    fn read(piece: &Value) -> Option<Self> {
+        // Some servers leave the inner object out, as the older form does.
+        let places = [&piece["function"], piece];
+        let text = |value: &Value| match value {
             Value::Null => None,
             Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
             other => Some(other.to_string()),
-        })
-    }
-
-    fn is_blank(&self) -> bool {
-        self.id.is_none() && self.name().is_none() && self.extra_content.is_none() && self.arguments().is_none()
+        };
+        let id = word(&piece["id"]);
+        let name = places.iter().find_map(|place| word(&place["name"]));
+        let arguments = places.iter().find_map(|place| text(&place["arguments"]));
+        let extra = Some(&piece["extra_content"]).filter(|extra| !extra.is_null()).cloned();
+        let is_blank = id.is_none() && name.is_none() && arguments.is_none() && extra.is_none();
+        (!is_blank).then(|| CallPiece { index: count(&piece["index"]), id, name, arguments, extra })
     }
 }
 
