@@ -59,3 +59,30 @@ fn jobs_at_once_are_bounded_by_open_files_and_nothing_fails_for_want_of_them() {
     let said = worked(&project, "ulimit -n 300");
     assert!(said.contains("this process may have 300") && said.contains("each role works 3 at once"), "{said}");
 }
+
+#[test]
+fn slots_are_what_the_open_files_are_enough_for() {
+    let project = Project::begun();
+    let need = "1,000 jobs at once need 12,256 open files, and this process may have 1,024: each role works 64 at once";
+    for (slots, roles, files, said) in [
+        (4, 3, 1024, None),
+        (1000, 1, 1024, Some(need)),
+        (1000, 4, 1024, Some("each role works 16 at once")),
+        // Never none.
+        (5, 2, 64, Some("each role works 1 at once")),
+        // Nothing less was asked for.
+        (1, 2, 64, None),
+    ] {
+        let slots = slots.to_string();
+        // It says so and ends before it works, for others are not shown its numbers.
+        let mut args = vec!["work", "--metrics", "10.0.0.1:9", "--slots", &slots];
+        args.extend(["researcher", "reviewer", "scribe", "triager"][..roles].iter().flat_map(|role| ["--role", *role]));
+        let ended = limited(&project, &format!("ulimit -n {files}"), &args).output().expect("posse runs");
+        let err = String::from_utf8(ended.stderr).expect("UTF-8");
+        assert!(ended.status.code() == Some(2) && err.contains("10.0.0.1:9"), "{args:?}: {err}");
+        match said {
+            Some(said) => assert!(err.contains(said), "{args:?}: {err}"),
+            None => assert!(!err.contains("open files"), "{args:?}: {err}"),
+        }
+    }
+}

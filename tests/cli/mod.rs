@@ -23,5 +23,6 @@ mod skills;
 mod staff;
 mod terminal;
 mod together;
+mod told;
 mod trust;
 mod workspaces;

@@ -190,22 +190,3 @@ impl From<ModelError> for Error {
         Error::new(Code::ModelFailed, error.to_string())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn codes_say_what_they_are_about_and_each_means_one_thing() {
-        let mut codes: Vec<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
-        let is_word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
-        for code in &codes {
-            let parts = code.split_once('.');
-            assert!(parts.is_some_and(|(about, what)| is_word(about) && is_word(what)), "{code}");
-        }
-        let all = codes.len();
-        codes.sort_unstable();
-        codes.dedup();
-        assert_eq!(codes.len(), all);
-    }
-}

@@ -82,32 +82,3 @@ fn take(filter: &mut JobFilter, key: &str, value: String, now: Millis) -> Result
         _ => since(&value, now).map(|at| filter.ended_before = Some(at)),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn terms_make_a_filter_or_say_what_is_wrong() {
-        let parse = |terms: &[&str]| parse(&terms.iter().map(ToString::to_string).collect::<Vec<_>>(), 0);
-        let filter = parse(&["state=discarded,cancelled role=scribe search=the big one", "tag=a=b"]).expect("is fine");
-        assert_eq!(filter.states, [JobState::Discarded, JobState::Cancelled]);
-        assert_eq!((filter.role.as_deref(), filter.text.as_deref()), (Some("scribe"), Some("the big one")));
-        assert_eq!(filter.tag.as_deref(), Some("a=b"));
-        let meta = parse(&["meta=customer=7 role=scribe"]).expect("is fine").meta;
-        assert_eq!(meta, Some(("customer".into(), "7".into())));
-        assert_eq!(parse(&["since=1970-01-01T00:00:01Z"]).expect("is fine").created_from, Some(1000));
-        for (wrong, words) in [
-            ("colour=red", "'colour' is no key; keys are state, role"),
-            ("everything", "'everything' is no key=value"),
-            (" ", "it is empty"),
-            ("state=done", "state: 'done' is no job state"),
-            ("role=", "role: has no value"),
-            ("role=a role=b", "role: is given twice"),
-            ("since=soon", "since: write it as"),
-        ] {
-            let error = parse(&[wrong]).expect_err(wrong);
-            assert!(error.contains(words), "{wrong}: {error}");
-        }
-    }
-}

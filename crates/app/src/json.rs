@@ -114,36 +114,3 @@ fn timed(value: Value) -> Value {
 fn is_time(name: &str) -> bool {
     ["at", "since", "until"].contains(&name) || name.ends_with("_at") || name.ends_with("_until")
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn times_can_be_read_and_what_others_wrote_is_theirs() {
-        let value = json!({
-            "created_at": 1_767_225_600_123_i64, "run_at": null, "meta": {"seen_at": 1_767_225_600_123_i64},
-            "steps": [{"at": 1_767_225_600_000_i64, "seq": 3}], "failed_at": 0,
-        });
-        let shown: Value = serde_json::from_str(&line(&value).expect("JSON")).expect("JSON");
-        assert_eq!(shown["created_at"], 1_767_225_600_123_i64);
-        assert_eq!(shown["created_at_rfc3339"], "2026-01-01T00:00:00.123Z");
-        assert_eq!(shown["steps"][0]["at_rfc3339"], "2026-01-01T00:00:00.000Z");
-        assert!(shown.get("run_at_rfc3339").is_none() && shown.get("failed_at_rfc3339").is_none());
-        assert_eq!(shown["meta"], value["meta"]);
-    }
-
-    #[test]
-    fn long_texts_of_lists_are_cut_and_it_is_told_how_long_they_are() {
-        let long = "ä".repeat(3000);
-        let item = json!({"id": 7, "payload": {"goal": long, "tags": ["x", long]}});
-        let cut = item_of(&item, false).expect("JSON");
-        assert_eq!(cut["cut"], json!({"payload.goal": 6000, "payload.tags.1": 6000}));
-        assert_eq!(cut["payload"]["goal"], format!("{}…", "ä".repeat(1000)));
-        assert_eq!(item_of(&item, true).expect("JSON"), item);
-        let short = json!({"id": 7});
-        assert_eq!(item_of(&short, false).expect("JSON"), short);
-    }
-}

@@ -137,37 +137,3 @@ impl<'de> Visitor<'de> for Look {
         Ok(NoRepeats)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_no_line_of_json_is_told_by_its_name() {
-        let said = |line: &[u8]| parse::<serde_json::Value>(line).expect_err("is none");
-        let wide: Vec<u8> = "{\"goal\": 1}".encode_utf16().flat_map(u16::to_le_bytes).collect();
-        let marked: Vec<u8> = [&[0xff, 0xfe][..], &wide].concat();
-        for (line, words) in [
-            (&b"[{\"goal\": \"a\"}]"[..], "begins a JSON array"),
-            (b"{", "does not end in it"),
-            (b"  \"goal\": \"a\",", "stands in several lines"),
-            (b"}", "stands in several lines"),
-            (b"{\"goal\": \"a\"},", "ends with a comma"),
-            (b"{\"goal\": \"a\"}{\"goal\": \"b\"}", "more than one object"),
-            (b"{\"goal\": \"a\"} , {\"goal\": \"b\"}", "more than one object"),
-            (b"{\"goal\": \"a\", \"goal\": \"b\"}", "\"goal\" is there twice"),
-            (b"{\"meta\": {\"k\": 1, \"k\": 2}}", "\"k\" is there twice"),
-            (b"{\"goal\": \"a\0b\"}", "NUL character at byte 11"),
-            (b"{\"goal\": \"\xff\"}", "not UTF-8 at byte 10"),
-            (b"goal,role", "is no JSON object"),
-            (b"\x1f\x8b\x08\x00", "is gzip"),
-            (&wide, "UTF-16"),
-            (&marked, "UTF-16"),
-        ] {
-            let said = said(line);
-            assert!(said.contains(words), "{line:?}: {said}");
-        }
-        assert_eq!(parse::<serde_json::Value>(b"{\"a\": 1}\r\n").expect("is one")["a"], 1);
-        assert_eq!(without_mark("\u{feff}{}".as_bytes()), b"{}");
-    }
-}

@@ -296,21 +296,21 @@ pub fn tool(all: Vec<ToolView>, name: &str) -> Result<ToolView> {
 #[derive(Serialize, JsonSchema)]
 pub struct SkillItem<'a> {
     /// Its name.
-    name: &'a str,
+    pub name: &'a str,
     /// What it does and when to use it.
-    description: &'a str,
+    pub description: &'a str,
     /// What a model calls it by.
-    tool: String,
+    pub tool: String,
     /// Tools it may use; null where it may use all its caller has.
-    allowed_tools: &'a Option<Vec<String>>,
+    pub allowed_tools: &'a Option<Vec<String>>,
     /// Skills it may call.
-    allowed_skills: &'a [String],
+    pub allowed_skills: &'a [String],
     /// Whose it is.
-    scope: SkillScope,
+    pub scope: SkillScope,
     /// Its file.
-    file: &'a Path,
+    pub file: &'a Path,
     /// The hash of that.
-    sha256: &'a str,
+    pub sha256: &'a str,
 }
 
 impl<'a> From<&'a Skill> for SkillItem<'a> {

@@ -27,26 +27,3 @@ pub fn disagreement(stored: &Retention, said: &[Keep]) -> Option<(String, String
     );
     Some((what, "posse db retention --from-settings has the database follow the settings".into()))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use posse_core::queue::retention::Kept;
-
-    #[test]
-    fn lengths_read_as_they_are_written() {
-        for text in ["1ms", "1500ms", "90s", "1m", "36h", "2d", "forever"] {
-            assert_eq!(words(crate::times::keep(text).expect("a length")), text);
-        }
-        assert_eq!(words(Some(0)), "0ms");
-    }
-
-    #[test]
-    fn what_differs_is_named_and_nothing_else() {
-        let stored = Retention::default();
-        assert_eq!(disagreement(&stored, &[(Kept::Completed, stored.completed)]), None);
-        let (what, _) = disagreement(&stored, &[(Kept::Completed, Some(1000)), (Kept::Cancelled, stored.cancelled)])
-            .expect("they differ");
-        assert!(what.contains("completed 30d, not 1s") && !what.contains("cancelled"), "{what}");
-    }
-}

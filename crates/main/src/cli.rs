@@ -7,26 +7,23 @@ use clap::{Args, Parser, Subcommand};
 use posse_core::job::name::role_name;
 use posse_core::port::Store;
 
-use crate::exit::EXIT_CODES;
+use crate::env;
+use crate::exit::{EXIT_CODES, Exit};
 use crate::output::{ColorChoice, Out};
 use crate::settings::{self, Overrides, Settings};
 use crate::wire;
 
-mod bench;
 mod change;
 mod chat;
 mod db;
-mod db_retention;
 mod doctor;
 mod endpoint;
 mod enqueue;
-mod enqueue_many;
 mod filter;
 mod group;
 mod init;
 mod job;
 mod job_events;
-mod job_fork;
 mod job_show;
 mod job_table;
 mod lists;
@@ -92,7 +89,7 @@ enum Command {
     /// Work what is enqueued, until told to stop
     Work(work::WorkArgs),
     /// Check the project, say what is served, and work everything
-    Up(work::UpArgs),
+    Up(work::ModelArgs),
     /// What runs, what waits and why, and what needs a person, on one screen
     Status(status::StatusArgs),
     /// Jobs (short for `job list`)
@@ -144,14 +141,23 @@ enum Command {
     #[command(subcommand)]
     Db(db::DbCommand),
     /// Look at everything, and say what is wrong and what to do
-    Doctor(doctor::DoctorArgs),
+    Doctor {
+        /// Compare each index of the database with its table too, which takes several times as long
+        #[arg(long)]
+        full: bool,
+    },
     /// Numbers to watch the fleet by, as Prometheus reads them
-    Metrics(metrics::MetricsArgs),
+    #[command(after_help = metrics::HELP)]
+    Metrics,
     /// How fast this machine is
     #[command(subcommand)]
-    Bench(bench::BenchCommand),
+    Bench(BenchCommand),
     /// Begin a project: settings, personas, files to try it on
-    Init(init::InitArgs),
+    Init {
+        /// The folder; made if it is not there
+        #[arg(default_value = ".", value_name = "DIR")]
+        folder: PathBuf,
+    },
     /// Trust a folder, so that the settings, personas, skills and libraries in it are used
     Trust(trust::TrustArgs),
     /// Completion script for a shell
@@ -159,6 +165,12 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Subcommand)]
+enum BenchCommand {
+    /// The queue, with jobs that do nothing: one line of JSON for each result
+    Queue(posse_bench::queue::QueueArgs),
 }
 
 /// The name of a role, however it is spelled.
@@ -210,7 +222,7 @@ impl Cli {
     }
 
     /// Does what was asked; gives the exit code of what was not an error.
-    pub async fn run(self) -> Result<crate::exit::Exit> {
+    pub async fn run(self) -> Result<Exit> {
         let cx = Context { out: self.out(), global: self.global };
         match self.command {
             Command::Enqueue(args) => enqueue::enqueue(&cx, *args).await,
@@ -238,66 +250,26 @@ impl Cli {
             Command::Tool(command) => tool::dispatch(&cx, command),
             Command::Worker(command) => worker::dispatch(&cx, command).await,
             Command::Db(command) => db::dispatch(&cx, command).await,
-            Command::Doctor(args) => doctor::doctor(&cx, args).await,
-            Command::Metrics(args) => metrics::metrics(&cx, args).await,
-            Command::Bench(command) => bench::dispatch(&cx, command).await,
-            Command::Init(args) => init::init(&cx, args),
+            Command::Doctor { full } => doctor::doctor(&cx, full).await,
+            Command::Metrics => metrics::metrics(&cx).await,
+            Command::Bench(BenchCommand::Queue(args)) => bench(&cx, args).await,
+            Command::Init { folder } => init::init(&cx, &folder),
             Command::Trust(args) => trust::trust(&cx, args),
             Command::Completions { shell } => completions(&cx, shell),
         }
     }
 }
 
-fn completions(cx: &Context, shell: clap_complete::Shell) -> Result<crate::exit::Exit> {
+async fn bench(cx: &Context, args: posse_bench::queue::QueueArgs) -> Result<Exit> {
+    // The environment's keys alone: those of a settings file are for the database that it is of.
+    let keys = settings::keys(&env::own, None)?;
+    posse_bench::queue::run(args, keys, &|line| cx.out.json_line(line)).await?;
+    Ok(Exit::Ok)
+}
+
+fn completions(cx: &Context, shell: clap_complete::Shell) -> Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut <Cli as clap::CommandFactory>::command(), "posse", &mut script);
     cx.out.raw(&String::from_utf8_lossy(&script))?;
-    Ok(crate::exit::Exit::Ok)
-}
-
-#[cfg(test)]
-mod tests {
-    /// The words of a command as a shell would make them.
-    fn words(command: &str) -> Vec<String> {
-        let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
-        for c in command.chars() {
-            match (quote, c) {
-                (Some(open), c) if c == open => quote = None,
-                (None, '\'' | '"') => quote = Some(c),
-                (None, ' ') => words.push(std::mem::take(&mut word)),
-                (_, c) => word.push(c),
-            }
-        }
-        words.push(word);
-        words.retain(|word| !word.is_empty());
-        words
-    }
-
-    #[test]
-    fn commands_that_people_are_told_to_type_can_be_typed() {
-        let readme = include_str!("../../../README.md");
-        let quickstart = include_str!("../../../quickstart").replace("\\\"", "\"");
-        let mut typed = 0;
-        let is_command =
-            |line: &&str| line.starts_with("    posse ") || line.starts_with("    OPENAI_API_KEY=... posse");
-        for line in readme.lines().filter(is_command).chain(quickstart.lines()).chain(super::EXAMPLES.lines()) {
-            let line = line.split("  #").next().unwrap_or_default().split("   # ").next().unwrap_or_default();
-            // Where the command ends and its description begins.
-            let line = line.trim_start().split("   ").next().unwrap_or_default();
-            let line = line.strip_prefix("OPENAI_API_KEY=... ").unwrap_or(line);
-            for command in line.split(" && ").filter(|command| command.starts_with("posse ")) {
-                let tried = <super::Cli as clap::Parser>::try_parse_from(words(command.trim()));
-                if let Err(error) = tried {
-                    assert!(!error.use_stderr(), "{command}: {error}");
-                }
-                typed += 1;
-            }
-        }
-        assert!(typed > 15, "only {typed} commands were found");
-    }
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        <super::Cli as clap::CommandFactory>::command().debug_assert();
-    }
+    Ok(Exit::Ok)
 }

@@ -39,12 +39,8 @@ pub struct Plan {
     /// Only jobs of these queues; all when empty.
     pub queues: Vec<String>,
     pub slots: usize,
-    pub lease: Duration,
-    /// How long the settings say that what has ended is kept. The database decides.
-    pub retention: Vec<Keep>,
-    pub sessions: PathBuf,
+    /// Whether somebody wants to hear what happens.
     pub watched: bool,
-    pub files: Option<RunFiles>,
 }
 
 struct Served {
@@ -88,27 +84,16 @@ pub struct WorkerProcess {
     heard: Option<broadcast::Receiver<Progress>>,
 }
 
-impl Plan {
-    /// As the settings have it, for whoever wants to hear what happens.
-    pub fn of(settings: &Settings, queues: Vec<String>, slots: usize) -> Plan {
-        Plan {
-            queues,
-            slots,
-            lease: settings.lease,
-            retention: settings.retention.clone(),
-            sessions: settings.beside_database("sessions"),
-            watched: true,
-            files: RunFiles::of(settings),
-        }
-    }
-}
-
 impl WorkerProcess {
     /// Announces this process and puts a service to each role.
-    pub async fn start(store: &Arc<dyn Store>, work: Vec<RoleWork>, plan: Plan) -> Result<WorkerProcess> {
-        let Plan { queues, slots, lease, retention, sessions, watched, files } = plan;
+    pub async fn start(
+        store: &Arc<dyn Store>,
+        settings: &Settings,
+        work: Vec<RoleWork>,
+        Plan { queues, slots, watched }: Plan,
+    ) -> Result<WorkerProcess> {
         let roles: Vec<_> = work.iter().map(|one| one.role.clone()).collect();
-        let worker = record(roles, slots, lease);
+        let worker = record(roles, slots, settings.lease);
         let id = worker.id.clone();
         let options = FleetOptions {
             store: store.clone(),
@@ -116,13 +101,13 @@ impl WorkerProcess {
             processes: Arc::new(LinuxProcessProbe),
             worker,
         };
-        warn_of_other_retention(&**store, &retention).await?;
+        warn_of_other_retention(&**store, &settings.retention).await?;
         let fleet = Fleet::start(options).await?;
         // Before the first claim, so that nothing is missed.
         let heard = watched.then(|| fleet.watch());
-        let recorder = files.map(|files| Recorder::start(files, store.clone(), fleet.watch()));
+        let recorder = RunFiles::of(settings).map(|files| Recorder::start(files, store.clone(), fleet.watch()));
         let maintenance = tokio::spawn(maintain(Arc::clone(&fleet)));
-        let sweeping = tokio::spawn(sweep(store.clone(), sessions));
+        let sweeping = tokio::spawn(sweep(store.clone(), settings.beside_database("sessions")));
         let (services, served, queries) = (JoinSet::new(), BTreeMap::new(), store.clone());
         let mut process = WorkerProcess {
             fleet,

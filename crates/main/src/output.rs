@@ -102,20 +102,35 @@ impl Out {
     /// nothing they are told `none`.
     pub fn list_or_table<T: Serialize>(
         &self,
-        (name, full): (&str, bool),
+        list: (&str, bool),
         items: &[T],
         none: &str,
         titles: &[&str],
         row: impl Fn(&T) -> Vec<Cell>,
     ) -> Result<Exit> {
+        self.page(list, items, None, none, titles, row)
+    }
+
+    /// The same of one page of it; `next` is what is skipped before the next one.
+    pub fn page<T: Serialize>(
+        &self,
+        (name, full): (&str, bool),
+        items: &[T],
+        next: Option<i64>,
+        none: &str,
+        titles: &[&str],
+        row: impl Fn(&T) -> Vec<Cell>,
+    ) -> Result<Exit> {
         if self.json {
-            return self.list(name, json::listed(items, full)?, None);
+            return self.list(name, json::listed(items, full)?, next);
         }
-        if items.is_empty() {
-            self.note(none);
-            return Ok(Exit::Ok);
+        match items {
+            [] => self.note(none),
+            items => self.table(titles, items.iter().map(row))?,
         }
-        self.table(titles, items.iter().map(row))?;
+        if let Some(next) = next {
+            self.hint(format!("more: --skip {next}"));
+        }
         Ok(Exit::Ok)
     }
 
@@ -136,6 +151,11 @@ impl Out {
             self.line_at(FIELD, format!("  {name} {line}"))?;
         }
         Ok(())
+    }
+
+    /// The fields of something that it has.
+    pub fn fields<const N: usize>(&self, fields: [(&str, Option<String>); N]) -> Result<()> {
+        fields.into_iter().try_for_each(|(name, value)| value.map_or(Ok(()), |value| self.field(name, value)))
     }
 
     /// A table for people; its titles are dim.

@@ -78,21 +78,3 @@ pub fn random() -> u64 {
     hasher.write_u32(std::process::id());
     hasher.finish()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_are_what_the_descriptors_are_enough_for() {
-        assert_eq!(slots(4, 3, 1024), (4, None));
-        assert_eq!(slots(1000, 1, 1_048_576), (1000, None));
-        let (slots_of_one, said) = slots(1000, 1, 1024);
-        assert_eq!(slots_of_one, 64);
-        let said = said.expect("it is said");
-        assert!(said.contains("1,000 jobs at once need 12,256 open files, and this process may have 1,024"), "{said}");
-        assert_eq!(slots(1000, 4, 1024).0, 16);
-        assert_eq!(slots(5, 2, 64).0, 1, "never none");
-        assert_eq!(slots(1, 2, 64), (1, None), "nothing less was asked for");
-    }
-}

@@ -4,6 +4,9 @@
 //! in the file are relative to the project's folder; paths in flags and variables to the current one.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +15,7 @@ use posse_core::job::DEFAULT_PRIORITY_STEP_MS;
 use posse_core::job::deaths::MOST_CRASHES;
 use posse_core::job::enqueue::MAX_PRIORITY_STEP_MS;
 use posse_core::queue::retention::Keep;
-use posse_core::store::seal::Keys;
+use posse_core::store::seal::{KEYS_VARIABLE, Keys};
 use posse_infra::sandbox::CommandLimits;
 
 use crate::env::{self, Env, text};
@@ -20,7 +23,6 @@ use crate::exit::usage;
 use crate::trust::{Extent, Trust, Untrusted, found_in};
 
 pub mod file;
-pub mod sealing;
 
 pub use file::{Calling, FileModel, ModelKind, Synchronous, Tokenizer};
 
@@ -86,6 +88,8 @@ const DEFAULT_SLOTS: usize = 4;
 
 const RUN_FILES: usize = 200;
 
+const KEY_FILE_BYTES: u64 = 64 << 10;
+
 const DEFAULT_PRIORITY_STEP: Duration = Duration::from_millis(DEFAULT_PRIORITY_STEP_MS as u64);
 
 impl Settings {
@@ -143,7 +147,7 @@ impl Settings {
             max_crashes: said.max_crashes,
             run_files: said.run_files.unwrap_or(RUN_FILES),
             retention: said.retention.resolve().map_err(usage)?,
-            keys: sealing::keys(env, key_file.as_deref())?,
+            keys: keys(env, key_file.as_deref())?,
             key_file,
             commands: said.commands.resolve().map_err(usage)?,
             models: said.models,
@@ -212,6 +216,31 @@ fn root_of(file: &Path) -> PathBuf {
         Some(name) if name == "config" => folder.parent().unwrap_or(folder).into(),
         _ => folder.into(),
     }
+}
+
+/// The keys that texts are sealed with: of `POSSE_SEAL_KEYS`, else of a file that only its owner may read; none where
+/// neither is named. An error says where it
+/// is and nothing of a key.
+pub fn keys(env: Env<'_>, file: Option<&Path>) -> Result<Keys> {
+    if let Some(said) = text(env, KEYS_VARIABLE)?.filter(|said| !said.trim().is_empty()) {
+        return Keys::parse(&said).map_err(|why| usage(format!("{KEYS_VARIABLE}: {why}")));
+    }
+    let Some(path) = file else { return Ok(Keys::default()) };
+    let shown = path.display();
+    let unreadable = |error| usage(format!("the keys in {shown} ([sealing] key_file) cannot be read: {error}"));
+    let file = File::open(path).map_err(unreadable)?;
+    let data = file.metadata().map_err(unreadable)?;
+    if !data.is_file() {
+        return Err(usage(format!("{shown} ([sealing] key_file) is no file")));
+    }
+    if data.mode() & 0o077 != 0 {
+        return Err(usage(format!(
+            "the keys in {shown} ([sealing] key_file) may be read by others than their owner; chmod 600 {shown}"
+        )));
+    }
+    let mut said = String::new();
+    file.take(KEY_FILE_BYTES).read_to_string(&mut said).map_err(unreadable)?;
+    Keys::parse(&said).map_err(|why| usage(format!("{shown} ([sealing] key_file): {why}")))
 }
 
 pub fn load(overrides: &Overrides) -> Result<Settings> {

@@ -191,12 +191,7 @@ impl Trust {
         if self.file.is_none() || self.kept.workspaces.contains(&worked) {
             return Ok(());
         }
-        self.change(|kept| {
-            kept.workspaces.retain(|other| *other != worked && other.workspace.is_dir());
-            kept.workspaces.push(worked);
-            let over = kept.workspaces.len().saturating_sub(MAX_REMEMBERED);
-            kept.workspaces.drain(..over);
-        })
+        self.change(|kept| remember(&mut kept.workspaces, worked, |other| other.workspace.is_dir()))
     }
 
     /// Remembers where a database is: agents of other projects, and of other tenants of this one, keep away from it.
@@ -205,12 +200,7 @@ impl Trust {
         if self.file.is_none() || self.kept.databases.contains(&real) {
             return Ok(());
         }
-        self.change(|kept| {
-            kept.databases.retain(|other| *other != real && other.is_file());
-            kept.databases.push(real);
-            let over = kept.databases.len().saturating_sub(MAX_REMEMBERED);
-            kept.databases.drain(..over);
-        })
+        self.change(|kept| remember(&mut kept.databases, real, |other| other.is_file()))
     }
 
     /// Why a folder, by its real path, cannot be trusted whoever says so: agents of another project work there.
@@ -249,6 +239,14 @@ impl Trust {
         self.kept = kept;
         Ok(())
     }
+}
+
+/// Has `new` as the newest of what is remembered, as far as that is there still.
+fn remember<T: PartialEq>(all: &mut Vec<T>, new: T, is_there: impl Fn(&T) -> bool) {
+    all.retain(|other| *other != new && is_there(other));
+    all.push(new);
+    let over = all.len().saturating_sub(MAX_REMEMBERED);
+    all.drain(..over);
 }
 
 /// Where agents of the project at `root` work that name no workspace.

@@ -83,7 +83,6 @@ fn meant(id: Option<i64>, filter: Option<Result<JobFilter, String>>, yes: bool, 
     }
 }
 
-/// Which jobs to end
 #[derive(Args)]
 pub struct CancelArgs {
     #[command(flatten)]
@@ -109,14 +108,6 @@ pub struct RetryArgs {
     completed: bool,
 }
 
-/// Which jobs to delete
-#[derive(Args)]
-pub struct DeleteArgs {
-    #[command(flatten)]
-    which: Which,
-}
-
-/// Which jobs to put where
 #[derive(Args)]
 pub struct MoveArgs {
     #[command(flatten)]
@@ -126,7 +117,6 @@ pub struct MoveArgs {
     to: String,
 }
 
-/// Which jobs are how urgent
 #[derive(Args)]
 pub struct SetPriorityArgs {
     #[command(flatten)]
@@ -136,7 +126,6 @@ pub struct SetPriorityArgs {
     to: u8,
 }
 
-/// What to ask for instead
 #[derive(Args)]
 pub struct EditArgs {
     #[command(flatten)]
@@ -177,14 +166,13 @@ pub async fn cancel(cx: &Context, args: CancelArgs) -> Result<Exit> {
         (_, true) => Reach::Tree,
         _ => Reach::Beneath,
     };
-    let settings = cx.plain_settings()?;
-    let store = open_for(&settings, JobId(id))?;
+    let store = open_for(&cx.plain_settings()?, JobId(id))?;
     let Cancelling { became, gone, with } = change::cancel(hand(&*store), JobId(id), reach, reason).await?;
     let (what, exit) = match became {
-        Cancelled::Now => match gone {
-            Some(worker) => (format!("job {id} is cancelled; {worker} was gone"), Exit::Ok),
-            None => (format!("job {id} is cancelled"), Exit::Ok),
-        },
+        Cancelled::Now => {
+            let gone = gone.map(|worker| format!("; {worker} was gone")).unwrap_or_default();
+            (format!("job {id} is cancelled{gone}"), Exit::Ok)
+        }
         Cancelled::Requested => (format!("job {id} is running; its worker ends it at the next boundary"), Exit::Ok),
         Cancelled::Already => (format!("job {id} was cancelled before"), Exit::Ok),
         Cancelled::TooLate(state) => (format!("too late: job {id} is {state} already"), Exit::Conflict),
@@ -205,10 +193,10 @@ pub async fn cancel(cx: &Context, args: CancelArgs) -> Result<Exit> {
         0 => String::new(),
         n => format!(", and {} of its tree with it", plural(n, "job")),
     };
-    match exit {
-        Exit::Conflict if with.is_empty() => return Err(fail(Code::JobState, what)),
-        _ => cx.out.line(format!("{what}{beside}"))?,
+    if exit == Exit::Conflict && with.is_empty() {
+        return Err(fail(Code::JobState, what));
     }
+    cx.out.line(format!("{what}{beside}"))?;
     Ok(exit)
 }
 
@@ -225,8 +213,7 @@ pub async fn retry(cx: &Context, args: RetryArgs) -> Result<Exit> {
             return many(cx, *filter, yes, Change::Retry).await;
         }
     };
-    let settings = cx.plain_settings()?;
-    let store = open_for(&settings, JobId(id))?;
+    let store = open_for(&cx.plain_settings()?, JobId(id))?;
     change::retry(hand(&*store), JobId(id)).await?;
     let line = format!("job {id} is available again; posse work runs it");
     cx.out.say(&json!({"id": id, "state": JobState::Available}), line)
@@ -236,33 +223,31 @@ pub async fn edit(cx: &Context, args: EditArgs) -> Result<Exit> {
     let EditArgs { which, goal, role, priority, max_attempts, queue, at, delay } = args;
     let goal = goal.map(|goal| read_goal(vec![goal])).transpose()?;
     let run_at = at.or(delay.map(|delay| wire::now() + delay));
-    one_or_many(cx, which.meant()?, Edit { goal, role, priority, max_attempts, queue, run_at }).await
+    edited(cx, which.meant()?, Edit { goal, role, priority, max_attempts, queue, run_at }).await
 }
 
 pub async fn set_priority(cx: &Context, args: SetPriorityArgs) -> Result<Exit> {
-    one_or_many(cx, args.which.meant()?, Edit { priority: Some(args.to), ..Edit::default() }).await
+    edited(cx, args.which.meant()?, Edit { priority: Some(args.to), ..Edit::default() }).await
 }
 
 pub async fn move_to(cx: &Context, args: MoveArgs) -> Result<Exit> {
-    one_or_many(cx, args.which.meant()?, Edit { queue: Some(args.to), ..Edit::default() }).await
+    edited(cx, args.which.meant()?, Edit { queue: Some(args.to), ..Edit::default() }).await
 }
 
-async fn one_or_many(cx: &Context, meant: Meant, edit: Edit) -> Result<Exit> {
+async fn edited(cx: &Context, meant: Meant, edit: Edit) -> Result<Exit> {
     accept_edit(&edit, &wire::sources(&cx.plain_settings()?).look()?.1.roles())?;
-    match meant {
-        Meant::One(id) => one(cx, id, Change::Edit(edit)).await,
-        Meant::Many { filter, yes } => many(cx, *filter, yes, Change::Edit(edit)).await,
-    }
+    one_or_many(cx, meant, Change::Edit(edit)).await
 }
 
-pub async fn delete(cx: &Context, args: DeleteArgs) -> Result<Exit> {
-    match args.which.meant()? {
-        Meant::One(id) => one(cx, id, Change::Delete).await,
-        Meant::Many { filter, yes } => many(cx, *filter, yes, Change::Delete).await,
-    }
+pub async fn delete(cx: &Context, which: Which) -> Result<Exit> {
+    one_or_many(cx, which.meant()?, Change::Delete).await
 }
 
-async fn one(cx: &Context, id: i64, change: Change) -> Result<Exit> {
+async fn one_or_many(cx: &Context, meant: Meant, change: Change) -> Result<Exit> {
+    let id = match meant {
+        Meant::One(id) => id,
+        Meant::Many { filter, yes } => return many(cx, *filter, yes, change).await,
+    };
     let settings = cx.plain_settings()?;
     let queries = reader_for(&settings, JobId(id))?;
     let store = wire::open_store(&settings)?;
@@ -280,13 +265,10 @@ async fn many(cx: &Context, filter: JobFilter, yes: bool, change: Change) -> Res
     let mut told = Preview::find(&*queries, filter, &change).await?;
     let Preview { jobs, change: done, .. } = told;
     let in_words = by_state(&told.states);
-    let others = match told.left_out.is_empty() {
-        true => None,
-        false => Some(format!(
-            "{} left out: what completed is asked, and paid for, again only with --completed",
-            by_state(&told.left_out)
-        )),
-    };
+    let others = (!told.left_out.is_empty()).then(|| {
+        let left_out = by_state(&told.left_out);
+        format!("{left_out} left out: what completed is asked, and paid for, again only with --completed")
+    });
     if yes && jobs > 0 {
         told.apply(hand(&*wire::open_store(&settings)?), &change).await?;
     }
@@ -298,10 +280,11 @@ async fn many(cx: &Context, filter: JobFilter, yes: bool, change: Change) -> Res
     }
     if jobs == 0 {
         cx.out.note(format!("no job that can be {done} fits"));
-        others.iter().for_each(|others| cx.out.note(others));
-        return Ok(exit);
     }
     others.iter().for_each(|others| cx.out.note(others));
+    if jobs == 0 {
+        return Ok(exit);
+    }
     if yes {
         cx.out.line(format!("{} {done}", plural(told.changed, "job")))?;
         for RefusedChange { id, why } in told.refused.iter().take(SAMPLE as usize) {

@@ -20,7 +20,6 @@ use crate::process::Signals;
 use crate::settings::Overrides;
 use crate::wire::{self, Project};
 
-/// With whom, and in which session
 #[derive(Args)]
 pub struct ChatArgs {
     /// The role of the agent (posse persona list)
@@ -66,8 +65,8 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     accept(ask.clone(), &project.personas.roles())?;
     greet(cx, &session, is_new)?;
     let one = RoleWork { role: role.clone(), executor };
-    let plan = Plan::of(&settings, vec![queue], 1);
-    let mut process = WorkerProcess::start(&store, vec![one], plan).await?;
+    let plan = Plan { queues: vec![queue], slots: 1, watched: true };
+    let mut process = WorkerProcess::start(&store, &settings, vec![one], plan).await?;
     let conversation = Conversation {
         talk: Talk { store, session, ask, roles: project.personas.roles() },
         models: Arc::clone(&project.models),

@@ -1,81 +1,117 @@
-//! `posse db`: where the database is, whether it is sound, copies of it.
+//! `posse db`: where the database is, whether it is sound, copies of it, how long it keeps what has ended.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use posse_app::{Code, workers};
+use posse_app::retention::{disagreement, words};
+use posse_app::{Code, times, workers};
 use posse_core::doctor::RESTORE;
 use posse_core::job::JobState;
 use posse_core::port::{Compacted, Restored, SchemaSteps, Store, WorkerRecord};
+use posse_core::queue::retention::{Keep, Kept, Retention};
 use posse_infra::process::LinuxProcessProbe;
 use serde_json::json;
 
-use super::{Context, db_retention};
+use super::Context;
 use crate::exit::{Exit, fail, usage};
 use crate::output::before_change;
 use crate::output::text::{bytes, plural, visible};
 use crate::settings::Settings;
 use crate::wire;
 
-/// The database
 #[derive(Subcommand)]
 pub enum DbCommand {
     /// Print its path
     Path,
     /// Look the file through for damage, and count what is in it
-    Check(CheckArgs),
+    Check {
+        /// Compare each index with its table too, which takes several times as long
+        #[arg(long)]
+        full: bool,
+    },
     /// Copy it while it is in use; the copy is looked through before it gets its name
-    Backup(BackupArgs),
+    Backup {
+        /// The file to make; nothing is written over
+        path: PathBuf,
+    },
     /// Put a backup in its place, while nobody has it open; what is there is kept beside it
-    Restore(RestoreArgs),
+    #[command(after_help = RESTORE_HELP)]
+    Restore {
+        /// A backup (posse db backup); it is left as it is
+        backup: PathBuf,
+    },
     /// Bring it to this version's schema, as any command that writes does by itself
     Migrate,
     /// Seal what is stored with the first of the keys configured, or store it in the clear again; while no worker
     /// is at work
-    Reseal(ResealArgs),
+    #[command(after_help = RESEAL_HELP)]
+    Reseal {
+        /// Open everything with the keys there are and store it in the clear
+        #[arg(long)]
+        clear: bool,
+    },
     /// How long what has ended is kept, and setting it
-    Retention(db_retention::RetentionArgs),
+    Retention(RetentionArgs),
     /// Rewrite it without its free space; about a second for each 100 MB, while nothing else writes
     Compact,
 }
 
-/// How to check
-#[derive(Args)]
-pub struct CheckArgs {
-    /// Compare each index with its table too, which takes several times as long
-    #[arg(long)]
-    full: bool,
-}
-
-/// Where to
-#[derive(Args)]
-pub struct BackupArgs {
-    /// The file to make; nothing is written over
-    path: PathBuf,
-}
-
-/// What from
-#[derive(Args)]
-#[command(after_help = "\
+const RESTORE_HELP: &str = "\
 The backup is looked through first. Jobs that a worker had in hand when it was made wait again, with their attempt; calls
-that were under way then count as unknown. What came after the backup is in the old file alone, which is kept.")]
-pub struct RestoreArgs {
-    /// A backup (posse db backup); it is left as it is
-    backup: PathBuf,
-}
+that were under way then count as unknown. What came after the backup is in the old file alone, which is kept.";
 
-/// How to seal
-#[derive(Args)]
-#[command(after_help = "\
+const RESEAL_HELP: &str = "\
 To begin: drain the workers, set a key (POSSE_SEAL_KEYS or [sealing] key_file), run this, start the workers.
 To change keys: give all processes both, the new one second; then the new one first; run this; take the old one away.
-To end: run this with --clear, then take the keys away.")]
-pub struct ResealArgs {
-    /// Open everything with the keys there are and store it in the clear
-    #[arg(long)]
-    clear: bool,
+To end: run this with --clear, then take the keys away.";
+
+#[derive(Args)]
+#[command(after_help = "\
+It belongs to the database: every worker on it deletes by what is stored here. A database takes [retention] of the
+settings of whoever makes it, over these: jobs 30d, sessions 365d. From then on only this command changes it; a worker
+whose settings say otherwise says so. Turns of a session are kept as long as the session, which counts from its last
+turn; posse session delete deletes one at once.")]
+pub struct RetentionArgs {
+    /// Jobs that are done, since their end
+    #[arg(long, value_name = "TIME")]
+    completed: Option<String>,
+    /// Jobs that were stopped on request
+    #[arg(long, value_name = "TIME")]
+    cancelled: Option<String>,
+    /// Jobs that were given up
+    #[arg(long, value_name = "TIME")]
+    discarded: Option<String>,
+    /// Sessions with all that was said in them, since they were last used
+    #[arg(long, value_name = "TIME")]
+    sessions: Option<String>,
+    /// What [retention] of the settings says
+    #[arg(long, conflicts_with_all = ["completed", "cancelled", "discarded", "sessions"])]
+    from_settings: bool,
+}
+
+impl RetentionArgs {
+    fn said(&self, settings: &Settings) -> Result<Vec<Keep>> {
+        if self.from_settings {
+            return match settings.retention.is_empty() {
+                true => Err(usage("the settings have no [retention]; name what to keep instead (--completed 7d)")),
+                false => Ok(settings.retention.clone()),
+            };
+        }
+        let all = [
+            (Kept::Completed, &self.completed),
+            (Kept::Cancelled, &self.cancelled),
+            (Kept::Discarded, &self.discarded),
+            (Kept::Sessions, &self.sessions),
+        ];
+        let named = all.into_iter().filter_map(|(kind, text)| Some((kind, text.as_deref()?)));
+        let read = |(kind, text): (Kept, &str)| {
+            let wrong = |why| usage(format!("--{} is '{}'; {why}", kind.as_str(), text.escape_debug()));
+            times::keep(text).map(|keep| (kind, keep)).map_err(wrong)
+        };
+        named.map(read).collect()
+    }
 }
 
 pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
@@ -85,20 +121,19 @@ pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
         DbCommand::Path => {
             return cx.out.say(&json!({"path": path, "exists": settings.database.exists()}), visible(&path));
         }
-        DbCommand::Retention(args) => return db_retention::dispatch(cx, args).await,
-        DbCommand::Check(args) => return check(cx, args.full).await,
+        DbCommand::Retention(args) => return retention(cx, args).await,
+        DbCommand::Check { full } => return check(cx, full).await,
         DbCommand::Compact => return compact(cx).await,
-        DbCommand::Reseal(args) => return reseal(cx, args.clear).await,
-        DbCommand::Restore(args) => return restore(cx, args.backup).await,
-        DbCommand::Backup(args) => {
+        DbCommand::Reseal { clear } => return reseal(cx, clear).await,
+        DbCommand::Restore { backup } => return restore(cx, backup).await,
+        DbCommand::Backup { path } => {
             let store = reader(&settings)?;
             before_change()?;
-            let backup = store.backup(&args.path).await?;
+            let backup = store.backup(&path).await?;
             let to = backup.path.display().to_string();
-            if cx.out.json {
-                cx.out.document(&json!({"path": to, "bytes": backup.bytes, "checked": true}))?;
-            } else {
-                cx.out.line(format!("{}  {}, looked through", visible(&to), bytes(backup.bytes)))?;
+            let line = format!("{}  {}, looked through", visible(&to), bytes(backup.bytes));
+            cx.out.say(&json!({"path": to, "bytes": backup.bytes, "checked": true}), line)?;
+            if !cx.out.json {
                 cx.out.note(format!("posse db restore {} puts it back", visible(&to)));
             }
         }
@@ -107,28 +142,22 @@ pub async fn dispatch(cx: &Context, command: DbCommand) -> Result<Exit> {
             let before = if exists { Some(wire::database(&settings).schema()?) } else { None };
             drop(wire::open_store(&settings)?);
             let after = wire::database(&settings).schema()?.last;
-            let keeps_space = match wire::open_reader(&settings)? {
-                Some(store) => !store.storage().await?.gives_back,
-                None => false,
-            };
-            if keeps_space {
+            if cx.read(async |store| store.storage().await.map(|storage| !storage.gives_back)).await? {
                 cx.out.note(
                     "it was made by a version that could not give free space back to the disk; posse db compact \
                      rewrites it, after which it does (about a second for each 100 MB, while no worker is at work)",
                 );
             }
-            if cx.out.json {
-                let before = before.and_then(|before| before.last);
-                return cx.out.document(&json!({"path": path, "before": before, "after": after}));
-            }
-            let after = after.unwrap_or_default();
-            cx.out.line(match before {
-                Some(before) if before.is_current => format!("{} has schema {after} already", visible(&path)),
+            let (shown, schema) = (visible(&path), after.as_deref().unwrap_or_default());
+            let line = match &before {
+                Some(before) if before.is_current => format!("{shown} has schema {schema} already"),
                 Some(SchemaSteps { last: Some(last), .. }) => {
-                    format!("{} was brought from schema {last} to {after}", visible(&path))
+                    format!("{shown} was brought from schema {last} to {schema}")
                 }
-                _ => format!("{} was made with schema {after}", visible(&path)),
-            })?;
+                _ => format!("{shown} was made with schema {schema}"),
+            };
+            let before = before.and_then(|before| before.last);
+            cx.out.say(&json!({"path": path, "before": before, "after": after}), line)?;
         }
     }
     Ok(Exit::Ok)
@@ -277,5 +306,31 @@ async fn check(cx: &Context, full: bool) -> Result<Exit> {
     let parts: Vec<_> = totals.iter().map(|(s, n)| format!("{n} {s}")).collect();
     let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
     cx.out.line(format!("{}{parts}", plural(total, "job")))?;
+    Ok(Exit::Ok)
+}
+
+async fn retention(cx: &Context, args: RetentionArgs) -> Result<Exit> {
+    let settings = cx.plain_settings()?;
+    let said = args.said(&settings)?;
+    let (kept, is_stored) = match said.is_empty() {
+        false => (wire::open_store(&settings)?.set_retention(said).await?, true),
+        true => match wire::open_reader(&settings)? {
+            Some(store) => (store.retention().await?.unwrap_or_default(), true),
+            None => (Retention::default().with(&settings.retention), false),
+        },
+    };
+    if cx.out.json {
+        return cx.out.document(&json!({"retention": kept, "is_stored": is_stored}));
+    }
+    if !is_stored {
+        let path = settings.database.display().to_string();
+        cx.out.note(format!("there is no database at {} yet; it would begin with this", visible(&path)));
+    }
+    for kind in Kept::ALL {
+        cx.out.line(format!("{:<10} {}", kind.as_str(), words(kept.of(kind))))?;
+    }
+    if let Some((what, way_out)) = disagreement(&kept, &settings.retention) {
+        cx.out.warn(format!("{what}; {way_out}"));
+    }
     Ok(Exit::Ok)
 }

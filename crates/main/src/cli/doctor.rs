@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use anyhow::Result;
-use clap::Args;
 use posse_app::doctor::{self, Diagnosis, Look};
 use posse_core::doctor::{Finding, Verdict, space};
 use posse_core::model::Models as _;
@@ -17,18 +16,10 @@ use crate::output::text::visible;
 use crate::settings::Settings;
 use crate::wire::{self, Project};
 
-/// How deep to look
-#[derive(Args)]
-pub struct DoctorArgs {
-    /// Compare each index of the database with its table too, which takes several times as long
-    #[arg(long)]
-    full: bool,
-}
-
-pub async fn doctor(cx: &Context, args: DoctorArgs) -> Result<Exit> {
+pub async fn doctor(cx: &Context, full: bool) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let mut findings = project(&settings).await;
-    findings.extend(database(&settings, args.full).await);
+    findings.extend(database(&settings, full).await);
     let found = Diagnosis::new(findings);
     if cx.out.json {
         cx.out.document(&found)?;

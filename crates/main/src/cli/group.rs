@@ -13,7 +13,6 @@ use crate::output::table::plain;
 use crate::output::text::{count, one_line, plural, visible};
 use crate::wire;
 
-/// Groups of jobs
 #[derive(Subcommand)]
 pub enum GroupCommand {
     /// All groups, with how far they are
@@ -52,21 +51,20 @@ async fn show(cx: &Context, name: String) -> Result<Exit> {
     if cx.out.json {
         return cx.out.document(&GroupView::new(standing, Some(used)));
     }
-    let paint = cx.out.paint;
-    let field = |name: &str, value: String| cx.out.field(name, value);
-    cx.out.line(format!("{}  {}", paint.bold(visible(&standing.group)), plural(standing.jobs(), "job")))?;
-    field(
-        "ended",
-        format!("{:.0} % ({} of {})", standing.share() * 100.0, count(standing.ended()), count(standing.jobs())),
-    )?;
-    field("states", by_state(&standing))?;
+    let title = cx.out.paint.bold(visible(&standing.group));
+    cx.out.line(format!("{title}  {}", plural(standing.jobs(), "job")))?;
+    let (share, ended, jobs) = (standing.share() * 100.0, count(standing.ended()), count(standing.jobs()));
     let cost = match used.cost_microusd {
         0 => String::new(),
         cost => format!(", ${:.4}", cost as f64 / 1e6),
     };
     let (turns, sent, written) =
         (plural(used.turns, "turn"), plural(used.input_tokens, "token"), count(used.output_tokens));
-    field("used", format!("{turns}, {sent} in, {written} out{cost}"))?;
+    cx.out.fields([
+        ("ended", Some(format!("{share:.0} % ({ended} of {jobs})"))),
+        ("states", Some(by_state(&standing))),
+        ("used", Some(format!("{turns}, {sent} in, {written} out{cost}"))),
+    ])?;
     cx.out.hint(format!("posse list --group '{}' names its jobs", visible(&standing.group)));
     Ok(Exit::Ok)
 }

@@ -1,10 +1,9 @@
 //! `posse init`: a project to begin with.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use clap::Args;
 use posse_app::Code;
 use serde_json::json;
 
@@ -14,14 +13,6 @@ use crate::env;
 use crate::exit::{Exit, fail, usage};
 use crate::output::text::visible;
 use crate::trust::{self, Extent, Trust};
-
-/// Where to begin a project
-#[derive(Args)]
-pub struct InitArgs {
-    /// The folder; made if it is not there
-    #[arg(default_value = ".", value_name = "DIR")]
-    folder: PathBuf,
-}
 
 const FILES: &[(&str, &str)] = &[
     ("config/posse.toml", include_str!("../init/posse.toml")),
@@ -37,9 +28,8 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 /// Writes the project's files. All or none: nothing that is there is overwritten.
-pub fn init(cx: &Context, args: InitArgs) -> Result<Exit> {
+pub fn init(cx: &Context, folder: &Path) -> Result<Exit> {
     crate::output::before_change()?;
-    let folder = &args.folder;
     let personas = built_in::PERSONAS.iter().map(|(role, text)| (format!("config/personas/{role}.json"), *text));
     let skills = built_in::SKILLS.iter().map(|(name, text)| (format!("config/skills/{name}/SKILL.md"), *text));
     let files: Vec<_> =

@@ -8,19 +8,20 @@ use posse_core::annotation::{MAX_TEXT_BYTES, NewAnnotation, check_tag, check_tex
 use posse_core::events::Follower;
 use posse_core::job::JobId;
 use posse_core::port::{JobFilter, SEARCHED_AT_MOST};
+use posse_core::run::fork::{self, Cut, MAX_EDIT_BYTES};
 use serde_json::json;
 
+use super::enqueue::{read_goal, read_words};
 use super::filter::FilterArgs;
-use super::job_table::{cells, open_for, print, reader_for};
+use super::job_table::{cells, no_such_job, open_for, print, reader_for};
 use super::lists::FullArgs;
-use super::{Context, change, enqueue, job_events, job_fork, job_show};
+use super::{Context, change, enqueue, job_events, job_show};
 use crate::exit::{Exit, usage};
 use crate::live::{Renderer, follow};
 use crate::output::text::count;
 use crate::process::Signals;
 use crate::wire;
 
-/// Jobs
 #[derive(Subcommand)]
 pub enum JobCommand {
     /// Put a goal into the queue, or many
@@ -30,7 +31,13 @@ pub enum JobCommand {
     /// One job: state, steps, answer, cost
     Show(job_show::ShowArgs),
     /// Follow a job live, whoever works it; ends with it, and with its outcome as exit code
-    Watch(WatchArgs),
+    Watch {
+        /// The job's number
+        id: i64,
+        /// Show arguments and results whole
+        #[arg(long)]
+        full: bool,
+    },
     /// What happened to a job, one JSON line for each event
     Events(job_events::EventsArgs),
     /// Show a run again from its journal, asking no model and running no tool
@@ -38,7 +45,7 @@ pub enum JobCommand {
     /// Write a run's events and a checkpoint of its state into files
     Export(job_events::ExportArgs),
     /// Make a new job that goes on from the middle of another one's run
-    Fork(job_fork::ForkArgs),
+    Fork(ForkArgs),
     /// Ask for a job's end, and that of the jobs it made; a running one ends at its next boundary
     Cancel(change::CancelArgs),
     /// Make a job that ended available again; its run goes on from where it was
@@ -50,12 +57,11 @@ pub enum JobCommand {
     /// Put a job into another queue
     Move(change::MoveArgs),
     /// Delete a job that ended, with everything that is known of it; a unique key it still holds is free then
-    Delete(change::DeleteArgs),
+    Delete(change::Which),
     /// Attach a remark to a job
     Annotate(AnnotateArgs),
 }
 
-/// Which jobs to list
 #[derive(Args)]
 pub struct ListArgs {
     #[command(flatten)]
@@ -70,17 +76,21 @@ pub struct ListArgs {
     full: FullArgs,
 }
 
-/// Which job to follow
 #[derive(Args)]
-pub struct WatchArgs {
+pub struct ForkArgs {
     /// The job's number
     id: i64,
-    /// Show arguments and results whole
-    #[arg(long)]
-    full: bool,
+    /// The last step that the fork keeps; posse job events ID tells their numbers (seq)
+    #[arg(long, value_name = "STEP")]
+    at_step: u64,
+    /// What that step shall say instead: a tool's result, an answer or a note; `-` reads it from standard input
+    #[arg(long, value_name = "TEXT")]
+    edit: Option<String>,
+    /// What shall be done instead; `-` reads it from standard input
+    #[arg(long, value_name = "TEXT")]
+    goal: Option<String>,
 }
 
-/// What to remark on which job
 #[derive(Args)]
 pub struct AnnotateArgs {
     /// The job's number
@@ -98,11 +108,11 @@ pub async fn dispatch(cx: &Context, command: JobCommand) -> Result<Exit> {
         JobCommand::Enqueue(args) => enqueue::enqueue(cx, *args).await,
         JobCommand::List(args) => list(cx, args).await,
         JobCommand::Show(args) => job_show::show(cx, args).await,
-        JobCommand::Watch(args) => watch(cx, args).await,
+        JobCommand::Watch { id, full } => watch(cx, id, full).await,
         JobCommand::Events(args) => job_events::events(cx, args).await,
         JobCommand::Replay(args) => job_events::replay(cx, args).await,
         JobCommand::Export(args) => job_events::export(cx, args).await,
-        JobCommand::Fork(args) => job_fork::fork(cx, args).await,
+        JobCommand::Fork(args) => fork(cx, args).await,
         JobCommand::Cancel(args) => change::cancel(cx, args).await,
         JobCommand::Retry(args) => change::retry(cx, args).await,
         JobCommand::Edit(args) => change::edit(cx, args).await,
@@ -152,32 +162,48 @@ pub async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-async fn watch(cx: &Context, args: WatchArgs) -> Result<Exit> {
+async fn watch(cx: &Context, id: i64, full: bool) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let queries = reader_for(&settings, JobId(args.id))?;
-    let renderer = Renderer::new(cx.out.paint, cx.out.width, args.full, wire::free_models(&settings));
+    let queries = reader_for(&settings, JobId(id))?;
+    let renderer = Renderer::new(cx.out.paint, cx.out.width, full, wire::free_models(&settings));
     let mut signals = Signals::listen()?;
     // In a task of its own: a reader who stops reading keeps nobody from hearing signals.
-    let mut following = tokio::spawn(follow(cx.out, Follower::new(queries, JobId(args.id)), renderer, None));
+    let mut following = tokio::spawn(follow(cx.out, Follower::new(queries, JobId(id)), renderer, None));
     tokio::select! {
         ended = &mut following => Ok(Exit::of(&ended??.0)),
         () = signals.next() => {
             following.abort();
-            cx.out.note(format!("no longer watching; job {} goes on", args.id));
+            cx.out.note(format!("no longer watching; job {id} goes on"));
             Ok(Exit::Interrupted)
         }
     }
 }
 
 async fn annotate(cx: &Context, args: AnnotateArgs) -> Result<Exit> {
-    let text = enqueue::read_words("remark", args.text, MAX_TEXT_BYTES)?;
+    let text = read_words("remark", args.text, MAX_TEXT_BYTES)?;
     check_text(&text).map_err(|why| usage(format!("a remark {why}")))?;
     for tag in &args.tag {
         check_tag(tag).map_err(|why| usage(format!("tag '{}' {why}", tag.escape_debug())))?;
     }
-    let settings = cx.plain_settings()?;
-    let store = open_for(&settings, JobId(args.id))?;
-    let id =
-        store.annotate(JobId(args.id), "person".into(), NewAnnotation { text, tags: args.tag }, wire::now()).await?;
+    let (job, note) = (JobId(args.id), NewAnnotation { text, tags: args.tag });
+    let id = open_for(&cx.plain_settings()?, job)?.annotate(job, "person".into(), note, wire::now()).await?;
     cx.out.say(&json!({"id": id, "job": args.id}), format!("noted on job {}", args.id))
+}
+
+async fn fork(cx: &Context, args: ForkArgs) -> Result<Exit> {
+    let ForkArgs { id, at_step, edit, goal } = args;
+    if edit.as_deref() == Some("-") && goal.as_deref() == Some("-") {
+        return Err(usage("--edit and --goal cannot both be read from standard input"));
+    }
+    let edit = edit.map(|text| read_words("edit", vec![text], MAX_EDIT_BYTES)).transpose()?;
+    let goal = goal.map(|goal| read_goal(vec![goal])).transpose()?;
+    let settings = cx.plain_settings()?;
+    let id = JobId(id);
+    let store = open_for(&settings, id)?;
+    let source = store.job(id).await?.ok_or_else(|| no_such_job(&settings, id))?;
+    let journal = store.journal(id, 0).await?;
+    let fork = fork::fork(&source, journal, Cut { at_step, edit, goal })?;
+    let new = store.fork(fork, wire::now()).await?;
+    let line = format!("job {new} goes on from job {id} at step {at_step}; posse work runs it");
+    cx.out.say(&json!({"id": new, "forked_from": {"job": id, "step": at_step}}), line)
 }

@@ -25,7 +25,6 @@ use crate::process::Signals;
 use crate::records;
 use crate::wire;
 
-/// Which job's events
 #[derive(Args)]
 pub struct EventsArgs {
     /// The job's number
@@ -37,7 +36,6 @@ pub struct EventsArgs {
     full: FullArgs,
 }
 
-/// Which run to show again, and how
 #[derive(Args)]
 pub struct ReplayArgs {
     /// The job's number
@@ -53,7 +51,6 @@ pub struct ReplayArgs {
     requests: bool,
 }
 
-/// Which run to write into files, and where
 #[derive(Args)]
 pub struct ExportArgs {
     /// The job's number

@@ -7,7 +7,7 @@ use posse_app::jobs::{Child, Depth, JobDocument, JobItem};
 use posse_app::waits::Waits;
 use posse_core::annotation::Annotation;
 use posse_core::events::Follower;
-use posse_core::job::{Job, JobId, JobState};
+use posse_core::job::{Job, JobId, JobProgress, JobState};
 use serde_json::json;
 
 use super::Context;
@@ -19,7 +19,6 @@ use crate::output::Out;
 use crate::output::text::{ago, count, duration, excerpt, moment, one_line, plural, visible, wrap};
 use crate::wire;
 
-/// Which job to show
 #[derive(Args)]
 pub struct ShowArgs {
     /// The job's number
@@ -107,54 +106,36 @@ fn head(out: &Out, job: &Job, waits: Option<&Waits>, children: &[Child], full: b
         paint.cyan(&job.role),
         paint.state(job.state, state_in_words(job, waits))
     ))?;
-    let field = |name: &str, value: String| out.field(name, value);
     let width = out.width.saturating_sub(14);
-    field("goal", excerpt(&job.payload.goal, width, GOAL_LINES, full))?;
     let for_what = waits.filter(|_| job.state == JobState::Suspended).and_then(|waits| waits.said.strip_prefix(WAITS));
     let is_told = for_what.is_some() && job.reason.as_deref().is_none_or(|reason| reason.starts_with(WAITS));
-    if let Some(reason) = job.reason.as_deref().filter(|_| job.state != JobState::Completed && !is_told) {
-        field("reason", excerpt(reason, width, GOAL_LINES, full))?;
-    }
-    if let Some(for_what) = for_what {
-        let made: Vec<_> = children.iter().map(|child| child.id).collect();
-        let of_its_own = waits.is_some_and(|waits| waits.is_for_some_of(&made));
-        field("waits", if of_its_own { "for what it made".into() } else { wrap(for_what, width).join("\n") })?;
-    }
-    if let Some(why) = &job.damage {
-        field("damaged", paint.red(visible(why)))?;
-    }
-    field("enqueued", format!("{} ({})", moment(job.created_at), ago(job.created_at, now)))?;
-    if let Some(at) = job.finalized_at {
-        field(
-            "ended",
-            format!("{} ({}, {} after it was enqueued)", moment(at), ago(at, now), duration(at - job.created_at)),
-        )?;
-    }
+    let reason = job.reason.as_deref().filter(|_| job.state != JobState::Completed && !is_told);
+    let made: Vec<_> = children.iter().map(|child| child.id).collect();
+    let of_its_own = waits.is_some_and(|waits| waits.is_for_some_of(&made));
+    let waits = for_what.map(|what| if of_its_own { "for what it made".into() } else { wrap(what, width).join("\n") });
+    let ended =
+        |at| format!("{} ({}, {} after it was enqueued)", moment(at), ago(at, now), duration(at - job.created_at));
     let crashes = match job.crashes {
         0 => String::new(),
         n => format!(", its worker was lost {}", plural(n.into(), "time")),
     };
-    field("attempts", format!("{} of {}{crashes}", job.attempt, job.max_attempts))?;
-    field("queue", format!("{}, priority {}", job.queue, job.priority))?;
-    if let Some(key) = &job.unique_key {
-        field("unique", visible(key))?;
-    }
-    if let Some(key) = &job.concurrency_key {
-        field("key", visible(key))?;
-    }
-    if !job.payload.workspace.is_empty() {
-        field("workspace", visible(&job.payload.workspace))?;
-    }
-    if let Some(session) = job.payload.session {
-        field("session", format!("{session} (posse session show {session})"))?;
-    }
-    if let Some(from) = job.payload.forked_from {
-        field("forked", format!("from job {} at step {}", from.job, from.step))?;
-    }
-    if let Some(model) = &job.payload.model {
-        field("model", visible(model))?;
-    }
-    Ok(())
+    let payload = &job.payload;
+    out.fields([
+        ("goal", Some(excerpt(&payload.goal, width, GOAL_LINES, full))),
+        ("reason", reason.map(|reason| excerpt(reason, width, GOAL_LINES, full))),
+        ("waits", waits),
+        ("damaged", job.damage.as_deref().map(|why| paint.red(visible(why)))),
+        ("enqueued", Some(format!("{} ({})", moment(job.created_at), ago(job.created_at, now)))),
+        ("ended", job.finalized_at.map(ended)),
+        ("attempts", Some(format!("{} of {}{crashes}", job.attempt, job.max_attempts))),
+        ("queue", Some(format!("{}, priority {}", job.queue, job.priority))),
+        ("unique", job.unique_key.as_deref().map(visible)),
+        ("key", job.concurrency_key.as_deref().map(visible)),
+        ("workspace", (!payload.workspace.is_empty()).then(|| visible(&payload.workspace))),
+        ("session", payload.session.map(|session| format!("{session} (posse session show {session})"))),
+        ("forked", payload.forked_from.map(|from| format!("from job {} at step {}", from.job, from.step))),
+        ("model", payload.model.as_deref().map(visible)),
+    ])
 }
 
 /// How sentences begin that say what a suspended job waits for; those that it was suspended with too.
@@ -165,14 +146,11 @@ const DEPENDENCIES_SHOWN: usize = 20;
 
 fn relations(out: &Out, shown: &JobDocument) -> Result<()> {
     let JobDocument { job: JobItem { job, waits }, dependencies, awaited_groups: groups, children, .. } = shown;
-    let field = |name: &str, value: String| out.field(name, value);
-    if let Some(progress) = &job.progress {
-        field("progress", format!("{:.0} %, {}", progress.share * 100.0, visible(&progress.text)))?;
-    }
-    if let Some(parent) = job.parent {
+    let progress = |progress: &JobProgress| format!("{:.0} %, {}", progress.share * 100.0, visible(&progress.text));
+    let made_by = |parent| {
         let root = job.root.filter(|root| *root != parent).map(|root| format!(", beneath job {root}"));
-        field("made by", format!("job {parent}{}", root.unwrap_or_default()))?;
-    }
+        format!("job {parent}{}", root.unwrap_or_default())
+    };
     // A parent waits for its children in the same way; they have a line of their own, and so has what it waits for now.
     let none = Default::default();
     let (jobs, named) = waits.as_ref().map_or(&none, |waits| &waits.named);
@@ -186,23 +164,17 @@ fn relations(out: &Out, shown: &JobDocument) -> Result<()> {
         others.push(format!("{} more", count(more as u64)));
     }
     others.splice(0..0, groups.map(|wait| format!("all of group {}", visible(&wait.group))));
-    if !others.is_empty() {
-        field("after", others.join(", "))?;
-    }
     let made: Vec<_> = children.iter().map(|child| in_words(child.id, Some(child.state))).collect();
-    if !made.is_empty() {
-        field("made", made.join(", "))?;
-    }
-    if let Some(group) = &job.group {
-        field("group", visible(group))?;
-    }
-    if !job.tags.is_empty() {
-        field("tags", visible(&job.tags.join(", ")))?;
-    }
-    if !job.meta.is_empty() {
-        field("meta", visible(&serde_json::Value::Object(job.meta.clone()).to_string()))?;
-    }
-    Ok(())
+    let meta = || visible(&serde_json::Value::Object(job.meta.clone()).to_string());
+    out.fields([
+        ("progress", job.progress.as_ref().map(progress)),
+        ("made by", job.parent.map(made_by)),
+        ("after", (!others.is_empty()).then(|| others.join(", "))),
+        ("made", (!made.is_empty()).then(|| made.join(", "))),
+        ("group", job.group.as_deref().map(visible)),
+        ("tags", (!job.tags.is_empty()).then(|| visible(&job.tags.join(", ")))),
+        ("meta", (!job.meta.is_empty()).then(meta)),
+    ])
 }
 
 fn in_words(job: JobId, state: Option<JobState>) -> String {

@@ -10,11 +10,25 @@ pub struct FullArgs {
     pub full: bool,
 }
 
-/// Makes a page of what was found from the beginning, one more than the page included, and gives where the next one
-/// begins if there is one.
-pub fn page<T>(items: &mut Vec<T>, skip: u32, limit: u32) -> Option<i64> {
-    items.drain(..items.len().min(skip as usize));
-    let more = items.len() > limit as usize;
-    items.truncate(limit as usize);
-    more.then(|| i64::from(skip) + i64::from(limit))
+/// Where a part of a list begins
+#[derive(Args, Clone, Copy)]
+pub struct SkipArgs {
+    /// Leave out the first so many: the next page
+    #[arg(long, default_value_t = 0, value_name = "N", hide_default_value = true, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    skip: u32,
+}
+
+impl SkipArgs {
+    /// How many are to be found from the beginning: one more than the page has tells whether there is a next one.
+    pub fn most(self, limit: u32) -> u32 {
+        self.skip + limit + 1
+    }
+
+    /// Makes a page of what was found, and gives where the next one begins if there is one.
+    pub fn cut<T>(self, limit: u32, items: &mut Vec<T>) -> Option<i64> {
+        items.drain(..items.len().min(self.skip as usize));
+        let more = items.len() > limit as usize;
+        items.truncate(limit as usize);
+        more.then(|| i64::from(self.skip) + i64::from(limit))
+    }
 }

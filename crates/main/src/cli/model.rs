@@ -23,12 +23,11 @@ use crate::env;
 use crate::exit::{Exit, fail, usage};
 use crate::models::{Catalog, Known};
 use crate::output::stream::stderr;
-use crate::output::table::{painted, plain, render};
+use crate::output::table::{painted, plain};
 use crate::output::text::{ago, bytes, cost, duration, one_line, plural, tokens, visible};
 use crate::settings::{ModelKind, Overrides};
 use crate::wire;
 
-/// Models
 #[derive(Subcommand)]
 pub enum ModelCommand {
     /// The models that can be used, and how we know of them
@@ -58,10 +57,7 @@ pub async fn dispatch(cx: &Context, command: ModelCommand) -> Result<Exit> {
 async fn list(cx: &Context) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let catalog = Catalog::find(&settings, &env::own).await?;
-    let failing = match wire::open_reader(&settings)? {
-        Some(reader) => reader.failing_endpoints().await?,
-        None => Vec::new(),
-    };
+    let failing = cx.read(async |store| store.failing_endpoints().await).await?;
     let describe = |(name, known): (&String, &Known)| describe(name, known, catalog.default_name(), &failing);
     let listed: Vec<_> = catalog.known.iter().map(describe).collect();
     let files = local_files();
@@ -99,13 +95,7 @@ async fn list(cx: &Context) -> Result<Exit> {
             plain(one_line(&l.place, 200)),
         ]
     });
-    for line in
-        render(&["", "NAME", "MODEL", "FROM", "KEY", "TOKENS", "TROUBLE", "WHERE"], rows.collect(), cx.out.width, |t| {
-            paint.dim(t)
-        })
-    {
-        cx.out.line(line)?;
-    }
+    cx.out.table(&["", "NAME", "MODEL", "FROM", "KEY", "TOKENS", "TROUBLE", "WHERE"], rows)?;
     for (name, reason) in said {
         cx.out.warn(format!("{name} failed last with: {}", one_line(&reason, 300)));
     }

@@ -21,7 +21,6 @@ use crate::output::text::{count, one_line, plural, visible, wrap};
 use crate::settings::Settings;
 use crate::wire;
 
-/// Personas
 #[derive(Subcommand)]
 pub enum PersonaCommand {
     /// All personas
@@ -40,7 +39,6 @@ pub enum PersonaCommand {
     Schema,
 }
 
-/// The persona to write
 #[derive(Args)]
 pub struct NewArgs {
     /// The role: lower-case letters, digits, `-` and `_`
@@ -100,33 +98,31 @@ fn show(cx: &Context, found: &PersonaFile, offer: &Offer) -> Result<Exit> {
     }
     let paint = cx.out.paint;
     cx.out.line(format!("{}  {}", paint.bold(paint.cyan(&p.role)), paint.dim(visible(&file.display().to_string()))))?;
-    let field =
-        |name: &str, text: &str| cx.out.field(name, wrap(&visible(text), cx.out.width.saturating_sub(14)).join("\n"));
-    field("goal", &p.goal)?;
-    field("backstory", &p.backstory)?;
     let tools: Vec<_> = offer.tools.resolve(&p.tools)?.iter().map(|tool| tool.spec().name.clone()).collect();
-    field("tools", if tools.is_empty() { "none" } else { "" })?;
-    field("tools", &tools.join(", "))?;
     let skills: Vec<_> = offer.skills.resolve(&p.skills)?.into_iter().map(|skill| skill.name).collect();
-    field("skills", &skills.join(", "))?;
-    field("hooks", &p.hooks.join(", "))?;
     let fallbacks: Vec<_> = p.fallback_tools.iter().map(|(tool, spare)| format!("{spare} for {tool}")).collect();
-    field("fallback", &fallbacks.join(", "))?;
-    field("style", p.style.as_str())?;
-    field("model", p.model.as_deref().unwrap_or("the default one"))?;
-    if let Some(temperature) = p.temperature {
-        field("temperature", &temperature.to_string())?;
-    }
-    field("limits", &limits_in_words(p))?;
-    field("context", &context_in_words(&p.context))?;
-    if let Some(RetryPolicy { strategy, base_seconds, max_seconds, .. }) = p.retry {
-        let words = match strategy {
-            Strategy::Exponential => format!("after {base_seconds} s, growing to {max_seconds} s"),
-            Strategy::Fixed => format!("every {base_seconds} s"),
-            Strategy::None => "never".into(),
-        };
-        field("retry", &words)?;
-    }
+    let retry = |RetryPolicy { strategy, base_seconds, max_seconds, .. }| match strategy {
+        Strategy::Exponential => format!("after {base_seconds} s, growing to {max_seconds} s"),
+        Strategy::Fixed => format!("every {base_seconds} s"),
+        Strategy::None => "never".into(),
+    };
+    let fields = [
+        ("goal", Some(p.goal.clone())),
+        ("backstory", Some(p.backstory.clone())),
+        ("tools", Some(if tools.is_empty() { "none".into() } else { String::new() })),
+        ("tools", Some(tools.join(", "))),
+        ("skills", Some(skills.join(", "))),
+        ("hooks", Some(p.hooks.join(", "))),
+        ("fallback", Some(fallbacks.join(", "))),
+        ("style", Some(p.style.as_str().into())),
+        ("model", Some(p.model.clone().unwrap_or_else(|| "the default one".into()))),
+        ("temperature", p.temperature.map(|temperature| temperature.to_string())),
+        ("limits", Some(limits_in_words(p))),
+        ("context", Some(context_in_words(&p.context))),
+        ("retry", p.retry.map(retry)),
+    ];
+    let width = cx.out.width.saturating_sub(14);
+    cx.out.fields(fields.map(|(name, text)| (name, text.map(|text| wrap(&visible(&text), width).join("\n")))))?;
     Ok(Exit::Ok)
 }
 

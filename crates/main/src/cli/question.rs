@@ -3,7 +3,6 @@
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use posse_app::Code;
-use posse_app::json::listed;
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
 use posse_core::job::question::{
@@ -13,25 +12,26 @@ use posse_core::port::QuestionFilter;
 
 use super::Context;
 use super::enqueue::read_words;
-use super::lists::{FullArgs, page};
+use super::lists::{FullArgs, SkipArgs};
 use crate::exit::{Exit, fail, usage};
 use crate::output::table::{Cell, painted, plain};
 use crate::output::text::{ago, moment, one_line, visible, wrap};
 use crate::settings::Settings;
 use crate::wire;
 
-/// Questions
 #[derive(Subcommand)]
 pub enum QuestionCommand {
     /// Questions that wait for an answer, oldest first
     List(ListArgs),
     /// One question, with the job that asks it
-    Show(ShowArgs),
+    Show {
+        /// The question's number
+        id: i64,
+    },
     /// Answer a question; its job goes on, whether a worker is there or not
     Answer(AnswerArgs),
 }
 
-/// Which questions to list
 #[derive(Args)]
 pub struct ListArgs {
     /// Settled ones too
@@ -45,19 +45,10 @@ pub struct ListArgs {
     /// At most so many
     #[arg(long, short = 'n', default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
-    /// Leave out the first so many: the next page
-    #[arg(long, default_value_t = 0, value_name = "N", hide_default_value = true, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
-    skip: u32,
+    #[command(flatten)]
+    skip: SkipArgs,
 }
 
-/// Which question to show
-#[derive(Args)]
-pub struct ShowArgs {
-    /// The question's number
-    id: i64,
-}
-
-/// Which question to answer, and how
 #[derive(Args)]
 pub struct AnswerArgs {
     /// The question's number
@@ -73,27 +64,21 @@ pub struct AnswerArgs {
 pub async fn dispatch(cx: &Context, command: QuestionCommand) -> Result<Exit> {
     match command {
         QuestionCommand::List(args) => list(cx, args).await,
-        QuestionCommand::Show(args) => show(cx, args).await,
+        QuestionCommand::Show { id } => show(cx, id).await,
         QuestionCommand::Answer(args) => answer(cx, args).await,
     }
 }
 
 async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
-    let filter = QuestionFilter { settled: args.all, job: args.job.map(JobId), limit: args.skip + args.limit + 1 };
+    let filter = QuestionFilter { settled: args.all, job: args.job.map(JobId), limit: args.skip.most(args.limit) };
     let mut questions = cx.read(async |store| store.questions(filter).await).await?;
-    let next = page(&mut questions, args.skip, args.limit);
-    if cx.out.json {
-        return cx.out.list("questions", listed(questions, args.full.full)?, next);
-    }
+    let next = args.skip.cut(args.limit, &mut questions);
     let now = wire::now();
     let open = questions.iter().any(|question| question.state == QuestionState::Open);
     let titles = ["id", "job", "role", "state", "asked", "question"];
     let row = |question: &Question| row(cx, question, now);
-    cx.out.list_or_table(("questions", false), &questions, "nobody asks anything", &titles, row)?;
-    if let Some(next) = next {
-        cx.out.hint(format!("more: --skip {next}"));
-    }
-    if open {
+    cx.out.page(("questions", args.full.full), &questions, next, "nobody asks anything", &titles, row)?;
+    if open && !cx.out.json {
         cx.out.hint("posse question answer ID \"<answer>\"");
     }
     Ok(Exit::Ok)
@@ -112,9 +97,9 @@ fn row(cx: &Context, question: &Question, now: Millis) -> Vec<Cell> {
     ]
 }
 
-async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
+async fn show(cx: &Context, id: i64) -> Result<Exit> {
     let settings = cx.plain_settings()?;
-    let question = find(&settings, args.id).await?;
+    let question = find(&settings, id).await?;
     if cx.out.json {
         return cx.out.document(&question);
     }

@@ -3,8 +3,9 @@
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use posse_app::queues::{self, KeepView, QueueDocument};
-use posse_app::{json, retention, times};
+use posse_app::{Error, retention, times};
 use posse_core::clock::Millis;
+use posse_core::port::Store;
 use posse_core::queue::retention::{Kept, Retention};
 use posse_core::queue::rules::{QueueState, Rule};
 use posse_core::queue::{Queue, QueueChange, QueueDefaults};
@@ -12,11 +13,10 @@ use posse_core::queue::{Queue, QueueChange, QueueDefaults};
 use super::Context;
 use super::rules::{OrNone, in_words, number, or_none, paused};
 use crate::exit::Exit;
-use crate::output::table::{painted, plain, render};
+use crate::output::table::{painted, plain};
 use crate::output::text::{count, plural, visible};
 use crate::wire;
 
-/// Queues
 #[derive(Subcommand)]
 pub enum QueueCommand {
     /// Queues with jobs that have not ended, or of which something is said: how many are where, what is paused or limited
@@ -30,7 +30,6 @@ pub enum QueueCommand {
     Set(SetArgs),
 }
 
-/// What is said of a queue; none takes it off
 #[derive(Args)]
 #[command(after_help = "\
 What a job begins with is what whoever asks for it says, else its persona, else its queue, else what
@@ -72,22 +71,12 @@ pub async fn dispatch(cx: &Context, command: QueueCommand) -> Result<Exit> {
 }
 
 async fn list(cx: &Context) -> Result<Exit> {
-    let settings = cx.plain_settings()?;
-    let store = wire::open_reader(&settings)?;
-    let listed = match &store {
-        Some(store) => queues::list(&**store).await?,
-        None => Vec::new(),
-    };
-    if cx.out.json {
-        cx.out.list("queues", json::listed(listed, false)?, None)?;
-        return Ok(Exit::Ok);
-    }
-    if listed.is_empty() {
-        cx.out.note("no queue has a job that has not ended");
-        return Ok(Exit::Ok);
-    }
+    let all = async |store: &dyn Store| Ok::<_, Error>((queues::list(store).await?, queues::all_paused(store).await?));
+    let (queues, is_all_paused) = cx.read(all).await?;
     let (now, paint) = (wire::now(), cx.out.paint);
-    let rows = listed.iter().map(|queue| {
+    let none = "no queue has a job that has not ended";
+    let titles = ["QUEUE", "AVAILABLE", "SCHEDULED", "RUNNING", "SUSPENDED", "RULE"];
+    cx.out.list_or_table(("queues", false), &queues, none, &titles, |queue| {
         vec![
             painted(visible(&queue.queue), move |text| paint.cyan(text)),
             plain(count(queue.available)),
@@ -96,14 +85,8 @@ async fn list(cx: &Context) -> Result<Exit> {
             plain(count(queue.suspended)),
             painted(rule_in_words(queue.rule.as_ref(), now), move |text| paint.yellow(text)),
         ]
-    });
-    let titles = ["QUEUE", "AVAILABLE", "SCHEDULED", "RUNNING", "SUSPENDED", "RULE"];
-    for line in render(&titles, rows.collect(), cx.out.width, |title| paint.dim(title)) {
-        cx.out.line(line)?;
-    }
-    if let Some(store) = store
-        && queues::all_paused(&*store).await?
-    {
+    })?;
+    if is_all_paused && !queues.is_empty() && !cx.out.json {
         cx.out.warn("everything is paused (posse resume --all)");
     }
     Ok(Exit::Ok)
@@ -147,10 +130,8 @@ async fn set(cx: &Context, args: SetArgs) -> Result<Exit> {
 
 fn tell(cx: &Context, queue: &QueueDocument) -> Result<Exit> {
     if cx.out.json {
-        cx.out.document(queue)?;
-        return Ok(Exit::Ok);
+        return cx.out.document(queue);
     }
-    let field = |name: &str, value: String| cx.out.field(name, value);
     let QueueDocument { view, defaults, kept, .. } = queue;
     cx.out.line(cx.out.paint.bold(visible(&view.queue)))?;
     let states = [
@@ -159,15 +140,17 @@ fn tell(cx: &Context, queue: &QueueDocument) -> Result<Exit> {
         (view.running, "running"),
         (view.suspended, "suspended"),
     ];
-    field("jobs", states.map(|(jobs, state)| format!("{} {state}", count(jobs))).join(", "))?;
     let rule = rule_in_words(view.rule.as_ref(), wire::now());
-    field("starts", if rule.is_empty() { "as everywhere".into() } else { rule })?;
-    field("defaults", defaults_in_words(defaults))?;
     let kept = kept.iter().map(|(kind, KeepView { keep_ms, is_own })| {
         let whose = if *is_own { "" } else { " (as the database)" };
         format!("{} {}{whose}", kind.as_str(), retention::words(*keep_ms))
     });
-    field("kept", kept.collect::<Vec<_>>().join(", "))?;
+    cx.out.fields([
+        ("jobs", Some(states.map(|(jobs, state)| format!("{} {state}", count(jobs))).join(", "))),
+        ("starts", Some(if rule.is_empty() { "as everywhere".into() } else { rule })),
+        ("defaults", Some(defaults_in_words(defaults))),
+        ("kept", Some(kept.collect::<Vec<_>>().join(", "))),
+    ])?;
     Ok(Exit::Ok)
 }
 

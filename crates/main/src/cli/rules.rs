@@ -4,14 +4,13 @@ use std::str::FromStr;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use posse_app::json::listed;
 use posse_app::queues;
 use posse_core::queue::rules::{Limits, LimitsChange, Scope};
 use serde_json::json;
 
 use super::Context;
 use crate::exit::Exit;
-use crate::output::table::{painted, plain, render};
+use crate::output::table::{painted, plain};
 use crate::output::text::{ago, visible};
 use crate::settings::Settings;
 use crate::wire;
@@ -59,7 +58,6 @@ fn warn_of_role(cx: &Context, settings: &Settings, scope: &Scope) -> Result<()> 
     Ok(())
 }
 
-/// Limits
 #[derive(Subcommand)]
 pub enum LimitCommand {
     /// Limit how many jobs run or start, over all processes, from now on
@@ -70,7 +68,6 @@ pub enum LimitCommand {
     Remove(ScopeArgs),
 }
 
-/// What is to be limited; what is not named stays as it is
 #[derive(Args)]
 pub struct SetArgs {
     #[command(flatten)]
@@ -133,45 +130,25 @@ async fn set(cx: &Context, args: SetArgs) -> Result<Exit> {
     queues::check_limits_change(&scope, change)?;
     warn_of_role(cx, &settings, &scope)?;
     let rule = queues::set_limits(&*wire::open_store(&settings)?, &scope, change, wire::now()).await?;
-    if cx.out.json {
-        cx.out.document(&rule)?;
-    } else {
-        let words = rule.map(|rule| in_words(&rule.limits)).filter(|words| !words.is_empty());
-        let words = words.unwrap_or_else(|| "no limits".into());
-        cx.out.line(format!("{}: {words}", visible(&scope.to_string())))?;
-    }
-    Ok(Exit::Ok)
+    let words = rule.as_ref().map(|rule| in_words(&rule.limits)).filter(|words| !words.is_empty());
+    let words = words.unwrap_or_else(|| "no limits".into());
+    cx.out.say(&rule, format!("{}: {words}", visible(&scope.to_string())))
 }
 
 async fn remove(cx: &Context, args: ScopeArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let scope = args.scope(cx, &settings)?;
     queues::remove_limits(&*wire::open_store(&settings)?, &scope, wire::now()).await?;
-    if cx.out.json {
-        cx.out.document(&json!({"removed": scope}))?;
-    } else {
-        cx.out.line(format!("{}: no limits", visible(&scope.to_string())))?;
-    }
-    Ok(Exit::Ok)
+    cx.out.say(&json!({"removed": scope}), format!("{}: no limits", visible(&scope.to_string())))
 }
 
 async fn list(cx: &Context) -> Result<Exit> {
-    let settings = cx.plain_settings()?;
-    let rules = match wire::open_reader(&settings)? {
-        Some(reader) => reader.rules().await?,
-        None => Vec::new(),
-    };
-    if cx.out.json {
-        cx.out.list("limits", listed(rules, false)?, None)?;
-        return Ok(Exit::Ok);
-    }
-    if rules.is_empty() {
-        cx.out.note("no limits, nothing paused; posse limit set --queue NAME --running N sets one");
-        return Ok(Exit::Ok);
-    }
+    let rules = cx.read(async |store| store.rules().await).await?;
     let (now, paint) = (wire::now(), cx.out.paint);
     let number = |limit: Option<u32>| plain(limit.map_or("-".into(), |n| n.to_string()));
-    let rows = rules.iter().map(|rule| {
+    let none = "no limits, nothing paused; posse limit set --queue NAME --running N sets one";
+    let titles = ["SCOPE", "NAME", "RUNNING", "PER KEY", "PER MINUTE", "FAIR", "PAUSED"];
+    cx.out.list_or_table(("limits", false), &rules, none, &titles, |rule| {
         vec![
             plain(rule.scope.kind()),
             painted(visible(rule.scope.name()), move |text| paint.cyan(text)),
@@ -181,12 +158,7 @@ async fn list(cx: &Context) -> Result<Exit> {
             plain(if rule.limits.fair { "yes" } else { "-" }),
             painted(paused(rule.paused_at, now), move |text| paint.yellow(text)),
         ]
-    });
-    let titles = ["SCOPE", "NAME", "RUNNING", "PER KEY", "PER MINUTE", "FAIR", "PAUSED"];
-    for line in render(&titles, rows.collect(), cx.out.width, |title| paint.dim(title)) {
-        cx.out.line(line)?;
-    }
-    Ok(Exit::Ok)
+    })
 }
 
 /// Since when something is paused, for people; empty when it is not.
@@ -211,13 +183,12 @@ pub async fn pause(cx: &Context, args: ScopeArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let scope = args.scope(cx, &settings)?;
     let is_new = wire::open_store(&settings)?.pause(scope.clone(), wire::now()).await?;
-    if cx.out.json {
-        cx.out.document(&json!({"paused": scope, "new": is_new}))?;
-        return Ok(Exit::Ok);
+    let shown = visible(&scope.to_string());
+    let line = if is_new { format!("{shown} is paused") } else { format!("{shown} was paused before") };
+    cx.out.say(&json!({"paused": scope, "new": is_new}), line)?;
+    if !cx.out.json {
+        cx.out.hint("running jobs go on · posse resume takes it back");
     }
-    let scope = visible(&scope.to_string());
-    cx.out.line(if is_new { format!("{scope} is paused") } else { format!("{scope} was paused before") })?;
-    cx.out.note(cx.out.note_paint.dim("running jobs go on · posse resume takes it back"));
     Ok(Exit::Ok)
 }
 
@@ -226,11 +197,7 @@ pub async fn resume(cx: &Context, args: ScopeArgs) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let scope = args.scope(cx, &settings)?;
     let was_paused = wire::open_store(&settings)?.resume(scope.clone()).await?;
-    if cx.out.json {
-        cx.out.document(&json!({"resumed": scope, "was_paused": was_paused}))?;
-        return Ok(Exit::Ok);
-    }
-    let scope = visible(&scope.to_string());
-    cx.out.line(if was_paused { format!("{scope} goes on") } else { format!("{scope} was not paused") })?;
-    Ok(Exit::Ok)
+    let shown = visible(&scope.to_string());
+    let line = if was_paused { format!("{shown} goes on") } else { format!("{shown} was not paused") };
+    cx.out.say(&json!({"resumed": scope, "was_paused": was_paused}), line)
 }

@@ -29,7 +29,6 @@ A rule is five fields: minute, hour, day of month, month, day of week; or @hourl
 when clocks are set forward runs right after the gap, one that comes twice runs the first time. A rule
 for every hour (*) runs as time passes.";
 
-/// Schedules: rules that make jobs at times
 #[derive(Subcommand)]
 pub enum ScheduleCommand {
     /// Add a schedule
@@ -69,7 +68,6 @@ pub struct RuleArgs {
     tz: String,
 }
 
-/// What to add
 #[derive(Args)]
 pub struct AddArgs {
     /// Its name: lower-case letters, digits, '-' and '_'
@@ -111,7 +109,6 @@ pub struct LabelArgs {
     concurrency_key: Option<String>,
 }
 
-/// What to change of which schedule
 #[derive(Args)]
 pub struct EditArgs {
     /// Its name
@@ -160,14 +157,12 @@ pub struct EditArgs {
     goal: Option<String>,
 }
 
-/// Which schedule
 #[derive(Args)]
 pub struct NameArgs {
     /// Its name
     name: String,
 }
 
-/// What to preview
 #[derive(Args)]
 pub struct PreviewArgs {
     #[command(flatten)]

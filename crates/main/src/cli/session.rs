@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
-use posse_app::json::listed;
 use posse_app::sessions::{self, SessionDocument, Which, no_such};
 use posse_core::port::{JobQueries, Store};
 use posse_core::session::{Exchange, Session};
 use serde_json::json;
 
 use super::Context;
-use super::lists::page;
+use super::lists::SkipArgs;
 use crate::exit::Exit;
 use crate::output::before_change;
 use crate::output::table::plain;
@@ -20,20 +19,28 @@ use crate::session_files::{remove_files, write_whole};
 use crate::settings::Settings;
 use crate::{records, wire};
 
-/// Sessions
 #[derive(Subcommand)]
 pub enum SessionCommand {
     /// Sessions, those used last first
     List(ListArgs),
     /// What was said in a session
-    Show(ShowArgs),
+    Show {
+        /// Its name or number
+        session: String,
+        /// Everything that was said, however long it is
+        #[arg(long)]
+        full: bool,
+    },
     /// A session as a file for others
     Export(ExportArgs),
     /// Delete sessions with all that was said in them, their jobs and their files
-    Delete(DeleteArgs),
+    Delete {
+        /// Their names or numbers
+        #[arg(required = true)]
+        sessions: Vec<String>,
+    },
 }
 
-/// Which sessions to list
 #[derive(Args)]
 pub struct ListArgs {
     /// Only with this role
@@ -42,30 +49,10 @@ pub struct ListArgs {
     /// At most so many
     #[arg(long, short = 'n', default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
-    /// Leave out the first so many: the next page
-    #[arg(long, default_value_t = 0, value_name = "N", hide_default_value = true, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
-    skip: u32,
+    #[command(flatten)]
+    skip: SkipArgs,
 }
 
-/// Which session to show
-#[derive(Args)]
-pub struct ShowArgs {
-    /// Its name or number
-    session: String,
-    /// Everything that was said, however long it is
-    #[arg(long)]
-    full: bool,
-}
-
-/// Which sessions to delete
-#[derive(Args)]
-pub struct DeleteArgs {
-    /// Their names or numbers
-    #[arg(required = true)]
-    sessions: Vec<String>,
-}
-
-/// Which session to export, and how
 #[derive(Args)]
 pub struct ExportArgs {
     /// Its name or number
@@ -89,23 +76,19 @@ enum Format {
 pub async fn dispatch(cx: &Context, command: SessionCommand) -> Result<Exit> {
     match command {
         SessionCommand::List(args) => list(cx, args).await,
-        SessionCommand::Show(args) => show(cx, args).await,
+        SessionCommand::Show { session, full } => show(cx, &session, full).await,
         SessionCommand::Export(args) => export(cx, args).await,
-        SessionCommand::Delete(args) => delete(cx, args).await,
+        SessionCommand::Delete { sessions } => delete(cx, sessions).await,
     }
 }
 
 async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
-    let most = args.skip + args.limit + 1;
-    let mut sessions = cx.read(async |store| store.sessions(args.role, most).await).await?;
-    let next = page(&mut sessions, args.skip, args.limit);
-    if cx.out.json {
-        return cx.out.list("sessions", listed(sessions, false)?, next);
-    }
+    let mut sessions = cx.read(async |store| store.sessions(args.role, args.skip.most(args.limit)).await).await?;
+    let next = args.skip.cut(args.limit, &mut sessions);
     let now = wire::now();
     let none = "no sessions; posse chat researcher begins one";
     let titles = ["ID", "NAME", "ROLE", "TURNS", "USED"];
-    cx.out.list_or_table(("sessions", false), &sessions, none, &titles, |session| {
+    cx.out.page(("sessions", false), &sessions, next, none, &titles, |session| {
         vec![
             plain(session.id.to_string()),
             plain(session.name.as_deref().unwrap_or("-")),
@@ -113,16 +96,11 @@ async fn list(cx: &Context, args: ListArgs) -> Result<Exit> {
             plain(session.exchanges.to_string()),
             plain(ago(session.used_at, now)),
         ]
-    })?;
-    if let Some(next) = next {
-        cx.out.hint(format!("more: --skip {next}"));
-    }
-    Ok(Exit::Ok)
+    })
 }
 
-async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
-    let settings = cx.plain_settings()?;
-    let (store, session) = found(&settings, &args.session).await?;
+async fn show(cx: &Context, called: &str, full: bool) -> Result<Exit> {
+    let (store, session) = found(&cx.plain_settings()?, called).await?;
     let shown = SessionDocument::read(&*store, session).await?;
     if cx.out.json {
         return cx.out.document(&shown);
@@ -144,12 +122,12 @@ async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
     }
     for exchange in &exchanges {
         cx.out.line("")?;
-        said(cx, "you", &exchange.goal, &format!("job {}", exchange.job), args.full)?;
+        said(cx, "you", &exchange.goal, &format!("job {}", exchange.job), full)?;
         for asked in &exchange.asked {
-            said(cx, &session.role, &asked.question, "asked", args.full)?;
-            said(cx, "you", asked.told(), "", args.full)?;
+            said(cx, &session.role, &asked.question, "asked", full)?;
+            said(cx, "you", asked.told(), "", full)?;
         }
-        said(cx, &session.role, &exchange.reply(), "", args.full)?;
+        said(cx, &session.role, &exchange.reply(), "", full)?;
     }
     Ok(Exit::Ok)
 }
@@ -206,10 +184,10 @@ fn markdown(session: &Session, exchanges: &[Exchange]) -> String {
     out
 }
 
-async fn delete(cx: &Context, args: DeleteArgs) -> Result<Exit> {
+async fn delete(cx: &Context, called: Vec<String>) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let mut all = Vec::new();
-    for text in &args.sessions {
+    for text in &called {
         let session = found(&settings, text).await?.1;
         if !all.contains(&session) {
             all.push(session);

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Subcommand;
-use posse_app::json;
 use posse_app::personas::{self, SkillDocument, SkillItem};
 use posse_core::skill::{Severity, Skill, SkillFileProblem, SkillScope, Skills, sanitise};
 use posse_infra::skill::load_path;
@@ -18,7 +17,6 @@ use crate::output::table::{painted, plain};
 use crate::output::text::{one_line, plural, visible, wrap};
 use crate::wire;
 
-/// Skills
 #[derive(Subcommand)]
 pub enum SkillCommand {
     /// All skills that can be used, and what is wrong with others
@@ -58,33 +56,26 @@ pub fn dispatch(cx: &Context, command: SkillCommand) -> Result<Exit> {
 
 fn list(cx: &Context, loaded: &Skills, root: &Path, args: FullArgs) -> Result<Exit> {
     warn_of_skills(&cx.out, loaded);
-    if cx.out.json {
-        return cx.out.list("skills", json::listed(loaded.skills.iter().map(SkillItem::from), args.full)?, None);
-    }
-    if loaded.skills.is_empty() {
-        cx.out.note("no skills; a folder with a SKILL.md in config/skills is one");
-        return Ok(Exit::Ok);
-    }
-    let paint = cx.out.paint;
-    let rows = loaded.skills.iter().map(|skill| {
-        let from = skill.source.folder();
-        let from = match skill.source.scope {
+    let items: Vec<_> = loaded.skills.iter().map(SkillItem::from).collect();
+    let none = "no skills; a folder with a SKILL.md in config/skills is one";
+    let (paint, titles) = (cx.out.paint, ["SKILL", "TOOLS", "FROM", "DESCRIPTION"]);
+    cx.out.list_or_table(("skills", args.full), &items, none, &titles, |skill| {
+        let from = skill.file.parent().unwrap_or(skill.file);
+        let from = match skill.scope {
             SkillScope::BuiltIn => SkillScope::BuiltIn.as_str().to_owned(),
             SkillScope::Project | SkillScope::User => from.strip_prefix(root).unwrap_or(from).display().to_string(),
         };
         vec![
-            painted(one_line(&skill.name, 64), move |t| paint.cyan(t)),
-            plain(one_line(&tools_of(skill), 40)),
+            painted(one_line(skill.name, 64), move |t| paint.cyan(t)),
+            plain(one_line(&tools_in_words(skill.allowed_tools), 40)),
             plain(one_line(&from, 48)),
-            plain(one_line(&skill.description, 300)),
+            plain(one_line(skill.description, 300)),
         ]
-    });
-    cx.out.table(&["SKILL", "TOOLS", "FROM", "DESCRIPTION"], rows)?;
-    Ok(Exit::Ok)
+    })
 }
 
-fn tools_of(skill: &Skill) -> String {
-    match &skill.allowed_tools {
+fn tools_in_words(allowed: &Option<Vec<String>>) -> String {
+    match allowed {
         None => "as its caller".into(),
         Some(names) if names.is_empty() => "none".into(),
         Some(names) => names.join(", "),
@@ -104,7 +95,7 @@ fn show(cx: &Context, loaded: &Skills, name: &str) -> Result<Exit> {
     let fields = [
         ("about", Some(skill.description.as_str())),
         ("called", Some(called.as_str()).filter(|called| *called != skill.name)),
-        ("tools", Some(&tools_of(skill))),
+        ("tools", Some(&tools_in_words(&skill.allowed_tools))),
         ("skills", Some(&skill.allowed_skills.join(", "))),
         ("files", Some(&skill.source.files.join(", "))),
         ("needs", skill.compatibility.as_deref()),

@@ -20,7 +20,6 @@ use crate::output::Out;
 use crate::output::text::{ago, count, one_line, plural, visible};
 use crate::wire;
 
-/// How much of it
 #[derive(Args)]
 pub struct StatusArgs {
     /// At most so many lines of each kind

@@ -11,7 +11,6 @@ use crate::output::table::{painted, plain};
 use crate::output::text::wrap;
 use crate::wire;
 
-/// Tools
 #[derive(Subcommand)]
 pub enum ToolCommand {
     /// All tools, by pack

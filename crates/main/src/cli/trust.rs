@@ -14,7 +14,6 @@ use crate::output::Out;
 use crate::output::text::visible;
 use crate::trust::{Distrust, Extent, Trust, Untrusted, found_in};
 
-/// Which folder to trust
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,

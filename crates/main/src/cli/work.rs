@@ -45,7 +45,6 @@ pub struct ModelArgs {
     endpoint: EndpointArgs,
 }
 
-/// What to work
 #[derive(Args)]
 pub struct WorkArgs {
     /// Only this role; may be given more than once. All personas when absent
@@ -64,14 +63,6 @@ pub struct WorkArgs {
     quiet: bool,
 }
 
-/// How to serve
-#[derive(Args)]
-pub struct UpArgs {
-    #[command(flatten)]
-    model: ModelArgs,
-}
-
-/// What to run
 #[derive(Args)]
 pub struct RunArgs {
     /// The role that shall work it (posse persona list)
@@ -132,8 +123,8 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     let store = project.open(&settings)?;
     let one = RoleWork { role: persona.persona.role.clone(), executor };
     // Before there is a job, so that this process hears of it before any other can.
-    let plan = Plan::of(&settings, vec![queue], 1);
-    let mut process = WorkerProcess::start(&store, vec![one], plan).await?;
+    let plan = Plan { queues: vec![queue], slots: 1, watched: true };
+    let mut process = WorkerProcess::start(&store, &settings, vec![one], plan).await?;
     let id = match store.enqueue(vec![job], wire::now()).await {
         Ok(enqueued) => enqueued[0].id,
         Err(error) => {
@@ -208,7 +199,7 @@ pub async fn work(cx: &Context, args: WorkArgs) -> Result<Exit> {
 }
 
 /// The same, with what there is and how to go on.
-pub async fn up(cx: &Context, UpArgs { model }: UpArgs) -> Result<Exit> {
+pub async fn up(cx: &Context, model: ModelArgs) -> Result<Exit> {
     at_work(cx, WorkArgs { role: Vec::new(), queue: Vec::new(), model, metrics: None, quiet: false }, true).await
 }
 
@@ -222,9 +213,16 @@ async fn at_work(cx: &Context, args: WorkArgs, says_how_to_go_on: bool) -> Resul
     warn_of_personas(&cx.out, &project.personas);
     warn_of_skills(&cx.out, &project.offer.skills);
     let personas = chosen(&project.personas, &role)?;
-    fit_slots(cx, &mut settings, personas.len());
+    // No more jobs at once than this process has open files for.
+    let (fitting, said) = process::slots(settings.slots, personas.len(), process::raise_open_files());
+    settings.slots = fitting;
+    said.into_iter().for_each(|said| cx.out.warn(said));
     warn_of_commands(cx, &settings, &project, &personas).await;
-    let work = work_of(&project, &personas)?;
+    let work = personas.iter().map(|persona| {
+        let executor = project.executor(&project.offer, persona)?;
+        Ok(RoleWork { role: persona.persona.role.clone(), executor })
+    });
+    let work = work.collect::<Result<Vec<_>>>()?;
     let listener = match metrics {
         Some(address) => Some(metrics::listen(address).await?),
         None => None,
@@ -233,7 +231,8 @@ async fn at_work(cx: &Context, args: WorkArgs, says_how_to_go_on: bool) -> Resul
     if !quiet {
         greet(&cx.out, &settings, &project, &personas);
     }
-    look_for_default_model(&project);
+    // Has it said where the usual model cannot be asked by this process, with what to do: once for each model.
+    let _ = project.models.get(None);
     if says_how_to_go_on {
         let waiting = store.counts().await?.iter().filter(|(_, state, _)| !state.is_final()).map(|(_, _, n)| n).sum();
         let example = personas.first().map_or("researcher", |p| p.persona.role.as_str());
@@ -244,21 +243,6 @@ async fn at_work(cx: &Context, args: WorkArgs, says_how_to_go_on: bool) -> Resul
     let metrics = listener.map(|at| (at, Arc::clone(&project.models.tallies)));
     let serving = Serving { project, personas, work, only: role, queues: queue, quiet, metrics };
     serve(cx, &settings, &store, serving, &mut signals).await
-}
-
-/// Asks for no more jobs at once than this process has open files for, and says so.
-fn fit_slots(cx: &Context, settings: &mut Settings, roles: usize) {
-    let (slots, said) = process::slots(settings.slots, roles, process::raise_open_files());
-    settings.slots = slots;
-    if let Some(said) = said {
-        cx.out.warn(said);
-    }
-}
-
-/// Has it said where the usual model cannot be asked by this process, with what to do: the catalog says so,
-/// once for each model.
-fn look_for_default_model(project: &Project) {
-    let _ = project.models.get(None);
 }
 
 /// Says so, once, where agents are going to want commands and cannot have them.
@@ -294,13 +278,6 @@ fn greet(out: &Out, settings: &Settings, project: &Project, personas: &[PersonaF
     }
 }
 
-fn work_of(project: &Project, personas: &[PersonaFile]) -> Result<Vec<RoleWork>> {
-    let one = |persona: &PersonaFile| {
-        Ok(RoleWork { role: persona.persona.role.clone(), executor: project.executor(&project.offer, persona)? })
-    };
-    personas.iter().map(one).collect()
-}
-
 struct Serving {
     project: Project,
     /// Those that are worked for at first.
@@ -331,8 +308,8 @@ async fn serve(
         Ok(executor) => Ok(executor as Arc<dyn AgentExecutor>),
         Err(error) => Err(format!("{error:#}")),
     };
-    let plan = Plan { watched: !quiet || cx.out.json, ..Plan::of(settings, queues, settings.slots) };
-    let mut process = WorkerProcess::start(store, work, plan).await?;
+    let plan = Plan { queues, slots: settings.slots, watched: !quiet || cx.out.json };
+    let mut process = WorkerProcess::start(store, settings, work, plan).await?;
     let watched = match metrics {
         Some((listener, models)) => {
             cx.out.note(format!("  metrics    http://{}/metrics", listener.local_addr()?));

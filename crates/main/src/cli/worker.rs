@@ -1,7 +1,7 @@
 //! `posse worker`: the processes that work.
 
 use anyhow::Result;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use posse_app::workers::{self, WorkerView};
 use posse_infra::process::LinuxProcessProbe;
 use serde_json::json;
@@ -12,29 +12,24 @@ use crate::output::table::plain;
 use crate::output::text::{ago, one_line};
 use crate::wire;
 
-/// Worker processes
 #[derive(Subcommand)]
 pub enum WorkerCommand {
     /// Worker processes, and what each is doing now
     List,
     /// Ask a worker process to finish what is in hand and end; the only one where none is named
-    Drain(DrainArgs),
-}
-
-/// Which worker to drain
-#[derive(Args)]
-pub struct DrainArgs {
-    /// Its id (posse worker list)
-    id: Option<String>,
-    /// All of them
-    #[arg(long, conflicts_with = "id")]
-    all: bool,
+    Drain {
+        /// Its id (posse worker list)
+        id: Option<String>,
+        /// All of them
+        #[arg(long, conflicts_with = "id")]
+        all: bool,
+    },
 }
 
 pub async fn dispatch(cx: &Context, command: WorkerCommand) -> Result<Exit> {
     match command {
         WorkerCommand::List => list(cx).await,
-        WorkerCommand::Drain(args) => drain(cx, args).await,
+        WorkerCommand::Drain { id, all } => drain(cx, id, all).await,
     }
 }
 
@@ -79,16 +74,11 @@ async fn list(cx: &Context) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-async fn drain(cx: &Context, args: DrainArgs) -> Result<Exit> {
+async fn drain(cx: &Context, id: Option<String>, all: bool) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let there = wire::open_reader(&settings)?.ok_or_else(workers::none_there)?.workers().await?;
-    let worker = workers::to_drain(&there, args.id, args.all)?;
+    let worker = workers::to_drain(&there, id, all)?;
     let asked = workers::drain(&*wire::open_store(&settings)?, worker, wire::now()).await?;
-    if cx.out.json {
-        return cx.out.document(&json!({"asked": asked}));
-    }
-    for id in asked {
-        cx.out.line(format!("{id} claims nothing more, and ends when what is in hand has ended"))?;
-    }
-    Ok(Exit::Ok)
+    let lines = asked.iter().map(|id| format!("{id} claims nothing more, and ends when what is in hand has ended"));
+    cx.out.say(&json!({"asked": asked}), lines.collect::<Vec<_>>().join("\n"))
 }

@@ -10,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::{Out, Paint, stream, text};
@@ -44,7 +44,7 @@ pub fn begin(long: bool, out: &Out) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .event_format(Lines { as_json, paint })
-        .with_writer(ToStream)
+        .with_writer(|| ToStream)
         .init();
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -135,14 +135,6 @@ impl Visit for Fields {
 }
 
 struct ToStream;
-
-impl<'a> MakeWriter<'a> for ToStream {
-    type Writer = ToStream;
-
-    fn make_writer(&'a self) -> ToStream {
-        ToStream
-    }
-}
 
 impl io::Write for ToStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
