@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use posse_core::job::{JobId, JobState};
 use posse_core::port::JobQueries as _;
 use posse_core::run::journal::CallState;
-use posse_core::run::journal::audit::disagreement;
+use posse_core::run::journal::disagreement;
 
 use super::host::Host;
 use super::strike::Tally;

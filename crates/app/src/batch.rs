@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use posse_core::clock::Clock;
 use posse_core::job::dependency::{After, OnFailed, empty_group};
-use posse_core::job::enqueue::{Ask, accept_label};
+use posse_core::job::enqueue::{EnqueueRequest, accept_label};
 use posse_core::job::name::role_name;
 use posse_core::job::retry::Strategy;
 use posse_core::job::unique::Became;
@@ -81,7 +81,7 @@ pub struct File<'a> {
     /// What its jobs are checked against.
     pub intake: &'a Intake,
     /// The job that is asked for where a line says nothing of it.
-    pub ask: &'a Ask,
+    pub request: &'a EnqueueRequest,
     /// When a job is tried again where its line says nothing of it.
     pub retry: RetryAsked,
     /// Finds the folder that is meant by a workspace.
@@ -300,10 +300,10 @@ impl Lines<'_> {
             (Some(_), Some(_)) => return Err(Error::invalid("has both at and delay; give one of them")),
             (Some(at), None) => Some(times::moment(&at).map_err(|error| time("at", error))?),
             (None, Some(delay)) => Some(delayed(delay)?),
-            (None, None) => self.file.ask.run_at,
+            (None, None) => self.file.request.run_at,
         };
         let on_failed = line.on_failed_dependency.map(|rule| rule.parse::<OnFailed>()).transpose();
-        let defaults = self.file.ask.clone();
+        let defaults = self.file.request.clone();
         let known = |name: &str| {
             let here = part.names.iter().find(|(known, _)| known == name).map(|(_, place)| After::Earlier(*place));
             here.or_else(|| names.get(name).copied().map(After::Job))
@@ -347,7 +347,7 @@ impl Lines<'_> {
             Some((path, id)) => (path, Some(id)),
             None => (defaults.workspace, defaults.workspace_id),
         };
-        let ask = Ask {
+        let request = EnqueueRequest {
             goal: line.goal,
             role: line.role.map_or(defaults.role, |role| role_name(&role)),
             queue: line.queue.unwrap_or(defaults.queue),
@@ -369,10 +369,10 @@ impl Lines<'_> {
             priority_step_ms: defaults.priority_step_ms,
             retry: defaults.retry,
         };
-        if ask.role.is_empty() {
+        if request.role.is_empty() {
             return Err(Error::invalid("has no role, and no --role says which"));
         }
-        Ok((self.file.intake.accept(ask, &retry.or(&self.file.retry), &self.queues)?, line.name))
+        Ok((self.file.intake.accept(request, &retry.or(&self.file.retry), &self.queues)?, line.name))
     }
 
     /// Reads over what was stored before, and makes sure that it was this.

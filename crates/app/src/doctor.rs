@@ -5,7 +5,7 @@ use posse_core::doctor::keys::STUCK_MS;
 use posse_core::doctor::{Facts, Finding, RESTORE, Verdict};
 use posse_core::port::{Database, JobFilter, ProcessProbe, RepositoryError, SchemaSteps, Store};
 use posse_core::queue::retention::{Keep, Kept, Retention};
-use posse_core::run::journal::audit::disagreement;
+use posse_core::run::journal::disagreement;
 use posse_core::store::seal::Keys;
 use posse_core::text::plural;
 use schemars::JsonSchema;

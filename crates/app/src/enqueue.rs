@@ -2,7 +2,7 @@
 
 use posse_core::clock::Millis;
 use posse_core::job::dependency::After;
-use posse_core::job::enqueue::{Ask, accept};
+use posse_core::job::enqueue::{EnqueueRequest, accept};
 use posse_core::job::retry::{RetryPolicy, Strategy};
 use posse_core::job::unique::Became;
 use posse_core::job::{IfHeld, JobId, Meta, NewJob, Unique};
@@ -33,34 +33,34 @@ pub struct Intake {
 
 impl Intake {
     /// The job that is asked for, with what is said of its queue in `store`, checked.
-    pub async fn job(&self, store: &dyn Store, ask: Ask, retry: &RetryAsked) -> Result<NewJob> {
-        let queue = store.queue(ask.queue.clone()).await?;
-        self.accept(ask, retry, &[queue])
+    pub async fn job(&self, store: &dyn Store, request: EnqueueRequest, retry: &RetryAsked) -> Result<NewJob> {
+        let queue = store.queue(request.queue.clone()).await?;
+        self.accept(request, retry, &[queue])
     }
 
     /// The job that is asked for, checked. What nobody says, neither whoever asks for it nor its persona, is as the one
     /// of `queues` has it that it waits in.
-    pub fn accept(&self, ask: Ask, retry: &RetryAsked, queues: &[Queue]) -> Result<NewJob> {
+    pub fn accept(&self, request: EnqueueRequest, retry: &RetryAsked, queues: &[Queue]) -> Result<NewJob> {
         // A broken file is a better answer than that there is none.
-        not_broken(&self.personas, &ask.role)?;
+        not_broken(&self.personas, &request.role)?;
         let is_known = |model: &&str| self.models.iter().any(|known| known == model) || *model == LOCAL_MODEL;
-        if let Some(model) = ask.model.as_deref().filter(|model| !self.models.is_empty() && !is_known(model)) {
+        if let Some(model) = request.model.as_deref().filter(|model| !self.models.is_empty() && !is_known(model)) {
             let names = self.models.join(", ");
             let why = format!("model '{model}' is not in the settings; there are {names} (posse model list)");
             return Err(Error::invalid(why));
         }
-        let persona = self.personas.get(&ask.role).map(|file| &file.persona);
-        let ask = Ask {
+        let persona = self.personas.get(&request.role).map(|file| &file.persona);
+        let request = EnqueueRequest {
             priority_step_ms: self.priority_step_ms,
-            max_crashes: ask
+            max_crashes: request
                 .max_crashes
                 .or(persona.and_then(|persona| persona.limits.max_crashes))
                 .or(self.max_crashes),
             retry: retry.over(persona.and_then(|persona| persona.retry)),
-            ..ask
+            ..request
         };
-        let defaults = queues.iter().find(|queue| queue.name == ask.queue).map(|queue| queue.defaults);
-        Ok(accept(defaults.unwrap_or_default().fill(ask), &self.personas.roles())?)
+        let defaults = queues.iter().find(|queue| queue.name == request.queue).map(|queue| queue.defaults);
+        Ok(accept(defaults.unwrap_or_default().fill(request), &self.personas.roles())?)
     }
 }
 

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use posse_core::clock::Millis;
-use posse_core::job::enqueue::Ask;
+use posse_core::job::enqueue::EnqueueRequest;
 use posse_core::job::{JobId, JobState, NewJob};
 use posse_core::port::{Enqueued, Store};
 use posse_core::schedule::{Missed, Overlap, Schedule, Timetable};
@@ -158,7 +158,7 @@ impl Edit {
             Some((path, id)) => (path, Some(id)),
             None => (payload.workspace.clone(), payload.workspace_id),
         };
-        let ask = Ask {
+        let request = EnqueueRequest {
             role: role.unwrap_or_else(|| old.role.clone()),
             goal: goal.unwrap_or_else(|| payload.goal.clone()),
             queue: queue.unwrap_or_else(|| old.queue.clone()),
@@ -171,9 +171,9 @@ impl Edit {
             tags: tags.unwrap_or_else(|| old.tags.clone()),
             concurrency_key: concurrency_key.unwrap_or_else(|| old.concurrency_key.clone()),
             meta: old.meta.clone(),
-            ..Ask::default()
+            ..EnqueueRequest::default()
         };
-        let new = intake.job(store, ask, &RetryAsked::default()).await?;
+        let new = intake.job(store, request, &RetryAsked::default()).await?;
         // How failures are waited for is taken from a persona when a schedule is added.
         let retry = if new.role == old.role { old.retry } else { new.retry };
         let priority_step_ms = if priority.is_some() { new.priority_step_ms } else { old.priority_step_ms };

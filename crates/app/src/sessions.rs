@@ -5,7 +5,7 @@ use std::sync::Arc;
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
 use posse_core::job::change::{Change, Edit};
-use posse_core::job::enqueue::{Ask, accept};
+use posse_core::job::enqueue::{EnqueueRequest, accept};
 use posse_core::job::question::{Answered, Question, check_answer};
 use posse_core::port::{QuestionFilter, RepositoryError, Store};
 use posse_core::session::{Exchange, NewSession, Session, SessionId, check_name};
@@ -143,7 +143,7 @@ pub struct Talk {
     /// The session.
     pub session: Session,
     /// What every job of it has, its goal aside.
-    pub ask: Ask,
+    pub request: EnqueueRequest,
     /// The roles that some persona plays.
     pub roles: Vec<String>,
 }
@@ -161,7 +161,7 @@ impl Talk {
 
     /// Makes a job of what was said, which supersedes what is at work.
     pub async fn say(&self, text: String, now: Millis) -> Result<JobId> {
-        let mut job = accept(Ask { goal: text, ..self.ask.clone() }, &self.roles)?;
+        let mut job = accept(EnqueueRequest { goal: text, ..self.request.clone() }, &self.roles)?;
         job.payload.session = Some(self.session.id);
         Ok(self.store.enqueue(vec![job], now).await?[0].id)
     }

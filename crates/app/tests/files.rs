@@ -7,7 +7,7 @@ use posse_app::batch::File;
 use posse_app::enqueue::{Intake, RetryAsked};
 use posse_app::{Error, Result};
 use posse_core::clock::ManualClock;
-use posse_core::job::enqueue::Ask;
+use posse_core::job::enqueue::EnqueueRequest;
 use posse_core::persona::{PersonaFile, PersonaTemplate, Personas};
 
 /// What a file with this in it is told.
@@ -16,10 +16,10 @@ fn check(line: &[u8]) -> Result<()> {
     let personas = vec![PersonaFile { file: "scribe.json".into(), persona }];
     let personas = Personas { personas, ..Personas::default() };
     let intake = Intake { personas, models: Vec::new(), priority_step_ms: 0, max_crashes: None };
-    let ask = Ask { role: "scribe".into(), ..Ask::default() };
+    let request = EnqueueRequest { role: "scribe".into(), ..EnqueueRequest::default() };
     let workspace = |folder: &Path| Err(Error::invalid(folder.display().to_string()));
     let (retry, clock) = (RetryAsked::default(), &ManualClock::at(0));
-    let file = File { name: "jobs", intake: &intake, ask: &ask, retry, workspace: &workspace, clock };
+    let file = File { name: "jobs", intake: &intake, request: &request, retry, workspace: &workspace, clock };
     file.check(Box::new(Cursor::new(line.to_vec())))
 }
 

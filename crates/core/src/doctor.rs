@@ -160,10 +160,7 @@ impl Facts {
                 _ => Finding::ok("due jobs", what),
             }
         };
-        match &self.due[..] {
-            [] => vec![Finding::ok("due jobs", "none waits")],
-            due => due.iter().map(judge).collect(),
-        }
+        or_ok(self.due.iter().map(judge), "due jobs", "none waits")
     }
 
     /// What lets no job start: somebody may have forgotten it, and a worker that is there helps nothing.
@@ -228,11 +225,11 @@ impl Facts {
             };
             Some(Finding::wrong("leases", message, "any worker process takes the job back: posse work"))
         };
-        let wrong: Vec<_> = self.held.iter().filter_map(judge).collect();
-        match wrong.is_empty() {
-            true => vec![Finding::ok("leases", format!("{} in hand", plural(self.held.len() as u64, "job")))],
-            false => wrong,
-        }
+        or_ok(
+            self.held.iter().filter_map(judge),
+            "leases",
+            format!("{} in hand", plural(self.held.len() as u64, "job")),
+        )
     }
 
     fn schedules(&self) -> Vec<Finding> {
@@ -268,11 +265,7 @@ impl Facts {
                 None
             }
         };
-        let findings: Vec<_> = self.schedules.iter().filter_map(judge).collect();
-        match findings.is_empty() {
-            true => vec![Finding::ok("schedules", format!("{} kept", self.schedules.len()))],
-            false => findings,
-        }
+        or_ok(self.schedules.iter().filter_map(judge), "schedules", format!("{} kept", self.schedules.len()))
     }
 
     fn endpoints(&self) -> Vec<Finding> {
@@ -299,11 +292,7 @@ impl Facts {
                 false => None,
             }
         };
-        let failing: Vec<_> = self.endpoints.iter().filter_map(judge).collect();
-        match failing.is_empty() {
-            true => vec![Finding::ok("endpoints", "none is failing")],
-            false => failing,
-        }
+        or_ok(self.endpoints.iter().filter_map(judge), "endpoints", "none is failing")
     }
 
     fn clock(&self) -> Vec<Finding> {
@@ -342,6 +331,12 @@ impl Facts {
         );
         vec![Finding::warning("space inside", message, "posse db compact, while no worker is at work")]
     }
+}
+
+/// What was found, or that all is well where that is nothing.
+fn or_ok(found: impl Iterator<Item = Finding>, check: &str, ok: impl Into<String>) -> Vec<Finding> {
+    let found: Vec<_> = found.collect();
+    if found.is_empty() { vec![Finding::ok(check, ok)] } else { found }
 }
 
 /// What the space left for `what` at `path` means.

@@ -8,7 +8,5 @@ pub mod run;
 pub mod states;
 
 mod follow;
-mod job;
 
-pub use follow::Follower;
-pub use job::JobEvent;
+pub use follow::{Follower, JobEvent};

@@ -197,7 +197,7 @@ pub struct Payload {
 pub struct ForkedFrom {
     /// The job.
     pub job: JobId,
-    /// The place of the last entry that was copied.
+    /// The position of the last entry that was copied.
     pub step: u64,
 }
 

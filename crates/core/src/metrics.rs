@@ -15,12 +15,10 @@ use crate::clock::{Clock, Millis};
 use crate::port::RepositoryError;
 pub use crate::port::{JobsIn, MetricsQueries, Standing, Written};
 
-mod histogram;
 mod tally;
 mod text;
 
-pub use histogram::Observed;
-pub use tally::{ModelCounts, ModelTallies, ModelTally, RoleCounts, RoleTally, WorkTally};
+pub use tally::{ModelCounts, ModelTallies, ModelTally, Observed, RoleCounts, RoleTally, WorkTally};
 
 /// Queues told apart, those with the most jobs; others count as one, for whoever collects keeps each name for ever.
 pub const MOST_QUEUES: usize = 200;
@@ -108,14 +106,9 @@ impl MetricsSource {
             let _alone = self.asking.lock().await;
             standing(&*self.store, self.clock.now()).await
         });
-        let standing = match asked.await {
-            Ok(Ok(standing)) => Some(standing),
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "the database's numbers were left out");
-                None
-            }
-            Err(_) => None,
-        };
+        let standing = asked.await.ok().and_then(|read| {
+            read.inspect_err(|error| tracing::debug!(%error, "the database's numbers were left out")).ok()
+        });
         let process = ProcessCounts {
             roles: self.work.roles(),
             rescued: self.work.rescued(),

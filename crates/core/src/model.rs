@@ -17,14 +17,10 @@ use crate::tool::ToolSpec;
 
 pub mod breaker;
 pub mod conversation;
-mod message;
 pub mod tokens;
-mod usage;
 
 use crate::text::named;
 use conversation::Conversation;
-pub use message::{Author, CallRequest, Extra, Message, Reasoning};
-pub use usage::Usage;
 
 /// How a model is asked for tool calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +32,109 @@ pub enum ToolCalling {
     /// A JSON Schema of the next step, enforced by the server's constrained decoding. Works with
     /// small local models.
     Structured,
+}
+
+/// One message of a conversation, as it is sent to a model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum Message {
+    /// Instructions. Always first.
+    System {
+        /// The text; never empty.
+        text: String,
+    },
+    /// A person's words, or Posse's on behalf of one.
+    User {
+        /// The text; never empty.
+        text: String,
+    },
+    /// What the model said.
+    Assistant {
+        /// The visible text; may be empty when there are calls.
+        #[serde(default)]
+        text: String,
+        /// Reasoning given beside the text, if any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reasoning: Option<Reasoning>,
+        /// The tools it asked for.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        calls: Vec<CallRequest>,
+    },
+    /// The result of one call.
+    Tool {
+        /// The id of the call it answers.
+        call_id: String,
+        /// The tool's name.
+        name: String,
+        /// What the tool said; never empty.
+        text: String,
+    },
+}
+
+/// One request by the model to run a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CallRequest {
+    /// In a reply: whatever the provider sent, possibly empty or repeated. In a conversation: our
+    /// own id, unique within the run and nine letters or digits, a shape every provider takes.
+    pub id: String,
+    /// The tool's name as the model wrote it.
+    pub name: String,
+    /// The arguments as the model wrote them: JSON text, `{}` when it sent none.
+    pub arguments: String,
+    /// Private data of the provider attached to this call, to be sent back unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<Extra>,
+}
+
+/// A model at a provider: who writes a reply, and who reads a request. The default is nobody.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Author {
+    /// Where it is asked: a host, with its port where that is not the usual one.
+    pub provider: String,
+    /// The model's name, as it is asked for.
+    pub model: String,
+}
+
+/// What a model thought before it spoke. Means something to the model that wrote it, and to no other.
+///
+/// In JSON it may also be a bare text, or have no author: thoughts that are kept and shown, and sent
+/// back to nobody.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "ReasoningAsWritten")]
+pub struct Reasoning {
+    /// The thoughts, word for word.
+    pub text: String,
+    /// Who had them.
+    pub by: Author,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum ReasoningAsWritten {
+    Text(String),
+    Whole {
+        text: String,
+        #[serde(default)]
+        by: Author,
+    },
+}
+
+impl From<ReasoningAsWritten> for Reasoning {
+    fn from(written: ReasoningAsWritten) -> Self {
+        match written {
+            ReasoningAsWritten::Text(text) => Reasoning { text, by: Author::default() },
+            ReasoningAsWritten::Whole { text, by } => Reasoning { text, by },
+        }
+    }
+}
+
+/// Private data that a provider attached to a call. Means something to that provider, and to no other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Extra {
+    /// The data, as it came.
+    pub value: Value,
+    /// Whose it is: [`Author::provider`].
+    pub provider: String,
 }
 
 /// One request to a model.
@@ -105,6 +204,42 @@ pub struct ModelReply {
     pub cost_microusd: Option<u64>,
     /// Tries that came to nothing before this reply (retries, fallbacks), oldest first.
     pub failed_tries: Vec<FailedTry>,
+}
+
+/// Tokens of one request. Counts are of tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Usage {
+    /// Tokens read, cached ones included.
+    pub input: u64,
+    /// Tokens written, reasoning included.
+    pub output: u64,
+    /// Of `input`, how many the provider had cached.
+    #[serde(default)]
+    pub cached: u64,
+    /// True where the provider did not say and the numbers are our estimate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+}
+
+impl Usage {
+    /// Tokens in both directions.
+    pub fn total(&self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+
+    /// Adds another request's tokens; the sum is an estimate if either part is.
+    pub fn add(&mut self, other: &Usage) {
+        self.input = self.input.saturating_add(other.input);
+        self.output = self.output.saturating_add(other.output);
+        self.cached = self.cached.saturating_add(other.cached);
+        self.estimated |= other.estimated;
+    }
+
+    /// A deliberately rough count for when a provider says nothing: four bytes of text to a token.
+    pub fn estimate(read_bytes: usize, written_bytes: usize) -> Usage {
+        let tokens = |bytes: usize| bytes.div_ceil(4) as u64;
+        Usage { input: tokens(read_bytes), output: tokens(written_bytes), cached: 0, estimated: true }
+    }
 }
 
 /// One request that failed and was tried again.
@@ -179,7 +314,7 @@ pub enum Delta {
     Text(String),
     /// More of the arguments of a call.
     Call {
-        /// Its place among the calls of the reply.
+        /// Its position among the calls of the reply.
         at: usize,
         /// The name of what is called.
         name: String,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::job::deaths::MOST_CRASHES;
 use crate::job::name::check_role;
 use crate::job::retry::RetryPolicy;
-use crate::text::{has_too_many, named};
+use crate::text::{has_too_many, is_default, named};
 
 mod file;
 
@@ -44,7 +44,7 @@ pub struct PersonaTemplate {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<String>,
     /// How it works: `direct` or `phased`.
-    #[serde(default, skip_serializing_if = "Style::is_direct")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub style: Style,
     /// The model it asks, by its name in `config/posse.toml`; the default model when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,7 +59,7 @@ pub struct PersonaTemplate {
     #[serde(default)]
     pub limits: RunLimits,
     /// When old conversation is replaced by a summary.
-    #[serde(default, skip_serializing_if = "ContextRules::is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub context: ContextRules,
     /// For a tool, another that is tried with the same arguments when the first one fails.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -82,12 +82,6 @@ pub enum Style {
 }
 
 named!(Style: Direct = "direct", Phased = "phased");
-
-impl Style {
-    fn is_direct(&self) -> bool {
-        *self == Style::Direct
-    }
-}
 
 /// When old conversation is replaced by a summary. The whole stays in the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -113,12 +107,6 @@ pub struct ContextRules {
 impl Default for ContextRules {
     fn default() -> Self {
         ContextRules { max_messages: None, chunk: 10, budget_share: 0.8, keep_last: 2, summary_model: None }
-    }
-}
-
-impl ContextRules {
-    fn is_default(&self) -> bool {
-        *self == ContextRules::default()
     }
 }
 

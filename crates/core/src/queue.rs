@@ -8,7 +8,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::clock::Millis;
-use crate::job::enqueue::{Ask, Refused, accept_attempts, accept_priority, accept_queue, accept_step, refuse};
+use crate::job::enqueue::{
+    EnqueueRequest, Refused, accept_attempts, accept_priority, accept_queue, accept_step, refuse,
+};
 use crate::queue::retention::{Keep, Kept};
 use crate::queue::rules::{Limits, Rule, Scope};
 
@@ -50,14 +52,14 @@ pub struct QueueDefaults {
 }
 
 impl QueueDefaults {
-    /// What `ask` leaves open, its retry policy too, as the queue has it.
-    pub fn fill(self, ask: Ask) -> Ask {
-        let by_policy = ask.retry.and_then(|retry| retry.attempts());
-        Ask {
-            priority: ask.priority.or(self.priority),
-            priority_step_ms: self.priority_step_ms.unwrap_or(ask.priority_step_ms),
-            max_attempts: ask.max_attempts.or(by_policy).or(self.max_attempts),
-            ..ask
+    /// What `request` leaves open, its retry policy too, as the queue has it.
+    pub fn fill(self, request: EnqueueRequest) -> EnqueueRequest {
+        let by_policy = request.retry.and_then(|retry| retry.attempts());
+        EnqueueRequest {
+            priority: request.priority.or(self.priority),
+            priority_step_ms: self.priority_step_ms.unwrap_or(request.priority_step_ms),
+            max_attempts: request.max_attempts.or(by_policy).or(self.max_attempts),
+            ..request
         }
     }
 }

@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use unicode_normalization::UnicodeNormalization;
 
+use crate::model::Message;
 use crate::text::{folded, named};
 use crate::tool::{OfferedTool, ToolSpec, schema_of};
 
 mod call;
 mod found;
 mod front;
-mod offered;
 mod sanitise;
 pub mod shelf;
 
@@ -28,7 +28,6 @@ pub use crate::persona::Severity;
 pub use call::{HistoryMessage, HistoryRole, MAX_HISTORY, MAX_HISTORY_BYTES, MAX_TASK_BYTES, SkillCallArgs};
 pub use found::{SkillFileProblem, Skills, UnknownSkill};
 pub use front::{Field, FieldValue, FrontMatter, Location, SkillProblem, examine};
-pub use offered::OfferedSkill;
 pub use sanitise::{SanitiseError, sanitise};
 
 /// Most characters of a skill's name.
@@ -122,10 +121,7 @@ impl Skill {
 
     /// What a model is told of it as of something it can call.
     pub fn spec(&self) -> ToolSpec {
-        let mut parameters = schema_of::<SkillCallArgs>();
-        if let Some(schema) = parameters.as_object_mut() {
-            schema.remove("description");
-        }
+        let parameters = arguments_of::<SkillCallArgs>();
         ToolSpec { name: self.tool_name(), description: self.shown_description(), parameters }
     }
 
@@ -150,6 +146,49 @@ impl Skill {
     fn shown_description(&self) -> String {
         folded(&self.description).chars().take(MAX_DESCRIPTION_CHARS).collect()
     }
+}
+
+/// A skill as it was when the run began.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OfferedSkill {
+    /// What the model is told of it: it is called like a tool.
+    pub spec: ToolSpec,
+    /// The first system message of its conversation: who the agent is and how it works.
+    pub system: String,
+    /// The second one: the skill's text, sanitised, and the skills it may use.
+    pub prompt: String,
+    /// Worked examples that follow it, where the model needs them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<Message>,
+    /// Names of the run's tools that it may use.
+    pub tools: Vec<String>,
+    /// Names of the run's skills that it may call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<String>,
+    /// Whether only other skills may call it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inner: bool,
+    /// Whether the model is not told of it until it has found it ([`crate::skill::shelf`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unlisted: bool,
+    /// Why it cannot be worked by, if it cannot: what a call of it is answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The folder its files are in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<PathBuf>,
+    /// SHA-256 of the file it was read from, in hex.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hash: String,
+}
+
+/// The schema of a call's arguments, without what is said of the type.
+fn arguments_of<T: JsonSchema>() -> serde_json::Value {
+    let mut parameters = schema_of::<T>();
+    if let Some(schema) = parameters.as_object_mut() {
+        schema.remove("description");
+    }
+    parameters
 }
 
 /// A name in the form in which names are compared: trimmed, NFKC.

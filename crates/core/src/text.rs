@@ -134,6 +134,16 @@ pub fn because(head: &str, reason: &str) -> String {
     }
 }
 
+/// Whether a text has no NUL, and if it has, where.
+pub(crate) fn check_nul(text: &str) -> Result<(), String> {
+    text.find('\0').map_or(Ok(()), |at| Err(format!("contains a NUL character at byte {at}; remove it")))
+}
+
+/// Whether a value may be left out of JSON: it is the one that its absence stands for.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// A count with its thousands apart.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
@@ -229,21 +239,6 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     }
     let word = word.to_lowercase();
     let most = (word.len() / 3).clamp(1, 3);
-    let scored = known.into_iter().map(|other| (distance(&word, &other.to_lowercase()), other));
+    let scored = known.into_iter().map(|other| (strsim::levenshtein(&word, &other.to_lowercase()), other));
     scored.filter(|(d, _)| *d <= most).min_by_key(|(d, _)| *d).map(|(_, other)| other)
-}
-
-/// Letters to add, drop or replace to make one word of the other.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, cb) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -215,67 +215,51 @@ impl WorkerService {
     /// What the attempt's end does to the job.
     fn ending(&self, cx: &JobContext, outcome: StepOutcome) -> Ending {
         let now = self.fleet.clock.now();
-        let seq = cx.run.as_ref().map_or(0, |run| run.next_seq());
-        let mut ending = Ending {
-            event: Event::Complete,
-            due_at: now,
-            reason: None,
-            output: None,
-            entries: Vec::new(),
-            seq,
-            children: Vec::new(),
-        };
-        match outcome {
-            StepOutcome::Completed { output, entries } => {
-                ending.seq -= entries.len() as u64;
-                (ending.output, ending.entries) = (Some(output), entries);
+        let (mut due_at, mut output, mut entries, mut children) = (now, None, Vec::new(), Vec::new());
+        let given_back = |why: &str| Some(format!("{why}; the attempt was given back"));
+        let (event, reason) = match outcome {
+            StepOutcome::Completed { output: answer, entries: last } => {
+                (output, entries) = (Some(answer), last);
+                (Event::Complete, None)
             }
-            StepOutcome::GaveUp { reason, output, entries } => {
-                ending.event = Event::GiveUp;
-                ending.seq -= entries.len() as u64;
-                (ending.reason, ending.output, ending.entries) = (Some(reason), output, entries);
+            StepOutcome::GaveUp { reason, output: left, entries: last } => {
+                (output, entries) = (left, last);
+                (Event::GiveUp, Some(reason))
             }
             StepOutcome::Failed { reason } => {
-                ending.event = Event::Fail;
-                let policy = cx.job.retry.unwrap_or_default();
-                ending.due_at = now + policy.wait_ms(cx.job.attempt, cx.job.id.0 as u64);
-                ending.reason = Some(reason);
+                due_at += cx.job.retry.unwrap_or_default().wait_ms(cx.job.attempt, cx.job.id.0 as u64);
+                (Event::Fail, Some(reason))
             }
             StepOutcome::AlreadyCompleted => {
                 let reason = "a bug in its executor, which said that the job was completed when it was not".into();
                 return self.ending(cx, StepOutcome::Failed { reason });
             }
             StepOutcome::Snoozed { reason, wait } => {
-                ending.event = Event::Snooze;
-                ending.due_at = now.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX / 2));
-                ending.reason = Some(reason);
+                due_at = now.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX / 2));
+                (Event::Snooze, Some(reason))
             }
-            StepOutcome::Suspended { reason, children, entries } => {
-                ending.event = Event::Suspend;
-                ending.seq -= entries.len() as u64;
-                (ending.reason, ending.entries, ending.children) = (Some(reason), entries, children);
+            StepOutcome::Suspended { reason, children: beneath, entries: last } => {
+                (children, entries) = (beneath, last);
+                (Event::Suspend, Some(reason))
             }
-            StepOutcome::Stopped(StopReason::Shutdown) => {
-                ending.event = Event::Interrupt;
-                ending.reason = Some(format!("{SHUT_DOWN}; the attempt was given back"));
-            }
+            StepOutcome::Stopped(StopReason::Shutdown) => (Event::Interrupt, given_back(SHUT_DOWN)),
             StepOutcome::Stopped(StopReason::Cancelled) => {
-                // The reason stays the one that was given with the request.
-                ending.event = Event::Cancel;
-                ending.output = cx.run.as_ref().map(|run| run.output());
-                if let (Some(output), Some(said)) = (&mut ending.output, &cx.cut_short) {
+                output = cx.run.as_ref().map(|run| run.output());
+                if let (Some(output), Some(said)) = (&mut output, &cx.cut_short) {
                     output.text.clone_from(said);
                 }
+                // The reason stays the one that was given with the request.
+                (Event::Cancel, None)
             }
+            // Perhaps only our clock says so. The token decides: if it is still ours the job goes
+            // back unharmed, and if not this changes nothing.
             StepOutcome::Stopped(StopReason::LeaseLost) => {
-                // Perhaps only our clock says so. The token decides: if it is still ours the job goes
-                // back unharmed, and if not this changes nothing.
-                ending.event = Event::Interrupt;
-                ending.reason = Some("its lease ran out before it could be renewed; the attempt was given back".into());
+                (Event::Interrupt, given_back("its lease ran out before it could be renewed"))
             }
             StepOutcome::Continue => unreachable!("steps go on until something ends them"),
-        }
-        ending
+        };
+        let seq = cx.run.as_ref().map_or(0, |run| run.next_seq()) - entries.len() as u64;
+        Ending { event, due_at, reason, output, entries, seq, children }
     }
 
     /// Stores the ends of attempts, once the database takes them; of a job that is somebody else's nothing is changed.
@@ -335,7 +319,7 @@ impl WorkerService {
     /// Gives the lease up and tells what became of the attempt's end.
     fn let_go(&self, end: AttemptEnd, result: Result<JobState, RepositoryError>, is_completed: bool) {
         let job = end.lease.job;
-        self.fleet.release(end.lease);
+        self.fleet.heartbeat.release(end.lease);
         match result {
             Ok(state) => {
                 self.tally().ended(end.ending.event, state);

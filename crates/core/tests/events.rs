@@ -44,7 +44,7 @@ fn opening() -> Arc<Opening> {
 }
 
 fn check(call: &CallRequest) -> Verdict {
-    Verdict::Run(if call.name == "look" { EffectClass::Pure } else { EffectClass::Once })
+    Ok(if call.name == "look" { EffectClass::Pure } else { EffectClass::Once })
 }
 
 fn reply(calls: &[&str]) -> ModelReply {

@@ -1,4 +1,5 @@
 //! The parts of a run, each by itself.
 
 mod audit;
+mod results;
 mod spoken;

@@ -28,7 +28,7 @@ fn read(folder: &str, fields: &[(&str, FieldValue)]) -> (Option<Skill>, Vec<Skil
     let field = |(n, (name, value)): (usize, &(&str, FieldValue))| Field {
         name: (*name).into(),
         value: value.clone(),
-        place: Location { line: n + 2, column: 1 },
+        location: Location { line: n + 2, column: 1 },
     };
     let front = FrontMatter { fields: fields.iter().enumerate().map(field).collect() };
     examine(&front, "Do it.".into(), source(folder))
@@ -47,7 +47,7 @@ fn offered(name: &str) -> OfferedTool {
 
 fn said(problems: &[SkillProblem]) -> Vec<String> {
     let say = |p: &SkillProblem| {
-        let line = p.place.map(|p| p.line.to_string()).unwrap_or_default();
+        let line = p.location.map(|p| p.line.to_string()).unwrap_or_default();
         format!("{:?} {line} {}: {}", p.severity, p.field.as_deref().unwrap_or(""), p.message)
     };
     problems.iter().map(say).collect()
@@ -65,11 +65,11 @@ fn a_whole_skill_is_read() {
             (
                 "metadata",
                 FieldValue::Map(vec![
-                    Field { name: "author".into(), value: text("Ada"), place: Location { line: 7, column: 3 } },
+                    Field { name: "author".into(), value: text("Ada"), location: Location { line: 7, column: 3 } },
                     Field {
                         name: "posse-skills".into(),
                         value: text("sum  check"),
-                        place: Location { line: 8, column: 3 },
+                        location: Location { line: 8, column: 3 },
                     },
                 ]),
             ),
@@ -252,7 +252,7 @@ fn a_child_begins_from_scratch() {
 #[test]
 fn a_text_that_is_only_html_is_told_before_it_is_called() {
     let front = FrontMatter {
-        fields: vec![Field { name: "description".into(), value: text("d"), place: Location { line: 2, column: 1 } }],
+        fields: vec![Field { name: "description".into(), value: text("d"), location: Location { line: 2, column: 1 } }],
     };
     let (skill, problems) = examine(&front, "<!-- later -->".into(), source("a"));
     assert!(skill.is_some());

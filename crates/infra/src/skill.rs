@@ -92,8 +92,8 @@ impl Found {
         problems.into_iter().for_each(&mut report);
         let Some(skill) = skill else { return };
         let mut about = |field: &str, severity, message| {
-            let place = front.fields.iter().find(|written| written.name == field).map(|written| written.place);
-            report(SkillProblem { field: Some(field.into()), place, message, severity });
+            let location = front.fields.iter().find(|written| written.name == field).map(|written| written.location);
+            report(SkillProblem { field: Some(field.into()), location, message, severity });
         };
         let name = &skill.name;
         if tools.get(&skill.tool_name()).is_some() {
@@ -124,7 +124,7 @@ impl Found {
                 let unknown = self.0.unknown(name).to_string();
                 let message = format!("names '{name}', but {unknown}");
                 let field = Some(format!("metadata.{}", posse_core::skill::SUB_SKILLS_KEY));
-                let problem = SkillProblem { field, place: None, message, severity: Severity::Warning };
+                let problem = SkillProblem { field, location: None, message, severity: Severity::Warning };
                 problems.push(SkillFileProblem { file: skill.source.file.clone(), problem });
             }
         }

@@ -7,7 +7,7 @@ use posse_core::model::{CallRequest, Finish, Message, ModelReply, ToolCalling, U
 use posse_core::persona::{PersonaTemplate, RunLimits};
 use posse_core::run::Run;
 use posse_core::run::journal::{Entry, OfferedTool, Opening, Recorded};
-use posse_core::run::machine::{Effect, Input, Verdict, step};
+use posse_core::run::machine::{Effect, Input, step};
 use posse_core::tool::{EffectClass, ToolSpec};
 use posse_testing::validate::validate_strictly;
 use proptest::prelude::*;
@@ -101,7 +101,7 @@ proptest! {
         // Places with gaps, as where rows were deleted.
         let recorded = |(n, entry): (usize, &Entry)| Recorded { seq: n as u64 * 2, at: 0, entry: entry.clone() };
         let journal: Vec<_> = entries.iter().enumerate().map(recorded).collect();
-        let check_call = |_: &CallRequest| Verdict::Run(EffectClass::Pure);
+        let check_call = |_: &CallRequest| Ok(EffectClass::Pure);
         let mut run = Run::replay(&journal);
         prop_assert_eq!(run.next_seq(), journal.last().map_or(0, |last| last.seq + 1));
 

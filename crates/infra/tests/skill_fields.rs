@@ -27,9 +27,9 @@ fn every_plain_value_is_a_text() {
         [("a", "yes"), ("b", "1.0"), ("c", ""), ("d", ""), ("e", "x: y\n"), ("f", "q: r"), ("g", "2026-01-01")];
     assert_eq!(values, wanted);
     assert_eq!((skill.allowed_tools, skill.body.as_str()), (Some(vec!["a".to_owned(), "b".to_owned()]), "body"));
-    let place = |field: &str| problems.iter().find(|problem| problem.field.as_deref() == Some(field))?.place;
-    assert_eq!(place("other"), Some(Location { line: 15, column: 1 }));
-    assert_eq!(place("more"), Some(Location { line: 16, column: 1 }));
+    let location = |field: &str| problems.iter().find(|problem| problem.field.as_deref() == Some(field))?.location;
+    assert_eq!(location("other"), Some(Location { line: 15, column: 1 }));
+    assert_eq!(location("more"), Some(Location { line: 16, column: 1 }));
     for nothing in ["", "# nothing\n"] {
         let (skill, problems) = read(&format!("---\n{nothing}---\nbody"));
         assert!(
@@ -61,7 +61,7 @@ fn what_cannot_be_read_is_told_with_its_place() {
         let (skill, problems) = read(file);
         let [problem] = &problems[..] else { panic!("{file:?}: {problems:?}") };
         assert!(skill.is_none() && problem.severity == Severity::Error, "{file:?}: {problem:?}");
-        assert_eq!(problem.place.map(|p| p.line), Some(line), "{file:?}: {problem:?}");
+        assert_eq!(problem.location.map(|p| p.line), Some(line), "{file:?}: {problem:?}");
         assert!(problem.message.contains(expected), "{file:?}: {problem:?}");
     }
 }
@@ -75,7 +75,7 @@ fn the_rest_of_the_line_is_the_value_where_a_colon_was_not_quoted() {
     assert_eq!((skill.allowed_tools, skill.body.trim()), (Some(vec!["x".to_owned()]), "body: b: c"));
     let unquoted: Vec<_> = problems.iter().filter(|problem| problem.message.contains("unquoted")).collect();
     let [problem] = &unquoted[..] else { panic!("{problems:?}") };
-    assert_eq!(problem.place, Some(Location { line: 3, column: 31 }));
+    assert_eq!(problem.location, Some(Location { line: 3, column: 31 }));
     assert!(problem.message.ends_with("Write description: 'It''s so. Use when: asked, e.g. # now'"));
     // Right values are not touched by the rule, and a text of several lines is not guessed at.
     let (skill, problems) = read("---\nlicense: b: c\ndescription: |\n  e: f: g\nname: 'a'\n---\nb");

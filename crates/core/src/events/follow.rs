@@ -1,15 +1,71 @@
-//! Following a job by reading, so that it looks the same whoever works it, in whatever process.
+//! What happens to one job, from what is stored, its attempts and its journal: read, so that it looks the same whoever
+//! works it, in whatever process.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use tokio::sync::watch;
 
-use super::JobEvent;
 use crate::clock::Millis;
 use crate::job::{Attempt, Job, JobId, JobState};
 use crate::port::{JobQueries, RepositoryError};
 use crate::run::journal::Recorded;
+
+/// One thing that happened to a job, in the order in which it did.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum JobEvent {
+    /// A worker claimed the job.
+    Claimed {
+        /// The job.
+        job: JobId,
+        /// The attempt's number.
+        attempt: u32,
+        /// Attempts it gets.
+        max_attempts: u32,
+        /// The worker.
+        worker: String,
+        /// When.
+        at: Millis,
+    },
+    /// An entry of the journal was committed.
+    Entry {
+        /// The job.
+        job: JobId,
+        /// The entry.
+        #[serde(flatten)]
+        recorded: Box<Recorded>,
+    },
+    /// An attempt ended without ending the job.
+    AttemptEnded {
+        /// The job.
+        job: JobId,
+        /// The attempt's number.
+        attempt: u32,
+        /// How it ended.
+        outcome: String,
+        /// Why, in words.
+        reason: Option<String>,
+        /// When.
+        at: Millis,
+        /// When the next attempt is due, if it is known and in the future.
+        next_at: Option<Millis>,
+    },
+    /// The job is in a final state.
+    Ended {
+        /// The job as it is then.
+        job: Box<Job>,
+    },
+}
+
+impl JobEvent {
+    /// That an entry was committed.
+    pub fn entry(job: JobId, recorded: Recorded) -> JobEvent {
+        JobEvent::Entry { job, recorded: Box::new(recorded) }
+    }
+}
 
 /// How often a running job's journal is looked at: nobody is notified of its entries.
 const RUNNING: Duration = Duration::from_millis(150);
@@ -20,7 +76,7 @@ const AT_REST: Duration = Duration::from_secs(1);
 /// The least time between two looks, under a flood of wake-ups.
 const AT_LEAST: Duration = Duration::from_millis(10);
 
-/// Follows one job, by the places of its entries: a journal that lacks some is not read twice.
+/// Follows one job, by the positions of its entries: a journal that lacks some is not read twice.
 pub struct Follower {
     queries: Arc<dyn JobQueries>,
     wakes: watch::Receiver<u64>,
@@ -76,10 +132,16 @@ impl Follower {
         Ok(events)
     }
 
-    fn of_attempts(&mut self, job: &Job, attempts: &[Attempt]) -> Vec<(Millis, Rank, JobEvent)> {
-        let mut all: Vec<_> = (attempts.iter().skip(self.attempts_begun))
-            .map(|attempt| (attempt.started_at, Rank::Before, JobEvent::claimed(job, attempt)))
-            .collect();
+    fn of_attempts(&mut self, job: &Job, attempts: &[Attempt]) -> Vec<OfAttempt> {
+        let claimed = |attempt: &Attempt| JobEvent::Claimed {
+            job: job.id,
+            attempt: attempt.number,
+            max_attempts: job.max_attempts,
+            worker: attempt.worker.clone(),
+            at: attempt.started_at,
+        };
+        let begun = attempts.iter().skip(self.attempts_begun);
+        let mut all: Vec<_> = begun.map(|attempt| (attempt.started_at, false, claimed(attempt))).collect();
         for (i, attempt) in attempts.iter().enumerate().skip(self.attempts_ended) {
             let Some(at) = attempt.ended_at else { continue };
             let newest = i + 1 == attempts.len();
@@ -87,14 +149,17 @@ impl Follower {
             let tells = !(newest && job.state.is_final()) && attempt.outcome.as_deref() != Some("completed");
             if tells {
                 let next_at = (newest && !job.state.is_final() && job.run_at > at).then_some(job.run_at);
-                all.push((at, Rank::After, JobEvent::attempt_ended(job.id, attempt, at, next_at)));
+                let (number, reason) = (attempt.number, attempt.reason.clone());
+                let outcome = attempt.outcome.clone().unwrap_or_else(|| "ended".into());
+                let ended = JobEvent::AttemptEnded { job: job.id, attempt: number, outcome, reason, at, next_at };
+                all.push((at, true, ended));
             }
         }
         if !attempts.is_empty() {
             self.attempts_begun = attempts.len();
             self.attempts_ended = attempts.iter().take_while(|attempt| attempt.ended_at.is_some()).count();
         }
-        all.sort_by_key(|(at, rank, _)| (*at, *rank));
+        all.sort_by_key(|(at, is_end, _)| (*at, *is_end));
         all
     }
 
@@ -115,20 +180,16 @@ impl Follower {
     }
 }
 
-/// Where an event of an attempt stands among entries of the same millisecond.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
-    Before,
-    After,
-}
+/// An event of an attempt, when it was, and whether it ends the attempt: of entries of the same millisecond a beginning
+/// stands before all, an end behind all.
+type OfAttempt = (Millis, bool, JobEvent);
 
 /// Events of attempts put between entries by their times. Entries stay in their own order, whatever a clock said.
-fn merged(job: JobId, attempts: Vec<(Millis, Rank, JobEvent)>, entries: Vec<Recorded>) -> Vec<JobEvent> {
+fn merged(job: JobId, attempts: Vec<OfAttempt>, entries: Vec<Recorded>) -> Vec<JobEvent> {
     let mut attempts = attempts.into_iter().peekable();
     let mut events = Vec::with_capacity(entries.len() + attempts.len() + 1);
     for entry in entries {
-        let is_earlier =
-            |(at, rank, _): &(Millis, Rank, JobEvent)| *at < entry.at || *at == entry.at && *rank == Rank::Before;
+        let is_earlier = |(at, is_end, _): &OfAttempt| *at < entry.at || *at == entry.at && !is_end;
         while let Some((_, _, event)) = attempts.next_if(is_earlier) {
             events.push(event);
         }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use futures::{Stream, StreamExt as _, stream as streams};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream as streams};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -52,11 +52,10 @@ pub enum ToolOutcome {
 /// One thing that happened. `depth` is the number of skills it happened inside of; a call of a
 /// skill counts that skill, so it is 1 where the root calls one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "type")]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
     /// Somebody said something. An answer given in plain words is a message too; the complete
     /// answer is always in `done`.
-    #[serde(rename = "message")]
     Message {
         /// Who.
         role: Speaker,
@@ -102,29 +101,25 @@ pub enum Event {
         depth: usize,
     },
     /// The agent asks people; the job waits until every question is settled.
-    #[serde(rename = "question")]
     Question {
-        /// Its place among those asked at once, from 0.
+        /// Its position among those asked at once, from 0.
         question: u32,
         /// What it asks.
         text: String,
     },
     /// A question is settled.
-    #[serde(rename = "answer")]
     Answer {
-        /// Its place among those asked last.
+        /// Its position among those asked last.
         question: u32,
         /// The answer; absent when nobody gave one in time.
         text: Option<String>,
     },
     /// Something that the model was told, or that was decided about the run.
-    #[serde(rename = "note")]
     Note {
         /// In words.
         text: String,
     },
     /// Older messages of the conversation were replaced by a summary of them; the journal keeps them.
-    #[serde(rename = "compacted")]
     Compacted {
         /// How many.
         messages: usize,
@@ -134,13 +129,11 @@ pub enum Event {
         depth: usize,
     },
     /// The model gave no answer, or a skill that it called could not begin. Not the end: that is told by `done`.
-    #[serde(rename = "error")]
     Error {
         /// Why, in words.
         text: String,
     },
     /// The job has ended. Exactly one, and nothing after it.
-    #[serde(rename = "done")]
     Done {
         /// `completed`, `cancelled`, or what else ended it.
         status: String,
@@ -164,12 +157,12 @@ pub enum Event {
     },
 }
 
-/// An event with its place and time. Serialises to one line of JSON.
+/// An event with its position and time. Serialises to one line of JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Happened {
     /// The job.
     pub job: JobId,
-    /// The journal entry it comes from; for `done` the place after the last one.
+    /// The journal entry it comes from; for `done` the position after the last one.
     pub seq: u64,
     /// When.
     pub at: Millis,
@@ -259,7 +252,7 @@ impl Events {
         out
     }
 
-    /// The same with its place and time.
+    /// The same with its position and time.
     pub fn happened(&mut self, job: JobId, recorded: &Recorded) -> Vec<Happened> {
         let (seq, at) = (recorded.seq, recorded.at);
         self.next_seq = seq + 1;
@@ -402,25 +395,15 @@ pub fn stream(
     queries: Arc<dyn JobQueries>,
     job: JobId,
 ) -> impl Stream<Item = Result<Happened, RepositoryError>> + Send + Unpin {
-    let looks = streams::unfold(Some((RunFollower::new(queries, job), false)), |following| async {
-        let (mut follower, wait) = following?;
+    let looks = streams::try_unfold((RunFollower::new(queries, job), false), |(mut follower, wait)| async move {
         if follower.follower.is_done() {
-            return None;
+            return Ok(None);
         }
         if wait {
             follower.changed().await;
         }
-        match follower.poll().await {
-            Ok(happened) => Some((Ok(happened), Some((follower, true)))),
-            Err(error) => Some((Err(error), None)),
-        }
+        let happened = follower.poll().await?;
+        Ok::<_, RepositoryError>(Some((streams::iter(happened.into_iter().map(Ok)), (follower, true))))
     });
-    let events = |look: Result<Vec<Happened>, RepositoryError>| {
-        let (happened, error) = match look {
-            Ok(happened) => (happened, None),
-            Err(error) => (Vec::new(), Some(error)),
-        };
-        streams::iter(happened.into_iter().map(Ok).chain(error.map(Err)))
-    };
-    looks.flat_map(events).boxed()
+    looks.try_flatten().boxed()
 }

@@ -29,7 +29,7 @@ pub const MAX_GROUP_AWAITED: usize = 100_000;
 pub enum After {
     /// A job that is there.
     Job(JobId),
-    /// The job at this place, from 0, in the same batch; it must stand before this one.
+    /// The job at this position, from 0, in the same batch; it must stand before this one.
     Earlier(usize),
 }
 

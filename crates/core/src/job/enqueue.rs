@@ -10,7 +10,7 @@ use crate::job::{
     DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DEFAULT_PRIORITY_STEP_MS, DEFAULT_QUEUE, IfHeld, Meta, NewJob, Payload,
     Unique,
 };
-use crate::text::{has_too_many, plural};
+use crate::text::{check_nul, has_too_many, plural};
 use crate::workspace::folder::FolderId;
 
 /// Most bytes of a goal.
@@ -33,7 +33,7 @@ pub const MAX_META_BYTES: usize = 4096;
 
 /// Work as a person asks for it, unchecked.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct EnqueueRequest {
     /// The role that shall work it.
     pub role: String,
     /// What is asked for.
@@ -76,9 +76,9 @@ pub struct Ask {
     pub meta: Meta,
 }
 
-impl Default for Ask {
+impl Default for EnqueueRequest {
     fn default() -> Self {
-        Ask {
+        EnqueueRequest {
             role: String::new(),
             goal: String::new(),
             queue: DEFAULT_QUEUE.into(),
@@ -117,76 +117,76 @@ pub(crate) fn refuse<T>(field: &'static str, message: impl Into<String>) -> Resu
     Err(Refused { field, message: message.into() })
 }
 
-/// Checks `ask` against `roles`, the roles that some persona plays.
-pub fn accept(mut ask: Ask, roles: &[String]) -> Result<NewJob, Refused> {
-    ask.role = role_name(&ask.role);
-    accept_role(&ask.role, roles)?;
-    accept_goal(&ask.goal)?;
-    without_nul("workspace", &ask.workspace)?;
-    accept_queue(&ask.queue)?;
-    let priority = ask.priority.unwrap_or(DEFAULT_PRIORITY);
+/// Checks `request` against `roles`, the roles that some persona plays.
+pub fn accept(mut request: EnqueueRequest, roles: &[String]) -> Result<NewJob, Refused> {
+    request.role = role_name(&request.role);
+    accept_role(&request.role, roles)?;
+    accept_goal(&request.goal)?;
+    without_nul("workspace", &request.workspace)?;
+    accept_queue(&request.queue)?;
+    let priority = request.priority.unwrap_or(DEFAULT_PRIORITY);
     accept_priority(priority)?;
-    accept_step(ask.priority_step_ms)?;
-    if let Some(problem) = ask.retry.and_then(|retry| retry.problem()) {
+    accept_step(request.priority_step_ms)?;
+    if let Some(problem) = request.retry.and_then(|retry| retry.problem()) {
         return refuse("retry", problem);
     }
-    let by_policy = ask.retry.and_then(|retry| retry.attempts());
-    let max_attempts = ask.max_attempts.or(by_policy).unwrap_or(DEFAULT_MAX_ATTEMPTS);
+    let by_policy = request.retry.and_then(|retry| retry.attempts());
+    let max_attempts = request.max_attempts.or(by_policy).unwrap_or(DEFAULT_MAX_ATTEMPTS);
     accept_attempts(max_attempts)?;
-    if max_attempts > 1 && ask.retry.is_some_and(|retry| retry.strategy == Strategy::None) {
+    if max_attempts > 1 && request.retry.is_some_and(|retry| retry.strategy == Strategy::None) {
         let message = "allows other attempts, and the retry strategy none makes one; leave one of them out";
         return refuse("max_attempts", message);
     }
-    let max_crashes = ask.max_crashes.unwrap_or(DEFAULT_MAX_CRASHES);
+    let max_crashes = request.max_crashes.unwrap_or(DEFAULT_MAX_CRASHES);
     if !(1..=MOST_CRASHES).contains(&max_crashes) {
         return refuse("max_crashes", format!("is {max_crashes}; it must lie between 1 and {MOST_CRASHES}"));
     }
-    accept_keys(&ask)?;
-    if ask.after.len() > MAX_AFTER {
+    accept_keys(&request)?;
+    if request.after.len() > MAX_AFTER {
         return refuse(
             "after",
-            format!("names {}; at most {MAX_AFTER} are allowed", plural(ask.after.len() as u64, "job")),
+            format!("names {}; at most {MAX_AFTER} are allowed", plural(request.after.len() as u64, "job")),
         );
     }
-    if let Some(group) = &ask.group {
+    if let Some(group) = &request.group {
         accept_label("group", group)?;
     }
-    let after_groups = accept_groups(ask.after_groups, ask.group.as_deref())?;
-    if ask.tags.len() > MAX_TAGS {
-        return refuse("tags", format!("are {}; at most {MAX_TAGS} are allowed", ask.tags.len()));
+    let after_groups = accept_groups(request.after_groups, request.group.as_deref())?;
+    if request.tags.len() > MAX_TAGS {
+        return refuse("tags", format!("are {}; at most {MAX_TAGS} are allowed", request.tags.len()));
     }
-    for tag in &ask.tags {
+    for tag in &request.tags {
         accept_label("tags", tag)?;
     }
-    let mut tags = ask.tags;
+    let mut tags = request.tags;
     tags.sort();
     tags.dedup();
-    accept_meta(&ask.meta)?;
+    accept_meta(&request.meta)?;
     Ok(NewJob {
-        queue: ask.queue,
-        role: ask.role,
+        queue: request.queue,
+        role: request.role,
         priority,
-        run_at: ask.run_at,
-        priority_step_ms: ask.priority_step_ms,
+        run_at: request.run_at,
+        priority_step_ms: request.priority_step_ms,
         max_attempts,
         max_crashes,
         // The number of attempts is the job's own from here on.
-        retry: ask.retry.map(|retry| RetryPolicy { max_attempts: None, ..retry }),
-        unique: ask.unique,
-        concurrency_key: ask.concurrency_key,
+        retry: request.retry.map(|retry| RetryPolicy { max_attempts: None, ..retry }),
+        unique: request.unique,
+        concurrency_key: request.concurrency_key,
         payload: Payload {
-            goal: ask.goal,
-            workspace: ask.workspace,
-            workspace_id: ask.workspace_id,
-            model: ask.model,
+            goal: request.goal,
+            workspace: request.workspace,
+            workspace_id: request.workspace_id,
+            model: request.model,
             ..Payload::default()
         },
-        after: ask.after,
+        after: request.after,
         after_groups,
-        on_failed: ask.on_failed,
-        group: ask.group,
+        on_failed: request.on_failed,
+        group: request.group,
         tags,
-        meta: ask.meta,
+        meta: request.meta,
     })
 }
 
@@ -266,16 +266,16 @@ pub(crate) fn accept_attempts(max_attempts: u32) -> Result<(), Refused> {
     refuse("max_attempts", format!("is {max_attempts}; it must lie between 1 and {MAX_ATTEMPTS}"))
 }
 
-fn accept_keys(ask: &Ask) -> Result<(), Refused> {
-    let unique_key = ask.unique.as_ref().map(|unique| unique.key.as_str());
-    for (field, key) in [("unique", unique_key), ("concurrency_key", ask.concurrency_key.as_deref())] {
+fn accept_keys(request: &EnqueueRequest) -> Result<(), Refused> {
+    let unique_key = request.unique.as_ref().map(|unique| unique.key.as_str());
+    for (field, key) in [("unique", unique_key), ("concurrency_key", request.concurrency_key.as_deref())] {
         if let Some(Err(message)) = key.map(check_key) {
             return refuse(field, message);
         }
     }
-    let Some(unique) = &ask.unique else { return Ok(()) };
+    let Some(unique) = &request.unique else { return Ok(()) };
     let at_most = match unique.if_held {
-        IfHeld::Debounce { .. } if ask.run_at.is_none() => {
+        IfHeld::Debounce { .. } if request.run_at.is_none() => {
             return refuse(
                 "if_held",
                 "debounce puts off when the job is due, and this one is due at once; give it a delay",
@@ -327,8 +327,5 @@ fn accept_meta(meta: &Meta) -> Result<(), Refused> {
 }
 
 fn without_nul(field: &'static str, text: &str) -> Result<(), Refused> {
-    match text.find('\0') {
-        Some(at) => refuse(field, format!("contains a NUL character at byte {at}; remove it")),
-        None => Ok(()),
-    }
+    check_nul(text).or_else(|message| refuse(field, message))
 }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::clock::Millis;
 use crate::job::JobId;
-use crate::text::{has_too_many, named};
+use crate::text::{check_nul, has_too_many, named};
 
 /// Most bytes of an answer.
 pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
@@ -101,8 +101,5 @@ pub fn check_answer(answer: &str) -> Result<(), String> {
         let too_many = has_too_many(answer.len(), "byte", MAX_ANSWER_BYTES);
         return Err(format!("{too_many}. Put the text in a file of the workspace and name it"));
     }
-    match answer.find('\0') {
-        Some(at) => Err(format!("contains a NUL character at byte {at}; remove it")),
-        None => Ok(()),
-    }
+    check_nul(answer)
 }

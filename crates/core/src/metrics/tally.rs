@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
-use super::histogram::Observed;
 use crate::clock::Millis;
 use crate::job::JobState;
 use crate::job::transition::Event;
@@ -14,6 +13,37 @@ use crate::model::{ModelError, ModelReply, Usage};
 
 fn lock<T>(counts: &Mutex<T>) -> MutexGuard<'_, T> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The upper ends of the ranges, in milliseconds: from a tool's call to an hour's run.
+const BOUNDS_MS: [u64; 14] =
+    [5, 10, 25, 100, 250, 1_000, 2_500, 5_000, 15_000, 60_000, 150_000, 600_000, 1_800_000, 3_600_000];
+
+/// Durations that were observed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Observed {
+    /// The upper end of each range in milliseconds, and how many durations were not longer.
+    pub up_to_ms: Vec<(u64, u64)>,
+    /// How many there were.
+    pub count: u64,
+    /// All of them together, in milliseconds.
+    pub sum_ms: u64,
+}
+
+impl Default for Observed {
+    fn default() -> Self {
+        Observed { up_to_ms: BOUNDS_MS.map(|bound| (bound, 0)).into(), count: 0, sum_ms: 0 }
+    }
+}
+
+impl Observed {
+    /// Counts one. A negative one, as of a clock that was set, counts as none.
+    pub fn observe(&mut self, duration: Millis) {
+        let ms = duration.max(0).unsigned_abs();
+        self.up_to_ms.iter_mut().filter(|(bound, _)| ms <= *bound).for_each(|(_, count)| *count += 1);
+        self.count += 1;
+        self.sum_ms += ms;
+    }
 }
 
 /// What the services of one process did.
@@ -94,8 +124,8 @@ impl RoleTally {
 
     fn read(&self) -> RoleCounts {
         let mut counts = lock(&self.0).clone();
-        let place = |name: &str| Event::ALL.iter().position(|event| event.as_str() == name);
-        counts.ends.sort_by_key(|(name, state, _)| (place(name), *state as usize));
+        let position = |name: &str| Event::ALL.iter().position(|event| event.as_str() == name);
+        counts.ends.sort_by_key(|(name, state, _)| (position(name), *state as usize));
         counts
     }
 }
@@ -171,31 +201,5 @@ impl ModelTally {
         counts.input_tokens += usage.input;
         counts.cached_tokens += usage.cached;
         counts.output_tokens += usage.output;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_end_is_counted_by_how_and_where() {
-        let work = WorkTally::default();
-        let tally = work.role("r");
-        tally.claimed(-5);
-        tally.ended(Event::Fail, JobState::Retryable);
-        tally.ended(Event::Fail, JobState::Retryable);
-        tally.ended(Event::Fail, JobState::Discarded);
-        tally.ended(Event::Postpone, JobState::Discarded);
-        let [counts] = &work.roles()[..] else { panic!("one role worked") };
-        assert_eq!(
-            counts.ends,
-            [
-                ("failed", JobState::Retryable, 2),
-                ("failed", JobState::Discarded, 1),
-                ("postponed", JobState::Discarded, 1)
-            ]
-        );
-        assert_eq!((counts.claims, counts.waited.sum_ms), (1, 0), "a clock that was set counts as no wait");
     }
 }

@@ -13,7 +13,7 @@
 //! provider's models.
 
 use std::iter::Sum;
-use std::ops::AddAssign;
+use std::ops::Add;
 
 use crate::model::{Message, Usage};
 
@@ -166,19 +166,18 @@ impl Tally {
     }
 }
 
-impl AddAssign for Tally {
-    fn add_assign(&mut self, other: Tally) {
-        self.counted = self.counted.saturating_add(other.counted);
-        self.estimated = self.estimated.saturating_add(other.estimated);
+impl Add for Tally {
+    type Output = Tally;
+
+    fn add(self, other: Tally) -> Tally {
+        let counted = self.counted.saturating_add(other.counted);
+        Tally { counted, estimated: self.estimated.saturating_add(other.estimated) }
     }
 }
 
 impl Sum for Tally {
     fn sum<I: Iterator<Item = Tally>>(tallies: I) -> Tally {
-        tallies.fold(Tally::default(), |mut sum, tally| {
-            sum += tally;
-            sum
-        })
+        tallies.fold(Tally::default(), Tally::add)
     }
 }
 

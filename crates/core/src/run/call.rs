@@ -1,7 +1,6 @@
 //! A call of a run while it is open and once it has ended.
 
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 use super::compaction::Part;
 use super::journal::{Call, CallOutcome};
@@ -75,18 +74,11 @@ pub(super) fn number_of(id: &str) -> Option<u64> {
 
 /// A call's tool and arguments, the same for every order of keys and spacing.
 pub(super) fn fingerprint(call: &CallRequest) -> String {
-    fn sorted(value: Value) -> Value {
-        match value {
-            Value::Object(fields) => {
-                let fields: BTreeMap<_, _> = fields.into_iter().map(|(k, v)| (k, sorted(v))).collect();
-                fields.into_iter().collect()
-            }
-            Value::Array(items) => items.into_iter().map(sorted).collect(),
-            other => other,
-        }
-    }
-    let arguments = serde_json::from_str(&call.arguments).map(sorted);
-    format!("{} {}", call.name, arguments.map_or_else(|_| call.arguments.clone(), |value| value.to_string()))
+    let arguments = serde_json::from_str(&call.arguments).map(|mut value: Value| {
+        value.sort_all_objects();
+        value.to_string()
+    });
+    format!("{} {}", call.name, arguments.unwrap_or_else(|_| call.arguments.clone()))
 }
 
 /// Whether a call was neither run nor wrong: something in the same reply went before it.

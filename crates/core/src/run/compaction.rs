@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Message;
 use crate::model::tokens::{self, Gauge, Tally};
+use crate::persona::ContextRules;
 use crate::text::{count, plural};
 
 mod history;
@@ -29,8 +30,8 @@ mod plan;
 mod summary;
 
 pub(crate) use history::shorter;
-pub use history::{History, Part, Shortening};
-pub use summary::{Purpose, SUMMARY_TOKENS, Summariser, SummaryRoom, accept, summary_message, transcript};
+pub use history::{History, Part, Shortening, summary_message};
+pub use summary::{Purpose, SUMMARY_TOKENS, Summariser, SummaryRoom, accept, transcript};
 
 /// Counts the tokens of a message in a request.
 pub type Counter<'a> = dyn Fn(&Message) -> u64 + 'a;
@@ -40,7 +41,7 @@ pub trait Measure {
     /// Tokens of a message.
     fn message(&self, message: &Message) -> u64;
 
-    /// Tokens of the message at this place.
+    /// Tokens of the message at this position.
     fn at(&self, history: &History, at: usize) -> u64 {
         history.messages().get(at).map_or(0, |message| self.message(message))
     }
@@ -73,28 +74,6 @@ pub struct ToSummarise {
     pub messages: Vec<Message>,
     /// Where they stand.
     pub cut: Cut,
-}
-
-/// When older messages are summarised.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
-    /// Most messages after the head before the oldest are summarised. 4 to 100,000.
-    pub max_messages: usize,
-    /// How many messages a summary for their number takes in, at least; whole turns, so it may be
-    /// more. 2 to `max_messages`.
-    pub chunk: usize,
-    /// The share of the model's window that a request may fill before its oldest messages are
-    /// summarised. 0.1 to 1.
-    pub budget_share: f64,
-    /// How many of the last turns are kept as they are, while the window has room for them. 0 to
-    /// 1,000.
-    pub keep_last: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings { max_messages: 20, chunk: 10, budget_share: 0.8, keep_last: 2 }
-    }
 }
 
 /// The room that a request has. Counts are of tokens.
@@ -225,20 +204,29 @@ impl DoesNotFit {
 pub fn decide(
     history: &History,
     calls_open: bool,
-    settings: &Settings,
+    rules: &ContextRules,
     room: Room,
     measure: &dyn Measure,
 ) -> Result<Decision, DoesNotFit> {
-    let plan = plan::Plan::new(history, calls_open, room, settings.budget_share, measure);
+    let plan = plan::Plan::new(history, calls_open, room, rules, measure);
     if plan.total > plan.soft
-        && let Some(cut) = plan.for_budget(settings.keep_last, plan.worth_it())
+        && let Some(cut) = plan.for_budget(plan.keep_last, plan.worth_it())
     {
         return Ok(Decision::Summarise(cut));
     }
     if plan.total > plan.hard {
-        return plan.emergency(settings.keep_last);
+        return plan.emergency();
     }
-    let many = history.messages().len() - history.head() > settings.max_messages;
-    let cut = many.then(|| plan.for_count(settings)).flatten();
+    let cut = are_many(history, rules, room).then(|| plan.for_count(rules.chunk)).flatten();
     Ok(cut.map_or(Decision::Send, Decision::Summarise))
+}
+
+/// Messages after the head beyond which the oldest are summarised, where the rules and the window say nothing.
+pub const USUAL_MESSAGES: u32 = 20;
+
+/// Whether there are more messages than the rules allow. A known window is a better measure than their number.
+pub(super) fn are_many(history: &History, rules: &ContextRules, room: Room) -> bool {
+    let usual = room.window.is_none().then_some(USUAL_MESSAGES);
+    let most = rules.max_messages.or(usual).filter(|most| *most > 0);
+    most.is_some_and(|most| history.messages().len() - history.head() > most as usize)
 }

@@ -4,7 +4,6 @@ use super::call::{EndedCall, OpenCall};
 use super::compaction::{History, Part};
 use super::phase::{self, AGENT_STEP};
 use super::repeats::Repeats;
-use super::said::Said;
 use crate::model::conversation;
 use crate::model::tokens::{self, Tally};
 use crate::model::{CallRequest, Finish, Message, ToolCalling};
@@ -52,7 +51,7 @@ const NO_ANSWER: &str = "(nobody answered in time; go on with what you know, or 
 pub(super) struct Cycle {
     /// The call whose result this cycle's answer is; absent for the run's own.
     pub call_id: Option<String>,
-    /// The skill it works by, by its place in the opening; absent for the run's own.
+    /// The skill it works by, by its position in the opening; absent for the run's own.
     pub skill: Option<usize>,
     /// What it is asked to do.
     pub task: String,
@@ -86,7 +85,7 @@ impl Cycle {
         Cycle { task: task.to_owned(), history: History::begin(head), ..Cycle::default() }
     }
 
-    /// The same for the skill at place `skill` of the opening, called by `call_id`.
+    /// The same for the skill at position `skill` of the opening, called by `call_id`.
     pub fn of_skill(call_id: &str, skill: usize, task: &str, head: Vec<Message>) -> Cycle {
         Cycle { call_id: Some(call_id.to_owned()), skill: Some(skill), ..Cycle::new(task, head) }
     }
@@ -232,14 +231,14 @@ impl Cycle {
         self.history = History::begin(head);
         self.open.clear();
         self.held.clear();
-        self.repeats.clear();
+        self.repeats = Repeats::default();
         self.corrections = 0;
         self.replans += 1;
     }
 
     pub fn reopen(&mut self, told: &str) {
         self.corrections = 0;
-        self.repeats.clear();
+        self.repeats = Repeats::default();
         self.asked = None;
         self.push(Message::User { text: told.to_owned() }, Part::Plain);
     }
@@ -281,4 +280,49 @@ impl Cycle {
 /// A task with what people were asked about it.
 pub(super) fn with_answers(task: String, answers: &[String]) -> String {
     if answers.is_empty() { task } else { format!("{task}\n\n{ANSWERS}\n\n{}", answers.join("\n\n")) }
+}
+
+/// Most bytes that are kept of what a conversation has said: the newest.
+const MAX_SAID_BYTES: usize = 32 * 1024;
+
+const SAID_BEFORE: &str = "[what was said before is left out]\n\n";
+
+/// The visible words of all replies, bounded, for the case that the conversation ends without an answer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Said {
+    text: String,
+    /// Where the last reply's begin.
+    last: usize,
+    is_cut: bool,
+}
+
+impl Said {
+    /// Takes in the words of the next reply; said twice in a row they are kept once.
+    pub fn push(&mut self, words: &str) {
+        let words = words.trim();
+        if words.is_empty() || words == self.last() {
+            return;
+        }
+        if !self.text.is_empty() {
+            self.text.push_str("\n\n");
+        }
+        self.last = self.text.len();
+        self.text.push_str(words);
+        if self.text.len() > MAX_SAID_BYTES {
+            let cut = self.text.ceil_char_boundary(self.text.len() - MAX_SAID_BYTES);
+            self.text.drain(..cut);
+            self.last = self.last.saturating_sub(cut);
+            self.is_cut = true;
+        }
+    }
+
+    /// All of it, as far as it is kept.
+    pub fn text(&self) -> String {
+        if self.is_cut { format!("{SAID_BEFORE}{}", self.text) } else { self.text.clone() }
+    }
+
+    /// The words of the last reply that had any.
+    pub fn last(&self) -> &str {
+        &self.text[self.last..]
+    }
 }

@@ -1,33 +1,21 @@
 //! Whether the next request fits the model's window, and what is to be done when it does not.
 
 use super::Run;
-use super::compaction::{self, Cut, Decision, Measure, Room, Settings, Shortening};
+use super::compaction::{self, Cut, Decision, Measure, Room};
 use super::prompt::told_of_tools;
 use crate::model::Message;
 use crate::model::conversation;
 use crate::model::tokens::{self, Tally};
+use crate::persona::ContextRules;
 use crate::run::journal::Overflow;
 
 /// What is to be counted by the model's tokenizer, as one number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToCount {
-    /// The message's place in the conversation at work; absent for what is told of tools.
+    /// The message's position in the conversation at work; absent for what is told of tools.
     pub message: Option<usize>,
     /// Its texts, none of them empty. Each is counted by itself.
     pub texts: Vec<String>,
-}
-
-/// What must happen before the model can be asked.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Fit {
-    /// Nothing.
-    Fits,
-    /// These messages are to be replaced by a summary.
-    Cut(Cut),
-    /// These messages are to be shortened.
-    Shorten(Vec<Shortening>),
-    /// Nothing helps, for the reason given.
-    TooLarge(String),
 }
 
 /// A token has at least so many bytes on average, in any language of a view: turns room into bytes.
@@ -37,30 +25,24 @@ const BYTES_OF_TOKEN: u64 = 3;
 const FAILURE_TOKENS: u64 = 1_500;
 
 /// Most tokens of a request that is certainly below every limit.
-fn roughly(room: &Room, share: f64) -> u64 {
+fn roughly(room: &Room, rules: &ContextRules) -> u64 {
     let Some(window) = room.window else { return u64::MAX };
-    ((f64::from(window) * share) as u64).min(u64::from(window).saturating_sub(room.reply))
+    ((f64::from(window) * f64::from(rules.budget_share)) as u64).min(u64::from(window).saturating_sub(room.reply))
 }
 
 impl Run {
-    /// What must happen before the model can be asked.
-    pub(super) fn fit(&self) -> Fit {
-        let (settings, room) = (self.settings(), self.room());
-        let top = self.top();
-        let many = top.history.messages().len() - top.history.head() > settings.max_messages;
+    /// What must become of the conversation before the model can be asked; why nothing helps, where nothing does.
+    pub(super) fn fit(&self) -> Result<Decision, String> {
+        let (rules, room, top) = (self.context_rules(), self.room(), self.top());
+        let total = self.gauge.tokens(top.history.total()) + room.beside;
         // Exact decisions look at every message; nearly always a look at their sum is enough.
-        if !many && self.gauge.tokens(top.history.total()) + room.beside <= roughly(&room, settings.budget_share) {
-            return Fit::Fits;
+        if !compaction::are_many(&top.history, &rules, room) && total <= roughly(&room, &rules) {
+            return Ok(Decision::Send);
         }
-        match compaction::decide(&top.history, !top.open.is_empty(), &settings, room, &self.gauge) {
-            Ok(Decision::Send) => Fit::Fits,
-            Ok(Decision::Summarise(cut)) => Fit::Cut(cut),
-            Ok(Decision::Shorten(shortenings)) => Fit::Shorten(shortenings),
-            Err(error) => {
-                let named = self.overflow.and_then(|overflow| overflow.window).filter(|named| *named > error.window);
-                Fit::TooLarge(named.map_or_else(|| error.to_string(), |named| error.as_the_provider_counts(named)))
-            }
-        }
+        compaction::decide(&top.history, !top.open.is_empty(), &rules, room, &self.gauge).map_err(|error| {
+            let named = self.overflow.and_then(|overflow| overflow.window).filter(|named| *named > error.window);
+            named.map_or_else(|| error.to_string(), |named| error.as_the_provider_counts(named))
+        })
     }
 
     /// What the model's tokenizer is to count before it is decided whether the next request fits.
@@ -74,7 +56,7 @@ impl Run {
         let top = self.top();
         let countable = [top.history.total(), self.tools_tokens].into_iter().sum();
         let most = self.gauge.at_most(countable).saturating_add(self.calibrated(self.uncountable()));
-        if most <= roughly(&room, self.settings().budget_share) {
+        if most <= roughly(&room, &self.context_rules()) {
             return Vec::new();
         }
         let tools = || ToCount { message: None, texts: vec![told_of_tools(opening, &self.found)] };
@@ -123,17 +105,8 @@ impl Run {
         self.gauge.tokens(Tally::estimated(estimate))
     }
 
-    fn settings(&self) -> Settings {
-        let rules = self.opening.as_ref().map(|opening| opening.persona.context.clone()).unwrap_or_default();
-        let max_messages = match rules.max_messages {
-            Some(0) => usize::MAX,
-            Some(max) => max as usize,
-            // A known window is a better measure than a number of messages.
-            None if self.window().is_some() => usize::MAX,
-            None => Settings::default().max_messages,
-        };
-        let share = f64::from(rules.budget_share);
-        Settings { max_messages, chunk: rules.chunk as usize, budget_share: share, keep_last: rules.keep_last as usize }
+    fn context_rules(&self) -> ContextRules {
+        self.opening.as_ref().map(|opening| opening.persona.context.clone()).unwrap_or_default()
     }
 
     fn room(&self) -> Room {

@@ -1,11 +1,10 @@
 //! Forking: a new job that goes on from the middle of another one's run.
 
+use crate::job::enqueue::{MAX_GOAL_BYTES, Refused};
 use crate::job::question::check_answer;
 use crate::job::{ForkedFrom, Job, JobId, NewJob, Payload};
 use crate::run::journal::{Entry, Recorded};
-use crate::text::has_too_many;
-
-use crate::job::enqueue::{MAX_GOAL_BYTES, Refused};
+use crate::text::{check_nul, has_too_many};
 
 /// Most bytes of an edited text.
 pub const MAX_EDIT_BYTES: usize = 256 * 1024;
@@ -13,7 +12,7 @@ pub const MAX_EDIT_BYTES: usize = 256 * 1024;
 /// What a person asks of a fork.
 #[derive(Debug, Clone, Default)]
 pub struct Cut {
-    /// The place of the last entry that the fork has.
+    /// The position of the last entry that the fork has.
     pub at_step: u64,
     /// What that entry shall say instead.
     pub edit: Option<String>,
@@ -30,7 +29,7 @@ pub struct Fork {
     pub source: JobId,
     /// The entries that it begins with.
     pub journal: Vec<Recorded>,
-    /// Places in the journal that differ from the source's.
+    /// Positions in the journal that differ from the source's.
     pub edited: Vec<u64>,
 }
 
@@ -39,7 +38,7 @@ pub struct Fork {
 pub struct ForkedQuestion {
     /// The entry that asks it.
     pub seq: u64,
-    /// Its place among those of that entry.
+    /// Its position among those of that entry.
     pub position: u32,
     /// What it asks.
     pub text: String,
@@ -134,10 +133,7 @@ fn check_text(field: &'static str, text: &str, most: usize) -> Result<(), Refuse
     if text.len() > most {
         return refuse(has_too_many(text.len(), "byte", most));
     }
-    match text.find('\0') {
-        Some(at) => refuse(format!("contains a NUL character at byte {at}; remove it")),
-        None => Ok(()),
-    }
+    check_nul(text).or_else(refuse)
 }
 
 impl Fork {

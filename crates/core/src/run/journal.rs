@@ -16,15 +16,14 @@ use crate::run::compaction::{Cut, Shortening};
 use crate::run::phase::{self, Content};
 use crate::run::results::ToldResults;
 use crate::run::structured;
-use crate::text::named;
+use crate::text::{is_default, named};
 use crate::tool::{EffectClass, ToolErrorCategory};
 
-pub mod audit;
 mod ledger;
 
 pub use crate::skill::OfferedSkill;
 pub use crate::tool::OfferedTool;
-pub use ledger::{CallState, LedgerChange, LedgerRow, effect_key, ledger_changes, restart};
+pub use ledger::{CallState, LedgerChange, LedgerRow, disagreement, effect_key, ledger_changes, ledger_of, restart};
 
 /// What a run was begun with. Fixed for its life, so that the prompt's prefix is byte-identical in
 /// every request of the run, whatever becomes of the files it came from.
@@ -96,12 +95,8 @@ pub struct Turn {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_tries: Vec<FailedTry>,
     /// How long it took, retries included, in milliseconds.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub ms: u64,
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 impl Turn {
@@ -142,7 +137,7 @@ pub struct Overflow {
 /// What the model's tokenizer counted of one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Count {
-    /// The message's place in the conversation at work.
+    /// The message's position in the conversation at work.
     pub at: usize,
     /// Bytes of its texts; a message that has others is another one, and not what was counted.
     pub bytes: usize,
@@ -270,7 +265,7 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         annotations: Vec<NewAnnotation>,
         /// How long it ran, in milliseconds.
-        #[serde(default, skip_serializing_if = "is_zero")]
+        #[serde(default, skip_serializing_if = "is_default")]
         ms: u64,
     },
     /// A skill begins: what follows belongs to its own conversation, until its call ends.
@@ -302,7 +297,7 @@ pub enum Entry {
     },
     /// A question is settled.
     Answered {
-        /// Its place among those asked last.
+        /// Its position among those asked last.
         question: u32,
         /// What was answered; absent when nobody did in time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -404,10 +399,10 @@ impl Entry {
     }
 }
 
-/// An entry with its place and time.
+/// An entry with its position and time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recorded {
-    /// Its place in the run, from 0, without gaps.
+    /// Its position in the run, from 0, without gaps.
     pub seq: u64,
     /// When it was committed.
     pub at: Millis,

@@ -6,8 +6,7 @@
 
 use std::sync::Arc;
 
-use super::compaction::{self, Cut, Purpose};
-use super::fit::Fit;
+use super::compaction::{self, Cut, Decision, Purpose};
 use super::{OpenCall, Run, finish, phase, repeats};
 use crate::model::tokens;
 use crate::model::{CallRequest, ModelError, ModelReply};
@@ -36,14 +35,8 @@ pub const MAX_REPLANS: u32 = 3;
 /// Reading calls that run at once.
 const MAX_TOGETHER: usize = 16;
 
-/// Whether a call may run.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
-    /// It may; this is the tool's effect class.
-    Run(EffectClass),
-    /// It may not, for the reason the model is told.
-    Refuse(String),
-}
+/// Whether a call may run: its tool's effect class, or why not, as the model is told.
+pub type Verdict = Result<EffectClass, String>;
 
 /// Something that happened to a run.
 pub enum Input<'a> {
@@ -65,15 +58,8 @@ pub enum Input<'a> {
         /// Decides about each call that is not the final answer.
         check: &'a dyn Fn(&CallRequest) -> Verdict,
     },
-    /// The model could not be brought to reply.
+    /// The model could not be brought to reply, or, before the run has begun, to say what it can do.
     ModelFailed {
-        /// What went wrong.
-        error: ModelError,
-        /// How long it took, in milliseconds.
-        ms: u64,
-    },
-    /// A run could not begin: what its model can do was not to be found out.
-    NotBegun {
         /// What went wrong.
         error: ModelError,
         /// How long it took, in milliseconds.
@@ -151,7 +137,6 @@ pub fn step(run: &mut Run, input: Input<'_>) -> Step {
             None
         }
         Input::ModelFailed { error, ms } => recorder.model_failed(error, ms),
-        Input::NotBegun { error, ms } => Some(recorder.not_begun(error, ms)),
         Input::Counted { tokens } => {
             recorder.counted(tokens);
             None
@@ -268,10 +253,8 @@ impl Recorder<'_> {
         let name = fallbacks.get(&open.request.name).filter(|next| !tried.contains(next))?.clone();
         self.run.tools().find(|tool| tool.spec.name == name)?;
         let request = CallRequest { id: reply::call_id(self.run.calls_made), name, ..open.request.clone() };
-        match check(&request) {
-            Verdict::Run(effect) => Some(Call { request, effect: Some(effect) }),
-            Verdict::Refuse(_) => None,
-        }
+        let effect = Some(check(&request).ok()?);
+        Some(Call { request, effect })
     }
 
     fn counted(&mut self, tokens: Option<Vec<u64>>) {
@@ -300,7 +283,7 @@ impl Recorder<'_> {
             let summary = accept(self.run, &self.run.failed_try());
             return self.record(Entry::Replanned { reason, summary });
         }
-        if let Fit::Cut(cut) = self.run.fit() {
+        if let Ok(Decision::Summarise(cut)) = self.run.fit() {
             let summary = accept(self.run, &cut);
             self.record(Entry::Compacted { cut, summary });
         }
@@ -349,12 +332,10 @@ impl Recorder<'_> {
                 }
             }
             match self.run.fit() {
-                Fit::Fits => return Effect::AskModel,
-                Fit::Cut(cut) => return Effect::Summarise(self.run.summary(Purpose::Compaction, cut)),
-                Fit::Shorten(shortenings) => self.record(Entry::Shortened { shortenings }),
-                Fit::TooLarge(reason) => {
-                    self.end_run(EndStatus::Failed, self.run.said(), Some(reason));
-                }
+                Ok(Decision::Send) => return Effect::AskModel,
+                Ok(Decision::Summarise(cut)) => return Effect::Summarise(self.run.summary(Purpose::Compaction, cut)),
+                Ok(Decision::Shorten(shortenings)) => self.record(Entry::Shortened { shortenings }),
+                Err(reason) => self.end_run(EndStatus::Failed, self.run.said(), Some(reason)),
             }
         }
     }

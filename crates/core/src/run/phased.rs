@@ -41,15 +41,10 @@ pub(super) struct Phased {
     signals: Signals,
     steps: StepTokens,
     /// Replies in the run's own conversation: the number of the step at work. Those of skills are no steps.
-    replies: u32,
+    pub replies: u32,
 }
 
 impl Phased {
-    /// Replies so far; the last one's number is that of its steps.
-    pub fn replies(&self) -> u32 {
-        self.replies
-    }
-
     /// Takes in a reply. An end is a step at once, unless it stands beside other calls or was cut off.
     pub fn take_turn(&mut self, turn: &Turn) {
         self.replies += 1;
@@ -152,10 +147,7 @@ impl Phased {
             return None;
         }
         let signals = progress.signals(&self.signals);
-        Some(match most {
-            Some(most) => self.memory.render_view_within(&signals, most),
-            None => self.memory.render_view(&signals),
-        })
+        Some(self.memory.render_view_within(&signals, most.unwrap_or(usize::MAX)))
     }
 }
 

@@ -9,8 +9,8 @@ use super::compaction::shorter;
 use super::phase::{self, guide};
 use super::results;
 pub use super::results::{task, task_with};
+use super::worked::{self, messages};
 use super::{finish, journal::Opening};
-use crate::model::conversation::told_result;
 use crate::model::{Message, ToolCalling};
 use crate::persona::{PersonaTemplate, Style};
 use crate::session::Exchange;
@@ -135,8 +135,7 @@ pub fn said_before(style: Style, calling: ToolCalling, exchange: &Exchange, most
         let answers = Message::User { text: answers.collect::<Vec<_>>().join("\n\n") };
         let text = match (style, calling) {
             (Style::Direct, ToolCalling::Structured) => {
-                let arguments = json!({"final_summary": "", "clarifying_questions": questions});
-                json!({"thinking": ASKING, "tool": finish::FINISH, "arguments": arguments}).to_string()
+                step(ASKING, finish::FINISH, &json!({"final_summary": "", "clarifying_questions": questions}))
             }
             (Style::Phased, ToolCalling::Structured) => {
                 json!({"thinking": ASKING, "phase": "feedback", "feedback_message": questions.join("\n")}).to_string()
@@ -148,10 +147,7 @@ pub fn said_before(style: Style, calling: ToolCalling, exchange: &Exchange, most
     let answer = shorter(&exchange.reply(), most);
     let text = match (style, calling) {
         (_, ToolCalling::Native) => answer,
-        (Style::Direct, ToolCalling::Structured) => {
-            let arguments = json!({"final_summary": answer});
-            json!({"thinking": ANSWERED, "tool": finish::FINISH, "arguments": arguments}).to_string()
-        }
+        (Style::Direct, ToolCalling::Structured) => step(ANSWERED, finish::FINISH, &json!({"final_summary": answer})),
         (Style::Phased, ToolCalling::Structured) => {
             json!({"thinking": ANSWERED, "phase": "end", "end_status": "solved", "end_message": answer}).to_string()
         }
@@ -165,7 +161,7 @@ const ASKING: &str = "Only the person knows this.";
 const ANSWERED: &str = "That answers the task.";
 
 /// The first user message of a new plan: the task as it was told, and what the failed try taught.
-pub fn task_after_failure(told: &str, failure: &str) -> String {
+pub(super) fn task_after_failure(told: &str, failure: &str) -> String {
     format!(
         "{told}\n\nAn earlier try at this task failed. What was tried and why it failed:\n{failure}\n\nMake a new plan that \
          avoids this failure."
@@ -175,9 +171,6 @@ pub fn task_after_failure(told: &str, failure: &str) -> String {
 /// Worked tasks that stand before the task itself when calling is structured, one for each kind of
 /// work that `tools` and `skills` allow, and for a task that is told what other jobs came to (`told` is its goal) one
 /// that is told so too. Empty for native calling.
-///
-/// Small models do what they see done: told in words how to work, Qwen2.5-Coder-1.5B guessed file
-/// names and repeated itself for ever; shown it as messages of a conversation, it works.
 pub fn examples(
     style: Style,
     calling: ToolCalling,
@@ -192,89 +185,14 @@ pub fn examples(
         return Vec::new();
     }
     let shown = |names: &[&str]| names.iter().all(|name| tools.iter().any(|tool| tool.name == *name));
-    let mut out = Vec::new();
-    if shown(&["search_files", "read_file"]) {
-        out.extend(task_and_steps(
-            "Which of the boats in the folder harbour sails to Spain?",
-            &[
-                (
-                    "The task asks for Spain. I search the folder for this word.",
-                    "search_files",
-                    json!({"pattern": "Spain", "path": "harbour"}),
-                    "harbour/clio.md:2: She sails to Spain and Egypt.",
-                ),
-                (
-                    "The line with Spain is in clio.md, so it is Clio. I read the file to be sure.",
-                    "read_file",
-                    json!({"path": "harbour/clio.md"}),
-                    "Clio is green.\nShe sails to Spain and Egypt.",
-                ),
-            ],
-            "Clio sails to Spain. That answers the task.",
-            "Clio sails to Spain (harbour/clio.md).",
-        ));
-    }
-    if shown(&["read_file", "calculate"]) {
-        out.extend(task_and_steps(
-            "How much do the fish in catch.csv weigh together?",
-            &[
-                (
-                    "The weights must be in the file. I read it.",
-                    "read_file",
-                    json!({"path": "catch.csv"}),
-                    "fish,kg\ncod,3.25\nhake,1.5\neel,0.75",
-                ),
-                (
-                    "I add up the column kg: 3.25, 1.5 and 0.75.",
-                    "calculate",
-                    json!({"expression": "3.25 + 1.5 + 0.75"}),
-                    "3.25 + 1.5 + 0.75 = 5.5",
-                ),
-            ],
-            "The sum is 5.5. That answers the task.",
-            "Together they weigh 5.5 kg (catch.csv).",
-        ));
-    }
-    if shown(&["read_file", "create_file"]) {
-        out.extend(task_and_steps(
-            "Write what log.md and port.md say about the weather into weather.md.",
-            &[
-                (
-                    "There are two files to read. I read log.md first.",
-                    "read_file",
-                    json!({"path": "log.md"}),
-                    "Monday: rain, 7 degrees. We stayed in port.",
-                ),
-                (
-                    "Now I read the second file, port.md.",
-                    "read_file",
-                    json!({"path": "port.md"}),
-                    "Tuesday: sun, 12 degrees. Three ships left.",
-                ),
-                (
-                    "I have read both. Now I write the new file with what both say.",
-                    "create_file",
-                    json!({"path": "weather.md", "content": "Monday: rain, 7 degrees.\nTuesday: sun, 12 degrees.\n"}),
-                    "'weather.md' was written (51 bytes)",
-                ),
-            ],
-            "The file is written. The task is done.",
-            "I wrote the weather of Monday (log.md) and Tuesday (port.md) into weather.md.",
-        ));
-    }
+    let kinds = [
+        (["search_files", "read_file"], worked::SEARCH),
+        (["read_file", "calculate"], worked::CALCULATE),
+        (["read_file", "create_file"], worked::WRITE),
+    ];
+    let mut out: Vec<_> = kinds.iter().filter(|(names, _)| shown(names)).flat_map(|(_, text)| messages(text)).collect();
     if let Some(ToolSpec { name, .. }) = skills.first() {
-        let goal = format!("Use the skill {name} for bow.txt and stern.txt and put the result into boat/hull.md.");
-        out.extend(task_and_steps(
-            &goal,
-            &[(
-                "There is a skill for this task. It knows only what I tell it, so I give it the whole task.",
-                name,
-                json!({"task": "Do this for bow.txt and stern.txt and put the result into boat/hull.md."}),
-                "I put the result for bow.txt and stern.txt into boat/hull.md.",
-            )],
-            "The skill has done it. The task is done.",
-            "The result for bow.txt and stern.txt is in boat/hull.md.",
-        ));
+        out.extend(messages(&worked::SKILL.replace("{skill}", name)));
     }
     // The last, so the nearest to a task of that kind: without it the model answered with another example's words.
     if let Some(goal) = told {
@@ -283,26 +201,9 @@ pub fn examples(
             ("pilot", "Which boat draws most?", "Nora draws most: 4 m (boats/nora.md)."),
         ]);
         // One of the two, for a small model does what the nearest does: it wrote files nobody had asked for, or none.
-        out.extend(if names_file(goal) && shown(&["create_file"]) {
-            task_and_steps(
-                &format!("Put what those two found into berth.md.\n\n{told}"),
-                &[(
-                    "The task asks for a file. What was found stands beneath the task: I write it into the file.",
-                    "create_file",
-                    json!({"path": "berth.md", "content": "The harbour is 6 m deep.\nNora draws most: 4 m.\n"}),
-                    "'berth.md' was written (47 bytes)",
-                )],
-                "The file is written. The task is done.",
-                "I wrote the depth of the harbour and the draught of Nora into berth.md.",
-            )
-        } else {
-            task_and_steps(
-                &format!("Say in one sentence what those two found.\n\n{told}"),
-                &[],
-                "What was found stands beneath the task: the harbour is 6 m deep, and Nora draws most, 4 m. No tool is needed.",
-                "The harbour is 6 m deep, and Nora draws most of the boats: 4 m.",
-            )
-        });
+        let is_for_file = names_file(goal) && shown(&["create_file"]);
+        let text = if is_for_file { worked::TOLD_FILE } else { worked::TOLD };
+        out.extend(messages(&text.replace("{told}", &told)));
     }
     out
 }
@@ -320,20 +221,9 @@ fn names_file(goal: &str) -> bool {
     goal.split_whitespace().any(|word| is_name(word.trim_matches(|c: char| c.is_ascii_punctuation())))
 }
 
-/// One example: thought, tool, arguments and result of each step, then the last thought and answer.
-fn task_and_steps(goal: &str, steps: &[(&str, &str, Value, &str)], thought: &str, answer: &str) -> Vec<Message> {
-    let says = |thinking: &str, tool: &str, arguments: &Value| Message::Assistant {
-        text: json!({"thinking": thinking, "tool": tool, "arguments": arguments}).to_string(),
-        reasoning: None,
-        calls: Vec::new(),
-    };
-    let mut out = vec![Message::User { text: task(goal) }];
-    for (thinking, tool, arguments, result) in steps {
-        out.push(says(thinking, tool, arguments));
-        out.push(Message::User { text: told_result(tool, result) });
-    }
-    out.push(says(thought, finish::FINISH, &json!({"final_summary": answer})));
-    out
+/// A step as a model with structured calling writes it.
+fn step(thinking: &str, tool: &str, arguments: &Value) -> String {
+    json!({"thinking": thinking, "tool": tool, "arguments": arguments}).to_string()
 }
 
 /// Whether the model is told of a skill without asking: some it has to find first.

@@ -157,11 +157,6 @@ impl Repeats {
         self.stuck.as_ref().map(|(call, times)| (call, *times))
     }
 
-    /// Forgets all of them.
-    pub fn clear(&mut self) {
-        *self = Repeats::default();
-    }
-
     /// Whether a call that ends like this, after `ms`, gives what it gave last.
     pub fn again(&self, call: &CallRequest, outcome: CallOutcome, text: &str, ms: u64) -> Option<Again> {
         let seen = self.seen.get(&hash(&fingerprint(call)));
@@ -232,22 +227,4 @@ fn hash(what: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
     hasher.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clock_makes_no_difference_and_everything_else_does() {
-        let same = |a: &str, b: &str| result_of(CallOutcome::Done, a) == result_of(CallOutcome::Done, b);
-        assert!(same("exit code 2, after 0.1 s\nno rule", "exit code 2, after 10.3 s\nno rule"));
-        assert!(same("finished in 0.03s\nreal 0m0.012s", "finished in 1.25s\nreal 0m1.212s"));
-        assert!(same("a", &format!("a{}", remark(Again { times: 4, waited: false }, "Do something else."))));
-        for (a, b) in [("3 lines", "4 lines"), ("v1.2", "v1.3"), ("1.5 GB", "1.6 GB"), ("5 s", "10 s"), ("1.2", "1.3")]
-        {
-            assert!(!same(a, b), "{a} and {b}");
-        }
-        assert_ne!(result_of(CallOutcome::Done, "a"), result_of(CallOutcome::Unknown, "a"));
-    }
 }

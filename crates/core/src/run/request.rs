@@ -76,7 +76,7 @@ impl Run {
 
     /// How far the run is within its limit, as its agent is told.
     fn progress(&self, opening: &Opening) -> Progress {
-        let steps = self.phased.replies().saturating_sub(self.spent_before.steps);
+        let steps = self.phased.replies.saturating_sub(self.spent_before.steps);
         let turns = self.turns.saturating_sub(self.spent_before.turns);
         Progress { steps, in_skills: turns.saturating_sub(steps), most: opening.persona.limits.max_turns }
     }
@@ -108,7 +108,7 @@ impl Run {
             self.found.retain(|other| other != name);
             self.found.push(name.clone());
             if is_new && opening.calling == ToolCalling::Native {
-                self.tools_tokens += Tally::estimated(tokens::text(&told_of(&skill.spec)));
+                self.tools_tokens = self.tools_tokens + Tally::estimated(tokens::text(&told_of(&skill.spec)));
             }
         }
         let over = self.found.len().saturating_sub(MOST_FOUND);

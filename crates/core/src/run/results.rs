@@ -134,8 +134,8 @@ fn fair_cap(lengths: impl Iterator<Item = usize>, room: usize) -> usize {
     lengths.sort_unstable();
     let mut room = room;
     let many = lengths.len();
-    for (place, length) in lengths.into_iter().enumerate() {
-        let share = room / (many - place);
+    for (position, length) in lengths.into_iter().enumerate() {
+        let share = room / (many - position);
         if length > share {
             return share;
         }
@@ -250,23 +250,5 @@ pub fn task_with(goal: &str, results: Option<&ToldResults>) -> String {
     match results {
         Some(results) => format!("{}\n\n{}", task(goal), results.text),
         None => task(goal),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_text_leaves_its_quotes() {
-        let hostile = "a\rb\u{2028}c\u{85}d\r\n\ne\u{b}f\u{1b}[2Jg\u{202e}h";
-        assert_eq!(quoted(hostile), "| a\n| b\n| c\n| d\n|\n| e\n| f\u{fffd}[2Jg\u{fffd}h");
-    }
-
-    #[test]
-    fn short_answers_leave_their_room_to_long_ones() {
-        assert_eq!(fair_cap([10, 20].into_iter(), 100), usize::MAX);
-        assert_eq!(fair_cap([10, 200, 300].into_iter(), 110), 50);
-        assert_eq!(fair_cap([].into_iter(), 0), usize::MAX);
     }
 }

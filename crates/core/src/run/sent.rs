@@ -12,6 +12,7 @@ use crate::run::Run;
 use crate::run::compaction::{SUMMARY_TOKENS, Summariser, SummaryRoom};
 use crate::run::journal::{Entry, Recorded};
 use crate::run::machine::{Effect, Input, ToSummarise, step};
+use crate::text::is_default;
 
 /// What a request was made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -28,7 +29,7 @@ pub enum Reason {
 /// A request that a run made.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Made {
-    /// The place in the journal of what came of it, or would have.
+    /// The position in the journal of what came of it, or would have.
     pub seq: u64,
     /// When that was committed; absent where nothing came of it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,7 +41,7 @@ pub struct Made {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// How often it had been made before, to no avail.
-    #[serde(skip_serializing_if = "is_none_at_all")]
+    #[serde(skip_serializing_if = "is_default")]
     pub failed_tries: usize,
     /// The request, before it was fitted to its provider; absent where nothing of it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,13 +107,12 @@ pub fn requests(journal: &[Recorded], attempts: &[Attempt]) -> Vec<Made> {
 
 /// When and how an attempt ended, if its end came from outside.
 fn cut_short(attempt: &Attempt) -> Option<(Millis, &'static str)> {
-    let ended_by = |event: Event| attempt.outcome.as_deref() == Some(event.as_str());
-    let how = match () {
-        () if ended_by(Event::LeaseExpired) => "its worker was lost",
-        () if ended_by(Event::Interrupt) => "its worker was stopped",
-        () if ended_by(Event::Cancel) => "its job was cancelled",
-        () => return None,
-    };
+    let ends = [
+        (Event::LeaseExpired, "its worker was lost"),
+        (Event::Interrupt, "its worker was stopped"),
+        (Event::Cancel, "its job was cancelled"),
+    ];
+    let (_, how) = ends.into_iter().find(|(event, _)| attempt.outcome.as_deref() == Some(event.as_str()))?;
     Some((attempt.ended_at?, how))
 }
 
@@ -171,7 +171,3 @@ fn parts(run: &Run, what: &ToSummarise) -> Vec<ModelRequest> {
 
 /// Stands for the notes of earlier parts.
 const NOTES: &str = "(what the model noted of the parts before is not in the journal)";
-
-fn is_none_at_all(n: &usize) -> bool {
-    *n == 0
-}

@@ -88,9 +88,9 @@ impl Spoken {
 #[derive(Debug)]
 struct Answer {
     strings: Strings,
-    /// Where the text is, and what must be said elsewhere for it to be the answer.
+    /// The path of the text, and what must be said elsewhere for it to be the answer.
     ways: &'static [Way],
-    /// What was said at the places that decide, as far as it came.
+    /// What was said at the paths that decide, as far as it came.
     said: BTreeMap<String, String>,
     /// Text that came before it was known whether it is the answer, by way.
     held: Vec<String>,
@@ -101,7 +101,7 @@ struct Answer {
 #[derive(Debug)]
 struct Way {
     text: &'static str,
-    /// A place, and what has to stand there.
+    /// A path, and what has to stand there.
     when: Option<(&'static str, &'static str)>,
 }
 
@@ -120,14 +120,14 @@ impl Answer {
 
     fn take(&mut self, json: &str) -> String {
         let Answer { strings, ways, said, held, given } = self;
-        strings.take(json, &mut |place, piece, is_whole| {
+        strings.take(json, &mut |path, piece, is_whole| {
             for (way, held) in ways.iter().zip(held.iter_mut()) {
-                if place == way.text {
+                if path == way.text {
                     held.push_str(piece);
                 }
-                if way.when.is_some_and(|(decides, _)| decides == place) {
+                if way.when.is_some_and(|(decides, _)| decides == path) {
                     // What is not whole may still become anything.
-                    let so_far = said.entry(place.to_owned()).or_default();
+                    let so_far = said.entry(path.to_owned()).or_default();
                     so_far.push_str(piece);
                     if is_whole {
                         so_far.push('\0');
@@ -137,7 +137,7 @@ impl Answer {
         });
         for (at, way) in ways.iter().enumerate() {
             let is_said =
-                |(place, word): (&str, &str)| said.get(place).is_some_and(|said| said.strip_suffix('\0') == Some(word));
+                |(path, word): (&str, &str)| said.get(path).is_some_and(|said| said.strip_suffix('\0') == Some(word));
             if way.when.is_none_or(is_said) && given.is_none_or(|given| given == at) && !held[at].is_empty() {
                 *given = Some(at);
                 return std::mem::take(&mut held[at]);

@@ -317,7 +317,7 @@ impl Run {
     }
 
     fn spent(&self) -> Spent {
-        let (steps, tokens) = (self.phased.replies(), self.usage.total());
+        let (steps, tokens) = (self.phased.replies, self.usage.total());
         Spent { turns: self.turns, steps, tool_rounds: self.tool_rounds, tokens, ms: self.worked_ms }
     }
 
@@ -352,12 +352,12 @@ impl Run {
         self.depth() == 0 && self.opening.as_ref().is_some_and(|o| o.persona.style == Style::Phased)
     }
 
-    /// The place of the next entry.
+    /// The position of the next entry.
     pub fn next_seq(&self) -> u64 {
         self.next_seq
     }
 
-    /// The place of the first entry about a summary that is under way, else that of the next entry.
+    /// The position of the first entry about a summary that is under way, else that of the next entry.
     pub fn summary_from(&self) -> u64 {
         self.summary_from.unwrap_or(self.next_seq)
     }

@@ -22,7 +22,7 @@ pub struct SkillFileProblem {
 impl SkillFileProblem {
     /// A problem of the whole file or folder.
     pub fn new(file: &Path, severity: Severity, message: impl Into<String>) -> Self {
-        let problem = SkillProblem { field: None, place: None, message: message.into(), severity };
+        let problem = SkillProblem { field: None, location: None, message: message.into(), severity };
         SkillFileProblem { file: file.into(), problem }
     }
 }
@@ -30,8 +30,8 @@ impl SkillFileProblem {
 impl fmt::Display for SkillFileProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
-        if let Some(place) = self.problem.place {
-            write!(f, ":{}:{}", place.line, place.column)?;
+        if let Some(location) = self.problem.location {
+            write!(f, ":{}:{}", location.line, location.column)?;
         }
         match &self.problem.field {
             Some(field) => write!(f, ": {field} {}", self.problem.message),

@@ -20,7 +20,7 @@ use crate::persona::Severity;
 /// The fields of the standard.
 const FIELDS: [&str; 6] = ["name", "description", "license", "compatibility", "metadata", "allowed-tools"];
 
-/// A place in a file: line and column, each from 1.
+/// A location in a file: line and column, each from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Location {
     /// From 1.
@@ -37,7 +37,7 @@ pub struct Field {
     /// What stands behind it.
     pub value: FieldValue,
     /// Where it is.
-    pub place: Location,
+    pub location: Location,
 }
 
 /// A value: nothing is taken for a number, a truth value or nothing at all.
@@ -66,7 +66,7 @@ pub struct SkillProblem {
     pub field: Option<String>,
     /// Where it is in the file, where that is known.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Location>,
+    pub location: Option<Location>,
     /// What is wrong and how to mend it.
     pub message: String,
     /// What that means for the skill.
@@ -107,12 +107,12 @@ struct Findings<'a> {
 }
 
 impl<'a> Findings<'a> {
-    fn report(&mut self, field: Option<&str>, place: Option<Location>, severity: Severity, message: String) {
-        self.problems.push(SkillProblem { field: field.map(str::to_owned), place, message, severity });
+    fn report(&mut self, field: Option<&str>, location: Option<Location>, severity: Severity, message: String) {
+        self.problems.push(SkillProblem { field: field.map(str::to_owned), location, message, severity });
     }
 
     fn about(&mut self, field: &str, severity: Severity, message: String) {
-        self.report(Some(field), self.get(field).map(|f| f.place), severity, message);
+        self.report(Some(field), self.get(field).map(|f| f.location), severity, message);
     }
 
     fn get(&self, name: &str) -> Option<&Field> {
@@ -121,10 +121,10 @@ impl<'a> Findings<'a> {
 
     fn twice_or_unknown(&mut self) {
         let fields: &'a [Field] = &self.front.fields;
-        for (n, Field { name, place, .. }) in fields.iter().enumerate() {
-            let mut say = |severity, message| self.report(Some(name), Some(*place), severity, message);
+        for (n, Field { name, location, .. }) in fields.iter().enumerate() {
+            let mut say = |severity, message| self.report(Some(name), Some(*location), severity, message);
             if let Some(first) = fields[..n].iter().find(|earlier| earlier.name == *name) {
-                let line = first.place.line;
+                let line = first.location.line;
                 say(Severity::Error, format!("stands here for the second time (first on line {line}); remove one"));
             } else if hides_a_restriction(name) {
                 let what =
@@ -228,7 +228,7 @@ impl<'a> Findings<'a> {
                 },
                 FieldValue::List(_) | FieldValue::Map(_) => "is not one text and is passed over; write it on one line",
             };
-            self.report(Some(&name), Some(field.place), Severity::Warning, wrong.into());
+            self.report(Some(&name), Some(field.location), Severity::Warning, wrong.into());
         }
         let skills = metadata.get(SUB_SKILLS_KEY).map(|names| names.split_whitespace().map(normal_name).collect());
         (metadata, skills.unwrap_or_default())

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::OfferedSkill;
-use super::{CALLING, Skill, listed};
+use super::{CALLING, Skill, arguments_of, listed};
 use crate::text::{count, plural};
-use crate::tool::{EffectClass, OfferedTool, ToolError, ToolErrorCategory, ToolSpec, schema_of};
+use crate::tool::{EffectClass, OfferedTool, ToolError, ToolErrorCategory, ToolSpec};
 
 /// The tool that finds skills which are not told of.
 pub const FIND_SKILLS: &str = "find_skills";
@@ -88,10 +88,7 @@ struct FindSkills {
 
 /// The tool, as it is offered.
 pub fn finder() -> OfferedTool {
-    let mut parameters = schema_of::<FindSkills>();
-    if let Some(schema) = parameters.as_object_mut() {
-        schema.remove("description");
-    }
+    let parameters = arguments_of::<FindSkills>();
     let description =
         "Finds skills that are not told of, by words of what is to be done. Those it finds can be called from \
                        then on."

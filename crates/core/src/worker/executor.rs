@@ -128,7 +128,7 @@ impl JobContext {
     pub fn check(&self) -> Result<(), Halt> {
         match self.stop.reason() {
             Some(reason) => Err(reason.into()),
-            None if !self.fleet.holds(self.lease) => Err(StopReason::LeaseLost.into()),
+            None if !self.fleet.heartbeat.holds(self.lease) => Err(StopReason::LeaseLost.into()),
             None => Ok(()),
         }
     }
@@ -143,7 +143,7 @@ impl JobContext {
                 known => return known,
             }
             tokio::select! {
-                () = self.fleet.beaten() => {}
+                () = self.fleet.heartbeat.beaten() => {}
                 reason = self.stop.stopped() => return Err(reason.into()),
             }
             if self.check().is_err() && self.stop.reason().is_none() {
@@ -166,7 +166,7 @@ impl JobContext {
         self.until_available(|| self.fleet.store.journal(self.job.id, 0)).await
     }
 
-    /// Commits entries from place `seq` on. A database that cannot take them now is waited for: what a tool did must
+    /// Commits entries from position `seq` on. A database that cannot take them now is waited for: what a tool did must
     /// not be forgotten because a disk was full, and the token tells whether the job is still ours. Stops a job that is
     /// to be cancelled rather than start a call for it.
     pub async fn append(&self, seq: u64, entries: Vec<Entry>) -> Result<(), Halt> {

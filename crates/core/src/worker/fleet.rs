@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::{broadcast, watch};
 use tracing::{info, warn};
 
-use super::heartbeat::HeartbeatThread;
+use super::heartbeat::Heartbeat;
 use super::outage_log::OutageLog;
 use super::overdue::{Look, Watched};
 use crate::clock::{Clock, JumpWatch, Millis, Reading};
@@ -30,7 +30,7 @@ pub enum Progress {
     Recorded {
         /// Whose journal.
         job: JobId,
-        /// The entry with its place and time.
+        /// The entry with its position and time.
         recorded: Box<Recorded>,
     },
     /// The model is being asked.
@@ -96,7 +96,7 @@ pub struct Fleet {
     pub(crate) lease_ms: Millis,
     processes: Arc<dyn ProcessProbe>,
     record: WorkerRecord,
-    heartbeat: HeartbeatThread,
+    pub(super) heartbeat: Arc<Heartbeat>,
     progress: broadcast::Sender<Progress>,
     phase: watch::Sender<Phase>,
     pub(crate) tally: Arc<WorkTally>,
@@ -122,7 +122,7 @@ impl Fleet {
         let jumps = JumpWatch::new(Reading::of(&*clock));
         let outage_log = Arc::new(OutageLog::new(Arc::clone(&clock)));
         let heartbeat =
-            HeartbeatThread::start(store.clone(), Arc::clone(&clock), id.clone(), lease_ms, Arc::clone(&outage_log));
+            Heartbeat::start(store.clone(), Arc::clone(&clock), id.clone(), lease_ms, Arc::clone(&outage_log));
         Ok(Arc::new(Fleet {
             store,
             clock,
@@ -229,11 +229,6 @@ impl Fleet {
         self.heartbeat.beat()
     }
 
-    /// Has the leases renewed now, and waits until that was tried.
-    pub(crate) async fn beaten(&self) {
-        self.heartbeat.beaten().await;
-    }
-
     pub(crate) fn is_watched(&self) -> bool {
         self.progress.receiver_count() > 0
     }
@@ -249,14 +244,6 @@ impl Fleet {
         if *self.phase.borrow() >= Phase::Stopping {
             stopper.stop(StopReason::Shutdown);
         }
-    }
-
-    pub(crate) fn release(&self, lease: Lease) {
-        self.heartbeat.release(lease);
-    }
-
-    pub(crate) fn holds(&self, lease: Lease) -> bool {
-        self.heartbeat.holds(lease)
     }
 
     /// Says once a minute that the database cannot be used now, however often that is found.
@@ -279,31 +266,22 @@ impl Fleet {
         warn!("the clock of this host was set {direction} by {seconds} s; leases are renewed by the new time");
         self.beat_now().await;
         let jump = ClockJump { worker: self.worker.0.clone(), noticed_at: noticed.now, by_ms };
-        if let Err(error) = self.store.clock_jumped(jump).await {
-            self.warn_unavailable(&error.to_string());
-        }
+        self.or_say(self.store.clock_jumped(jump).await);
     }
 
     pub(crate) async fn hear_cancellations(&self) {
         if self.heartbeat.is_idle() {
             return;
         }
-        match self.store.cancel_requested().await {
-            Ok(jobs) => jobs.into_iter().for_each(|job| self.heartbeat.stop(job, StopReason::Cancelled)),
-            Err(error) => self.warn_unavailable(&error.to_string()),
-        }
+        let cancelled = self.or_say(self.store.cancel_requested().await).unwrap_or_default();
+        cancelled.into_iter().for_each(|job| self.heartbeat.stop(job, StopReason::Cancelled));
     }
 
     /// Settles questions that nobody answered in time.
     pub(crate) async fn expire_questions(&self) {
         let now = self.clock.now();
-        let done = match self.store.next_expiry().await {
-            Ok(at) if at.is_some_and(|at| at <= now) => self.store.expire_questions(now).await.map(drop),
-            Ok(_) => Ok(()),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = done {
-            self.warn_unavailable(&error.to_string());
+        if self.or_say(self.store.next_expiry().await).flatten().is_some_and(|at| at <= now) {
+            self.or_say(self.store.expire_questions(now).await);
         }
     }
 
@@ -319,17 +297,10 @@ impl Fleet {
         if let Some(by_ms) = jump {
             self.clock_jumped(by_ms, reading).await;
         }
-        match self.rescue_at(reading).await {
-            Ok(rescued) => {
-                self.tally.rescue(rescued.len());
-                for r in rescued {
-                    info!(
-                        job.id = r.job.0,
-                        "job {} is {} again: worker {} no longer holds it", r.job, r.state, r.worker
-                    );
-                }
-            }
-            Err(error) => self.warn_unavailable(&error.to_string()),
+        let rescued = self.or_say(self.rescue_at(reading).await).unwrap_or_default();
+        self.tally.rescue(rescued.len());
+        for Rescued { job, state, worker } in rescued {
+            info!(job.id = job.0, "job {job} is {state} again: worker {worker} no longer holds it");
         }
     }
 
@@ -345,7 +316,7 @@ impl Fleet {
         let is_settled = reading.elapsed >= self.rescue_held_until.load(Ordering::Relaxed);
         let overdue = if is_settled { self.store.overdue(reading.now).await? } else { Vec::new() };
         if overdue.is_empty() {
-            self.watched().clear();
+            *self.watched() = Watched::default();
             return Ok(rescued);
         }
         let began = self.clock.elapsed();
@@ -373,7 +344,18 @@ impl Fleet {
         over.into_iter().map(|overdue| Forfeit { is_alive: is_alive(&overdue.worker), overdue }).collect()
     }
 
+    /// What the store gave; where it gave nothing, that is said.
+    pub(super) fn or_say<T>(&self, result: Result<T, RepositoryError>) -> Option<T> {
+        result.map_err(|error| self.warn_unavailable(&error.to_string())).ok()
+    }
+
     fn watched(&self) -> std::sync::MutexGuard<'_, Watched> {
         self.overdue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.heartbeat.end();
     }
 }

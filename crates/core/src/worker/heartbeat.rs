@@ -16,12 +16,8 @@ use crate::stop::{StopReason, Stopper};
 /// The longest pause after a beat that failed: whoever waits for the database is to be there when it comes free.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// The leases a process holds, and the thread that renews them.
-pub(super) struct HeartbeatThread {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
+/// The leases a process holds, and what its thread needs to renew them.
+pub(super) struct Heartbeat {
     jobs: Arc<dyn JobRepository>,
     clock: Arc<dyn Clock>,
     worker: WorkerId,
@@ -48,28 +44,29 @@ struct HeldLease {
     stopper: Stopper,
 }
 
-impl HeartbeatThread {
+impl Heartbeat {
+    /// Begins to beat, in a thread of its own, until [`Heartbeat::end`].
     pub(super) fn start(
         jobs: Arc<dyn JobRepository>,
         clock: Arc<dyn Clock>,
         worker: WorkerId,
         lease_ms: Millis,
         outage_log: Arc<OutageLog>,
-    ) -> HeartbeatThread {
+    ) -> Arc<Heartbeat> {
         let held = Mutex::default();
         let (called, beats) = (Condvar::new(), watch::Sender::new(0));
-        let shared = Arc::new(Shared { jobs, clock, worker, lease_ms, outage_log, held, called, beats });
-        let thread = Arc::clone(&shared);
+        let heartbeat = Arc::new(Heartbeat { jobs, clock, worker, lease_ms, outage_log, held, called, beats });
+        let thread = Arc::clone(&heartbeat);
         let every = Duration::from_millis((lease_ms / 3).max(10) as u64);
         let spawned = std::thread::Builder::new().name("heartbeat".into()).spawn(move || thread.beat_until_end(every));
         if let Err(error) = spawned {
             warn!("no heartbeat thread could be started, leases will run out: {error}");
         }
-        HeartbeatThread { shared }
+        heartbeat
     }
 
     pub(super) fn keep(&self, lease: Lease, until: Millis, stopper: Stopper) {
-        let replaced = self.shared.lock().leases.insert(lease.job, HeldLease { lease, until, stopper });
+        let replaced = self.lock().leases.insert(lease.job, HeldLease { lease, until, stopper });
         // Claimed again while an earlier claim's step is still at work here: that one must end.
         if let Some(earlier) = replaced {
             earlier.stopper.stop(StopReason::LeaseLost);
@@ -77,7 +74,7 @@ impl HeartbeatThread {
     }
 
     pub(super) fn release(&self, lease: Lease) {
-        let mut held = self.shared.lock();
+        let mut held = self.lock();
         // A later claim of the same job by this process has its own entry.
         if held.leases.get(&lease.job).is_some_and(|h| h.lease == lease) {
             held.leases.remove(&lease.job);
@@ -85,57 +82,44 @@ impl HeartbeatThread {
     }
 
     pub(super) fn holds(&self, lease: Lease) -> bool {
-        let elapsed = self.shared.clock.elapsed();
-        self.shared.lock().leases.get(&lease.job).is_some_and(|h| h.lease == lease && elapsed < h.until)
+        let elapsed = self.clock.elapsed();
+        self.lock().leases.get(&lease.job).is_some_and(|h| h.lease == lease && elapsed < h.until)
     }
 
     /// Whether a lease has run out, as after the machine slept.
     pub(super) fn has_overdue(&self) -> bool {
-        let elapsed = self.shared.clock.elapsed();
-        self.shared.lock().leases.values().any(|held| elapsed >= held.until)
+        let elapsed = self.clock.elapsed();
+        self.lock().leases.values().any(|held| elapsed >= held.until)
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.shared.lock().leases.is_empty()
+        self.lock().leases.is_empty()
     }
 
     pub(super) fn stop(&self, job: JobId, reason: StopReason) {
-        if let Some(held) = self.shared.lock().leases.get(&job) {
+        if let Some(held) = self.lock().leases.get(&job) {
             held.stopper.stop(reason);
         }
     }
 
     pub(super) fn stop_all(&self, reason: StopReason) {
-        self.shared.lock().leases.values().for_each(|held| held.stopper.stop(reason));
-    }
-
-    /// Whether the leases could be renewed.
-    pub(super) fn beat(&self) -> bool {
-        self.shared.beat()
+        self.lock().leases.values().for_each(|held| held.stopper.stop(reason));
     }
 
     /// Has the thread beat now instead of at its time, and waits until it did so.
     pub(super) async fn beaten(&self) {
-        let mut beats = self.shared.beats.subscribe();
-        self.shared.lock().is_called = true;
-        self.shared.called.notify_all();
+        let mut beats = self.beats.subscribe();
+        self.lock().is_called = true;
+        self.called.notify_all();
         // The sender lives as long as this.
         let _ = beats.changed().await;
     }
 
     pub(super) fn end(&self) {
-        self.shared.lock().ended = true;
-        self.shared.called.notify_all();
+        self.lock().ended = true;
+        self.called.notify_all();
     }
-}
 
-impl Drop for HeartbeatThread {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-impl Shared {
     fn lock(&self) -> MutexGuard<'_, Held> {
         // Nothing under this lock can leave it half changed.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
@@ -162,7 +146,7 @@ impl Shared {
     }
 
     /// Renews every lease; stops the work of those that are lost. Whether it could.
-    fn beat(&self) -> bool {
+    pub(super) fn beat(&self) -> bool {
         let now = self.clock.now();
         // Before it is sent: nobody else's idea of when the leases end is later than ours.
         let until = self.clock.elapsed() + self.lease_ms;

@@ -66,9 +66,7 @@ async fn keep_in_order(fleet: &Arc<Fleet>) {
             done = fleet.prune().await;
             pruned_at = fleet.clock.elapsed();
         }
-        if let Err(error) = done {
-            fleet.warn_unavailable(&error.to_string());
-        }
+        fleet.or_say(done);
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
             _ = phase.changed() => {}
@@ -142,10 +140,8 @@ impl Fleet {
 
     /// Lets this process end with what is in hand, where somebody asked for that.
     async fn hear_drain(&self) {
-        match self.store.drain_requested(self.worker.clone()).await {
-            Ok(true) => self.finish(),
-            Ok(false) => {}
-            Err(error) => self.warn_unavailable(&error.to_string()),
+        if self.or_say(self.store.drain_requested(self.worker.clone()).await) == Some(true) {
+            self.finish();
         }
     }
 }

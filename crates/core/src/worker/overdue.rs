@@ -45,11 +45,6 @@ struct Seen {
 }
 
 impl Watched {
-    /// Forgets all: whatever is overdue is watched anew.
-    pub fn clear(&mut self) {
-        *self = Watched::default();
-    }
-
     /// Takes in what is overdue now, and gives what was watched for long enough by its worker's `lease_ms`.
     pub fn look(&mut self, overdue: Vec<Overdue>, look: Look, lease_ms: impl Fn(&WorkerId) -> Millis) -> Vec<Overdue> {
         let mut before = std::mem::take(&mut self.leases);

@@ -109,9 +109,9 @@ pub fn reply(text: &str, calls: Vec<CallRequest>) -> ModelReply {
 pub fn check(call: &CallRequest) -> Verdict {
     let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
     if !arguments.is_object() || arguments["bad"] == true {
-        return Verdict::Refuse("these arguments do not fit; give an object without 'bad'".into());
+        return Err("these arguments do not fit; give an object without 'bad'".into());
     }
-    Verdict::Run(match call.name.as_str() {
+    Ok(match call.name.as_str() {
         "look" | "peek" => EffectClass::Pure,
         "put" => EffectClass::Idempotent,
         _ => EffectClass::Once,

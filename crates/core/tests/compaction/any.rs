@@ -5,8 +5,8 @@ use posse_core::run::compaction::{History, Part, Purpose, Room, Shortening, Summ
 use proptest::prelude::*;
 
 use super::kit::{
-    COUNTERS, Count, TurnShape, apply, check_legal, head, of_part, push_turn, room, settings, settle, total,
-    turn_shape, user, words,
+    COUNTERS, Count, TurnShape, apply, check_legal, head, of_part, push_turn, room, rules, settle, total, turn_shape,
+    user, words,
 };
 
 proptest! {
@@ -17,7 +17,7 @@ proptest! {
         native: bool,
         turns in prop::collection::vec(turn_shape(), 0..40),
         open in prop::option::of(0usize..3),
-        settings in settings(),
+        rules in rules(),
         room in room(),
         counter in 0usize..2,
         answer in prop_oneof![Just(String::new()), Just("Clio sails to Spain.".to_owned()), Just(words(30_000))],
@@ -35,12 +35,12 @@ proptest! {
         check_legal(&history, open)?;
 
         let before = history.clone();
-        let (changes, error) = settle(&mut history, open, &settings, room, count, &answer)?;
+        let (changes, error) = settle(&mut history, open, &rules, room, count, &answer)?;
 
-        let soft = room.window.map_or(f64::INFINITY, |w| f64::from(w) * settings.budget_share);
+        let soft = room.window.map_or(f64::INFINITY, |w| f64::from(w) * f64::from(rules.budget_share));
         let sent = (total(&before, count) + room.beside) as f64;
         let fits = room.window.is_none_or(|w| total(&before, count) + room.beside + room.reply <= u64::from(w));
-        if before.messages().len() - before.head() <= settings.max_messages && sent < soft && fits {
+        if before.messages().len() - before.head() <= rules.max_messages.map_or(usize::MAX, |most| most as usize) && sent < soft && fits {
             prop_assert_eq!(&changes, &vec![], "changed below the thresholds");
         }
         if let Some(error) = error {

@@ -3,9 +3,8 @@
 use posse_core::model::Message;
 use posse_core::model::conversation::told_result;
 use posse_core::model::tokens;
-use posse_core::run::compaction::{
-    Cut, Decision, History, Part, Room, Settings, Shortening, accept, decide, summary_message,
-};
+use posse_core::persona::ContextRules;
+use posse_core::run::compaction::{Cut, Decision, History, Part, Room, Shortening, accept, decide, summary_message};
 
 use super::kit::{Change, TurnShape, head, of_part, push_turn, settle, total, user, words};
 
@@ -14,7 +13,7 @@ use super::kit::{Change, TurnShape, head, of_part, push_turn, settle, total, use
 #[test]
 fn batches_stay_whole_wherever_the_cut_falls() {
     for (native, keep_last) in [true, false].into_iter().flat_map(|native| (1..=12).map(move |keep| (native, keep))) {
-        let settings = Settings { keep_last, ..Settings::default() };
+        let rules = ContextRules { keep_last, ..by_number() };
         let room = Room::new(Some(4_000), Some(500), 200);
         let turn = TurnShape { results: vec![(1_200, false); 3], said: 40, note: None };
         let mut history = History::begin(head());
@@ -22,10 +21,10 @@ fn batches_stay_whole_wherever_the_cut_falls() {
         for number in 0..30 {
             let mut waiting = history.clone();
             push_turn(&mut waiting, native, &turn, number, Some(2));
-            settle(&mut waiting, true, &settings, room, tokens::message, "Read.").unwrap();
+            settle(&mut waiting, true, &rules, room, tokens::message, "Read.").unwrap();
 
             push_turn(&mut history, native, &turn, number, None);
-            let (changes, error) = settle(&mut history, false, &settings, room, tokens::message, "Read.").unwrap();
+            let (changes, error) = settle(&mut history, false, &rules, room, tokens::message, "Read.").unwrap();
             assert_eq!(error, None);
             summaries += changes.iter().filter(|change| matches!(change, Change::Summarised(..))).count();
         }
@@ -33,8 +32,13 @@ fn batches_stay_whole_wherever_the_cut_falls() {
     }
 }
 
-fn settings_of(max_messages: usize, chunk: usize) -> Settings {
-    Settings { max_messages, chunk, ..Settings::default() }
+/// The usual rules, with the usual number of messages also where the window is known.
+fn by_number() -> ContextRules {
+    rules_of(20, 10)
+}
+
+fn rules_of(max_messages: u32, chunk: u32) -> ContextRules {
+    ContextRules { max_messages: Some(max_messages), chunk, ..ContextRules::default() }
 }
 
 fn with_turns(turns: usize, bytes: usize) -> History {
@@ -49,16 +53,16 @@ fn with_turns(turns: usize, bytes: usize) -> History {
 fn the_oldest_ten_of_more_than_twenty_messages_become_one() {
     let room = Room::new(None, None, 0);
     let history = with_turns(10, 300);
-    assert_eq!(decide(&history, false, &Settings::default(), room, &tokens::message), Ok(Decision::Send));
+    assert_eq!(decide(&history, false, &ContextRules::default(), room, &tokens::message), Ok(Decision::Send));
     let mut history = with_turns(11, 300);
-    let Ok(Decision::Summarise(cut)) = decide(&history, false, &Settings::default(), room, &tokens::message) else {
+    let Ok(Decision::Summarise(cut)) = decide(&history, false, &ContextRules::default(), room, &tokens::message) else {
         panic!("nothing was summarised")
     };
     assert_eq!((cut.from, cut.to), (2, 12));
     history.summarise(&cut, "Read five files.");
     assert_eq!(history.messages().len(), 2 + 1 + 12);
     assert_eq!(history.part(2), Some(Part::Summary));
-    assert_eq!(decide(&history, false, &Settings::default(), room, &tokens::message), Ok(Decision::Send));
+    assert_eq!(decide(&history, false, &ContextRules::default(), room, &tokens::message), Ok(Decision::Send));
 }
 
 #[test]
@@ -66,7 +70,7 @@ fn an_earlier_summary_goes_into_the_next() {
     let room = Room::new(None, None, 0);
     let mut history = with_turns(40, 300);
     let mut texts = Vec::new();
-    while let Ok(Decision::Summarise(cut)) = decide(&history, false, &settings_of(20, 10), room, &tokens::message) {
+    while let Ok(Decision::Summarise(cut)) = decide(&history, false, &by_number(), room, &tokens::message) {
         texts.push(cut);
         history.summarise(&cut, "Read files.");
         assert_eq!(of_part(&history, Part::Summary).len(), 1);
@@ -78,8 +82,8 @@ fn an_earlier_summary_goes_into_the_next() {
 fn a_cut_for_the_budget_lands_well_below_it() {
     let mut history = with_turns(60, 1_000);
     let room = Room::new(Some(16_000), Some(1_000), 500);
-    let settings = settings_of(1_000, 10);
-    let Ok(Decision::Summarise(cut)) = decide(&history, false, &settings, room, &tokens::message) else {
+    let rules = rules_of(1_000, 10);
+    let Ok(Decision::Summarise(cut)) = decide(&history, false, &rules, room, &tokens::message) else {
         panic!("nothing was summarised")
     };
     history.summarise(&cut, "Read files.");
@@ -91,7 +95,7 @@ fn a_cut_for_the_budget_lands_well_below_it() {
 fn a_huge_last_result_is_shortened_and_says_so() {
     let mut history = with_turns(1, 60_000);
     let room = Room::new(Some(4_000), Some(500), 0);
-    let (changes, error) = settle(&mut history, false, &Settings::default(), room, tokens::message, "").unwrap();
+    let (changes, error) = settle(&mut history, false, &by_number(), room, tokens::message, "").unwrap();
     assert_eq!((changes.len(), error), (1, None));
     let Message::Tool { text, .. } = &history.messages()[3] else { panic!("no result") };
     assert!(text.starts_with("result 0.0 the ship") && text.ends_with('.'), "{text}");
@@ -103,7 +107,7 @@ fn what_cannot_fit_is_told_in_words() {
     let mut history = History::begin(vec![Message::System { text: words(40_000) }, user("Your task:\nFind it.")]);
     history.push(user(&words(4_000)), Part::Pinned);
     let room = Room::new(Some(4_096), Some(1_024), 300);
-    let error = decide(&history, false, &Settings::default(), room, &|m: &Message| match m {
+    let error = decide(&history, false, &by_number(), room, &|m: &Message| match m {
         Message::System { .. } => 9_000,
         _ => 1_000,
     })

@@ -3,8 +3,9 @@
 use posse_core::model::conversation::told_result;
 use posse_core::model::tokens;
 use posse_core::model::{CallRequest, Message};
+use posse_core::persona::ContextRules;
 use posse_core::run::compaction::{
-    Cut, Decision, DoesNotFit, History, Part, Room, Settings, Shortening, accept, decide, summary_message,
+    Cut, Decision, DoesNotFit, History, Part, Room, Shortening, accept, decide, summary_message,
 };
 use proptest::prelude::*;
 
@@ -157,7 +158,7 @@ pub fn apply(history: &mut History, change: &Change) {
 pub fn settle(
     history: &mut History,
     open: bool,
-    settings: &Settings,
+    rules: &ContextRules,
     room: Room,
     count: Count,
     answer: &str,
@@ -170,7 +171,7 @@ pub fn settle(
         // With native calling, an open call can be seen without being told.
         let native =
             last_turn(&before).is_some_and(|(m, _)| matches!(m, Message::Assistant { calls, .. } if !calls.is_empty()));
-        let change = match decide(history, open && !native, settings, room, &count) {
+        let change = match decide(history, open && !native, rules, room, &count) {
             Err(error) => return Ok((changes, Some(error))),
             Ok(Decision::Send) => {
                 prop_assert!(tokens <= hard, "{tokens} of {hard} is not sendable");
@@ -186,8 +187,8 @@ pub fn settle(
                 let summary = accept(answer, replaced, cut.most, &count);
                 prop_assert!(!summary.trim().is_empty());
                 prop_assert!(count(&summary_message(&summary)) <= cut.most);
-                if tokens <= hard && settings.keep_last > 0 {
-                    prop_assert!(cut.to <= kept_from(history, open, settings.keep_last), "kept turns were cut");
+                if tokens <= hard && rules.keep_last > 0 {
+                    prop_assert!(cut.to <= kept_from(history, open, rules.keep_last as usize), "kept turns were cut");
                 }
                 Change::Summarised(cut, summary)
             }
@@ -223,10 +224,10 @@ pub fn turn_shape() -> impl Strategy<Value = TurnShape> {
     })
 }
 
-pub fn settings() -> impl Strategy<Value = Settings> {
-    (4usize..60, 0.1f64..=1.0, 0usize..=12, 0.0f64..=1.0).prop_map(|(max_messages, budget_share, keep_last, chunk)| {
-        let chunk = 2 + ((max_messages - 2) as f64 * chunk) as usize;
-        Settings { max_messages, chunk, budget_share, keep_last }
+pub fn rules() -> impl Strategy<Value = ContextRules> {
+    (4u32..60, 0.1f32..=1.0, 0u32..=12, 0.0f64..=1.0).prop_map(|(max_messages, budget_share, keep_last, chunk)| {
+        let chunk = 2 + (f64::from(max_messages - 2) * chunk) as u32;
+        ContextRules { max_messages: Some(max_messages), chunk, budget_share, keep_last, summary_model: None }
     })
 }
 

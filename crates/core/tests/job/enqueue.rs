@@ -6,8 +6,8 @@ use posse_core::job::enqueue::*;
 use posse_core::job::retry::{RetryPolicy, Strategy};
 use posse_core::job::{DEFAULT_MAX_ATTEMPTS, IfHeld, JobId, Meta, NewJob, Unique};
 
-fn ask(change: impl FnOnce(&mut Ask)) -> Result<NewJob, Refused> {
-    let mut ask = Ask { role: "researcher".into(), goal: "find it".into(), ..Ask::default() };
+fn ask(change: impl FnOnce(&mut EnqueueRequest)) -> Result<NewJob, Refused> {
+    let mut ask = EnqueueRequest { role: "researcher".into(), goal: "find it".into(), ..EnqueueRequest::default() };
     change(&mut ask);
     accept(ask, &["researcher".into(), "scribe".into()])
 }

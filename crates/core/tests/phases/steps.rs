@@ -3,11 +3,12 @@
 use jsonschema::Validator;
 use posse_core::model::conversation::told_result;
 use posse_core::model::{Message, ToolCalling};
-use posse_core::run::memory::WorkingMemory;
+use posse_core::run::memory::{CallRecord, WorkingMemory};
 use posse_core::run::phase::{
     Action, Content, MAX_FACTS, MAX_LINE_BYTES, MAX_SUB_TASKS, Phase, acknowledge, guide, parse, spec, step_schema,
 };
 use posse_core::run::prompt;
+use posse_core::run::signals::Signals;
 use posse_core::tool::ToolSpec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -287,7 +288,7 @@ fn the_worked_example_is_true() {
 
 /// The phases of one worked task, every step of which holds.
 fn work_through(messages: &[Message]) -> Vec<Phase> {
-    let mut memory = WorkingMemory::default();
+    let (mut memory, mut signals) = (WorkingMemory::default(), Signals::default());
     let mut phases = Vec::new();
     let turns = messages.chunks(2);
     let last_result = turns.len() as u32 - 1;
@@ -297,7 +298,6 @@ fn work_through(messages: &[Message]) -> Vec<Phase> {
         let schema = Validator::new(&step_schema(&tools(), &[], &phases)).expect("a schema");
         assert!(schema.is_valid(&serde_json::from_str(text).expect("JSON")), "{text}");
         let acknowledged = acknowledge(number, &step, memory.next_plan_version());
-        memory.take_step(number, &step);
         phases.push(step.phase());
         let told = turn.get(1).map(|message| match message {
             Message::User { text } => text.as_str(),
@@ -306,10 +306,24 @@ fn work_through(messages: &[Message]) -> Vec<Phase> {
         let (result, view) =
             told.unwrap_or_default().split_once("\n\n--- Agent").unwrap_or((told.unwrap_or_default(), ""));
         assert_eq!(!view.is_empty(), number == last_result, "the view stands under the newest result: {told:?}");
-        match (&step.content, told) {
-            (Content::Act(action), Some(_)) => {
-                assert!(result.starts_with(&told_result(&action.tool_name, "")), "{result}");
+        match &step.content {
+            Content::Act(Action { tool_name, tool_input }) => {
+                let output = result.strip_prefix(&told_result(tool_name, "")).expect("its result").to_owned();
+                let (tool, input) = (tool_name.clone(), tool_input.clone());
+                let call = CallRecord { tool, input, output, failed: false, ms: Some(1) };
+                memory.take_call(number, &step.thinking, &step.summary, call);
+                signals.on_act(tool_name, None);
             }
+            _ => {
+                memory.take_step(number, &step);
+                signals.on_non_act(step.phase());
+            }
+        }
+        if !view.is_empty() {
+            assert_eq!(format!("--- Agent{view}"), memory.render_view(&signals.render(number, 24)));
+        }
+        match (&step.content, told) {
+            (Content::Act(_), Some(_)) => {}
             (Content::End { .. }, None) => {}
             (_, Some(_)) => {
                 let answer = acknowledged.expect("an acknowledgement");

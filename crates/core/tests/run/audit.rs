@@ -1,8 +1,7 @@
 //! Whether the ledger says what the journal says.
 
 use posse_core::job::JobId;
-use posse_core::run::journal::audit::*;
-use posse_core::run::journal::{CallState, Entry, LedgerRow, Recorded};
+use posse_core::run::journal::{CallState, Entry, LedgerRow, Recorded, disagreement, ledger_of};
 
 fn journal() -> Vec<Recorded> {
     let entries = serde_json::json!([

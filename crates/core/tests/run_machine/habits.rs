@@ -89,6 +89,22 @@ fn what_gives_the_same_again_and_again_ends_the_run_whichever_tool_it_is() {
     assert_eq!(rounds(&["look", "write"], 100, same), MAX_REPEATS as usize, "two in turn are a circle too");
     let clock = |_: &str, n: usize| Ok(format!("exit code 2, after {n}.1 s\nno rule").into());
     assert_eq!(rounds(&["write"], 100, clock), MAX_REPEATS as usize, "that a clock went on is nothing new");
+    let clocks = |_: &str, n: usize| Ok(format!("finished in {n}.03s\nreal 0m{n}.012s").into());
+    assert_eq!(rounds(&["write"], 100, clocks), MAX_REPEATS as usize, "however it writes the time");
+}
+
+#[test]
+fn a_clock_makes_no_difference_and_everything_else_does() {
+    let pairs = [("3 lines", "4 lines"), ("v1.2", "v1.3"), ("1.5 GB", "1.6 GB"), ("5 s", "10 s"), ("1.2", "1.3")];
+    for (one, other) in pairs {
+        let in_turn = |_: &str, n: usize| Ok(if n.is_multiple_of(2) { one } else { other }.to_owned().into());
+        assert_eq!(rounds(&["look"], 40, in_turn), 40, "{one} and {other}");
+    }
+    let fails_in_turn = |_: &str, n: usize| match n.is_multiple_of(2) {
+        true => Ok("a".to_owned().into()),
+        false => Err(ToolError::new(ToolErrorCategory::Failed, "a")),
+    };
+    assert_eq!(rounds(&["look"], 40, fails_in_turn), 40, "a failure is not the same as what is done");
 }
 
 #[test]

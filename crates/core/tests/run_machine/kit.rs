@@ -32,9 +32,9 @@ pub fn opening(calling: ToolCalling, limits: RunLimits) -> Arc<Opening> {
 
 pub fn check(call: &CallRequest) -> Verdict {
     match call.name.as_str() {
-        "look" => Verdict::Run(EffectClass::Pure),
-        "write" => Verdict::Run(EffectClass::Once),
-        other => Verdict::Refuse(format!("There is no tool '{other}'.")),
+        "look" => Ok(EffectClass::Pure),
+        "write" => Ok(EffectClass::Once),
+        other => Err(format!("There is no tool '{other}'.")),
     }
 }
 

@@ -100,7 +100,7 @@ impl GenericAgentExecutor {
                     Ok(opening) => step(run, Input::Begun { goal: &cx.job.payload.goal.clone(), opening }),
                     Err(NotOpened::Halt(halt)) => return Err(halt),
                     Err(NotOpened::Refused(reason, again)) => return Ok(failed(run, reason, again)),
-                    Err(NotOpened::Model(error)) => step(run, Input::NotBegun { error, ms: ms_since(began) }),
+                    Err(NotOpened::Model(error)) => step(run, Input::ModelFailed { error, ms: ms_since(began) }),
                 }
             }
         };
@@ -245,12 +245,10 @@ impl GenericAgentExecutor {
         let is_ours = results::reads(opening, &call.name).is_some()
             || opening.is_some_and(|opening| shelf::finds(&opening.tools, &call.name));
         let Some(tool) = tool.filter(|_| is_ours || self.registry.get(&call.name).is_some()) else {
-            return Verdict::Refuse(format!("The tool '{}' is no longer available. Go on without it.", call.name));
+            return Err(format!("The tool '{}' is no longer available. Go on without it.", call.name));
         };
-        match self.registry.validate_args(&tool.spec, &call.arguments) {
-            Ok(_) => Verdict::Run(tool.effect),
-            Err(error) => Verdict::Refuse(error.message),
-        }
+        let checked = self.registry.validate_args(&tool.spec, &call.arguments);
+        checked.map(|_| tool.effect).map_err(|error| error.message)
     }
 
     /// Runs calls at once and commits each result as it comes, all but the last with what follows.

@@ -32,10 +32,10 @@ pub(super) fn parse(text: &str) -> Result<Parts, SkillProblem> {
         }
     };
     match lost_restriction(fields, &front) {
-        Some(place) => Err(SkillProblem {
+        Some(location) => Err(SkillProblem {
             field: Some(RESTRICTION.into()),
             ..error(
-                place,
+                location,
                 "stands inside another value, so it restricts nothing; the skill is not used like that. Write it at the \
                  beginning of a line of its own, or remove it",
             )
@@ -64,21 +64,21 @@ fn split(text: &str) -> Result<(&str, &str), SkillProblem> {
     Err(error(start, "has no second line of ---, which ends the fields; write it before the instructions"))
 }
 
-fn error(place: Location, message: impl Into<String>) -> SkillProblem {
-    SkillProblem { field: None, place: Some(place), message: message.into(), severity: Severity::Error }
+fn error(location: Location, message: impl Into<String>) -> SkillProblem {
+    SkillProblem { field: None, location: Some(location), message: message.into(), severity: Severity::Error }
 }
 
 /// Why YAML could not be read, and where; lines are of the file, whose first one is `---`.
 struct Fault {
-    place: Location,
+    location: Location,
     what: String,
 }
 
-fn unreadable(Fault { place, what }: &Fault) -> SkillProblem {
-    error(*place, format!("is no YAML that a skill may have: {what}. Put values that have signs in them in quotes"))
+fn unreadable(Fault { location, what }: &Fault) -> SkillProblem {
+    error(*location, format!("is no YAML that a skill may have: {what}. Put values that have signs in them in quotes"))
 }
 
-fn place(at: &Marker) -> Location {
+fn location(at: &Marker) -> Location {
     Location { line: at.line() + 1, column: at.col() + 1 }
 }
 
@@ -86,19 +86,19 @@ fn read(fields: &str) -> Result<FrontMatter, Fault> {
     let mut reader = Reader { events: Parser::new_from_str(fields), end: Location { line: 2, column: 1 } };
     let mut front = FrontMatter::default();
     loop {
-        let (event, place) = reader.next()?;
+        let (event, location) = reader.next()?;
         match event {
             Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing => {}
             Event::StreamEnd => return Ok(front),
             event if !front.fields.is_empty() => {
-                return Err(Fault { place, what: format!("a second document begins ({})", kind_of(&event)) });
+                return Err(Fault { location, what: format!("a second document begins ({})", kind_of(&event)) });
             }
-            event => match reader.value(event, place, 1)? {
+            event => match reader.value(event, location, 1)? {
                 FieldValue::Map(fields) => front.fields = fields,
                 // No line at all, or only comments.
                 FieldValue::Text(text) if text.trim().is_empty() => {}
                 FieldValue::Text(_) | FieldValue::List(_) => {
-                    return Err(Fault { place, what: "these are no fields; write each as name: value".into() });
+                    return Err(Fault { location, what: "these are no fields; write each as name: value".into() });
                 }
             },
         }
@@ -124,16 +124,16 @@ impl<'a> Reader<'a> {
     fn next(&mut self) -> Result<(Event<'a>, Location), Fault> {
         match self.events.next_event() {
             Some(Ok((event, span))) => {
-                self.end = place(&span.start);
+                self.end = location(&span.start);
                 Ok((event, self.end))
             }
-            Some(Err(error)) => Err(Fault { place: place(error.marker()), what: error.info().to_owned() }),
-            None => Err(Fault { place: self.end, what: "it ends too early".into() }),
+            Some(Err(error)) => Err(Fault { location: location(error.marker()), what: error.info().to_owned() }),
+            None => Err(Fault { location: self.end, what: "it ends too early".into() }),
         }
     }
 
-    fn value(&mut self, event: Event<'a>, place: Location, depth: usize) -> Result<FieldValue, Fault> {
-        let no = |what: &str| Err(Fault { place, what: what.into() });
+    fn value(&mut self, event: Event<'a>, location: Location, depth: usize) -> Result<FieldValue, Fault> {
+        let no = |what: &str| Err(Fault { location, what: what.into() });
         if depth > MAX_DEPTH {
             return no("values lie too deep in each other");
         }
@@ -151,23 +151,23 @@ impl<'a> Reader<'a> {
                 loop {
                     match self.next()? {
                         (Event::SequenceEnd, _) => return Ok(FieldValue::List(values)),
-                        (event, place) => values.push(self.value(event, place, depth + 1)?),
+                        (event, location) => values.push(self.value(event, location, depth + 1)?),
                     }
                 }
             }
             Event::MappingStart(..) => {
                 let mut fields = Vec::new();
                 loop {
-                    let (name, place) = match self.next()? {
+                    let (name, location) = match self.next()? {
                         (Event::MappingEnd, _) => return Ok(FieldValue::Map(fields)),
-                        (event, place) => (self.value(event, place, depth + 1)?, place),
+                        (event, location) => (self.value(event, location, depth + 1)?, location),
                     };
                     let FieldValue::Text(name) = name else {
-                        return Err(Fault { place, what: "the name of a field must be a text".into() });
+                        return Err(Fault { location, what: "the name of a field must be a text".into() });
                     };
                     let (event, at) = self.next()?;
                     let value = self.value(event, at, depth + 1)?;
-                    fields.push(Field { name, value, place });
+                    fields.push(Field { name, value, location });
                 }
             }
             Event::Alias(_) => no("aliases (*) are not allowed"),
@@ -188,12 +188,16 @@ fn with_quotes(fields: &str) -> (String, Vec<SkillProblem>) {
         };
         let quoted = format!("'{}'", value.replace('\'', "''"));
         out.push_str(&format!("{name}: {quoted}\n"));
-        let place = Location { line: n + 2, column: line[..colon].chars().count() + 1 };
+        let location = Location { line: n + 2, column: line[..colon].chars().count() + 1 };
         let message = format!(
             "has an unquoted ': ' in its value, which is not YAML; the rest of the line was taken for the value. Write \
              {name}: {quoted}"
         );
-        problems.push(SkillProblem { field: Some(name.into()), severity: Severity::Warning, ..error(place, message) });
+        problems.push(SkillProblem {
+            field: Some(name.into()),
+            severity: Severity::Warning,
+            ..error(location, message)
+        });
     }
     (out, problems)
 }
@@ -219,7 +223,7 @@ fn lost_restriction(fields: &str, front: &FrontMatter) -> Option<Location> {
         let letters: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
         letters == "allowedtools" && !line.trim_start().starts_with('#')
     };
-    let is_field = |line: usize| front.fields.iter().any(|field| field.place.line == line);
+    let is_field = |line: usize| front.fields.iter().any(|field| field.location.line == line);
     let lost = fields.lines().enumerate().find(|(n, line)| begins(line) && !is_field(n + 2));
     lost.map(|(n, line)| Location { line: n + 2, column: 1 + line.len() - line.trim_start().len() })
 }

@@ -124,14 +124,19 @@ async fn a_frozen_worker_does_nothing_more() {
 #[tokio::test]
 async fn a_step_that_panics_is_a_failed_attempt_and_the_worker_lives() {
     let home = Home::new();
-    let model = Arc::new(ScriptedModel::new().respond(|_| panic!("a bug")).say("FINAL-OK"));
+    let model = Arc::new(ScriptedModel::new().respond(|_| panic!("a bug")).say("FINAL-OK").say("FINAL-OK"));
     let mut worker = Worker::start(&home, model.clone()).await;
     let first = home.enqueue("one").await;
     worker.until_ended(first).await;
     let job = home.job(first).await;
     assert_eq!(job.state, JobState::Retryable);
     assert!(job.reason.as_deref().is_some_and(|r| r.contains("a bug")), "{:?}", job.reason);
-    let second = home.enqueue("two").await;
-    worker.until_ended(second).await;
-    assert_eq!(home.job(second).await.state, JobState::Completed);
+    for goal in ["two", "three"] {
+        let next = home.enqueue(goal).await;
+        worker.until_ended(next).await;
+        assert_eq!(home.job(next).await.state, JobState::Completed);
+    }
+    let [counts] = &worker.fleet.tally().roles()[..] else { panic!("one role worked") };
+    let ends = [("completed", JobState::Completed, 2), ("failed", JobState::Retryable, 1)];
+    assert_eq!((counts.claims, &counts.ends[..]), (3, &ends[..]), "each end is counted by how and where");
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use posse_app::Code;
 use posse_app::sessions::{Talk, Which, find_or_begin};
-use posse_core::job::enqueue::{Ask, accept};
+use posse_core::job::enqueue::{EnqueueRequest, accept};
 use posse_core::session::Session;
 
 use super::Context;
@@ -51,7 +51,7 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     // A queue of the session's own: a chat that is taken up again works what the last one left, and
     // any posse work does too.
     let queue = format!("chat-{}", session.id);
-    let ask = store.queue(queue.clone()).await?.defaults.fill(Ask {
+    let request = store.queue(queue.clone()).await?.defaults.fill(EnqueueRequest {
         role: role.clone(),
         goal: "hello".into(),
         queue: queue.clone(),
@@ -59,16 +59,16 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
         max_crashes: persona.persona.limits.max_crashes.or(settings.max_crashes),
         retry: persona.persona.retry,
         model,
-        ..Ask::default()
+        ..EnqueueRequest::default()
     });
     // Everything but the goal is checked here, before the first prompt.
-    accept(ask.clone(), &project.personas.roles())?;
+    accept(request.clone(), &project.personas.roles())?;
     greet(cx, &session, is_new)?;
     let one = RoleWork { role: role.clone(), executor };
     let plan = Plan { queues: vec![queue], slots: 1, watched: true };
     let mut process = WorkerProcess::start(&store, &settings, vec![one], plan).await?;
     let conversation = Conversation {
-        talk: Talk { store, session, ask, roles: project.personas.roles() },
+        talk: Talk { store, session, request, roles: project.personas.roles() },
         models: Arc::clone(&project.models),
         // A file of what is said would undo the sealing.
         folder: (!settings.keys.seals()).then(|| settings.beside_database("sessions")),

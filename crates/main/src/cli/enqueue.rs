@@ -12,7 +12,7 @@ use posse_app::enqueue::{EnqueuedView, HeldChoice as Held, Intake, RetryAsked};
 use posse_app::{filter, times};
 use posse_core::clock::Millis;
 use posse_core::job::dependency::{After, OnFailed};
-use posse_core::job::enqueue::{Ask, MAX_GOAL_BYTES, accept_label};
+use posse_core::job::enqueue::{EnqueueRequest, MAX_GOAL_BYTES, accept_label};
 use posse_core::job::retry::Strategy;
 use posse_core::job::unique::Became;
 use posse_core::job::{DEFAULT_QUEUE, IfHeld, JobId, Unique};
@@ -203,7 +203,7 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
         None => None,
     };
     let terms = args.terms;
-    let mut ask = Ask {
+    let mut request = EnqueueRequest {
         role: args.role.unwrap_or_default(),
         queue: args.queue,
         unique,
@@ -215,17 +215,17 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
         group: args.group,
         tags: args.tag,
         meta: args.meta.into_iter().map(|(key, value)| (key, value.into())).collect(),
-        ..terms.ask(&settings)?
+        ..terms.request(&settings)?
     };
     if let Some(file) = args.jsonl {
-        return enqueue_many(cx, &settings, &intake, &file, args.batch, (ask, terms.retry.asked())).await;
+        return enqueue_many(cx, &settings, &intake, &file, args.batch, (request, terms.retry.asked())).await;
     }
-    ask.goal = read_goal(args.goal)?;
+    request.goal = read_goal(args.goal)?;
     let retry = terms.retry.asked();
     // What cannot be a job makes no database.
-    intake.accept(ask.clone(), &retry, &[])?;
+    intake.accept(request.clone(), &retry, &[])?;
     let store = wire::open_store(&settings)?;
-    let job = intake.job(&*store, ask, &retry).await?;
+    let job = intake.job(&*store, request, &retry).await?;
     let enqueued = store.enqueue(vec![job.clone()], now).await?[0];
     let (Enqueued { id, became }, existing) = (enqueued, enqueued.existed());
     if cx.out.json {
@@ -257,18 +257,18 @@ fn run_at_in_words(run_at: Option<Millis>, now: Millis) -> String {
 }
 
 impl TermsArgs {
-    /// An ask on these terms, for nobody and for nothing yet.
-    pub fn ask(&self, settings: &Settings) -> Result<Ask> {
+    /// A request on these terms, for nobody and for nothing yet.
+    pub fn request(&self, settings: &Settings) -> Result<EnqueueRequest> {
         let folder = self.workspace.as_deref().map(|folder| workspace::accepted(settings, folder)).transpose()?;
         let (workspace, workspace_id) = folder.map(|(path, id)| (path, Some(id))).unwrap_or_default();
-        Ok(Ask {
+        Ok(EnqueueRequest {
             priority: self.priority,
             max_attempts: self.max_attempts,
             max_crashes: self.max_crashes,
             workspace,
             workspace_id,
             model: self.model.clone(),
-            ..Ask::default()
+            ..EnqueueRequest::default()
         })
     }
 }
@@ -316,7 +316,7 @@ async fn enqueue_many(
     intake: &Intake,
     file: &Path,
     batch: Option<String>,
-    (ask, retry): (Ask, RetryAsked),
+    (request, retry): (EnqueueRequest, RetryAsked),
 ) -> Result<Exit> {
     if let Some(name) = &batch {
         accept_label("batch", name)?;
@@ -331,7 +331,8 @@ async fn enqueue_many(
         Ok(Box::new(BufReader::new(opened)))
     };
     let workspace = |folder: &Path| workspace::accepted(settings, folder);
-    let lines = batch::File { name: &name, intake, ask: &ask, retry, workspace: &workspace, clock: &SystemClock };
+    let lines =
+        batch::File { name: &name, intake, request: &request, retry, workspace: &workspace, clock: &SystemClock };
     if !is_stdin {
         lines.check(open()?)?;
     }

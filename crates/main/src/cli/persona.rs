@@ -143,7 +143,7 @@ fn limits_in_words(persona: &PersonaTemplate) -> String {
 
 fn context_in_words(rules: &ContextRules) -> String {
     let ContextRules { max_messages, chunk, budget_share, keep_last, summary_model } = rules;
-    let usual = compaction::Settings::default().max_messages as u64;
+    let usual = u64::from(compaction::USUAL_MESSAGES);
     let by_count = match max_messages.map(u64::from) {
         Some(0) => String::new(),
         Some(n) => format!(", or after {}, {chunk} at a time", plural(n, "message")),

@@ -9,7 +9,7 @@ use posse_app::schedules::{self, Edit, Made, Run, ScheduleDocument, no_such, run
 use posse_app::times;
 use posse_core::clock::Millis;
 use posse_core::job::DEFAULT_QUEUE;
-use posse_core::job::enqueue::Ask;
+use posse_core::job::enqueue::EnqueueRequest;
 use posse_core::port::Store;
 use posse_core::schedule::{Missed, Overlap, Schedule};
 use serde_json::json;
@@ -199,13 +199,21 @@ async fn add(cx: &Context, args: AddArgs, replaces: bool) -> Result<Exit> {
     let settings = cx.plain_settings()?;
     let intake = intake(&settings, wire::sources(&settings).look()?.1);
     let LabelArgs { group, tag: tags, concurrency_key } = labels;
-    let ask = Ask { role, goal: read_goal(goal)?, queue, group, tags, concurrency_key, ..terms.ask(&settings)? };
+    let request = EnqueueRequest {
+        role,
+        goal: read_goal(goal)?,
+        queue,
+        group,
+        tags,
+        concurrency_key,
+        ..terms.request(&settings)?
+    };
     let retry = terms.retry.asked();
-    let job = intake.accept(ask.clone(), &retry, &[])?;
+    let job = intake.accept(request.clone(), &retry, &[])?;
     let now = wire::now();
     let schedule = Schedule::new(&name, (&rule.cron, &rule.tz), job, (missed, overlap), now)?;
     let store = if replaces { open(&settings, &name)? } else { wire::open_store(&settings)? };
-    let schedule = Schedule { job: intake.job(&*store, ask, &retry).await?, ..schedule };
+    let schedule = Schedule { job: intake.job(&*store, request, &retry).await?, ..schedule };
     match replaces {
         true => schedules::replace(&*store, &schedule, false).await?,
         false => schedules::add(&*store, &schedule).await?,

@@ -9,7 +9,7 @@ use clap::Args;
 use posse_app::personas::{Offer, chosen};
 use posse_app::staff::{News, Staff};
 use posse_core::events::{Follower, JobEvent};
-use posse_core::job::enqueue::Ask;
+use posse_core::job::enqueue::EnqueueRequest;
 use posse_core::job::{Job, JobState};
 use posse_core::metrics::ModelTallies;
 use posse_core::model::Models as _;
@@ -116,8 +116,9 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     let queue = format!("run-{:08x}", random() & 0xffff_ffff);
     let job = {
         let known = Settings { models: Default::default(), ..settings.clone() };
-        let ask = Ask { role, goal: read_goal(goal)?, queue: queue.clone(), ..terms.ask(&settings)? };
-        intake(&known, project.personas.clone()).accept(ask, &terms.retry.asked(), &[])?
+        let request =
+            EnqueueRequest { role, goal: read_goal(goal)?, queue: queue.clone(), ..terms.request(&settings)? };
+        intake(&known, project.personas.clone()).accept(request, &terms.retry.asked(), &[])?
     };
     before_change()?;
     let store = project.open(&settings)?;

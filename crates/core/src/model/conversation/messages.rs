@@ -38,10 +38,10 @@ impl Conversation {
     /// made of its first messages, or nothing. Another type's thing is lost. Nothing may wait in
     /// `with`: whoever holds the conversation may want to look too.
     pub fn keep<T: Any + Send, R>(&self, with: impl FnOnce(&mut Option<T>) -> R) -> R {
-        let mut place = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut kept = place.take().and_then(|thing| thing.downcast().ok()).map(|thing: Box<T>| *thing);
+        let mut slot = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = slot.take().and_then(|thing| thing.downcast().ok()).map(|thing: Box<T>| *thing);
         let result = with(&mut kept);
-        *place = kept.map(|thing| Box::new(thing) as Box<dyn Any + Send>);
+        *slot = kept.map(|thing| Box::new(thing) as Box<dyn Any + Send>);
         result
     }
 }

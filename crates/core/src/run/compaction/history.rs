@@ -28,9 +28,8 @@ pub enum Part {
 
 /// A conversation, and of each message what may become of it.
 ///
-/// It changes in four ways: [`push`](History::push), [`pin`](History::pin),
-/// [`summarise`](History::summarise) and [`shorten`](History::shorten). Each gives the same
-/// messages for the same arguments, so a journal that keeps the arguments keeps the conversation.
+/// It changes in three ways: [`push`](History::push), [`summarise`](History::summarise) and [`shorten`](History::shorten).
+/// Each gives the same messages for the same arguments, so a journal that keeps the arguments keeps the conversation.
 /// The same holds of what is [`count`](History::count)ed of it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
@@ -55,7 +54,7 @@ impl Standing {
     }
 }
 
-/// The place in a text where something was left out.
+/// Where in a text something was left out.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Gap {
     /// Bytes of the original before the mark, and after it.
@@ -69,7 +68,7 @@ pub(super) struct Gap {
 /// says how much it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shortening {
-    /// The message's place in the conversation.
+    /// The message's position in the conversation.
     pub at: usize,
     /// Bytes that stay at the beginning, at most; the cut moves back to a whole character.
     pub begin: usize,
@@ -90,7 +89,7 @@ impl History {
     pub fn push(&mut self, message: Message, part: Part) {
         debug_assert!(part != Part::Head, "the head is given at the beginning");
         let standing = Standing::new(part, &message);
-        self.total += standing.tokens;
+        self.total = self.total + standing.tokens;
         self.added += conversation::added(self.messages.last(), &message);
         self.messages.push(message);
         self.standings.push(standing);
@@ -101,13 +100,6 @@ impl History {
         self.total = self.standings.iter().map(|standing| standing.tokens).sum();
         let before = [None].into_iter().chain(self.messages.iter().map(Some));
         self.added = before.zip(&self.messages).map(|(before, message)| conversation::added(before, message)).sum();
-    }
-
-    /// Keeps a message from now on word for word, as it stands. One of the head stays what it is.
-    pub fn pin(&mut self, at: usize) {
-        if let Some(standing) = self.standings.get_mut(at).filter(|s| s.part != Part::Head) {
-            standing.part = Part::Pinned;
-        }
     }
 
     /// Puts one summary in the place of the messages of `cut`. A range that is empty, that reaches
@@ -121,7 +113,7 @@ impl History {
         let (from, to) = (behind_results(cut.from), behind_results(cut.to));
         if self.head <= from && from < to && to <= self.messages.len() {
             let mut messages = self.messages.to_vec();
-            let summary = super::summary_message(summary);
+            let summary = summary_message(summary);
             self.standings.splice(from..to, [Standing::new(Part::Summary, &summary)]);
             messages.splice(from..to, [summary]);
             self.messages = messages.into();
@@ -165,7 +157,7 @@ impl History {
             self.total.counted = self.total.counted.saturating_sub(standing.tokens.counted);
             self.total.estimated = self.total.estimated.saturating_sub(standing.tokens.estimated);
             standing.tokens = Tally::counted(tokens);
-            self.total += standing.tokens;
+            self.total = self.total + standing.tokens;
         }
     }
 
@@ -184,7 +176,7 @@ impl History {
         self.added
     }
 
-    /// Places of the messages that have not been counted.
+    /// Positions of the messages that have not been counted.
     pub fn uncounted(&self) -> impl Iterator<Item = usize> {
         (0..).zip(&self.standings).filter(|(_, standing)| standing.tokens.counted == 0).map(|(at, _)| at)
     }
@@ -221,6 +213,15 @@ impl History {
         Some((message, gap))
     }
 }
+
+/// The message that stands for a summary.
+pub fn summary_message(summary: &str) -> Message {
+    Message::User { text: format!("{SUMMARY}\n{summary}") }
+}
+
+/// How it is marked.
+pub(super) const SUMMARY: &str = "[Summary of earlier work on this task. It stands for messages that are no longer \
+                                  shown; what it calls done is done.]";
 
 /// The words of a message.
 pub(super) fn text(message: &Message) -> &str {

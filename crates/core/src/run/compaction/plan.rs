@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use super::history::{History, Part, Shortening};
-use super::{Cut, Decision, DoesNotFit, Measure, Room, Settings, summary};
+use super::{Cut, Decision, DoesNotFit, Measure, Room, summary};
 use crate::model::Message;
+use crate::persona::ContextRules;
 
 /// Most tokens of one summary.
 const MAX_SUMMARY: u64 = 2_000;
@@ -30,6 +31,8 @@ pub(super) struct Plan<'a> {
     tokens: Vec<u64>,
     units: Vec<Unit>,
     room: Room,
+    /// How many of the last closed turns stay, while there is room for them.
+    pub keep_last: usize,
     pub total: u64,
     pub soft: u64,
     pub hard: u64,
@@ -38,12 +41,19 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub fn new(history: &'a History, calls_open: bool, room: Room, share: f64, measure: &'a dyn Measure) -> Plan<'a> {
+    pub fn new(
+        history: &'a History,
+        calls_open: bool,
+        room: Room,
+        rules: &ContextRules,
+        measure: &'a dyn Measure,
+    ) -> Plan<'a> {
         let tokens: Vec<u64> = (0..history.messages().len()).map(|at| measure.at(history, at)).collect();
         let total = tokens.iter().sum();
         let units = units(history, &tokens, calls_open);
         let floor = measure.message(&summary::shortest());
-        Plan { history, measure, tokens, units, room, total, soft: room.soft(share), hard: room.hard(), floor }
+        let (soft, keep_last) = (room.soft(rules.budget_share.into()), rules.keep_last as usize);
+        Plan { history, measure, tokens, units, room, keep_last, total, soft, hard: room.hard(), floor }
     }
 
     /// What a cut for the budget has to free. Less is not worth a summary and a cold prompt cache.
@@ -85,9 +95,9 @@ impl<'a> Plan<'a> {
     }
 
     /// The cut for too many messages: the oldest place that has a whole chunk of them.
-    pub fn for_count(&self, settings: &Settings) -> Option<Cut> {
-        let chunk = settings.chunk.max(2);
-        self.gaps(settings.keep_last).find_map(|gap| {
+    pub fn for_count(&self, chunk: u32) -> Option<Cut> {
+        let chunk = chunk.max(2) as usize;
+        self.gaps(self.keep_last).find_map(|gap| {
             let there: usize = gap.iter().map(|unit| unit.fresh).sum();
             let cut = self.cut(gap, |fresh, tokens| fresh >= chunk && self.most(tokens) < tokens);
             cut.filter(|_| there >= chunk)
@@ -106,11 +116,11 @@ impl<'a> Plan<'a> {
     }
 
     /// What to do when the window itself is too small and nothing old is left to summarise.
-    pub fn emergency(&self, keep: usize) -> Result<Decision, DoesNotFit> {
+    pub fn emergency(&self) -> Result<Decision, DoesNotFit> {
         let fair = (self.hard / 8).max(MIN_SHORTENED);
         let shortened = |list: Vec<_>| (!list.is_empty()).then_some(Decision::Shorten(list));
-        let fairly = || self.fits_with_results_of(fair).then(|| self.shortenings(fair)).and_then(shortened);
-        let kept = || (0..keep).rev().find_map(|keep| self.for_budget(keep, self.worth_it()));
+        let fairly = || (self.with_results_of(fair) <= self.hard).then(|| self.shortenings(fair)).and_then(shortened);
+        let kept = || (0..self.keep_last).rev().find_map(|keep| self.for_budget(keep, self.worth_it()));
         let hardly = || self.for_budget(0, 1).map(Decision::Summarise);
         fairly()
             .or_else(|| kept().map(Decision::Summarise))
@@ -119,7 +129,7 @@ impl<'a> Plan<'a> {
             .ok_or_else(|| self.does_not_fit())
     }
 
-    /// Places of messages that may be shortened.
+    /// Positions of messages that may be shortened.
     fn shortenable(&self) -> impl Iterator<Item = usize> {
         let may = |at: &usize| matches!(self.history.part(*at), Some(Part::Result | Part::Summary));
         (self.history.head()..self.tokens.len()).filter(may)
@@ -128,10 +138,6 @@ impl<'a> Plan<'a> {
     /// Tokens of the whole if no result and no summary had more than `cap`.
     fn with_results_of(&self, cap: u64) -> u64 {
         self.total - self.shortenable().map(|at| self.tokens[at].saturating_sub(cap)).sum::<u64>()
-    }
-
-    fn fits_with_results_of(&self, cap: u64) -> bool {
-        self.with_results_of(cap) <= self.hard
     }
 
     /// Shortens the largest results and summaries to one size, the largest with which the whole is
@@ -165,8 +171,8 @@ impl<'a> Plan<'a> {
 
     fn does_not_fit(&self) -> DoesNotFit {
         let of = |part| {
-            let places = (0..self.tokens.len()).filter(|at| self.history.part(*at) == Some(part));
-            places.map(|at| self.tokens[at]).sum::<u64>()
+            let positions = (0..self.tokens.len()).filter(|at| self.history.part(*at) == Some(part));
+            positions.map(|at| self.tokens[at]).sum::<u64>()
         };
         let (head, pinned) = (of(Part::Head), of(Part::Pinned));
         let Room { window, reply, beside } = self.room;

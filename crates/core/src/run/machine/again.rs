@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Effect, Recorder};
 use crate::model::{ModelError, ModelErrorKind, breaker};
-use crate::run::fit::Fit;
+use crate::run::compaction::Decision;
 use crate::run::journal::{Entry, Overflow};
 
 /// Whether another attempt at a failed piece of work may succeed.
@@ -58,13 +58,16 @@ impl Again {
 }
 
 impl Recorder<'_> {
+    /// What failed before the run has begun is written down as a request of the run is, so that the next attempt knows how
+    /// often it failed.
     pub(super) fn model_failed(&mut self, error: ModelError, ms: u64) -> Option<Effect> {
         if let Some(end) = not_asked(&error) {
             return Some(end);
         }
         let ModelError { kind, message, failed_tries, retry_after, context_window } = error;
         // A provider that does not tell its window has told that this request is larger.
-        let overflow = (kind == ModelErrorKind::ContextOverflow)
+        let has_begun = self.run.opening().is_some();
+        let overflow = (has_begun && kind == ModelErrorKind::ContextOverflow)
             .then(|| Overflow { window: context_window, counted: self.run.request_tokens() });
         let before = self.run.failures_in_a_row;
         self.record(Entry::TurnFailed { reason: message.clone(), failed_tries, overflow, ms });
@@ -72,26 +75,15 @@ impl Recorder<'_> {
             return None;
         }
         let again = match kind {
-            ModelErrorKind::InvalidToolCall => {
+            ModelErrorKind::InvalidToolCall if has_begun => {
                 self.record(Entry::Note { text: format!("{BAD_CALL}\n{message}") });
                 return None;
             }
             // Once what is too much has been taken out.
-            ModelErrorKind::ContextOverflow if !matches!(self.run.fit(), Fit::Fits) => return None,
+            ModelErrorKind::ContextOverflow if has_begun && self.run.fit() != Ok(Decision::Send) => return None,
             _ => Again::after_some(kind, retry_after, before),
         };
         Some(Effect::FailAttempt { reason: message, again })
-    }
-
-    /// Written down as a request of the run is, so that the next attempt knows how often it failed.
-    pub(super) fn not_begun(&mut self, error: ModelError, ms: u64) -> Effect {
-        if let Some(end) = not_asked(&error) {
-            return end;
-        }
-        let ModelError { kind, message, failed_tries, retry_after, .. } = error;
-        let again = Again::after_some(kind, retry_after, self.run.failures_in_a_row);
-        self.record(Entry::TurnFailed { reason: message.clone(), failed_tries, overflow: None, ms });
-        Effect::FailAttempt { reason: message, again }
     }
 }
 

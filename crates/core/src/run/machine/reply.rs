@@ -7,7 +7,6 @@ use crate::model::{CallRequest, Finish, ModelReply, ToolCalling};
 use crate::run::call::{ASKED_INSTEAD, ASKED_TOGETHER, TOO_MANY_QUESTIONS};
 use crate::run::finish::{self, Finishing};
 use crate::run::journal::{Call, EndStatus, Entry, Turn};
-use crate::run::leak;
 use crate::run::phase::{self, AGENT_STEP, AgentStep, Content, Phase, WorkStatus};
 use crate::run::structured;
 use crate::skill::SkillCallArgs;
@@ -97,7 +96,7 @@ impl Recorder<'_> {
             self.record(Entry::Turn(turn));
             return match text.is_empty() {
                 true => self.record(Entry::Note { text: EMPTY_REPLY.into() }),
-                false if leak::is_call(&text) => self.record(Entry::Note { text: leak::NOTE.into() }),
+                false if is_leaked_call(&text) => self.record(Entry::Note { text: LEAKED_CALL.into() }),
                 false if self.run.is_phased() => self.record(Entry::Note { text: NO_STEP.into() }),
                 false => self.end(EndStatus::Completed, text, None),
             };
@@ -233,10 +232,7 @@ impl Recorder<'_> {
         if !self.run.tools().any(|tool| tool.spec.name == request.name) {
             return Decision::Refuse(self.no_such_tool(&request.name));
         }
-        match check(request) {
-            Verdict::Run(effect) => Decision::Run(effect),
-            Verdict::Refuse(why) => Decision::Refuse(why),
-        }
+        check(request).map_or_else(Decision::Refuse, Decision::Run)
     }
 
     fn no_such_tool(&self, name: &str) -> String {
@@ -305,12 +301,34 @@ fn asks_people(call: &CallRequest) -> bool {
     }
 }
 
+/// How the markup of calls begins, by maker.
+const BEGINS: &[&str] = &[
+    "<tool_call>",
+    "<function=",
+    "<function_call>",
+    "<|tool_call",
+    "<|python_tag|>",
+    "<｜tool▁calls▁begin｜>",
+    "[TOOL_CALLS]",
+    "<|channel|>commentary to=",
+];
+
+/// How it ends.
+const ENDS: &[&str] = &["</tool_call>", "</function>", "</function_call>", "<｜tool▁calls▁end｜>"];
+
+/// Whether `text` is, or ends in, a call as its model spells it: some servers fail to recognise their model's own markup and
+/// hand it on as words. To run it would be a guess, and to take it for an answer would end the run with it.
+fn is_leaked_call(text: &str) -> bool {
+    let text = text.trim();
+    BEGINS.iter().any(|mark| text.starts_with(mark)) || ENDS.iter().any(|mark| text.ends_with(mark))
+}
+
 /// The id of the `n`th call: `c` and eight of `[a-z0-9]`, a shape that every provider takes.
 pub(super) fn call_id(mut n: u64) -> String {
     const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     let mut id = *b"c00000000";
-    for place in id[1..].iter_mut().rev() {
-        *place = DIGITS[(n % 36) as usize];
+    for digit in id[1..].iter_mut().rev() {
+        *digit = DIGITS[(n % 36) as usize];
         n /= 36;
     }
     String::from_utf8_lossy(&id).into_owned()
@@ -323,6 +341,9 @@ fn cut_text(limit: u64) -> String {
 pub(super) const SHORTER: &str = "Make it shorter, or do it in several smaller steps.";
 
 const EMPTY_REPLY: &str = "Your reply was empty. Call a tool, or call `finish` with the complete answer.";
+
+const LEAKED_CALL: &str = "Your reply held a tool call as text, which has not been run. Call the tool itself, or call \
+                           `finish` with the complete answer.";
 
 const NO_STEP: &str = "Your reply made no step. Call `agent_step` with the next phase.";
 

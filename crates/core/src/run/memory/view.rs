@@ -4,7 +4,6 @@
 //! line or stands indented, so that no text can pass for a section.
 
 use std::fmt::Write;
-use std::ops::Range;
 
 use super::{ErrorRecord, Plan, StepRecord, SubTaskStatus, WorkingMemory};
 use crate::model::tokens;
@@ -21,15 +20,10 @@ const MAX_ERROR_BYTES: usize = 300;
 
 /// The view, in at most `max_bytes` if there is one so small.
 pub(super) fn render(memory: &WorkingMemory, signals: &str, max_bytes: usize) -> String {
-    let before = before_steps(memory);
-    let after = after_steps(memory, signals);
-    let steps = Steps::render(&memory.steps);
-    let room = max_bytes.saturating_sub(before.len() + after.len());
-    let mut out = String::with_capacity(before.len() + after.len() + steps.text.len().min(room));
-    out.push_str(&before);
-    steps.push_within(room, &mut out);
-    out.push_str(&after);
-    out
+    let (mut out, after) = (before_steps(memory), after_steps(memory, signals));
+    let room = max_bytes.saturating_sub(out.len() + after.len());
+    push_steps(&mut out, &memory.steps, room);
+    out + &after
 }
 
 /// The tokens of steps, measured as they come, so that a view can be measured without being written.
@@ -44,16 +38,10 @@ impl StepTokens {
     /// Takes in the next step.
     pub fn push(&mut self, step: &StepRecord) {
         // With the line break before it in place of its own: that is one token with what it indents.
-        let mut text = "\n".to_owned();
-        let Span { size, result, cut } = push_step(&mut text, step);
-        text.pop();
-        let whole = tokens::text(&text);
-        let shorter = cut.map_or(whole, |mark| {
-            text.replace_range(result, &mark);
-            tokens::text(&text)
-        });
+        let tokens = |lines: &String| tokens::text(&format!("\n{}", lines.trim_end_matches('\n')));
+        let Lines { whole, cut, size } = Lines::of(step);
         self.sizes.push(size);
-        self.tokens.push([whole, shorter]);
+        self.tokens.push([tokens(&whole), tokens(cut.as_ref().unwrap_or(&whole))]);
     }
 
     /// Tokens of the view in at most `max_bytes`: never less than it has, and about one more for two steps.
@@ -62,7 +50,7 @@ impl StepTokens {
         let room = max_bytes.saturating_sub(before.len() + after.len());
         let mut sum = tokens::text(&before) + tokens::text(&after);
         if !self.sizes.is_empty() {
-            let Fitting { cut, left_out } = Fitting::into(room, &self.sizes);
+            let (cut, left_out) = cut_and_left_out(room, &self.sizes);
             sum += tokens::text(STEPS) + tokens::text("\n\n");
             if left_out > 0 {
                 sum += tokens::text(&line_for(&self.sizes[..left_out]));
@@ -159,41 +147,32 @@ struct Size {
     saved: usize,
 }
 
-/// What becomes of steps so that their section has at most so many bytes, or as few as there can be.
-struct Fitting {
-    /// How many of the oldest have their results cut.
-    cut: usize,
-    /// How many of the oldest become one line; if any do, all others are cut.
-    left_out: usize,
+/// How many of the oldest steps have their results cut, and how many become one line, so that the section has at most
+/// `room` bytes, or as few as there can be. If any become one line, all others are cut.
+fn cut_and_left_out(room: usize, sizes: &[Size]) -> (usize, usize) {
+    // The title has a line break, and one stands behind the section.
+    let mut size = STEPS.len() + 2 + sizes.iter().map(|step| step.bytes).sum::<usize>();
+    let mut cut = 0;
+    while size > room && cut < sizes.len() {
+        size -= sizes[cut].saved;
+        cut += 1;
+    }
+    (cut, if size > room { fewest_left_out(size, room, sizes) } else { 0 })
 }
 
-impl Fitting {
-    fn into(room: usize, sizes: &[Size]) -> Fitting {
-        // The title has a line break, and one stands behind the section.
-        let mut size = STEPS.len() + 2 + sizes.iter().map(|step| step.bytes).sum::<usize>();
-        let mut cut = 0;
-        while size > room && cut < sizes.len() {
-            size -= sizes[cut].saved;
-            cut += 1;
+/// How many of the oldest steps become one line, when every output is cut and the section still
+/// has `size` bytes: as few as fit into `room`, else as many as make it smallest.
+fn fewest_left_out(mut size: usize, room: usize, sizes: &[Size]) -> usize {
+    let (mut best, mut bytes) = ((size, 0), 0);
+    for (at, step) in sizes.iter().enumerate() {
+        size -= step.bytes - step.saved;
+        bytes += step.bytes;
+        best = best.min((size + left_out(bytes, sizes[0].step, step.step).len(), at + 1));
+        if best.0 <= room {
+            break;
         }
-        let left_out = if size > room { Self::fewest_left_out(size, room, sizes) } else { 0 };
-        Fitting { cut, left_out }
     }
-
-    /// How many of the oldest steps become one line, when every output is cut and the section still
-    /// has `size` bytes: as few as fit into `room`, else as many as make it smallest.
-    fn fewest_left_out(mut size: usize, room: usize, sizes: &[Size]) -> usize {
-        let (mut best, mut bytes) = ((size, 0), 0);
-        for (at, step) in sizes.iter().enumerate() {
-            size -= step.bytes - step.saved;
-            bytes += step.bytes;
-            best = best.min((size + left_out(bytes, sizes[0].step, step.step).len(), at + 1));
-            if best.0 <= room {
-                break;
-            }
-        }
-        best.1
-    }
+    best.1
 }
 
 /// The line in place of steps.
@@ -210,79 +189,50 @@ fn left_out(bytes: usize, first: u32, last: u32) -> String {
     }
 }
 
-/// The section of steps, written whole, and where in it each output is.
-struct Steps {
-    /// Empty if there are no steps.
-    text: String,
-    spans: Vec<Span>,
+/// Writes the section of steps, if there are any, in at most `room` bytes, or as few as there can be.
+fn push_steps(out: &mut String, steps: &[StepRecord], room: usize) {
+    if steps.is_empty() {
+        return;
+    }
+    let steps: Vec<_> = steps.iter().map(Lines::of).collect();
+    let sizes: Vec<_> = steps.iter().map(|step| step.size).collect();
+    let (cut, left_out) = cut_and_left_out(room, &sizes);
+    let _ = writeln!(out, "{STEPS}");
+    if left_out > 0 {
+        out.push_str(&line_for(&sizes[..left_out]));
+    }
+    for (at, step) in steps.iter().enumerate().skip(left_out) {
+        out.push_str(step.cut.as_ref().filter(|_| at < cut).unwrap_or(&step.whole));
+    }
+    out.push('\n');
 }
 
-struct Span {
-    size: Size,
-    /// What stands after `Result:`; empty in a step without a call.
-    result: Range<usize>,
-    /// What stands in place of the result when it is cut; none where that would save nothing.
+/// What a view shows of a step.
+struct Lines {
+    whole: String,
+    /// The same with a mark in place of the result; none where that would save nothing.
     cut: Option<String>,
+    size: Size,
 }
 
-impl Steps {
-    fn render(steps: &[StepRecord]) -> Steps {
-        let mut text = String::new();
-        if !steps.is_empty() {
-            text.push_str(STEPS);
-            text.push('\n');
+impl Lines {
+    fn of(step: &StepRecord) -> Lines {
+        let (number, phase) = (step.step, step.phase.as_str().to_uppercase());
+        let mut whole = format!("  [Step {number}] {phase}: {}\n", folded(&step.summary));
+        let mut cut = None;
+        if let Some(call) = &step.call {
+            let _ = writeln!(whole, "    Tool: {}", folded(&call.tool));
+            whole.push_str(if call.failed { "    Result (failed):" } else { "    Result:" });
+            let begin = whole.len();
+            push_output(&mut whole, &call.output);
+            let mark = format!(" [… {} left out; step {number}]", plural(call.output.len() as u64, "byte"));
+            let behind = call.ms.map_or("\n".into(), |ms| format!("\n    Duration: {ms}ms\n"));
+            cut = (mark.len() < whole.len() - begin).then(|| format!("{}{mark}{behind}", &whole[..begin]));
+            whole.push_str(&behind);
         }
-        let spans = steps.iter().map(|step| push_step(&mut text, step)).collect();
-        if !steps.is_empty() {
-            text.push('\n');
-        }
-        Steps { text, spans }
+        let saved = cut.as_ref().map_or(0, |cut| whole.len() - cut.len());
+        Lines { size: Size { step: number, bytes: whole.len(), saved }, whole, cut }
     }
-
-    /// Writes the section in at most `room` bytes, or as few as there can be.
-    fn push_within(&self, room: usize, out: &mut String) {
-        if self.spans.is_empty() {
-            return;
-        }
-        let sizes: Vec<_> = self.spans.iter().map(|span| span.size).collect();
-        let Fitting { cut, left_out } = Fitting::into(room, &sizes);
-        let mut at = STEPS.len() + 1;
-        out.push_str(&self.text[..at]);
-        if left_out > 0 {
-            out.push_str(&line_for(&sizes[..left_out]));
-            at += sizes[..left_out].iter().map(|step| step.bytes).sum::<usize>();
-        }
-        for span in self.spans.iter().take(cut).skip(left_out) {
-            if let Some(mark) = &span.cut {
-                out.push_str(&self.text[at..span.result.start]);
-                out.push_str(mark);
-                at = span.result.end;
-            }
-        }
-        out.push_str(&self.text[at..]);
-    }
-}
-
-fn push_step(out: &mut String, step: &StepRecord) -> Span {
-    let start = out.len();
-    let _ = writeln!(out, "  [Step {}] {}: {}", step.step, step.phase.as_str().to_uppercase(), folded(&step.summary));
-    let mut result = out.len()..out.len();
-    let mut cut = None;
-    if let Some(call) = &step.call {
-        let _ = writeln!(out, "    Tool: {}", folded(&call.tool));
-        out.push_str(if call.failed { "    Result (failed):" } else { "    Result:" });
-        let begin = out.len();
-        push_output(out, &call.output);
-        result = begin..out.len();
-        let mark = format!(" [… {} left out; step {}]", plural(call.output.len() as u64, "byte"), step.step);
-        cut = Some(mark).filter(|mark| mark.len() < result.len());
-        out.push('\n');
-        if let Some(ms) = call.ms {
-            let _ = writeln!(out, "    Duration: {ms}ms");
-        }
-    }
-    let saved = cut.as_ref().map_or(0, |mark| result.len() - mark.len());
-    Span { size: Size { step: step.step, bytes: out.len() - start, saved }, result, cut }
 }
 
 /// An output of one line goes on where it is; one of several stands below, each line indented.

@@ -19,8 +19,8 @@ enum Inside {
 struct Text {
     is_key: bool,
     escape: Escape,
-    /// The first half of a character that is two escapes.
-    first: Option<u32>,
+    /// The first halves of characters that are two escapes, until the second comes.
+    halves: Vec<u16>,
 }
 
 #[derive(Debug, Default)]
@@ -29,15 +29,15 @@ enum Escape {
     No,
     Begun,
     /// Digits of `\u`, and how many there are.
-    Unit(u32, u8),
+    Unit(u16, u8),
 }
 
 /// Nobody names anything by more than this; what is longer is cut.
 const LONGEST_KEY: usize = 256;
 
 impl Strings {
-    /// Takes in a piece, and tells of each part of a string that is a value: where it is, as keys joined by dots, what
-    /// is added to it, and whether it is whole now. Strings in lists have no place.
+    /// Takes in a piece, and tells of each part of a string that is a value: its path, as keys joined by dots, what
+    /// is added to it, and whether it is whole now. Strings in lists have no path.
     pub fn take(&mut self, piece: &str, tell: &mut dyn FnMut(&str, &str, bool)) {
         let mut added = String::new();
         for c in piece.chars() {
@@ -49,8 +49,8 @@ impl Strings {
             if is_key {
                 self.name(&mut added);
             } else if ended {
-                let place = self.place();
-                place.iter().for_each(|place| tell(place, &added, true));
+                let path = self.path();
+                path.iter().for_each(|path| tell(path, &added, true));
                 added.clear();
             }
             if ended {
@@ -58,7 +58,7 @@ impl Strings {
             }
         }
         if !added.is_empty() {
-            self.place().iter().for_each(|place| tell(place, &added, false));
+            self.path().iter().for_each(|path| tell(path, &added, false));
         }
     }
 
@@ -89,12 +89,12 @@ impl Strings {
         added.clear();
     }
 
-    fn place(&self) -> Option<String> {
+    fn path(&self) -> Option<String> {
         let keys = self.inside.iter().map(|inside| match inside {
             Inside::Object { key, .. } => Some(key.as_str()),
             Inside::List => None,
         });
-        Some(keys.collect::<Option<Vec<_>>>()?.join(".")).filter(|place| !place.is_empty())
+        Some(keys.collect::<Option<Vec<_>>>()?.join(".")).filter(|path| !path.is_empty())
     }
 }
 
@@ -104,7 +104,7 @@ impl Text {
         match self.escape {
             Escape::No => match c {
                 '"' => {
-                    self.give_up_half(out);
+                    self.end_halves(out);
                     return true;
                 }
                 '\\' => self.escape = Escape::Begun,
@@ -125,9 +125,9 @@ impl Text {
             Escape::Unit(unit, digits) => match c.to_digit(16) {
                 Some(digit) if digits == 3 => {
                     self.escape = Escape::No;
-                    self.unit(unit * 16 + digit, out);
+                    self.unit(unit * 16 + digit as u16, out);
                 }
-                Some(digit) => self.escape = Escape::Unit(unit * 16 + digit, digits + 1),
+                Some(digit) => self.escape = Escape::Unit(unit * 16 + digit as u16, digits + 1),
                 None => {
                     self.escape = Escape::No;
                     self.plain(char::REPLACEMENT_CHARACTER, out);
@@ -139,28 +139,20 @@ impl Text {
     }
 
     fn plain(&mut self, c: char, out: &mut String) {
-        self.give_up_half(out);
+        self.end_halves(out);
         out.push(c);
     }
 
-    fn unit(&mut self, unit: u32, out: &mut String) {
-        if let (Some(first), 0xdc00..0xe000) = (self.first, unit) {
-            self.first = None;
-            let c = 0x10000 + ((first - 0xd800) << 10) + (unit - 0xdc00);
-            out.push(char::from_u32(c).unwrap_or(char::REPLACEMENT_CHARACTER));
-            return;
-        }
-        self.give_up_half(out);
-        match unit {
-            0xd800..0xdc00 => self.first = Some(unit),
-            unit => out.push(char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER)),
+    fn unit(&mut self, unit: u16, out: &mut String) {
+        self.halves.push(unit);
+        if !(0xd800..0xdc00).contains(&unit) {
+            self.end_halves(out);
         }
     }
 
-    /// A half whose other half did not come.
-    fn give_up_half(&mut self, out: &mut String) {
-        if self.first.take().is_some() {
-            out.push(char::REPLACEMENT_CHARACTER);
-        }
+    /// A half whose other half did not come is told as such.
+    fn end_halves(&mut self, out: &mut String) {
+        let chars = char::decode_utf16(self.halves.drain(..));
+        out.extend(chars.map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)));
     }
 }
