@@ -5,11 +5,10 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use posse_infra::sandbox::Commands;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 
-use super::support::{Bench, SECRET, SMALL};
+use super::support::{Bench, SECRET};
 
 /// Exchanges two names as fast as it can while something is done.
 fn exchanging<T>(one: &Path, other: &Path, doing: impl FnOnce() -> T) -> T {
@@ -78,7 +77,7 @@ pub fn rules_that_are_no_file() {
 }
 
 pub fn a_hidden_folder_exchanged_with_a_link() {
-    let bench = Bench::with(|ws| Commands::new(SMALL).hide(ws.join(".posse")));
+    let bench = Bench::protecting(&[".posse"], &[]);
     bench.write(".posse/secret.txt", SECRET);
     fs::create_dir(bench.base().join("other")).unwrap();
     fs::write(bench.base().join("other/secret.txt"), SECRET).unwrap();
@@ -90,7 +89,7 @@ pub fn a_hidden_folder_exchanged_with_a_link() {
 }
 
 pub fn a_kept_folder_exchanged_with_a_link() {
-    let bench = Bench::with(|ws| Commands::new(SMALL).keep(ws.join("config")));
+    let bench = Bench::protecting(&[], &["config"]);
     bench.write("config/a", "a");
     symlink(bench.base().join("ws-evil"), bench.ws("link")).unwrap();
     let before = bench.tree("ws-evil");

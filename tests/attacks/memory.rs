@@ -196,7 +196,7 @@ pub fn files_of_tmp() {
 
 pub fn empty_files_of_tmp() {
     let limits = posse_infra::sandbox::CommandLimits { memory_mb: 64, ..SMALL };
-    let bench = Bench::with(|_| posse_infra::sandbox::Commands::new(limits));
+    let bench = Bench::with(|_| posse_infra::sandbox::Commands { limits, ..Default::default() });
     let program = "\
 try:
     for n in range(200000): os.mknod('/tmp/%d' % n)

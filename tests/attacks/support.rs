@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use posse_core::job::JobId;
 use posse_core::stop::Stop;
 use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory, Tools as _};
+use posse_core::workspace::protected::Protected;
 use posse_infra::sandbox::{CommandLimits, Commands};
 use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 use serde_json::{Value, json};
@@ -30,7 +31,15 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Bench {
-        Bench::with(|_| Commands::new(SMALL))
+        Bench::with(|_| Commands { limits: SMALL, ..Commands::default() })
+    }
+
+    /// One in whose workspace this is hidden and that is fixed; paths are as they are beneath it.
+    pub fn protecting(hidden: &[&str], fixed: &[&str]) -> Bench {
+        Bench::with(|ws| {
+            let [hidden, fixed] = [hidden, fixed].map(|paths| paths.iter().map(|path| ws.join(path)).collect());
+            Commands { limits: SMALL, protected: Protected { hidden, fixed, ..Default::default() }, known: Vec::new() }
+        })
     }
 
     /// `<base>/ws` is the workspace; `<base>/ws-evil/secret.txt` is outside.

@@ -43,6 +43,29 @@ fn the_default_is_found_in_order() {
 }
 
 #[test]
+fn model_files_lie_in_the_cache_of_the_user() {
+    let mut project = Project::empty();
+    project.write("config/posse.toml", "");
+    // Neither is whole, and that tells which of them is seen.
+    project.write("cache/posse/models/smollm2-135m-instruct-q4_1.gguf", "x");
+    project.write(".cache/posse/models/qwen2.5-coder-0.5b-instruct-q4.gguf", "x");
+    let damaged = |project: &Project| -> Vec<String> {
+        let list = project.posse(&["model", "list", "--json"]).ok().json();
+        let files = list["local_files"].as_array().expect("a list");
+        let damaged = files.iter().filter(|file| file["status"] == "damaged");
+        damaged.map(|file| file["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    assert_eq!(damaged(&project), ["qwen2.5-coder-0.5b"], "beneath HOME");
+    project.set("XDG_CACHE_HOME", "cache");
+    assert_eq!(damaged(&project), ["qwen2.5-coder-0.5b"], "a relative path is to be ignored");
+    let cache = project.path().join("cache").display().to_string();
+    project.set("XDG_CACHE_HOME", &cache);
+    assert_eq!(damaged(&project), ["smollm2-135m"]);
+    ["XDG_CACHE_HOME", "HOME"].into_iter().for_each(|name| project.set(name, ""));
+    assert!(damaged(&project).is_empty());
+}
+
+#[test]
 fn a_model_may_be_named_at_what_was_found() {
     let models = listed("", &[("OPENAI_API_KEY", "k"), ("POSSE_MODEL", "gpt-x")]);
     let named = named(&models, "gpt-x");

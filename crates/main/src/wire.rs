@@ -14,6 +14,7 @@ use posse_core::persona::{PersonaFile, Personas};
 use posse_core::port::{Database, RepositoryError, Store};
 use posse_core::queue::retention::Retention;
 use posse_core::skill::SkillScope;
+use posse_core::workspace::protected::Protected;
 use posse_infra::agent::GenericAgentExecutor;
 use posse_infra::hook::HookRegistry;
 use posse_infra::local_model;
@@ -157,30 +158,26 @@ pub fn database(settings: &Settings) -> Box<dyn Database> {
 /// projects that the person trusts, and for what is kept of the person.
 pub fn commands(settings: &Settings) -> Commands {
     let Settings { root, database, personas, file, trust, .. } = settings;
-    let mut commands = Commands::new(settings.commands).hide_database(database);
-    commands = commands.knowing(trust.databases().iter().cloned());
     let others = trust.folders().iter().map(|trusted| &trusted.folder).chain(&trust.named);
-    for folder in others.chain([root]) {
-        commands = commands.hide(folder.join(".posse"));
-    }
+    let mut hidden: Vec<_> = others.chain([root]).map(|folder| folder.join(".posse")).collect();
+    hidden.extend(settings.key_file.clone());
+    hidden.extend(trust.file.as_deref().and_then(Path::parent).map(Path::to_owned));
+    hidden.extend(local_model::server::state_dir());
     let others = trust.folders().iter().filter(|trusted| trusted.extent == Extent::Project);
-    for folder in others.map(|trusted| &trusted.folder).chain(&trust.named).chain([root]) {
-        commands = ["config", ".agents", "sqlite_extensions"]
-            .map(|name| folder.join(name))
-            .into_iter()
-            .fold(commands, Commands::keep);
-    }
-    let secret =
-        settings.key_file.clone().into_iter().chain(trust.file.as_deref().and_then(Path::parent).map(Path::to_owned));
-    commands = secret.chain(local_model::server::state_dir()).fold(commands, Commands::hide);
-    let tokenizers = settings.models.values().filter_map(|model| match &model.tokenizer {
+    let others = others.map(|trusted| &trusted.folder).chain(&trust.named).chain([root]);
+    let mut fixed: Vec<_> =
+        others.flat_map(|folder| ["config", ".agents", "sqlite_extensions"].map(|name| folder.join(name))).collect();
+    fixed.push(personas.clone());
+    fixed.extend(file.clone());
+    fixed.extend(settings.models.values().filter_map(|model| match &model.tokenizer {
         Some(Tokenizer::File(path)) => Some(path.clone()),
         _ => None,
-    });
+    }));
     // The person's own: their skills, and the models that run here.
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".agents")).filter(|path| path.is_absolute());
-    let own = home.into_iter().chain(local_model::cache::models_dir()).filter(|path| path.is_dir());
-    [personas.clone()].into_iter().chain(file.clone()).chain(tokenizers).chain(own).fold(commands, Commands::keep)
+    fixed.extend(home.into_iter().chain(local_model::cache::models_dir()).filter(|path| path.is_dir()));
+    let protected = Protected { hidden, fixed, databases: vec![database.clone()] };
+    Commands { limits: settings.commands, protected, known: trust.databases().to_vec() }
 }
 
 pub fn tools(settings: &Settings) -> ToolRegistry {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use posse_core::tool::ToolErrorCategory;
 use posse_infra::folder::identify;
@@ -134,15 +135,8 @@ pub fn directories_lead_nowhere_else() {
 }
 
 pub fn what_is_not_for_commands_is_hidden_or_kept() {
-    let mut bench = Bench::with(|ws| {
-        Commands::new(SMALL)
-            .hide(ws.join(".posse"))
-            .hide(ws.join("keys.txt"))
-            .hide(ws.join("none"))
-            .keep(ws.join("config/personas"))
-            .keep(ws.join("absent"))
-            .keep("/elsewhere/config")
-    });
+    let mut bench =
+        Bench::protecting(&[".posse", "keys.txt", "none"], &["config/personas", "absent", "/elsewhere/config"]);
     bench.cx.rules_file = Some("AGENTS.md".into());
     bench.write(".posse/posse.db", SECRET);
     bench.write("keys.txt", SECRET);
@@ -196,13 +190,13 @@ pub fn a_workspace_that_cannot_be_confined_is_refused() {
         assert_eq!(error.category, ToolErrorCategory::PermissionDenied);
     }
     // Its files lie between the agent's.
-    let mine = Bench::with(|ws| Commands::new(SMALL).hide(ws));
+    let mine = Bench::protecting(&[""], &[]);
     assert!(mine.run_with(json!({"command": "id"})).unwrap_err().message.contains("has files of Posse beside"));
-    let linked = Bench::with(|ws| Commands::new(SMALL).keep(ws.join("config")));
+    let linked = Bench::protecting(&[], &["config"]);
     symlink("other", linked.ws("config")).unwrap();
     assert!(linked.run_with(json!({"command": "id"})).unwrap_err().message.contains("'config'"));
     // Nor can a link be that leads elsewhere: another would take its place, and lead where a command wants.
-    let outside = Bench::with(|ws| Commands::new(SMALL).keep(ws.join("agents")).hide(ws.join("keys")));
+    let outside = Bench::protecting(&["keys"], &["agents"]);
     symlink(outside.base().join("ws-evil"), outside.ws("agents")).unwrap();
     assert!(outside.run_with(json!({"command": "id"})).unwrap_err().message.contains("'agents'"));
     fs::remove_file(outside.ws("agents")).unwrap();
@@ -232,6 +226,26 @@ pub fn another_tenants_database_is_hidden() {
     fs::rename(bench.ws("other/b/c/acme"), bench.ws("acme")).unwrap();
     let refused = bench.run_with(json!({"command": "id"})).unwrap_err().message;
     assert!(refused.contains("has files of Posse beside"), "{refused}");
+}
+
+/// The look through a workspace ends somewhere; a database that is known is hidden however far behind that it lies.
+pub fn a_known_database_is_hidden_behind_any_number_of_files() {
+    let looked_for = Bench::new();
+    let known = |ws: &Path| vec![ws.join("gone"), ws.join("0/a/b/acme")];
+    let known = Bench::with(|ws| Commands { limits: SMALL, known: known(ws), ..Commands::default() });
+    for folder in ["0/a/b", "1", "2", "3"] {
+        fs::create_dir_all(looked_for.ws(folder)).unwrap();
+    }
+    for n in 0..32_000 {
+        fs::write(looked_for.ws(&format!("{}/{n}", n % 4)), "").unwrap();
+    }
+    drop(SqliteStore::open(&looked_for.ws("0/a/b/acme"), Options::default()).unwrap());
+    assert!(looked_for.run("ls 0/a/b").contains("acme"), "behind all the others");
+    for folder in ["0", "1", "2", "3"] {
+        fs::rename(looked_for.ws(folder), known.ws(folder)).unwrap();
+    }
+    let said = known.run("ls -A 0; ls 1 | wc -l");
+    assert!(said.ends_with("[stdout]\n8000"), "{said}");
 }
 
 /// What a command can do to a folder before another job works there.

@@ -15,8 +15,9 @@ pub fn all() -> Vec<(&'static str, fn())> {
         confinement: nothing_outside_is_read, nothing_outside_is_changed, lines_that_fool_lists_stay_inside,
             directories_lead_nowhere_else, what_is_not_for_commands_is_hidden_or_kept,
             a_workspace_that_cannot_be_confined_is_refused, another_tenants_database_is_hidden,
-            a_workspace_that_was_swapped_runs_nothing, there_is_no_network_but_its_own,
-            nothing_of_the_kernel_is_open, other_processes_are_out_of_reach, programs_work;
+            a_known_database_is_hidden_behind_any_number_of_files, a_workspace_that_was_swapped_runs_nothing,
+            there_is_no_network_but_its_own, nothing_of_the_kernel_is_open, other_processes_are_out_of_reach,
+            programs_work;
         limits: processes, memory, shared_memory, written_bytes, one_file, tmp, open_files, busy_loops;
     }
 }

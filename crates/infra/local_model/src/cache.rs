@@ -21,12 +21,9 @@ pub fn models_dir() -> Option<PathBuf> {
 }
 
 pub(super) fn cache_dir() -> Option<PathBuf> {
-    cache_dir_from(std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from), std::env::var_os("HOME").map(PathBuf::from))
-}
-
-fn cache_dir_from(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
     // The XDG rules: a relative path is to be ignored.
-    let cache = xdg.filter(|p| p.is_absolute()).or_else(|| Some(home.filter(|p| p.is_absolute())?.join(".cache")))?;
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     Some(cache.join("posse"))
 }
 
@@ -178,19 +175,5 @@ pub(super) fn hash_up_to(file: &mut File, limit: u64, mut seen: impl FnMut(u64))
                 seen(total);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_cache_follows_xdg_and_home() {
-        let path = |text: &str| Some(PathBuf::from(text));
-        assert_eq!(cache_dir_from(path("/c"), path("/h")), path("/c/posse"));
-        assert_eq!(cache_dir_from(None, path("/h")), path("/h/.cache/posse"));
-        assert_eq!(cache_dir_from(path("relative"), path("/h")), path("/h/.cache/posse"));
-        assert_eq!(cache_dir_from(path(""), None), None);
     }
 }

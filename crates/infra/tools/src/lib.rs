@@ -66,7 +66,7 @@ impl ToolRegistry {
     ///
     /// What commands keep away from, all tools do.
     pub fn with_commands(self, commands: Commands) -> Self {
-        let mut registry = self.with_protected(commands.protected().clone());
+        let mut registry = self.with_protected(commands.protected.clone());
         registry.register("commands", Arc::new(run_command::tool(commands))).expect("a test registers it");
         registry
     }

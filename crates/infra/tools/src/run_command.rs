@@ -35,7 +35,7 @@ struct Args {
 
 /// The tool, with the limits that `commands` has.
 pub(super) fn tool(commands: Commands) -> FnTool {
-    let CommandLimits { seconds, max_seconds, processes, memory_mb, .. } = *commands.limits();
+    let CommandLimits { seconds, max_seconds, processes, memory_mb, .. } = commands.limits;
     let description = format!(
         "Runs a shell command in the workspace and gives its exit code and output. It runs in a sandbox: it can change \
          only the workspace and its own empty /tmp, has no network, and all its processes end with it, those in the \
@@ -53,7 +53,7 @@ pub(super) fn tool(commands: Commands) -> FnTool {
 
 async fn run_command(commands: &Commands, cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     let Args { command, timeout_s, directory } = args;
-    let limits = commands.limits();
+    let limits = &commands.limits;
     let asked = timeout_s.unwrap_or(limits.seconds);
     if asked == 0 || asked > limits.max_seconds {
         let most = limits.max_seconds;

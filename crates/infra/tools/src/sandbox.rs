@@ -9,7 +9,6 @@
 //! New namespaces need a process with one thread, so the program starts itself anew for each command. It can do
 //! that only if its `main` begins with [`begin`].
 
-mod bounds;
 mod disk;
 mod group;
 mod inside;
@@ -71,10 +70,15 @@ pub fn begin() {
 /// Runs commands in sandboxes. What it is told here holds for all of them.
 #[derive(Debug, Clone, Default)]
 pub struct Commands {
-    limits: CommandLimits,
-    protected: Protected,
-    /// Databases that may be there or not.
-    known: Vec<PathBuf>,
+    pub limits: CommandLimits,
+    /// What no command sees or changes, by whole entries of the workspace's top folder. One with something hidden in it,
+    /// or with a database, is empty as far as a command can see: what belongs to a database lies beside it. One with
+    /// something fixed in it can only be read; where the path is not there it could be made, so that nobody does, an
+    /// empty folder takes the entry's place.
+    pub protected: Protected,
+    /// Databases that are hidden likewise while they are there. Others are looked for, as far as a look before each
+    /// command goes.
+    pub known: Vec<PathBuf>,
 }
 
 pub(crate) struct Order<'a> {
@@ -102,47 +106,6 @@ pub(crate) struct Ran {
 }
 
 impl Commands {
-    pub fn new(limits: CommandLimits) -> Self {
-        Commands { limits, ..Commands::default() }
-    }
-
-    pub fn limits(&self) -> &CommandLimits {
-        &self.limits
-    }
-
-    /// The same, in which a workspace that has this path in it shows none of it: its whole entry of the workspace's
-    /// top folder is empty, as far as a command can see.
-    pub fn hide(mut self, path: impl Into<PathBuf>) -> Self {
-        self.protected.hidden.push(path.into());
-        self
-    }
-
-    /// The same, in which a workspace that has this database in it shows nothing of the database's folder: what belongs to
-    /// a database lies beside it.
-    pub fn hide_database(mut self, path: impl Into<PathBuf>) -> Self {
-        self.protected.databases.push(path.into());
-        self
-    }
-
-    /// The same, in which a workspace that has one of these databases in it shows nothing of its folder, while it is there.
-    /// Others are looked for, as far as a look before each command goes.
-    pub fn knowing(mut self, databases: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.known.extend(databases);
-        self
-    }
-
-    pub fn protected(&self) -> &Protected {
-        &self.protected
-    }
-
-    /// The same, in which a workspace that has this path in it does not let it be changed: its whole entry of the
-    /// workspace's top folder can only be read. Where the path is not there, it could be made; so that nobody does, an
-    /// empty folder takes the entry's place.
-    pub fn keep(mut self, path: impl Into<PathBuf>) -> Self {
-        self.protected.fixed.push(path.into());
-        self
-    }
-
     /// Which limits of commands are held exactly here; or why none can run, and what to do about it.
     pub async fn probe(&self, workspace: &Path) -> Result<Exact, String> {
         let (directory, time) = (PathBuf::new(), Duration::from_secs(20));

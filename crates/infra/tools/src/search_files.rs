@@ -73,7 +73,8 @@ fn search_files(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     let search = |any_case: bool| {
         let regex = compile(&args.pattern, literal, any_case)?;
         let limit = args.limit.unwrap_or(LIMIT).clamp(1, MAX_LIMIT);
-        let mut search = Search::new(regex, literal, limit, &workspace, &cx.stop, began);
+        let (workspace, stop, seen) = (&workspace, &cx.stop, Seen::default());
+        let mut search = Search { regex, literal, limit, workspace, stop, began, seen };
         let raw = args.path.as_deref().unwrap_or(".");
         let ended = match workspace.find(raw)? {
             Found::File(file, len) => search.file(file, len, Path::new(raw))?,
@@ -82,10 +83,10 @@ fn search_files(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
         Ok((search, ended))
     };
     let (found, ended) = search(!exact)?;
-    if literal && exact && found.matches == 0 {
+    if literal && exact && found.seen.matches == 0 {
         // A model that writes NORWAY would take "no match" for the last word on Norway.
         let (other_case, ended) = search(true)?;
-        if other_case.matches > 0 {
+        if other_case.seen.matches > 0 {
             let text = other_case.report(ended);
             return Ok(format!("[no match with these capitals; in any case:]\n{text}").into());
         }
@@ -125,8 +126,26 @@ enum Ended {
     Time,
 }
 
+struct Search<'a> {
+    regex: Regex,
+    literal: bool,
+    limit: usize,
+    workspace: &'a Workspace,
+    stop: &'a Stop,
+    began: Instant,
+    seen: Seen,
+}
+
+/// What came of a search so far.
 #[derive(Default)]
-struct Skipped {
+struct Seen {
+    /// How much was searched since it looked whether it should end.
+    unchecked: usize,
+    text: String,
+    matches: usize,
+    searched: u64,
+    files: usize,
+    /// Files and folders that were not searched.
     binary: usize,
     large: usize,
     special: usize,
@@ -136,42 +155,13 @@ struct Skipped {
     long_lines: usize,
 }
 
-struct Search<'a> {
-    regex: Regex,
-    literal: bool,
-    limit: usize,
-    workspace: &'a Workspace,
-    stop: &'a Stop,
-    began: Instant,
-    /// How much was searched since it looked whether it should end.
-    unchecked: usize,
-    text: String,
-    matches: usize,
-    searched: u64,
-    files: usize,
-    skipped: Skipped,
-}
-
-impl<'a> Search<'a> {
-    fn new(
-        regex: Regex,
-        literal: bool,
-        limit: usize,
-        workspace: &'a Workspace,
-        stop: &'a Stop,
-        began: Instant,
-    ) -> Self {
-        let (text, skipped) = (String::new(), Skipped::default());
-        let (unchecked, matches, searched, files) = (0, 0, 0, 0);
-        Search { regex, literal, limit, workspace, stop, began, unchecked, text, matches, searched, files, skipped }
-    }
-
+impl Search<'_> {
     fn folder(&mut self, folder: &Dir, prefix: &Path) -> Result<Ended, ToolError> {
         let mut walk = self.workspace.walk(folder, true);
         let mut ended = Ended::Complete;
         for (visited, (path, kind)) in walk.by_ref().enumerate() {
             check(self.stop)?;
-            if visited == MAX_VISITED || self.searched > MAX_SEARCHED {
+            if visited == MAX_VISITED || self.seen.searched > MAX_SEARCHED {
                 ended = Ended::Budget;
                 break;
             }
@@ -179,7 +169,7 @@ impl<'a> Search<'a> {
                 Kind::File => {}
                 Kind::Folder => continue,
                 Kind::Symlink | Kind::Special(_) => {
-                    self.skipped.special += 1;
+                    self.seen.special += 1;
                     continue;
                 }
             }
@@ -188,7 +178,7 @@ impl<'a> Search<'a> {
                 Ok((file, len)) => ended = self.file(file, len, &shown)?,
                 Err(error) if error.category == ToolErrorCategory::WorkerUnfit => return Err(error),
                 // Removed, or another thing by now, or not ours to read.
-                Err(_) => self.skipped.unreadable += 1,
+                Err(_) => self.seen.unreadable += 1,
             }
             if ended != Ended::Complete {
                 break;
@@ -197,32 +187,32 @@ impl<'a> Search<'a> {
         if let Some(errno) = walk.lacked {
             return Err(kernel(errno, "search", &prefix.to_string_lossy()));
         }
-        self.skipped.unreadable += walk.unreadable;
+        self.seen.unreadable += walk.unreadable;
         let not_all = walk.passed_over.iter().chain(&walk.cut);
-        self.skipped.folders = not_all.map(|path| prefix.join(path)).collect();
+        self.seen.folders = not_all.map(|path| prefix.join(path)).collect();
         Ok(ended)
     }
 
     fn file(&mut self, file: impl Read, len: u64, shown: &Path) -> Result<Ended, ToolError> {
         if len > MAX_FILE {
-            self.skipped.large += 1;
+            self.seen.large += 1;
             return Ok(Ended::Complete);
         }
         let mut bytes = Vec::with_capacity(len as usize);
         if file.take(MAX_FILE).read_to_end(&mut bytes).is_err() {
-            self.skipped.unreadable += 1;
+            self.seen.unreadable += 1;
             return Ok(Ended::Complete);
         }
-        self.searched += bytes.len() as u64;
+        self.seen.searched += bytes.len() as u64;
         if self.is_over(bytes.len())? {
             return Ok(Ended::Time);
         }
         let head = &bytes[..bytes.len().min(HEAD)];
         if classify(head) != Content::Text || memchr::memchr(0, &bytes).is_some() {
-            self.skipped.binary += 1;
+            self.seen.binary += 1;
             return Ok(Ended::Complete);
         }
-        self.files += 1;
+        self.seen.files += 1;
         if bytes.is_empty() {
             return Ok(Ended::Complete);
         }
@@ -239,22 +229,22 @@ impl<'a> Search<'a> {
             }
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             let Some(found) = self.find(line) else { continue };
-            if self.matches == self.limit {
+            if self.seen.matches == self.limit {
                 return Ok(Ended::Matches);
             }
-            self.matches += 1;
-            writeln!(self.text, "{name}:{}: {}", index + 1, excerpt(line, found)).ok();
+            self.seen.matches += 1;
+            writeln!(self.seen.text, "{name}:{}: {}", index + 1, excerpt(line, found)).ok();
         }
         Ok(Ended::Complete)
     }
 
     /// Whether the time is over, looked at now and then; an error where the call is to end.
     fn is_over(&mut self, more: usize) -> Result<bool, ToolError> {
-        self.unchecked += more;
-        if self.unchecked < CHECK_EVERY {
+        self.seen.unchecked += more;
+        if self.seen.unchecked < CHECK_EVERY {
             return Ok(false);
         }
-        self.unchecked = 0;
+        self.seen.unchecked = 0;
         check(self.stop)?;
         Ok(self.began.elapsed() > MAX_TIME)
     }
@@ -264,8 +254,8 @@ impl<'a> Search<'a> {
         if self.literal || line.len() <= MAX_REGEX_LINE {
             return Some(self.regex.find(line)?.start());
         }
-        self.skipped.long_lines += 1;
-        self.unchecked += CHECK_EVERY;
+        self.seen.long_lines += 1;
+        self.seen.unchecked += CHECK_EVERY;
         let found = self.regex.find(&line[..MAX_REGEX_LINE])?;
         // What ends where the line was cut may have taken the cut for the end of the line.
         let is_sure = found.end() < MAX_REGEX_LINE
@@ -273,30 +263,32 @@ impl<'a> Search<'a> {
         is_sure.then_some(found.start())
     }
 
-    fn report(mut self, ended: Ended) -> String {
-        let files = plural(self.files as u64, "file");
-        if self.matches == 0 {
-            self.text = format!("no match in {files}; search for fewer words, or read the files\n");
+    fn report(self, ended: Ended) -> String {
+        let Seen {
+            mut text, matches, searched, files, binary, large, special, unreadable, folders, long_lines, ..
+        } = self.seen;
+        let files = plural(files as u64, "file");
+        if matches == 0 {
+            text = format!("no match in {files}; search for fewer words, or read the files\n");
         }
         match ended {
             Ended::Complete => {}
             Ended::Matches => {
                 let most = plural(self.limit as u64, "match");
-                self.text += &format!("[more than {most}; narrow the pattern or the path]\n");
+                text += &format!("[more than {most}; narrow the pattern or the path]\n");
             }
             Ended::Time => {
                 let seconds = MAX_TIME.as_secs();
-                self.text += &format!(
+                text += &format!(
                     "[ended early, after {seconds} s and {files}; search fewer files, for plain text or a simpler \
                      pattern]\n"
                 );
             }
             Ended::Budget => {
-                let done = size(self.searched);
-                self.text += &format!("[ended early, after {files} and {done}; give a path to search the rest]\n");
+                let done = size(searched);
+                text += &format!("[ended early, after {files} and {done}; give a path to search the rest]\n");
             }
         }
-        let Skipped { binary, large, special, unreadable, folders, long_lines } = self.skipped;
         let larger = format!("larger than {}", size(MAX_FILE));
         let skipped = [
             (binary, "not text"),
@@ -307,17 +299,17 @@ impl<'a> Search<'a> {
         let mut skipped: Vec<_> = skipped.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
         skipped.extend(folders.iter().take(10).map(|path| format!("{}/", shown_name(path))));
         if !skipped.is_empty() {
-            self.text += &format!("[not searched: {}]\n", skipped.join(", "));
+            text += &format!("[not searched: {}]\n", skipped.join(", "));
         }
         if long_lines > 0 {
             let (lines, most) = (plural(long_lines as u64, "long line"), size(MAX_REGEX_LINE as u64));
-            self.text += &format!(
+            text += &format!(
                 "[of {lines} only the first {most} were searched, as this is a regular expression; plain text is \
                  looked for in all of a line]\n"
             );
         }
-        self.text.pop();
-        self.text
+        text.pop();
+        text
     }
 }
 
@@ -345,9 +337,9 @@ mod tests {
         let workspace = Workspace::open(folder.path()).unwrap();
         let Some(long_ago) = Instant::now().checked_sub(MAX_TIME + Duration::from_secs(1)) else { return };
         let lines = "a line\n".repeat(10_000);
-        let stop = Stop::never();
         let regex = compile("^no$", false, false).unwrap();
-        let mut late = Search::new(regex, false, 10, &workspace, &stop, long_ago);
+        let (workspace, stop, seen) = (&workspace, &Stop::never(), Seen::default());
+        let mut late = Search { regex, literal: false, limit: 10, workspace, stop, began: long_ago, seen };
         assert!(late.file(lines.as_bytes(), lines.len() as u64, Path::new("f")).unwrap() == Ended::Time);
         assert!(late.report(Ended::Time).contains("[ended early, after 20 s and"));
     }

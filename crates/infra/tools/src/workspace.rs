@@ -7,7 +7,6 @@
 //! Symlinks work as long as they are relative and stay beneath the root.
 
 mod guard;
-mod path;
 mod update;
 mod walk;
 
@@ -18,12 +17,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use posse_core::text::plural;
 use posse_core::tool::{ToolContext, ToolError};
 use posse_core::workspace::protected::Protected;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2, readlinkat};
 use rustix::io::Errno;
 
-use super::failure::{conflict, denied, failed, io, kernel, missing, unfit, unusable};
+use super::failure::{conflict, denied, failed, invalid, io, kernel, missing, unfit, unusable};
 use super::text::near_matches;
 use guard::Guard;
 use posse_host::folder::pinned;
@@ -39,6 +39,10 @@ const MAX_NEIGHBOURS: usize = 20;
 const MAX_COMPARED: usize = 2000;
 /// How many entries of a folder are looked at. More are not held in memory, nor are they any use to a model.
 pub(super) const MAX_ENTRIES: usize = 100_000;
+
+/// The kernel's own limits, told before anything is done.
+const MAX_PATH: usize = 4096;
+const MAX_NAME: usize = 255;
 
 fn hidden(shown: &str) -> ToolError {
     denied(format!("'{shown}' belongs to Posse and is not for tools"))
@@ -176,7 +180,7 @@ impl Workspace {
 
     /// The path relative to the root, as the model meant it.
     pub fn relative(&self, raw: &str) -> Result<PathBuf, ToolError> {
-        path::relative(raw, &self.prefixes)
+        relative(raw, &self.prefixes)
     }
 
     fn explain(&self, errno: Errno, doing: &str, raw: &str, path: &Path) -> ToolError {
@@ -353,4 +357,45 @@ pub fn shown_name(name: &Path) -> String {
 pub fn shown_entry(name: &Path, kind: Kind) -> String {
     let slash = if kind == Kind::Folder { "/" } else { "" };
     format!("{}{slash}", shown_name(name))
+}
+
+/// The path relative to the root. An absolute path is taken below one of the prefixes, compared by
+/// whole components. Backslashes and `%2e` are plain characters of a name.
+fn relative(raw: &str, prefixes: &[PathBuf]) -> Result<PathBuf, ToolError> {
+    if raw.is_empty() {
+        return Err(invalid("the path is empty. Use '.' for the workspace root"));
+    }
+    if raw.len() > MAX_PATH {
+        return Err(invalid(format!("the path is {} long; the limit is {MAX_PATH}", plural(raw.len() as u64, "byte"))));
+    }
+    if raw.contains('\0') {
+        return Err(invalid("the path contains a NUL character, which no file name can"));
+    }
+    if let Some(long) = raw.split('/').find(|name| name.len() > MAX_NAME) {
+        let long = plural(long.len() as u64, "byte");
+        return Err(invalid(format!("a name in the path is {long} long; the limit is {MAX_NAME}")));
+    }
+    // Neither is expanded. They are refused, and not taken for names, because a file made under
+    // such a name is never what was meant.
+    if raw == "~" || raw.starts_with("~/") {
+        return Err(denied(format!(
+            "'{raw}' leads outside the workspace: there is no home folder here. Give a path relative \
+             to the workspace root ('./~' for something that is really named '~')"
+        )));
+    }
+    if raw.contains("://") {
+        return Err(denied(format!("'{raw}' is a URL. Give a path relative to the workspace root")));
+    }
+    let path = Path::new(raw);
+    let path = if path.is_absolute() {
+        prefixes.iter().find_map(|prefix| path.strip_prefix(prefix).ok()).ok_or_else(|| {
+            denied(format!(
+                "'{raw}' is outside the workspace. Give a path relative to the workspace root, such \
+                 as 'notes.txt', or '.' for the root itself"
+            ))
+        })?
+    } else {
+        path
+    };
+    Ok(if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() })
 }

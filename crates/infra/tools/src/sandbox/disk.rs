@@ -179,13 +179,4 @@ mod tests {
         let now = fs::metadata(ws.join("b")).unwrap().ctime();
         assert_eq!(held(&ws, now + 3600), 0);
     }
-
-    #[test]
-    fn what_is_too_deep_to_look_at_is_not_overlooked() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir_all(folder.path().join("d/".repeat(DEEP + 2))).unwrap();
-        let mut held = Held { since: 0, bytes: 0, linked: BTreeMap::new(), on_their_way: false };
-        let open = File::open(folder.path()).unwrap();
-        assert!(held.folder(&open, open.metadata().unwrap().dev(), 0).is_err());
-    }
 }

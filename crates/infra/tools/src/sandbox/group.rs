@@ -8,6 +8,7 @@ use std::fs;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::process::Pid;
@@ -21,8 +22,9 @@ const NAME: &str = "posse-command-";
 /// The groups that hold one command; none where none can be made.
 #[derive(Default)]
 pub(super) struct Group {
-    memory: Option<Folder>,
-    processes: Option<Folder>,
+    memory: Option<Rc<Folder>>,
+    /// With version 2 the same one.
+    processes: Option<Rc<Folder>>,
 }
 
 /// One group. Opened while the host's files can be, used when they cannot.
@@ -52,7 +54,7 @@ impl Group {
             if let Some(folder) = folder {
                 let _ = folder.write("memory.swap.max", "0");
                 let _ = folder.write("memory.oom.group", "1");
-                return Group { processes: folder.again(), memory: Some(folder) };
+                return Group { processes: Some(Rc::clone(&folder)), memory: Some(folder) };
             }
         }
         let one = |place: Option<PathBuf>, file, value: &str| Folder::make(&place?, Version::One, &[(file, value)]);
@@ -75,7 +77,7 @@ impl Group {
     pub fn take(&mut self, pid: Pid) {
         let number = pid.as_raw_nonzero().to_string();
         for group in [&mut self.memory, &mut self.processes] {
-            let taken = group.as_mut().map(|folder| folder.procs.write_all(number.as_bytes()));
+            let taken = group.as_ref().map(|folder| (&folder.procs).write_all(number.as_bytes()));
             if taken.is_some_and(|taken| taken.is_err()) {
                 group.take();
             }
@@ -84,7 +86,7 @@ impl Group {
 
     /// The limit that was met, if one was.
     pub fn broken(&self) -> Option<Limit> {
-        let count = |folder: &Option<Folder>, file: [&str; 2], name| {
+        let count = |folder: &Option<Rc<Folder>>, file: [&str; 2], name| {
             let folder = folder.as_ref()?;
             let text = folder.read(if folder.version == Version::One { file[0] } else { file[1] });
             // What cannot be read counts as met.
@@ -107,7 +109,7 @@ impl Drop for Folder {
 }
 
 impl Folder {
-    fn make(parent: &Path, version: Version, values: &[(&str, &str)]) -> Option<Folder> {
+    fn make(parent: &Path, version: Version, values: &[(&str, &str)]) -> Option<Rc<Folder>> {
         let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = openat(CWD, parent, folder, Mode::empty()).ok()?;
         sweep(&parent);
@@ -123,19 +125,12 @@ impl Folder {
             Some((own, procs))
         };
         match made() {
-            Some((own, procs)) => Some(Folder { parent, name, own, procs: procs.into(), version }),
+            Some((own, procs)) => Some(Rc::new(Folder { parent, name, own, procs: procs.into(), version })),
             None => {
                 let _ = unlinkat(&parent, &name, AtFlags::REMOVEDIR);
                 None
             }
         }
-    }
-
-    /// The same group under another limit.
-    fn again(&self) -> Option<Folder> {
-        let procs = self.procs.try_clone().ok()?;
-        let (parent, own) = (self.parent.try_clone().ok()?, self.own.try_clone().ok()?);
-        Some(Folder { parent, name: self.name.clone(), own, procs, version: self.version })
     }
 
     fn write(&self, file: &str, value: &str) -> std::io::Result<()> {

@@ -7,7 +7,7 @@
 
 use std::convert::Infallible;
 use std::fs;
-use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -20,10 +20,19 @@ use rustix::process::{
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde::{Deserialize, Serialize};
 
-use super::bounds::{self, SPARE_PROCESSES};
-use super::spec::{End, Spec};
+use super::spec::{CommandLimits, End, Spec};
 use super::sys::{Fork, fork};
 use super::{root, sys, syscalls};
+
+/// The kernel's bound on processes lies so much above ours where it is only to stop what is faster than any look.
+const SPARE_PROCESSES: u32 = 32;
+/// Files that one process may have open.
+const OPEN_FILES: u64 = 1024;
+/// The most that one socket may hold in one direction.
+pub(super) const SOCKET_BUFFER: u64 = 208 << 10;
+
+/// Process numbers below this are not given out a second time.
+const RESERVED_PIDS: u32 = 300;
 
 /// What the first process tells the launcher, each on a line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,8 +73,8 @@ pub(super) fn live(spec: &Spec, was_root: bool, mut go: PipeReader, mut words: P
 /// are bounded.
 fn prepare(spec: &Spec, was_root: bool) -> Result<bool, String> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| format!("prctl: {error}"))?;
-    bounds::processes(spec.limits.processes, was_root)?;
-    let ipc_is_bounded = bounds::namespaces(&spec.limits)?;
+    bound_processes(spec.limits.processes, was_root)?;
+    let ipc_is_bounded = bound_namespaces(&spec.limits)?;
     rustix::system::sethostname(b"sandbox").map_err(|error| format!("the host cannot be named: {error}"))?;
     std::net::UdpSocket::bind("0.0.0.0:0")
         .and_then(sys::loopback_up)
@@ -137,7 +146,7 @@ fn become_command(spec: &Spec, ipc_is_bounded: bool) -> Result<Infallible, Strin
         // The one value at which the kernel starts no program of the host for a core either.
         (Resource::Core, 1),
         (Resource::Fsize, limits.written_mb << 20),
-        (Resource::Nofile, bounds::OPEN_FILES),
+        (Resource::Nofile, OPEN_FILES),
         (Resource::Nproc, u64::from(limits.processes + SPARE_PROCESSES)),
         // For one process, reserved or not; what is used by all together is looked at.
         (Resource::Data, 2 * (limits.memory_mb << 20)),
@@ -179,5 +188,62 @@ fn end_of(status: WaitStatus) -> End {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => End::Exited(code),
         (None, signal) => End::Signalled(signal.unwrap_or(0)),
+    }
+}
+
+/// Has the kernel bound how many processes there are, or says that it cannot.
+fn bound_processes(most: u32, was_root: bool) -> Result<(), String> {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    let kernel: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    // Since then a namespace has a bound of its own. Before, this would set the host's.
+    if kernel >= (6, 14) {
+        let bound = (RESERVED_PIDS + most + SPARE_PROCESSES).to_string();
+        let file = "/proc/sys/kernel/pid_max";
+        fs::write(file, &bound).map_err(|error| format!("{file} cannot be written: {error}"))?;
+        return Ok(());
+    }
+    // Since then a user's processes are counted in each namespace for itself; root's are never bounded.
+    match (kernel >= (5, 14), was_root) {
+        (true, false) => Ok(()),
+        (true, true) => Err(format!(
+            "Linux {release} cannot bound the processes of root: run posse as another user, or on Linux 6.14 or newer"
+        )),
+        (false, _) => Err(format!("Linux {release} is too old: it needs 5.14 or newer, or 6.14 for root")),
+    }
+}
+
+/// Has the kernel bound what it holds for the processes of these namespaces without any process having it in its memory.
+/// True if that holds for System V messages and semaphores too, which older kernels let nobody bound.
+fn bound_namespaces(limits: &CommandLimits) -> Result<bool, String> {
+    let pages = ((limits.memory_mb << 20) / rustix::param::page_size() as u64).to_string();
+    let buffers = format!("4096 65536 {SOCKET_BUFFER}");
+    let user = [
+        ("user/max_user_namespaces", "0"),
+        ("user/max_inotify_instances", "32"),
+        ("user/max_inotify_watches", "16384"),
+        ("net/ipv4/tcp_rmem", &buffers),
+        ("net/ipv4/tcp_wmem", &buffers),
+    ];
+    for (name, value) in user {
+        set_bound(name, value)?;
+    }
+    let ipc = [
+        ("kernel/shmall", pages.as_str()),
+        ("kernel/msgmni", "32"),
+        // Semaphores of a set, of all, operations at once, sets.
+        ("kernel/sem", "250 8000 32 128"),
+        ("fs/mqueue/queues_max", "32"),
+    ];
+    Ok(ipc.into_iter().all(|(name, value)| set_bound(name, value).is_ok()))
+}
+
+/// Sets a value of our own namespaces. What a kernel was built without needs no bound.
+fn set_bound(name: &str, value: &str) -> Result<(), String> {
+    let file = format!("/proc/sys/{name}");
+    let open = fs::OpenOptions::new().write(true).open(&file);
+    match open.and_then(|mut open| open.write_all(value.as_bytes())) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(format!("{file} cannot be written: {error}")),
+        _ => Ok(()),
     }
 }

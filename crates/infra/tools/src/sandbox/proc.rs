@@ -105,17 +105,3 @@ pub(super) fn field(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse().ok()).unwrap_or(0)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mappings_are_read() {
-        let line = "7f1c2a000000-7f1c2a021000 rw-s 00001000 00:01 1027                       /dev/zero (deleted)";
-        let mapping = Mapping::of(line).unwrap();
-        assert_eq!((mapping.inode, mapping.end, mapping.name), ("00:01 1027", 0x22000, "/dev/zero (deleted)"));
-        let mapping = Mapping::of("55d0c0000000-55d0c0001000 r--p 00000000 00:00 0 ").unwrap();
-        assert_eq!((mapping.inode, mapping.end, mapping.name), ("00:00 0", 0x1000, ""));
-    }
-}

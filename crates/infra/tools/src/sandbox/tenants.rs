@@ -24,10 +24,6 @@ const PASSED_OVER: [&str; 2] = [".git", "node_modules"];
 /// Databases of Posse in `workspace`: those of `known` that are there, and what a look finds. Of each entry of the
 /// workspace's top folder one is enough, since all of the entry is hidden with it.
 pub(super) fn databases_in(workspace: &Path, known: &[PathBuf]) -> Result<Vec<PathBuf>, Errno> {
-    look(workspace, known, MAX_LOOKED_AT)
-}
-
-fn look(workspace: &Path, known: &[PathBuf], most: usize) -> Result<Vec<PathBuf>, Errno> {
     let mut found = Vec::new();
     for path in known.iter().filter_map(|path| path.canonicalize().ok()) {
         if path.starts_with(workspace) && is_database_at(&path)? {
@@ -36,7 +32,7 @@ fn look(workspace: &Path, known: &[PathBuf], most: usize) -> Result<Vec<PathBuf>
     }
     let mut hidden: Vec<_> = found.iter().filter_map(|database| top_of(database, workspace)).collect();
     let mut ahead = VecDeque::from([workspace.to_owned()]);
-    let mut left = most;
+    let mut left = MAX_LOOKED_AT;
     while let Some(folder) = ahead.pop_front() {
         let top = top_of(&folder.join("any"), workspace);
         if top.as_ref().is_some_and(|top| hidden.contains(top)) {
@@ -73,31 +69,4 @@ fn is_passed_over(entry: &DirEntry) -> bool {
 /// A database is whole pages, so most files need not be opened to see that they are none.
 fn may_be_database(entry: &DirEntry) -> bool {
     entry.metadata().is_ok_and(|meta| meta.len().is_multiple_of(512))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use posse_store_sqlite::{Options, SqliteStore};
-
-    fn made(path: &Path) -> PathBuf {
-        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
-        drop(SqliteStore::open(path, Options::default()).expect("a database"));
-        path.to_owned()
-    }
-
-    #[test]
-    fn a_look_is_bounded_and_those_that_are_known_are_found_all_the_same() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let workspace = folder.path().canonicalize().expect("real");
-        for n in 0..1_000 {
-            fs::create_dir_all(workspace.join(format!("{}", n % 10))).expect("made");
-            fs::write(workspace.join(format!("{}/{n}", n % 10)), "").expect("written");
-        }
-        let deep = made(&workspace.join("0/a/b/acme.db"));
-        assert_eq!(look(&workspace, &[], 1_000), Ok(Vec::new()), "behind all the others");
-        let other = tempfile::tempdir().expect("a folder");
-        let (gone, elsewhere) = (workspace.join("1/gone.db"), made(&other.path().join("acme.db")));
-        assert_eq!(look(&workspace, &[gone, deep.clone(), elsewhere], 1_000), Ok(vec![deep]));
-    }
 }

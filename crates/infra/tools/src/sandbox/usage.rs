@@ -9,8 +9,8 @@ use std::fs::File;
 
 use rustix::fs::{StatVfs, fstatvfs};
 
-use super::bounds::SOCKET_BUFFER;
 use super::disk::Disk;
+use super::inside::SOCKET_BUFFER;
 use super::proc::{Looked, Mapping, Unseen, field, kib, of, of_any, pids, speaker};
 use super::spec::{CommandLimits, Exact, Limit};
 use super::sys;
