@@ -3,9 +3,6 @@
 //! Each adapter is a crate of its own that knows `posse-core`, the host, and no other adapter. What needs several of
 //! them is here: files of personas, skills and hooks, and a process as a worker of a fleet.
 
-// A failed `unwrap` is how a test fails.
-#![cfg_attr(test, allow(clippy::unwrap_used))]
-
 pub mod fleet;
 pub mod hook;
 pub mod local;

@@ -1,8 +1,5 @@
 //! The agent executor: performs the effects that the run machine asks for.
 
-// A failed `unwrap` is how a test fails.
-#![cfg_attr(test, allow(clippy::unwrap_used))]
-
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;

