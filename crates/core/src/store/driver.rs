@@ -26,7 +26,7 @@ pub use deaths::{DeathRow, DeathRows, DeathsOf};
 pub use endpoints::{BreakerRow, BreakersOf, Rates};
 pub use jobs::{
     AttemptRow, DataRow, Edited, JobChange, JobInsert, JobRow, JobRows, JobsOf, LeaseAfter, Moved, ProgressRow,
-    StoredJob, Taken,
+    RunningRow, StoredJob, Taken,
 };
 pub use journal::{CallRow, JournalRows, LastStep, StepInsert, StepRow};
 pub use keeps::{Forgets, Keeps, Passing, Record};

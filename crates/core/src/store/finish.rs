@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::driver::{Driver, JobChange, JobRow, JobsOf, LeaseAfter, Moved};
+use super::driver::{Driver, JobChange, LeaseAfter, Moved, RunningRow};
 use super::enqueue::Batch;
 use super::journal::{self, Sheet};
 use super::seal::{Keys, Place, Sealed};
@@ -15,9 +15,10 @@ use crate::job::{JobId, JobState};
 use crate::port::{Appended, AttemptEnd, RepositoryError};
 
 /// The job's row, if the lease still stands.
-pub fn guarded<D: Driver>(db: &mut D, lease: Lease) -> Outcome<JobRow> {
-    db.job(lease.job)?
-        .filter(|row| row.is_leased_as(lease.token))
+pub fn guarded<D: Driver>(db: &mut D, lease: Lease) -> Outcome<RunningRow> {
+    db.running(&[lease.job])?
+        .pop()
+        .filter(|row| row.lease_token == lease.token)
         .ok_or(Fault::Refused(RepositoryError::LeaseLost(lease.job)))
 }
 
@@ -86,7 +87,7 @@ impl Verb for Finish {
 
     fn run<D: Driver>(tx: &mut Tx<'_, D>, ends: &[&End]) -> Outcome<Vec<Answer<Finish>>> {
         let ids: Vec<_> = ends.iter().map(|end| end.lease.job).collect();
-        let mut rows: HashMap<_, _> = tx.db.jobs(JobsOf::Ids(&ids))?.into_iter().map(|row| (row.id, row)).collect();
+        let mut rows: HashMap<_, _> = tx.db.running(&ids)?.into_iter().map(|row| (row.id, row)).collect();
         // Jobs that come to stand alike are stored by one statement.
         let mut alike: Vec<(Left, Vec<JobId>)> = Vec::new();
         // What others have to do with the ends follows when those are stored.
@@ -95,7 +96,7 @@ impl Verb for Finish {
         for end in ends {
             let job = end.lease.job;
             let left = match rows.entry(job) {
-                Entry::Occupied(row) if row.get().is_leased_as(end.lease.token) => match change(row.get(), end) {
+                Entry::Occupied(row) if row.get().lease_token == end.lease.token => match change(row.get(), end) {
                     Ok(to) => {
                         // The row is used up: a second end of one attempt finds the lease gone.
                         let row = row.remove();
@@ -190,7 +191,7 @@ struct Left<'a> {
 }
 
 /// What becomes of the running job of this row by `end`.
-fn change(row: &JobRow, end: &End) -> Result<Standing, RepositoryError> {
+fn change(row: &RunningRow, end: &End) -> Result<Standing, RepositoryError> {
     if !end.children.is_empty() && end.event != Event::Suspend {
         let said = "an ending brings children but does not suspend the job; nothing was saved";
         return Err(RepositoryError::Unusable(said.into()));
@@ -207,7 +208,7 @@ fn change(row: &JobRow, end: &End) -> Result<Standing, RepositoryError> {
     Ok(change.to)
 }
 
-fn left<'a>(keys: &Keys, row: JobRow, to: Standing, end: &'a End) -> Left<'a> {
+fn left<'a>(keys: &Keys, row: RunningRow, to: Standing, end: &'a End) -> Left<'a> {
     let (why, job) = (end.reason.as_deref(), end.lease.job.0);
     // A job that ends because somebody asked for it keeps what they said as its reason.
     let is_asked_for = to.state == JobState::Cancelled && row.standing.cancel_requested;

@@ -24,8 +24,8 @@ pub fn heartbeat<D: Driver>(
     tx.db.beat(worker, now)?;
     let mut heard = Heartbeat::default();
     let asked: Vec<_> = leases.iter().map(|lease| lease.job).collect();
-    let rows: HashMap<_, _> = tx.db.jobs(JobsOf::Ids(&asked))?.into_iter().map(|row| (row.id, row)).collect();
-    let stands = |lease: &Lease| rows.get(&lease.job).is_some_and(|row| row.is_leased_as(lease.token));
+    let tokens: HashMap<_, _> = tx.db.running(&asked)?.into_iter().map(|row| (row.id, row.lease_token)).collect();
+    let stands = |lease: &Lease| tokens.get(&lease.job) == Some(&lease.token);
     let held: Vec<_> = leases.iter().filter(|lease| stands(lease)).map(|lease| lease.job).collect();
     heard.lost = leases.iter().filter(|lease| !stands(lease)).map(|lease| lease.job).collect();
     tx.db.change_jobs(&held, JobChange::LeaseUntil(lease_until))?;

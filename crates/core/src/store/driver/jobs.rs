@@ -16,6 +16,8 @@ pub trait JobRows {
     }
     /// Rows of jobs.
     fn jobs(&mut self, of: JobsOf<'_>) -> Done<Vec<JobRow>>;
+    /// Of rows of jobs that run, what their workers' writes need. Others are left out.
+    fn running(&mut self, ids: &[JobId]) -> Done<Vec<RunningRow>>;
     /// Both rows of these jobs.
     fn whole_jobs(&mut self, ids: &[JobId]) -> Done<Vec<StoredJob>>;
     /// The number that the next job has. Those after it follow.
@@ -100,6 +102,26 @@ impl JobRow {
     pub fn is_leased_as(&self, token: i64) -> bool {
         self.lease_token == token && self.standing.state == JobState::Running
     }
+}
+
+/// What is needed of a running job's row by those who hold its lease. Each of them reads it, many times for each job, so
+/// it has no more columns than that.
+#[derive(Debug)]
+pub struct RunningRow {
+    /// Its number.
+    pub id: JobId,
+    /// Who works it.
+    pub role: String,
+    /// What transitions are about.
+    pub standing: Standing,
+    /// That of the lease that stands.
+    pub lease_token: i64,
+    /// Whether somebody waits for it.
+    pub awaited: bool,
+    /// JSON.
+    pub output: Option<Sealed>,
+    /// Why it is where it is.
+    pub reason: Option<Sealed>,
 }
 
 /// What a job was enqueued with and seldom needed. All but the sealed payload, the group and the numbers is JSON.

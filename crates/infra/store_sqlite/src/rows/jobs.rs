@@ -12,7 +12,7 @@ use posse_core::job::transition::Standing;
 use posse_core::job::{JobId, JobState};
 use posse_core::store::driver::{
     AttemptRow, DataRow, Edited, JobChange, JobInsert, JobRow, JobRows, JobsOf, Keeps, LeaseAfter, Moved, Number,
-    ProgressRow, StoredJob, Taken, ViewRows as _,
+    ProgressRow, RunningRow, StoredJob, Taken, ViewRows as _,
 };
 use posse_core::store::seal::Sealed;
 use posse_core::store::{Done, Unreadable};
@@ -78,6 +78,44 @@ impl JobColumns {
             output: self.output,
             reason: self.reason,
         })
+    }
+}
+
+/// A [`RunningRow`] as diesel reads it.
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
+struct RunningColumns {
+    id: i64,
+    role: String,
+    run_at: i64,
+    attempt: i32,
+    max_attempts: i32,
+    crashes: i32,
+    lease_token: i64,
+    cancel_requested: bool,
+    awaited: bool,
+    output: Option<Sealed>,
+    reason: Option<Sealed>,
+}
+
+impl From<RunningColumns> for RunningRow {
+    fn from(row: RunningColumns) -> RunningRow {
+        RunningRow {
+            id: JobId(row.id),
+            role: row.role,
+            standing: Standing {
+                state: JobState::Running,
+                attempt: count(row.attempt),
+                max_attempts: count(row.max_attempts),
+                crashes: count(row.crashes),
+                cancel_requested: row.cancel_requested,
+                run_at: row.run_at,
+            },
+            lease_token: row.lease_token,
+            awaited: row.awaited,
+            output: row.output,
+            reason: row.reason,
+        }
     }
 }
 
@@ -171,6 +209,14 @@ impl JobRows for Rows {
         let mut rows = rows.into_iter().map(JobColumns::read).collect::<Done<Vec<_>>>()?;
         rows.sort_unstable_by_key(|row| row.id);
         Ok(rows)
+    }
+
+    fn running(&mut self, ids: &[JobId]) -> Done<Vec<RunningRow>> {
+        let running = jobs::table.filter(IsRunning).order(jobs::id).select(RunningColumns::as_select());
+        match ids {
+            [id] => self.load(running.filter(jobs::id.eq(id.0)), RunningColumns::into),
+            ids => self.load(running.filter(among(ids)), RunningColumns::into),
+        }
     }
 
     fn whole_jobs(&mut self, ids: &[JobId]) -> Done<Vec<StoredJob>> {
