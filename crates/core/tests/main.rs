@@ -13,6 +13,7 @@ mod metrics;
 mod model;
 mod phases;
 mod prompt;
+mod queue;
 mod run;
 mod run_machine;
 mod schedule;

@@ -5,8 +5,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::watch;
 
-#[cfg(doc)]
-use super::Reach;
 use super::{
     AnnotationRepository, Forfeit, ForkRepository, Heartbeat, MemoryRepository, Overdue, QuestionFilter,
     QuestionRepository, RepositoryError, Rescued, SessionQueries, SessionRepository, WorkerRecord,
@@ -206,7 +204,7 @@ pub trait JobRepository:
     /// Takes back jobs whose leases ended and were not renewed.
     async fn take_back(&self, forfeits: Vec<Forfeit>, now: Millis) -> Result<Vec<Rescued>, RepositoryError>;
 
-    /// Asks for the end of a job and of those beneath it ([`Reach::Beneath`]); tells of the job.
+    /// Asks for the end of a job and of those beneath it; tells of the job.
     async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled, RepositoryError>;
 
     /// Makes a final job available again; its run goes on ([`Entry::Reopened`]). Refused while its key is another's.
