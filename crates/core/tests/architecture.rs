@@ -168,7 +168,7 @@ fn a_driver_of_rows_decides_nothing() {
             found.extend(decides.map(|name| format!("{path}:{}: {name}", i + 1)));
         }
     }
-    assert!(files > 10, "only {files} files of drivers were looked at");
+    assert!(files >= 10, "only {files} files of drivers were looked at");
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 

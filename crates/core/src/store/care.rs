@@ -1,12 +1,13 @@
-//! Keeping a database in order.
+//! Keeping a database in order, and what is asked of it to watch a fleet by.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::driver::{Driver, Duty, Forgets, JobChange, JobRow, JobsOf};
-use super::{Done, Tx};
+use super::driver::{Driver, Duty, Forgets, JobChange, JobRow, JobsOf, Number};
+use super::seal::Keys;
+use super::{Done, Tx, endpoints};
 use crate::clock::Millis;
 use crate::job::lease::WorkerId;
-use crate::port::{ClockJump, DueJobs, HeldJob, WorkerRecord};
+use crate::port::{ClockJump, DueJobs, HeldJob, Standing, WorkerRecord};
 
 /// How many times at which the clock was set are kept.
 const JUMPS_KEPT: i64 = 20;
@@ -88,4 +89,22 @@ pub fn held_jobs<D: Driver>(db: &mut D) -> Done<Vec<HeldJob>> {
         })
     };
     rows.into_iter().map(held).collect()
+}
+
+/// What there is at `now`, but for what is on disk. To be asked in one look, so that all of it is of one moment.
+pub fn standing<D: Driver>(db: &mut D, keys: &Keys, now: Millis) -> Done<Standing> {
+    let workers: Vec<WorkerRecord> = db.kept(None)?;
+    // Each role has as many slots as the process says; one whose roles cannot be read has one.
+    let slots = |worker: &WorkerRecord| u64::from(worker.slots).saturating_mul(worker.roles.len().max(1) as u64);
+    Ok(Standing {
+        at: now,
+        jobs: db.jobs_in()?,
+        due: due(db, now)?,
+        enqueued: db.number(Number::Enqueued)?.unwrap_or(0).unsigned_abs(),
+        workers: workers.len() as u64,
+        slots: workers.iter().map(slots).sum(),
+        open_questions: db.number(Number::OpenAsks)?.unwrap_or(0).unsigned_abs(),
+        failing_endpoints: endpoints::failing(db, keys)?,
+        ..Standing::default()
+    })
 }

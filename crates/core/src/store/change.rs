@@ -1,10 +1,10 @@
 //! What people change about jobs, one or many.
 
-use super::driver::{Driver, Edited, Forgets, JobRow, SummaryRow, WaitsOf};
+use super::driver::{DeathRow, Driver, Edited, Forgets, JobRow, SummaryRow, WaitsOf};
 use super::fault::Fault;
-use super::jobs::{Why, existing, store, whole};
+use super::jobs::{Why, end_attempts, existing, store, whole};
 use super::seal::Place;
-use super::{Outcome, Tx, cancel, journal, questions, retry, waits};
+use super::{Outcome, Tx, cancel, groups, journal, questions, unique, waits};
 use crate::clock::Millis;
 use crate::job::change::{Change, Changed, Edit};
 use crate::job::transition::{Event, transition};
@@ -44,7 +44,7 @@ fn apply<D: Driver>(
         Change::Cancel { reason } => {
             cancel::cancel_within(tx, job, Reach::Beneath, reason, now)?;
         }
-        Change::Retry => match retry::retry(tx, job, now) {
+        Change::Retry => match retry(tx, job, now) {
             // Nothing was changed yet, and the others are not to suffer from it.
             Err(Fault::Refused(held @ RepositoryError::KeyHeld { .. })) => return Ok(Some(held.to_string())),
             outcome => outcome?,
@@ -104,4 +104,19 @@ fn edit_one<D: Driver>(
     // Another role's or queue's workers may take it now.
     tx.notify();
     Ok(None)
+}
+
+/// Makes a final job available again.
+pub fn retry<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, now: Millis) -> Outcome<()> {
+    let row = existing(tx.db, job)?;
+    let change = transition(row.standing, Event::Retry, now)?;
+    unique::check(tx.db, &row, now)?;
+    // A completed job's row tells of the attempt that completed it.
+    end_attempts(tx, &[job], Event::Complete, None, row.finalized_at.unwrap_or(now))?;
+    store(tx, &row, &change, Why::Nothing, now)?;
+    journal::reopen(tx, job, now)?;
+    Forgets::<DeathRow>::forget(tx.db, job)?;
+    groups::join_again(tx, job, change.to.state, now)?;
+    tx.notify();
+    Ok(())
 }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use super::driver::{self, ClaimableOf, DataRow, Driver, IdsOf, JobChange, JobRow, JobsOf, StoredJob};
 use super::fault::Fault;
-use super::quarantine::Unworkable;
+use super::jobs::{Why, end_attempts, store};
 use super::seal::{Keys, Sealed};
 use super::views::{content, job};
-use super::{Done, Outcome, Tx, deaths};
+use super::{Done, Outcome, Tx, deaths, waits};
 use crate::clock::Millis;
 use crate::job::deaths::{Claimable, Suspect, claimable};
 use crate::job::lease::Lease;
@@ -151,4 +151,31 @@ fn select<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest) -> Done<Vec<Sto
             Ok(found)
         }
     }
+}
+
+/// A job that was claimed and cannot be worked, since what is stored of it cannot be read. Found after the claim's commit: if
+/// the process dies before it is given up, its lease runs out, and the next claim finds it again.
+#[derive(Debug)]
+pub struct Unworkable {
+    /// The claim's.
+    pub lease: Lease,
+    /// What is wrong with it, in words.
+    pub why: String,
+}
+
+/// Gives those up with a reason whose leases still stand, so that they do not stand in the way of those behind them.
+pub fn give_up<D: Driver>(tx: &mut Tx<'_, D>, unworkable: &[Unworkable], now: Millis) -> Outcome<()> {
+    for Unworkable { lease, why } in unworkable {
+        let job = lease.job;
+        let Some(row) = tx.db.job(job)?.filter(|row| row.is_leased_as(lease.token)) else { continue };
+        let reason = format!("it cannot be worked: {why}");
+        let change = transition(row.standing, Event::GiveUp, now)?;
+        end_attempts(tx, &[job], Event::GiveUp, Some(&reason), now)?;
+        store(tx, &row, &change, Why::Said(&reason), now)?;
+        waits::ended(tx, &row, change.to.state, now)?;
+        tracing::warn!(job.id = job.0, "job {job} is discarded: {reason}");
+    }
+    // Whoever claims got fewer jobs than there may be.
+    tx.notify();
+    Ok(())
 }

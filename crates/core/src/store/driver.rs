@@ -5,42 +5,46 @@
 //! nobody else changes a row between its being read and the end of the transaction: where a database has row
 //! locks, reading takes them.
 
-mod care;
 mod claim;
-mod deaths;
-mod endpoints;
 mod jobs;
 mod journal;
-mod keeps;
-mod leases;
-mod limits;
+mod kept;
 mod people;
-mod schedules;
 mod sessions;
 mod views;
 mod waits;
 
-pub use care::{CareRows, Duty, KeepFor};
-pub use claim::{ClaimRows, ClaimableOf, Front, Head, Lanes, LastServed};
-pub use deaths::{DeathRow, DeathRows, DeathsOf};
-pub use endpoints::{BreakerRow, BreakersOf, Rates};
+pub use claim::{ClaimRows, ClaimableOf, Front, Head, Lanes};
 pub use jobs::{
     AttemptRow, DataRow, Edited, JobChange, JobInsert, JobRow, JobRows, JobsOf, LeaseAfter, Moved, ProgressRow,
     RunningRow, StoredJob, Taken,
 };
 pub use journal::{CallRow, JournalRows, LastStep, StepInsert, StepRow};
-pub use keeps::{Forgets, Keeps, Passing, Record};
-pub use leases::LeaseRows;
-pub use limits::LimitRows;
+pub use kept::{
+    BatchName, BatchRow, BreakerRow, BreakersOf, DeathRow, DeathsOf, Duty, Forgets, KeepFor, Keeps, LastServed,
+    Passing, Rates, Record, Run, ScheduleRow, SchedulesOf,
+};
 pub use people::{AnnotationInsert, AnnotationRow, AskChange, AskInsert, AskRow, AskSet, AsksOf, PeopleRows};
-pub use schedules::{BatchName, BatchRow, Run, ScheduleRow, SchedulesOf};
 pub use sessions::{ArchivedRow, SessionRows, SessionsOf, SummaryRow};
 pub use views::{CountsOf, Ended, IdsOf, Number, Queues, StatesOf, ViewRows};
 pub use waits::{Closing, GroupWaitsOf, WaitRow, WaitRows, WaitsOf};
 
+use std::time::Duration;
+
+use crate::clock::Millis;
+use crate::job::lease::WorkerId;
 use crate::port::{ClockJump, WorkerRecord};
 use crate::queue::Queue;
 use crate::queue::rules::Rule;
+use crate::store::Done;
+
+/// What is told of workers, beside the rows of [`WorkerRecord`].
+pub trait FleetRows {
+    /// Stores a worker's last sign of life.
+    fn beat(&mut self, worker: &WorkerId, at: Millis) -> Done<()>;
+    /// Time since a moment that stays the same while this process lives.
+    fn elapsed(&self) -> Duration;
+}
 
 macro_rules! driver {
     ($($rows:path,)+) => {
@@ -52,13 +56,10 @@ macro_rules! driver {
 }
 
 driver! {
-    CareRows,
     ClaimRows,
-    DeathRows,
+    FleetRows,
     JobRows,
     JournalRows,
-    LeaseRows,
-    LimitRows,
     PeopleRows,
     SessionRows,
     ViewRows,

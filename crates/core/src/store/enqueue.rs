@@ -1,17 +1,16 @@
 //! Enqueueing: jobs are made, or found by their unique keys.
 
-use super::driver::{DataRow, Driver, JobInsert};
+use super::driver::{BatchName, BatchRow, DataRow, Driver, JobInsert};
+use super::fault::refused;
 use super::seal::Place;
 use super::{Answer, MANY_ROWS, Outcome, Tx, Verb, groups, sessions, unique, waits};
 use crate::clock::Millis;
 use crate::job::deaths::DEFAULT_MAX_CRASHES;
-use crate::job::dependency::beginning;
+use crate::job::dependency::{beginning, would_wait};
 use crate::job::unique::{Became, first_due};
 use crate::job::{IfHeld, JobId, JobState, NewJob};
-use crate::port::Enqueued;
+use crate::port::{BatchMark, BatchStanding, Chunk, Enqueued};
 use crate::store::seal::Keys;
-
-mod replace;
 
 /// Jobs about to be stored, with what is JSON of them already written out.
 #[derive(Debug)]
@@ -141,7 +140,7 @@ fn enqueue_all<D: Driver>(
             }
             if let Some((holder, meeting)) = taken.take(tx.db, job, id, now)? {
                 if let Some(due_at) = meeting.due_at {
-                    let begins = replace::replace(tx, holder, sheet, due_at, &enqueued, now)?;
+                    let begins = replace(tx, holder, sheet, due_at, &enqueued, now)?;
                     if begins.is_final() {
                         taken.look_again();
                     }
@@ -210,4 +209,72 @@ fn belong<D: Driver>(
         groups::join(tx, group, id, began, now)?;
     }
     Ok(())
+}
+
+/// Makes `job`, which no worker ever claimed, what the job of `sheet` would have been, due from `due_at` on.
+/// `earlier` are those before that one in its batch. Tells where it begins anew; refused if it would wait
+/// for itself.
+///
+/// What it keeps is what others know it by: its number, its place below its parent, who waits for it.
+fn replace<D: Driver>(
+    tx: &mut Tx<'_, D>,
+    job: JobId,
+    sheet: &Sheet,
+    due_at: Millis,
+    earlier: &[Enqueued],
+    now: Millis,
+) -> Outcome<JobState> {
+    waits::forget(tx.db, job)?;
+    // It leaves its group too, and may come to wait for it.
+    let others = groups::awaited_by(tx.db, &sheet.job, Some(job), earlier)?;
+    let ids: Vec<_> = others.iter().map(|(on, _)| *on).collect();
+    if let Some(on) = waits::depends_on(tx.db, &ids, job)? {
+        return Err(refused(would_wait(job, on)));
+    }
+    let row = sheet.row((tx.keys, job, None), due_at, &others, now);
+    let begins = row.state;
+    tx.db.replace_job(row)?;
+    belong(tx, (job, begins), &sheet.job, &others, now)?;
+    if begins.is_final() {
+        // It ends as it begins, and others may have waited for it.
+        waits::tell(tx, job, begins, now)?;
+    }
+    Ok(begins)
+}
+
+/// Stores a chunk whose jobs are in `jobs`, and how far its batch is then.
+pub fn enqueue_chunk<D: Driver>(
+    tx: &mut Tx<'_, D>,
+    chunk: &Chunk,
+    jobs: &Batch,
+    now: Millis,
+) -> Outcome<Vec<Enqueued>> {
+    let Some(name) = &chunk.batch else { return enqueue(tx, jobs, None) };
+    let known: Option<BatchRow> = tx.db.kept(name.as_str())?.pop();
+    let new = || BatchRow { name: name.clone(), mark: BatchMark::default(), jobs: 0, created_at: now, changed_at: now };
+    let mut batch = known.unwrap_or_else(new);
+    if batch.mark != chunk.from {
+        return Err(refused(format!(
+            "batch '{name}' is at line {} and not at line {}: another process is enqueueing it; nothing was done \
+             twice, wait for that one or run this again",
+            batch.mark.lines, chunk.from.lines
+        )));
+    }
+    let enqueued = enqueue(tx, jobs, None)?;
+    (batch.mark, batch.changed_at) = (chunk.to.clone(), now);
+    batch.jobs += enqueued.iter().filter(|enqueued| !enqueued.existed()).count() as u64;
+    tx.db.keep(&batch)?;
+    for (word, place) in &chunk.names {
+        let job = enqueued.get(*place).map_or(JobId(0), |enqueued| enqueued.id);
+        tx.db.keep(&BatchName { batch: name.clone(), name: word.clone(), job })?;
+    }
+    Ok(enqueued)
+}
+
+/// How far a batch is. To be asked in one look, so that all of it is of one moment.
+pub fn batch_standing<D: Driver>(db: &mut D, name: &str) -> Outcome<BatchStanding> {
+    let known: Option<BatchRow> = db.kept(name)?.pop();
+    let (mark, jobs) = known.map(|batch| (batch.mark, batch.jobs)).unwrap_or_default();
+    let names: Vec<BatchName> = db.kept(name)?;
+    Ok(BatchStanding { mark, jobs, names: names.into_iter().map(|named| (named.name, named.job)).collect() })
 }

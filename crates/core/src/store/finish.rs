@@ -3,16 +3,18 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::driver::{Driver, JobChange, LeaseAfter, Moved, RunningRow};
-use super::enqueue::Batch;
+use super::driver::{ArchivedRow, Driver, JobChange, LeaseAfter, Moved, ProgressRow, RunningRow};
+use super::enqueue::{Ancestors, Batch, enqueue};
+use super::jobs::{end_attempts, existing, set_reason, whole};
 use super::journal::{self, Sheet};
 use super::seal::{Keys, Place, Sealed};
-use super::{Answer, Done, Fault, Outcome, Tx, Verb, attempts, children, deaths, limits, questions, waits};
+use super::{Answer, Done, Fault, Outcome, Tx, Verb, cancel, deaths, limits, questions, waits};
 use crate::clock::Millis;
+use crate::job::dependency::{OnFailed, waits_for, would_wait_for_itself};
 use crate::job::lease::Lease;
 use crate::job::transition::{Event, Standing, transition};
-use crate::job::{JobId, JobState};
-use crate::port::{Appended, AttemptEnd, RepositoryError};
+use crate::job::{JobId, JobProgress, JobState};
+use crate::port::{Appended, AttemptEnd, Reach, RepositoryError};
 
 /// The job's row, if the lease still stands.
 pub fn guarded<D: Driver>(db: &mut D, lease: Lease) -> Outcome<RunningRow> {
@@ -37,6 +39,21 @@ pub fn append<D: Driver>(
     };
     journal::append(tx, lease.job, &row.role, seq, begun, now)?;
     Ok(appended)
+}
+
+/// Keeps what leaves a run's conversation with its entry `seq`.
+pub fn archive<D: Driver>(tx: &mut Tx<'_, D>, lease: Lease, seq: u64, content: &str, now: Millis) -> Outcome<()> {
+    let role = guarded(tx.db, lease)?.role;
+    let seq = i64::try_from(seq).unwrap_or(i64::MAX);
+    let content = tx.keys.seal(Place::archived(now, seq), content);
+    Ok(tx.db.keep(&ArchivedRow { job: lease.job, role, seq, content, created_at: now })?)
+}
+
+/// Keeps what the holder of a lease tells of how far its job is.
+pub fn report<D: Driver>(tx: &mut Tx<'_, D>, lease: Lease, told: &JobProgress) -> Outcome<()> {
+    guarded(tx.db, lease)?;
+    let text = tx.keys.seal(Place::progress(lease.job.0), told.text.as_str());
+    Ok(tx.db.keep(&ProgressRow { job: lease.job, share: told.share, text, at: told.at })?)
 }
 
 /// The end of an attempt, with its values written out. Made outside of the transaction.
@@ -152,7 +169,7 @@ impl Verb for Finish {
         }
         // Last: a child may be a job that is there already, by its unique key, and that ended just now.
         for (place, end) in parents {
-            answers[place] = Ok(children::wait_for_children(tx, end.lease.job, &end.children, end.now)?);
+            answers[place] = Ok(wait_for_children(tx, end.lease.job, &end.children, end.now)?);
         }
         Ok(answers)
     }
@@ -223,7 +240,7 @@ impl Left<'_> {
         // Then the job's row goes on to tell of the attempt.
         let is_plain = self.to.state == JobState::Completed && self.why.is_none();
         if !is_plain {
-            attempts::end(tx, ids, self.event, self.why, self.now)?;
+            end_attempts(tx, ids, self.event, self.why, self.now)?;
         }
         let moved = Moved {
             to: &self.to,
@@ -238,4 +255,30 @@ impl Left<'_> {
         }
         Ok(())
     }
+}
+
+/// Makes the jobs beneath `parent`, which is suspended, and has it wait for them. Tells where it is
+/// then.
+fn wait_for_children<D: Driver>(tx: &mut Tx<'_, D>, parent: JobId, children: &Batch, now: Millis) -> Outcome<JobState> {
+    let root = whole(tx.db, parent)?.1.root;
+    let above = Ancestors { parent, root: root.unwrap_or(parent) };
+    let made = enqueue(tx, children, Some(above))?;
+    let mut ids: Vec<_> = made.into_iter().map(|made| made.id).collect();
+    // Two with one unique key are one.
+    ids.sort();
+    ids.dedup();
+    if let Some(child) = waits::depends_on(tx.db, &ids, parent)? {
+        cancel::cancel_within(tx, parent, Reach::Beneath, &would_wait_for_itself(child, parent), now)?;
+        return Ok(JobState::Cancelled);
+    }
+    let states = ids.into_iter().map(|id| Ok((id, existing(tx.db, id)?.standing.state)));
+    let states = states.collect::<Outcome<Vec<_>>>()?;
+    // However they end, the parent wants to know.
+    waits::wait_for(tx.db, parent, &states, JobState::Suspended, OnFailed::Run)?;
+    let open: Vec<_> = states.iter().filter(|(_, state)| !state.is_final()).map(|(id, _)| *id).collect();
+    if open.is_empty() {
+        return waits::go_on(tx, parent, now);
+    }
+    set_reason(tx, parent, &waits_for(&open))?;
+    Ok(JobState::Suspended)
 }

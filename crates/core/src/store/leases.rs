@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::driver::{Driver, Forgets, IdsOf, JobChange, JobRow, JobsOf};
-use super::jobs::{Why, store};
-use super::{Done, Outcome, Tx, attempts, deaths, waits};
+use super::jobs::{Why, end_attempts, store};
+use super::{Done, Outcome, Tx, deaths, waits};
 use crate::clock::Millis;
 use crate::job::JobState;
 use crate::job::deaths::{deadly, died_in_last_attempt};
@@ -125,7 +125,7 @@ fn died<D: Driver>(tx: &mut Tx<'_, D>, row: JobRow, now: Millis) -> Outcome<Resc
     let (event, in_a_row) = deaths::meet(tx.db, job, now)?;
     let change = transition(from, event, now)?;
     let lost = format!("worker {worker} was lost while working on it");
-    attempts::end(tx, &[row.id], event, Some(&lost), now)?;
+    end_attempts(tx, &[row.id], event, Some(&lost), now)?;
     let said = match change.to.state {
         JobState::Discarded if event == Event::Deadly => deadly(job, in_a_row),
         JobState::Discarded => died_in_last_attempt(job, from.max_attempts),
@@ -140,7 +140,7 @@ fn died<D: Driver>(tx: &mut Tx<'_, D>, row: JobRow, now: Millis) -> Outcome<Resc
 pub fn given_back<D: Driver>(tx: &mut Tx<'_, D>, row: JobRow, why: &str, now: Millis) -> Outcome<Rescued> {
     let (job, worker) = (row.id, row.leased_by.clone().unwrap_or_default());
     let change = transition(row.standing, Event::Interrupt, now)?;
-    attempts::end(tx, &[row.id], Event::Interrupt, Some(why), now)?;
+    end_attempts(tx, &[row.id], Event::Interrupt, Some(why), now)?;
     store(tx, &row, &change, unless_cancelled(&change, why), now)?;
     waits::ended(tx, &row, change.to.state, now)?;
     Ok(Rescued { job, worker, state: change.to.state })

@@ -5,16 +5,12 @@ use diesel::SqliteConnection;
 use diesel::query_dsl::methods::{ExecuteDsl, LoadQuery};
 use posse_core::store::Done;
 
-mod care;
 mod claim;
-mod deaths;
-mod endpoints;
 mod jobs;
 mod journal;
-mod leases;
+mod kept;
 mod limits;
 mod people;
-mod schedules;
 mod sessions;
 mod views;
 mod waits;

@@ -1,6 +1,6 @@
 //! Rows of jobs that may be claimed, and the lanes they stand in.
 
-use super::{Record, StoredJob};
+use super::StoredJob;
 use crate::job::JobId;
 use crate::store::Done;
 
@@ -57,21 +57,4 @@ pub enum Lanes<'a> {
     Behind(&'a str, &'a str),
     /// Those of all queues behind this one.
     After(&'a str),
-}
-
-/// Which queue and key were served last. Found by role and scope.
-#[derive(Debug)]
-pub struct LastServed {
-    /// The role that jobs were claimed for.
-    pub role: String,
-    /// The queues that were asked for.
-    pub scope: String,
-    /// The queue.
-    pub queue: String,
-    /// The concurrency key.
-    pub key: String,
-}
-
-impl Record for LastServed {
-    type Of<'a> = (&'a str, &'a str);
 }

@@ -20,6 +20,8 @@ pub trait JobRows {
     fn running(&mut self, ids: &[JobId]) -> Done<Vec<RunningRow>>;
     /// Both rows of these jobs.
     fn whole_jobs(&mut self, ids: &[JobId]) -> Done<Vec<StoredJob>>;
+    /// How many deaths a job may meet, where it has a limit of its own.
+    fn death_limit(&mut self, id: JobId) -> Done<Option<u32>>;
     /// The number that the next job has. Those after it follow.
     fn next_id(&mut self) -> Done<JobId>;
     /// Stores jobs. What is sealed is taken out of the rows.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::clock::Millis;
 use crate::job::JobId;
+use crate::job::deaths::Trail;
 use crate::store::Done;
 use crate::store::seal::Sealed;
 
@@ -13,6 +14,8 @@ pub trait JournalRows {
     fn last_step(&mut self, job: JobId) -> Done<Option<LastStep>>;
     /// A job's entries from place `from` on, in order.
     fn journal(&mut self, job: JobId, from: i64) -> Done<Vec<StepRow>>;
+    /// How far a job is, as deaths are weighed by.
+    fn trail(&mut self, job: JobId) -> Done<Trail>;
     /// Stores an entry, and its large part unless that is there.
     fn append(&mut self, job: JobId, step: StepInsert<'_>) -> Done<()>;
     /// Stores the entries of `from` before place `end` for `to` too, all but those at the places `but`.

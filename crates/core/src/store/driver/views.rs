@@ -2,7 +2,8 @@
 
 use crate::clock::Millis;
 use crate::job::{JobId, JobState};
-use crate::port::{DueJobs, JobFilter, StateRow};
+use crate::port::{DueJobs, JobFilter, JobsIn, StateRow};
+use crate::queue::rules::Running;
 use crate::session::SessionId;
 use crate::store::Done;
 use crate::store::seal::Sealed;
@@ -17,6 +18,10 @@ pub trait ViewRows {
     fn counts(&mut self, of: CountsOf<'_>) -> Done<Vec<(String, JobState, u64)>>;
     /// How many of the jobs that [`IdsOf::Results`] finds are in each state; no state where they were deleted.
     fn result_counts(&mut self, of: JobId) -> Done<Vec<(Option<JobState>, u64)>>;
+    /// What the jobs that run count towards.
+    fn started(&mut self) -> Done<Vec<Running>>;
+    /// How many jobs there are that have not ended, by role, queue and state.
+    fn jobs_in(&mut self) -> Done<Vec<JobsIn>>;
     /// Jobs that may be claimed, and then those whose time has come by `now`, each by role.
     fn due_by_role(&mut self, now: Millis) -> Done<Vec<DueJobs>>;
     /// One number that tells of all; none where there is nothing to tell.

@@ -12,7 +12,7 @@ use crate::queue::{Queue, QueueChange};
 use crate::store::driver::Keeps as _;
 use crate::store::endpoints::{self, Leaves};
 use crate::store::engine::Engine;
-use crate::store::{ROW, limits, watch};
+use crate::store::{ROW, care, limits};
 
 /// Roughly what a rule takes, in bytes.
 const RULE: usize = 200;
@@ -114,7 +114,7 @@ impl<E: Engine> RateLimiter for E {
 #[async_trait]
 impl<E: Engine> MetricsQueries for E {
     async fn standing(&self, now: Millis) -> Result<Standing, RepositoryError> {
-        let mut standing = self.read_at_once(move |db, keys| watch::standing(db, keys, now)).await?;
+        let mut standing = self.read_at_once(move |db, keys| care::standing(db, keys, now)).await?;
         standing.storage = self.space().await?;
         Ok(standing)
     }

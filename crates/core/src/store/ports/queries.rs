@@ -22,9 +22,7 @@ use crate::store::driver::{
 };
 use crate::store::engine::Engine;
 use crate::store::seal::Keys;
-use crate::store::{
-    Done, annotations, attempts, batches, find, journal, leases, ledger, memory, questions, sessions, waits,
-};
+use crate::store::{Done, annotations, enqueue, find, jobs, journal, leases, ledger, questions, sessions, waits};
 
 #[async_trait]
 impl<E: Engine> SessionQueries for E {
@@ -85,7 +83,7 @@ impl<E: Engine> JobQueries for E {
     }
 
     async fn attempts(&self, job: JobId) -> Result<Vec<Attempt>, RepositoryError> {
-        self.read_at_once(move |db, keys| attempts::of(db, keys, job)).await
+        self.read_at_once(move |db, keys| jobs::attempts(db, keys, job)).await
     }
 
     async fn annotations(&self, job: JobId) -> Result<Vec<Annotation>, RepositoryError> {
@@ -105,7 +103,7 @@ impl<E: Engine> JobQueries for E {
     }
 
     async fn archived(&self, job: JobId) -> Result<Vec<(u64, String)>, RepositoryError> {
-        self.read(move |db, keys| memory::of(db, keys, job)).await
+        self.read(move |db, keys| find::archived(db, keys, job)).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>, RepositoryError> {
@@ -165,7 +163,7 @@ impl<E: Engine> JobSearch for E {
     }
 
     async fn batch(&self, name: String) -> Result<BatchStanding, RepositoryError> {
-        self.read_at_once(move |db, _| batches::standing(db, &name)).await
+        self.read_at_once(move |db, _| enqueue::batch_standing(db, &name)).await
     }
 
     async fn states(&self, jobs: Vec<JobId>) -> Result<Vec<StateRow>, RepositoryError> {

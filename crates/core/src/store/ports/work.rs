@@ -24,8 +24,8 @@ use crate::store::engine::Engine;
 use crate::store::enqueue::Batch;
 use crate::store::leases::Fate;
 use crate::store::{
-    MANY_ROWS, ROW, annotations, batches, cancel, change, claim, finish, forks, journal, leases, memory, quarantine,
-    questions, retention, retry, sessions,
+    MANY_ROWS, ROW, annotations, cancel, change, claim, enqueue, finish, forks, journal, leases, questions, retention,
+    sessions,
 };
 
 #[async_trait]
@@ -46,7 +46,7 @@ impl<E: Engine> JobRepository for E {
         let (claimed, unworkable) = taken.read(self.sealing_keys(), &request);
         if !unworkable.is_empty() {
             let bytes = ROW * unworkable.len();
-            let given_up = self.write(bytes, move |tx| quarantine::give_up(tx, &unworkable, request.now)).await;
+            let given_up = self.write(bytes, move |tx| claim::give_up(tx, &unworkable, request.now)).await;
             // The others are claimed all the same.
             let _ =
                 given_up.inspect_err(|error| tracing::warn!("unreadable jobs wait until their leases end: {error}"));
@@ -77,7 +77,7 @@ impl<E: Engine> JobRepository for E {
     }
 
     async fn report_progress(&self, lease: Lease, progress: JobProgress) -> Result<(), RepositoryError> {
-        self.write(ROW, move |tx| memory::report(tx, lease, &progress)).await
+        self.write(ROW, move |tx| finish::report(tx, lease, &progress)).await
     }
 
     async fn heartbeat(
@@ -115,7 +115,7 @@ impl<E: Engine> JobRepository for E {
     }
 
     async fn retry(&self, job: JobId, now: Millis) -> Result<(), RepositoryError> {
-        self.write(ROW, move |tx| retry::retry(tx, job, now)).await
+        self.write(ROW, move |tx| change::retry(tx, job, now)).await
     }
 
     async fn register_worker(&self, worker: WorkerRecord) -> Result<(), RepositoryError> {
@@ -166,7 +166,7 @@ impl<E: Engine> QuestionRepository for E {
 #[async_trait]
 impl<E: Engine> MemoryRepository for E {
     async fn archive(&self, lease: Lease, seq: u64, content: String, now: Millis) -> Result<(), RepositoryError> {
-        self.write(content.len(), move |tx| memory::archive(tx, lease, seq, &content, now)).await
+        self.write(content.len(), move |tx| finish::archive(tx, lease, seq, &content, now)).await
     }
 }
 
@@ -218,6 +218,6 @@ impl<E: Engine> JobRelations for E {
     async fn enqueue_chunk(&self, chunk: Chunk, now: Millis) -> Result<Vec<Enqueued>, RepositoryError> {
         let mut chunk = chunk;
         let batch = Batch::new(std::mem::take(&mut chunk.jobs), now).map_err(unwritable)?;
-        self.write(batch.bytes(), move |tx| batches::enqueue(tx, &chunk, &batch, now)).await
+        self.write(batch.bytes(), move |tx| enqueue::enqueue_chunk(tx, &chunk, &batch, now)).await
     }
 }

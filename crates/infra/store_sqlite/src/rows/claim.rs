@@ -4,7 +4,7 @@ use diesel::prelude::*;
 use posse_core::job::JobId;
 use posse_core::store::Done;
 use posse_core::store::driver::{
-    ClaimRows, ClaimableOf, Front, Head, JobRows as _, Keeps, Lanes, LastServed, StoredJob,
+    ClaimRows, ClaimableOf, Forgets, Front, Head, JobRows as _, Keeps, Lanes, LastServed, StoredJob,
 };
 
 use super::{DataColumns, JobColumns, Rows, both};
@@ -77,5 +77,11 @@ impl Keeps<LastServed> for Rows {
             turns::key.eq(&last.key),
         );
         self.run(diesel::replace_into(turns::table).values(row))
+    }
+}
+
+impl Forgets<LastServed> for Rows {
+    fn forget(&mut self, (): ()) -> Done<bool> {
+        Ok(diesel::delete(turns::table).execute(&mut self.0)? > 0)
     }
 }

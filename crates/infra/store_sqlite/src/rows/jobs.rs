@@ -230,6 +230,12 @@ impl JobRows for Rows {
             .collect()
     }
 
+    fn death_limit(&mut self, id: JobId) -> Done<Option<u32>> {
+        let limit: Option<Option<i32>> =
+            job_data::table.find(id.0).select(job_data::max_crashes).first(&mut self.0).optional()?;
+        Ok(limit.flatten().map(count))
+    }
+
     fn next_id(&mut self) -> Done<JobId> {
         Ok(JobId(self.number(Number::Enqueued)?.unwrap_or(0) + 1))
     }

@@ -1,9 +1,12 @@
 //! Rows of `steps`, `blobs` and `tool_calls`.
 
+use diesel::dsl::count_star;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
+use posse_core::job::deaths::Trail;
+use posse_core::run::journal::CallState;
 use posse_core::store::Done;
 use posse_core::store::driver::{CallRow, JournalRows, LastStep, StepInsert, StepRow};
 use posse_core::store::seal::Sealed;
@@ -39,6 +42,16 @@ impl JournalRows for Rows {
             .load(&mut self.0)?;
         let step = |(seq, kind, data, at, hash, blob): Row| StepRow { seq, kind, data, at, blob: hash.zip(blob) };
         Ok(rows.into_iter().map(step).collect())
+    }
+
+    fn trail(&mut self, job: JobId) -> Done<Trail> {
+        let entries: i64 = steps::table.filter(steps::job_id.eq(job.0)).select(count_star()).first(&mut self.0)?;
+        let of_job = || tool_calls::table.filter(tool_calls::job_id.eq(job.0)).select(count_star());
+        let is_settled =
+            tool_calls::state.eq(CallState::Done.as_str()).or(tool_calls::state.eq(CallState::Failed.as_str()));
+        let settled: i64 = of_job().filter(is_settled).first(&mut self.0)?;
+        let in_flight: i64 = of_job().filter(tool_calls::state.eq(CallState::Started.as_str())).first(&mut self.0)?;
+        Ok(Trail { entries: entries.unsigned_abs(), settled: settled.unsigned_abs(), in_flight: in_flight > 0 })
     }
 
     fn append(&mut self, job: JobId, step: StepInsert<'_>) -> Done<()> {

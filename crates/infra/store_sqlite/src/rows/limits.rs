@@ -1,28 +1,15 @@
-//! Rows of `rules` and `queues`, and of what counts against them.
+//! Rows of `rules` and `queues`.
 
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
-use posse_core::port::JobsIn;
 use posse_core::queue::retention::Kept;
-use posse_core::queue::rules::{Limits, Rule, Running, Scope};
+use posse_core::queue::rules::{Limits, Rule, Scope};
 use posse_core::queue::{Queue, QueueDefaults};
-use posse_core::store::driver::{Forgets, Keeps, LastServed, LimitRows};
+use posse_core::store::driver::{Forgets, Keeps};
 use posse_core::store::{Done, Unreadable};
 
-use super::{Rows, state};
-use crate::literal::{IsRunning, update};
-use crate::schema::{jobs, limits, queues, rules, turns};
-
-/// Jobs that have not ended. Each part reads one partial index; none looks at a final job.
-pub(crate) const JOBS: &str = "
-    SELECT role, queue, 'available' AS state, count(*) AS jobs FROM jobs WHERE state = 'available' GROUP BY role, queue
-    UNION ALL
-    SELECT role, queue, state, count(*) FROM jobs WHERE state IN ('scheduled', 'retryable') GROUP BY role, queue, state
-    UNION ALL
-    SELECT role, queue, 'running', count(*) FROM jobs WHERE state = 'running' GROUP BY role, queue
-    UNION ALL
-    SELECT role, queue, 'suspended', count(*) FROM jobs WHERE state = 'suspended' GROUP BY role, queue
-    ORDER BY 1, 2, 3";
+use super::Rows;
+use crate::literal::update;
+use crate::schema::{limits, queues, rules};
 
 fn count(stored: Option<i64>) -> Option<u32> {
     stored.map(|n| u32::try_from(n).unwrap_or(u32::MAX))
@@ -98,33 +85,6 @@ impl From<&Queue> for QueueRow {
     }
 }
 
-impl LimitRows for Rows {
-    fn started(&mut self) -> Done<Vec<Running>> {
-        let running: Vec<(String, String, String)> =
-            jobs::table.filter(IsRunning).select((jobs::role, jobs::queue, jobs::concurrency_key)).load(&mut self.0)?;
-        Ok(running.into_iter().map(|(role, queue, key)| Running { role, queue, key }).collect())
-    }
-
-    fn jobs_in(&mut self) -> Done<Vec<JobsIn>> {
-        #[derive(QueryableByName)]
-        struct Row {
-            #[diesel(sql_type = Text)]
-            role: String,
-            #[diesel(sql_type = Text)]
-            queue: String,
-            #[diesel(sql_type = Text)]
-            state: String,
-            #[diesel(sql_type = BigInt)]
-            jobs: i64,
-        }
-        let rows: Vec<Row> = diesel::sql_query(JOBS).load(&mut self.0)?;
-        let of = |Row { role, queue, state: name, jobs }: Row| {
-            Ok(JobsIn { role, queue, state: state(&name)?, jobs: jobs.unsigned_abs() })
-        };
-        rows.into_iter().map(of).collect()
-    }
-}
-
 impl Keeps<Rule> for Rows {
     fn kept(&mut self, (): ()) -> Done<Vec<Rule>> {
         type Row = (String, String, Option<i64>, Option<i64>, Option<i64>, Option<i64>, i64, bool);
@@ -187,11 +147,5 @@ impl Keeps<Queue> for Rows {
 
     fn keep(&mut self, queue: &Queue) -> Done<()> {
         self.run(diesel::replace_into(queues::table).values(QueueRow::from(queue)))
-    }
-}
-
-impl Forgets<LastServed> for Rows {
-    fn forget(&mut self, (): ()) -> Done<bool> {
-        Ok(diesel::delete(turns::table).execute(&mut self.0)? > 0)
     }
 }

@@ -7,7 +7,8 @@ use diesel::sql_types::{BigInt, Nullable, Text};
 use diesel::sqlite::Sqlite;
 use posse_core::clock::Millis;
 use posse_core::job::{JobId, JobState};
-use posse_core::port::{DueJobs, JobFilter, StateRow};
+use posse_core::port::{DueJobs, JobFilter, JobsIn, StateRow};
+use posse_core::queue::rules::Running;
 use posse_core::store::Done;
 use posse_core::store::driver::{CountsOf, Ended, IdsOf, Number, Queues, StatesOf, ViewRows};
 use posse_core::store::seal::Sealed;
@@ -37,6 +38,17 @@ pub(crate) const LIVE: &str = "
     UNION ALL SELECT id, state, attempt FROM jobs WHERE state IN ('scheduled', 'retryable')
     UNION ALL SELECT id, state, attempt FROM jobs WHERE state = 'running'
     UNION ALL SELECT id, state, attempt FROM jobs WHERE state = 'suspended'";
+
+/// Jobs that have not ended. Each part reads one partial index; none looks at a final job.
+pub(crate) const JOBS: &str = "
+    SELECT role, queue, 'available' AS state, count(*) AS jobs FROM jobs WHERE state = 'available' GROUP BY role, queue
+    UNION ALL
+    SELECT role, queue, state, count(*) FROM jobs WHERE state IN ('scheduled', 'retryable') GROUP BY role, queue, state
+    UNION ALL
+    SELECT role, queue, 'running', count(*) FROM jobs WHERE state = 'running' GROUP BY role, queue
+    UNION ALL
+    SELECT role, queue, 'suspended', count(*) FROM jobs WHERE state = 'suspended' GROUP BY role, queue
+    ORDER BY 1, 2, 3";
 
 /// Reads the index of groups and the state of each job in it.
 const STANDINGS: &str = "
@@ -330,6 +342,31 @@ impl ViewRows for Rows {
         .load(&mut self.0)?;
         let results = |row: Results| Ok((row.state.as_deref().map(state).transpose()?, row.jobs.unsigned_abs()));
         rows.into_iter().map(results).collect()
+    }
+
+    fn started(&mut self) -> Done<Vec<Running>> {
+        let running: Vec<(String, String, String)> =
+            jobs::table.filter(IsRunning).select((jobs::role, jobs::queue, jobs::concurrency_key)).load(&mut self.0)?;
+        Ok(running.into_iter().map(|(role, queue, key)| Running { role, queue, key }).collect())
+    }
+
+    fn jobs_in(&mut self) -> Done<Vec<JobsIn>> {
+        #[derive(QueryableByName)]
+        struct Row {
+            #[diesel(sql_type = Text)]
+            role: String,
+            #[diesel(sql_type = Text)]
+            queue: String,
+            #[diesel(sql_type = Text)]
+            state: String,
+            #[diesel(sql_type = BigInt)]
+            jobs: i64,
+        }
+        let rows: Vec<Row> = diesel::sql_query(JOBS).load(&mut self.0)?;
+        let of = |Row { role, queue, state: name, jobs }: Row| {
+            Ok(JobsIn { role, queue, state: state(&name)?, jobs: jobs.unsigned_abs() })
+        };
+        rows.into_iter().map(of).collect()
     }
 
     fn due_by_role(&mut self, now: Millis) -> Done<Vec<DueJobs>> {
