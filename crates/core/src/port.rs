@@ -40,6 +40,9 @@ pub use store::Store;
 pub use upkeep::{Backup, Compacted, Database, Resealed, Restored, SchemaSteps, Upkeep};
 pub use worker::{Forfeit, Heartbeat, Overdue, ProcessProbe, Rescued, WorkerRecord};
 
+/// What a repository gives.
+pub type Result<T, E = RepositoryError> = std::result::Result<T, E>;
+
 /// A repository call that did not do what was asked, by what the caller should do about it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RepositoryError {

@@ -5,7 +5,7 @@
 //! ports of [`crate::port`] promise is kept here.
 
 use crate::clock::Millis;
-use crate::port::RepositoryError;
+use crate::port::Result;
 
 pub mod annotations;
 pub mod cancel;
@@ -87,4 +87,4 @@ pub trait Verb {
 }
 
 /// What comes of one ask.
-pub type Answer<V> = Result<<V as Verb>::Answer, RepositoryError>;
+pub type Answer<V> = Result<<V as Verb>::Answer>;

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::RepositoryError;
+use super::Result;
 use crate::annotation::NewAnnotation;
 use crate::clock::Millis;
 use crate::job::JobId;
@@ -11,11 +11,5 @@ use crate::job::JobId;
 #[async_trait]
 pub trait AnnotationRepository: Send + Sync {
     /// Adds a remark; gives its number.
-    async fn annotate(
-        &self,
-        job: JobId,
-        author: String,
-        annotation: NewAnnotation,
-        now: Millis,
-    ) -> Result<i64, RepositoryError>;
+    async fn annotate(&self, job: JobId, author: String, annotation: NewAnnotation, now: Millis) -> Result<i64>;
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Enqueued, RepositoryError};
+use super::{Enqueued, Result};
 use crate::clock::Millis;
 use crate::job::dependency::OnFailed;
 use crate::job::lease::WorkerId;
@@ -134,84 +134,73 @@ pub struct Awaited {
 #[async_trait]
 pub trait CareRepository: Send + Sync {
     /// Adds a schedule; false if there is one of that name, and then nothing is changed.
-    async fn add_schedule(&self, schedule: Schedule) -> Result<bool, RepositoryError>;
+    async fn add_schedule(&self, schedule: Schedule) -> Result<bool>;
 
     /// Puts a schedule in place of the one of its name, of which jobs, pause and, if `keeps_next`, next run stay.
-    async fn replace_schedule(&self, schedule: Schedule, keeps_next: bool) -> Result<bool, RepositoryError>;
+    async fn replace_schedule(&self, schedule: Schedule, keeps_next: bool) -> Result<bool>;
 
     /// Makes a job of a schedule now, paused or not; its next run stays. `None` if there is no such schedule.
-    async fn run_schedule(&self, name: String, job: NewJob, now: Millis) -> Result<Option<Enqueued>, RepositoryError>;
+    async fn run_schedule(&self, name: String, job: NewJob, now: Millis) -> Result<Option<Enqueued>>;
 
     /// Takes a schedule away; false if there is none. The jobs it made stay.
-    async fn remove_schedule(&self, name: String) -> Result<bool, RepositoryError>;
+    async fn remove_schedule(&self, name: String) -> Result<bool>;
 
     /// Pauses a schedule at `now`, or has it go on with its next run at `resume_at`; false if there is none.
-    async fn pause_schedule(
-        &self,
-        name: String,
-        resume_at: Option<Millis>,
-        now: Millis,
-    ) -> Result<bool, RepositoryError>;
+    async fn pause_schedule(&self, name: String, resume_at: Option<Millis>, now: Millis) -> Result<bool>;
 
     /// Makes the jobs that fell due, and sets the next run. None, and nothing, if another process was first.
-    async fn fire(&self, firing: Firing, now: Millis) -> Result<Option<Vec<JobId>>, RepositoryError>;
+    async fn fire(&self, firing: Firing, now: Millis) -> Result<Option<Vec<JobId>>>;
 
     /// All schedules, by name.
-    async fn schedules(&self) -> Result<Vec<Schedule>, RepositoryError>;
+    async fn schedules(&self) -> Result<Vec<Schedule>>;
 
     /// The schedules whose next run is not ahead of `now`, paused ones left out.
-    async fn due_schedules(&self, now: Millis) -> Result<Vec<Schedule>, RepositoryError>;
+    async fn due_schedules(&self, now: Millis) -> Result<Vec<Schedule>>;
 
     /// The jobs that a schedule made and that are still there, newest first, at most `limit`.
-    async fn schedule_jobs(&self, name: String, limit: u32) -> Result<Vec<(Millis, JobId)>, RepositoryError>;
+    async fn schedule_jobs(&self, name: String, limit: u32) -> Result<Vec<(Millis, JobId)>>;
 
     /// Gives `worker` a duty until `until`, unless another worker has it; true if it has it now. One
     /// that is held for longer than `until` was taken before the clock was set back, and does not count.
-    async fn take_duty(
-        &self,
-        duty: &'static str,
-        worker: WorkerId,
-        until: Millis,
-        now: Millis,
-    ) -> Result<bool, RepositoryError>;
+    async fn take_duty(&self, duty: &'static str, worker: WorkerId, until: Millis, now: Millis) -> Result<bool>;
 
     /// How long what has ended is kept; none if nobody has said, and then it is [`Retention::default`].
-    async fn retention(&self) -> Result<Option<Retention>, RepositoryError>;
+    async fn retention(&self) -> Result<Option<Retention>>;
 
     /// Has some kinds be kept for another time from now on, by whoever deletes; gives how it is then.
-    async fn set_retention(&self, said: Vec<Keep>) -> Result<Retention, RepositoryError>;
+    async fn set_retention(&self, said: Vec<Keep>) -> Result<Retention>;
 
     /// Whether [`CareRepository::prune`] would delete anything.
-    async fn has_prunable(&self, now: Millis) -> Result<bool, RepositoryError>;
+    async fn has_prunable(&self, now: Millis) -> Result<bool>;
 
     /// Deletes some of what was kept long enough by this database's [`Retention`]: as much as takes a moment.
-    async fn prune(&self, now: Millis) -> Result<Pruned, RepositoryError>;
+    async fn prune(&self, now: Millis) -> Result<Pruned>;
 
     /// Gives some of the free space inside the file back to the disk; true if there is more to give.
-    async fn shrink(&self) -> Result<bool, RepositoryError>;
+    async fn shrink(&self) -> Result<bool>;
 
     /// Records that the clock was set, and shortens leases that now stand for longer than their workers asked for.
-    async fn clock_jumped(&self, jump: ClockJump) -> Result<(), RepositoryError>;
+    async fn clock_jumped(&self, jump: ClockJump) -> Result<()>;
 
     /// Asks a worker, or all on the list, to finish what is in hand and end; gives who was asked.
-    async fn request_drain(&self, worker: Option<WorkerId>, now: Millis) -> Result<Vec<String>, RepositoryError>;
+    async fn request_drain(&self, worker: Option<WorkerId>, now: Millis) -> Result<Vec<String>>;
 
     /// Whether a worker was asked to end.
-    async fn drain_requested(&self, worker: WorkerId) -> Result<bool, RepositoryError>;
+    async fn drain_requested(&self, worker: WorkerId) -> Result<bool>;
 
     /// Jobs in workers' hands, by worker and job.
-    async fn held_jobs(&self) -> Result<Vec<HeldJob>, RepositoryError>;
+    async fn held_jobs(&self) -> Result<Vec<HeldJob>>;
 
     /// Jobs that are due at `now`, by role.
-    async fn due_jobs(&self, now: Millis) -> Result<Vec<DueJobs>, RepositoryError>;
+    async fn due_jobs(&self, now: Millis) -> Result<Vec<DueJobs>>;
 
     /// Jobs that hold unique keys, are not at work and were enqueued before `before`: at most `limit`,
     /// oldest first; and behind them the jobs they wait for, directly or not, at most as many again.
-    async fn key_holders(&self, before: Millis, limit: u32) -> Result<Vec<Waiting>, RepositoryError>;
+    async fn key_holders(&self, before: Millis, limit: u32) -> Result<Vec<Waiting>>;
 
     /// The latest times at which the clock was set, newest first.
-    async fn clock_jumps(&self) -> Result<Vec<ClockJump>, RepositoryError>;
+    async fn clock_jumps(&self) -> Result<Vec<ClockJump>>;
 
     /// What there is on disk.
-    async fn storage(&self) -> Result<Storage, RepositoryError>;
+    async fn storage(&self) -> Result<Storage>;
 }

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::{
     AnnotationRepository, Forfeit, ForkRepository, Heartbeat, MemoryRepository, Overdue, QuestionFilter,
-    QuestionRepository, RepositoryError, Rescued, SessionQueries, SessionRepository, WorkerRecord,
+    QuestionRepository, RepositoryError, Rescued, Result, SessionQueries, SessionRepository, WorkerRecord,
 };
 use crate::annotation::Annotation;
 use crate::clock::Millis;
@@ -157,37 +157,27 @@ pub trait JobRepository:
     /// one that is not there is [`RepositoryError::NoSuchJob`], for a group without jobs
     /// [`RepositoryError::EmptyGroup`]; one that would wait for itself, by becoming a job that others
     /// wait for, is [`RepositoryError::Refused`].
-    async fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Result<Vec<Enqueued>, RepositoryError>;
+    async fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Result<Vec<Enqueued>>;
 
     /// Takes due jobs by [`rank`](crate::job::rank), or key by key, as far as [rules](crate::queue::rules) let them start:
     /// each becomes `running` with a new lease, and its attempt is written down before anything is done.
-    async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>, RepositoryError>;
+    async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>>;
 
     /// Appends entries from place `seq` on, with their ledger and annotations. What stands from the start of a call
     /// on is left out once somebody has asked for the job's end, and the answer says so.
-    async fn append(
-        &self,
-        lease: Lease,
-        seq: u64,
-        entries: Vec<Entry>,
-        now: Millis,
-    ) -> Result<Appended, RepositoryError>;
+    async fn append(&self, lease: Lease, seq: u64, entries: Vec<Entry>, now: Millis) -> Result<Appended>;
 
     /// Ends attempts, each by itself, and gives their leases back; tells in the same order where each job is then.
-    async fn finish_all(
-        &self,
-        ends: &[AttemptEnd],
-        now: Millis,
-    ) -> Result<Vec<Result<JobState, RepositoryError>>, RepositoryError>;
+    async fn finish_all(&self, ends: &[AttemptEnd], now: Millis) -> Result<Vec<Result<JobState>>>;
 
     /// Ends one attempt and gives its lease back; tells where the job is then.
-    async fn finish(&self, lease: Lease, ending: Ending, now: Millis) -> Result<JobState, RepositoryError> {
+    async fn finish(&self, lease: Lease, ending: Ending, now: Millis) -> Result<JobState> {
         let mut states = self.finish_all(&[AttemptEnd { lease, ending }], now).await?;
         states.pop().unwrap_or(Err(RepositoryError::LeaseLost(lease.job)))
     }
 
     /// Keeps how far a running job's work is, in place of what was kept before.
-    async fn report_progress(&self, lease: Lease, progress: JobProgress) -> Result<(), RepositoryError>;
+    async fn report_progress(&self, lease: Lease, progress: JobProgress) -> Result<()>;
 
     /// Renews `leases` until `lease_until` and marks the worker alive.
     async fn heartbeat(
@@ -196,25 +186,25 @@ pub trait JobRepository:
         leases: Vec<Lease>,
         lease_until: Millis,
         now: Millis,
-    ) -> Result<Heartbeat, RepositoryError>;
+    ) -> Result<Heartbeat>;
 
     /// Takes back jobs leased by workers in `dead`, whatever their leases say; takes those workers off the list.
-    async fn rescue_from(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError>;
+    async fn rescue_from(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>>;
 
     /// Takes back jobs whose leases ended and were not renewed.
-    async fn take_back(&self, forfeits: Vec<Forfeit>, now: Millis) -> Result<Vec<Rescued>, RepositoryError>;
+    async fn take_back(&self, forfeits: Vec<Forfeit>, now: Millis) -> Result<Vec<Rescued>>;
 
     /// Asks for the end of a job and of those beneath it; tells of the job.
-    async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled, RepositoryError>;
+    async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled>;
 
     /// Makes a final job available again; its run goes on ([`Entry::Reopened`]). Refused while its key is another's.
-    async fn retry(&self, job: JobId, now: Millis) -> Result<(), RepositoryError>;
+    async fn retry(&self, job: JobId, now: Millis) -> Result<()>;
 
     /// Announces a worker process.
-    async fn register_worker(&self, worker: WorkerRecord) -> Result<(), RepositoryError>;
+    async fn register_worker(&self, worker: WorkerRecord) -> Result<()>;
 
     /// Takes a worker process off the list, which gives back what it still holds.
-    async fn unregister_worker(&self, worker: WorkerId, now: Millis) -> Result<(), RepositoryError>;
+    async fn unregister_worker(&self, worker: WorkerId, now: Millis) -> Result<()>;
 
     /// Tells others, outside of what is stored, that a worker ended by itself: its jobs met no death.
     fn leave_word(&self, worker: &WorkerId);
@@ -224,64 +214,64 @@ pub trait JobRepository:
 #[async_trait]
 pub trait JobQueries: SessionQueries + Send + Sync {
     /// One job.
-    async fn job(&self, id: JobId) -> Result<Option<Job>, RepositoryError>;
+    async fn job(&self, id: JobId) -> Result<Option<Job>>;
 
     /// Jobs by filter, newest first.
-    async fn jobs(&self, filter: JobFilter) -> Result<Vec<Job>, RepositoryError>;
+    async fn jobs(&self, filter: JobFilter) -> Result<Vec<Job>>;
 
     /// The jobs a job has made, oldest first, with their outputs.
-    async fn children(&self, parent: JobId) -> Result<Vec<Job>, RepositoryError>;
+    async fn children(&self, parent: JobId) -> Result<Vec<Job>>;
 
     /// How the jobs stand that a job waited for, by name or by group, and those it has made.
-    async fn result_counts(&self, of: JobId) -> Result<ResultCounts, RepositoryError>;
+    async fn result_counts(&self, of: JobId) -> Result<ResultCounts>;
 
     /// These jobs with their answers, by id, those with higher ids than `after`, at most `limit`.
-    async fn results(&self, of: JobId, after: JobId, limit: u32) -> Result<Vec<Job>, RepositoryError>;
+    async fn results(&self, of: JobId, after: JobId, limit: u32) -> Result<Vec<Job>>;
 
     /// How many jobs of each role are in each state; rows without jobs are left out.
-    async fn counts(&self) -> Result<Vec<(String, JobState, u64)>, RepositoryError>;
+    async fn counts(&self) -> Result<Vec<(String, JobState, u64)>>;
 
     /// A run's entries from place `from` on, in order.
-    async fn journal(&self, job: JobId, from: u64) -> Result<Vec<Recorded>, RepositoryError>;
+    async fn journal(&self, job: JobId, from: u64) -> Result<Vec<Recorded>>;
 
     /// A run's tool calls, in order.
-    async fn ledger(&self, job: JobId) -> Result<Vec<LedgerRow>, RepositoryError>;
+    async fn ledger(&self, job: JobId) -> Result<Vec<LedgerRow>>;
 
     /// A job's attempts, oldest first.
-    async fn attempts(&self, job: JobId) -> Result<Vec<Attempt>, RepositoryError>;
+    async fn attempts(&self, job: JobId) -> Result<Vec<Attempt>>;
 
     /// Remarks about a job, oldest first.
-    async fn annotations(&self, job: JobId) -> Result<Vec<Annotation>, RepositoryError>;
+    async fn annotations(&self, job: JobId) -> Result<Vec<Annotation>>;
 
     /// The earliest time at which an open question expires.
-    async fn next_expiry(&self) -> Result<Option<Millis>, RepositoryError>;
+    async fn next_expiry(&self) -> Result<Option<Millis>>;
 
     /// One question.
-    async fn question(&self, id: QuestionId) -> Result<Option<Question>, RepositoryError>;
+    async fn question(&self, id: QuestionId) -> Result<Option<Question>>;
 
     /// Questions by filter, oldest first.
-    async fn questions(&self, filter: QuestionFilter) -> Result<Vec<Question>, RepositoryError>;
+    async fn questions(&self, filter: QuestionFilter) -> Result<Vec<Question>>;
 
     /// What was archived of a job's conversation, oldest first, with the entries it left with.
-    async fn archived(&self, job: JobId) -> Result<Vec<(u64, String)>, RepositoryError>;
+    async fn archived(&self, job: JobId) -> Result<Vec<(u64, String)>>;
 
     /// Worker processes on the list.
-    async fn workers(&self) -> Result<Vec<WorkerRecord>, RepositoryError>;
+    async fn workers(&self) -> Result<Vec<WorkerRecord>>;
 
     /// Running jobs whose end was asked for.
-    async fn cancel_requested(&self) -> Result<Vec<JobId>, RepositoryError>;
+    async fn cancel_requested(&self) -> Result<Vec<JobId>>;
 
     /// The earliest time at which a job becomes due, a lease expires, or, after `now`, a rate lets the next one start.
-    async fn next_deadline(&self, now: Millis) -> Result<Option<Millis>, RepositoryError>;
+    async fn next_deadline(&self, now: Millis) -> Result<Option<Millis>>;
 
     /// Leases that ended before or at `now` and were not renewed, by job.
-    async fn overdue(&self, now: Millis) -> Result<Vec<Overdue>, RepositoryError>;
+    async fn overdue(&self, now: Millis) -> Result<Vec<Overdue>>;
 
     /// The earliest time at which a lease ends unless it is renewed.
-    async fn next_lease_end(&self) -> Result<Option<Millis>, RepositoryError>;
+    async fn next_lease_end(&self) -> Result<Option<Millis>>;
 
     /// Fails with [`RepositoryError::Gone`] once others find another file here. To be asked about once a second.
-    fn still_there(&self) -> Result<(), RepositoryError>;
+    fn still_there(&self) -> Result<()>;
 
     /// A random text that tells this database from every other; part of every effect key.
     fn installation(&self) -> &str;

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::RepositoryError;
+use super::Result;
 use crate::clock::Millis;
 use crate::job::lease::Lease;
 
@@ -10,5 +10,5 @@ use crate::job::lease::Lease;
 #[async_trait]
 pub trait MemoryRepository: Send + Sync {
     /// Keeps what leaves a run's conversation with its entry `seq`; the same again changes nothing.
-    async fn archive(&self, lease: Lease, seq: u64, content: String, now: Millis) -> Result<(), RepositoryError>;
+    async fn archive(&self, lease: Lease, seq: u64, content: String, now: Millis) -> Result<()>;
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde::Serialize;
 
-use super::{DueJobs, RepositoryError, Storage};
+use super::{DueJobs, Result, Storage};
 use crate::clock::Millis;
 use crate::job::JobState;
 use crate::queue::rate::EndpointState;
@@ -64,7 +64,7 @@ pub struct Written {
 #[async_trait]
 pub trait MetricsQueries: Send + Sync {
     /// What there is at `now`. Costs nothing for jobs that have ended.
-    async fn standing(&self, now: Millis) -> Result<Standing, RepositoryError>;
+    async fn standing(&self, now: Millis) -> Result<Standing>;
 
     /// What this process wrote.
     fn written(&self) -> Written;

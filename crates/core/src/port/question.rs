@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::RepositoryError;
+use super::Result;
 use crate::clock::Millis;
 use crate::job::JobId;
 use crate::job::question::{Answered, QuestionId};
@@ -22,14 +22,8 @@ pub struct QuestionFilter {
 #[async_trait]
 pub trait QuestionRepository: Send + Sync {
     /// Saves an answer; the job goes on once all its questions are settled. `None` if there is no such question.
-    async fn answer(
-        &self,
-        question: QuestionId,
-        answer: String,
-        by: String,
-        now: Millis,
-    ) -> Result<Option<Answered>, RepositoryError>;
+    async fn answer(&self, question: QuestionId, answer: String, by: String, now: Millis) -> Result<Option<Answered>>;
 
     /// Settles questions whose time is over and gives how many there were.
-    async fn expire_questions(&self, now: Millis) -> Result<u32, RepositoryError>;
+    async fn expire_questions(&self, now: Millis) -> Result<u32>;
 }

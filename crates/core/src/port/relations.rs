@@ -5,7 +5,9 @@ use tokio::sync::watch;
 
 #[cfg(doc)]
 use super::JobQueries;
-use super::{Cancelled, Enqueued, JobFilter, RepositoryError};
+#[cfg(doc)]
+use super::RepositoryError;
+use super::{Cancelled, Enqueued, JobFilter, Result};
 use crate::clock::Millis;
 use crate::job::change::{Change, Changed};
 use crate::job::dependency::{Dependency, GroupWait};
@@ -68,14 +70,14 @@ pub trait JobRelations: Send + Sync {
         reach: Reach,
         reason: String,
         now: Millis,
-    ) -> Result<Vec<(JobId, Cancelled)>, RepositoryError>;
+    ) -> Result<Vec<(JobId, Cancelled)>>;
 
     /// Changes each of `jobs` whose state allows it and tells of each; those that are not there are
     /// left out. For many jobs, call it many times: all others who write wait meanwhile.
-    async fn change(&self, jobs: Vec<JobId>, change: Change, now: Millis) -> Result<Vec<Changed>, RepositoryError>;
+    async fn change(&self, jobs: Vec<JobId>, change: Change, now: Millis) -> Result<Vec<Changed>>;
 
     /// Stores a part of a batch, or nothing and [`RepositoryError::Refused`] where the batch is not where it begins.
-    async fn enqueue_chunk(&self, chunk: Chunk, now: Millis) -> Result<Vec<Enqueued>, RepositoryError>;
+    async fn enqueue_chunk(&self, chunk: Chunk, now: Millis) -> Result<Vec<Enqueued>>;
 }
 
 /// A job's state, as [`JobSearch::states`] gives it.
@@ -93,36 +95,31 @@ pub struct StateRow {
 #[async_trait]
 pub trait JobSearch: Send + Sync {
     /// The jobs a job waits for or waited for, in order.
-    async fn dependencies(&self, job: JobId) -> Result<Vec<Dependency>, RepositoryError>;
+    async fn dependencies(&self, job: JobId) -> Result<Vec<Dependency>>;
 
     /// The groups a job waits for or waited for, by name.
-    async fn awaited_groups(&self, job: JobId) -> Result<Vec<GroupWait>, RepositoryError>;
+    async fn awaited_groups(&self, job: JobId) -> Result<Vec<GroupWait>>;
 
     /// The numbers of jobs by filter, newest first.
-    async fn ids(&self, filter: JobFilter) -> Result<Vec<JobId>, RepositoryError>;
+    async fn ids(&self, filter: JobFilter) -> Result<Vec<JobId>>;
 
     /// Groups, by name.
-    async fn groups(&self) -> Result<Vec<GroupStanding>, RepositoryError>;
+    async fn groups(&self) -> Result<Vec<GroupStanding>>;
 
     /// One group with what it used, if it has jobs.
-    async fn group(&self, name: String) -> Result<Option<(GroupStanding, GroupUse)>, RepositoryError>;
+    async fn group(&self, name: String) -> Result<Option<(GroupStanding, GroupUse)>>;
 
     /// How far a batch is; the start when nobody began it.
-    async fn batch(&self, name: String) -> Result<BatchStanding, RepositoryError>;
+    async fn batch(&self, name: String) -> Result<BatchStanding>;
 
     /// The states of `jobs`, by id; those that are not there are left out.
-    async fn states(&self, jobs: Vec<JobId>) -> Result<Vec<StateRow>, RepositoryError>;
+    async fn states(&self, jobs: Vec<JobId>) -> Result<Vec<StateRow>>;
 
     /// The states of jobs with numbers above `after`, by id, at most `limit`; of one group if named.
-    async fn states_after(
-        &self,
-        after: JobId,
-        group: Option<String>,
-        limit: u32,
-    ) -> Result<Vec<StateRow>, RepositoryError>;
+    async fn states_after(&self, after: JobId, group: Option<String>, limit: u32) -> Result<Vec<StateRow>>;
 
     /// The jobs that have not ended, by id, of one group if named; and the highest number there was at that moment.
-    async fn live(&self, group: Option<String>) -> Result<(JobId, Vec<StateRow>), RepositoryError>;
+    async fn live(&self, group: Option<String>) -> Result<(JobId, Vec<StateRow>)>;
 
     /// Changes whenever this process commits; of others it tells as much as [`JobQueries::wakes`].
     fn committed(&self) -> watch::Receiver<u64>;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 
-use super::RepositoryError;
+use super::Result;
 
 /// A copy that was made and looked through.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,14 +62,14 @@ pub struct Restored {
 #[async_trait]
 pub trait Upkeep: Send + Sync {
     /// What is damaged, in words; each index is compared with its table too where it is to be `full`.
-    async fn check(&self, full: bool) -> Result<Vec<String>, RepositoryError>;
+    async fn check(&self, full: bool) -> Result<Vec<String>>;
 
     /// Copies it to `to` as it is at one moment, while others work on, and looks the copy through. Fails if there is
     /// something at `to`.
-    async fn backup(&self, to: &Path) -> Result<Backup, RepositoryError>;
+    async fn backup(&self, to: &Path) -> Result<Backup>;
 
     /// The id of the key that texts are sealed with, if they are.
-    async fn sealed_with(&self) -> Result<Option<String>, RepositoryError>;
+    async fn sealed_with(&self) -> Result<Option<String>>;
 
     /// Seals every value with the key that seals, or, `in_the_clear`, stores all as they are; and tells `progress` of each
     /// place and the values written so far. Nobody else should write.
@@ -77,23 +77,23 @@ pub trait Upkeep: Send + Sync {
         &self,
         in_the_clear: bool,
         progress: &mut (dyn for<'a> FnMut(&'a str, u64) + Send),
-    ) -> Result<Resealed, RepositoryError>;
+    ) -> Result<Resealed>;
 }
 
 /// A database that is not open, or may not be there. Everything here blocks.
 pub trait Database: Send + Sync {
     /// How far its schema is. Changes nothing; a newer one is an error.
-    fn schema(&self) -> Result<SchemaSteps, RepositoryError>;
+    fn schema(&self) -> Result<SchemaSteps>;
 
     /// Whether it can be written now.
-    fn try_write(&self) -> Result<(), RepositoryError>;
+    fn try_write(&self) -> Result<()>;
 
     /// Where there is none, what tells that there was one, in words.
     fn left_behind(&self) -> Option<String>;
 
     /// Rewrites it without its free space, while nobody is at work.
-    fn compact(&self) -> Result<Compacted, RepositoryError>;
+    fn compact(&self) -> Result<Compacted>;
 
     /// Puts a copy of `backup` in its place, and keeps what is there. No job of the backup is left in the hands of a worker.
-    fn restore(&self, backup: &Path) -> Result<Restored, RepositoryError>;
+    fn restore(&self, backup: &Path) -> Result<Restored>;
 }

@@ -42,7 +42,7 @@ fn store_breaker<D: Driver>(tx: &mut Tx<'_, D>, row: &mut BreakerRow, said: Opti
     tx.db.keep(row)
 }
 
-/// The buckets of a model; both full where there is no row.
+/// The buckets of a model, for requests and for tokens, as far as it has rates; full where there is no row.
 fn buckets<D: Driver>(db: &mut D, about: &ModelUse) -> Done<[Option<Bucket>; 2]> {
     let ModelRates { requests_per_minute, tokens_per_minute } = about.rates;
     let known: Option<Rates> = db.kept((about.endpoint.as_str(), about.model.as_str()))?.pop();
@@ -51,6 +51,9 @@ fn buckets<D: Driver>(db: &mut D, about: &ModelUse) -> Done<[Option<Bucket>; 2]>
 }
 
 fn store_buckets<D: Driver>(db: &mut D, about: &ModelUse, buckets: [Option<Bucket>; 2]) -> Done<()> {
+    if buckets == [None; 2] {
+        return Ok(());
+    }
     let [requests_us, tokens_us] = buckets.map(|bucket| bucket.map_or(0, |bucket| bucket.full_at_us));
     let ModelUse { endpoint, model, .. } = about.clone();
     db.keep(&Rates { endpoint, model, requests_us, tokens_us })
@@ -91,29 +94,23 @@ pub fn reserve<D: Driver>(tx: &mut Tx<'_, D>, about: &ModelUse, patience_ms: Mil
         Leaves::Probe => true,
         Leaves::Go => false,
     };
-    let [mut requests, mut tokens] = buckets(tx.db, about)?;
-    let wait = |bucket: &Option<Bucket>, count| bucket.map_or(0, |bucket| bucket.wait_ms(count, now));
-    let (for_requests, for_tokens) = (wait(&requests, about.requests), wait(&tokens, about.tokens));
-    let after_ms = for_requests.max(for_tokens);
+    let mut buckets = buckets(tx.db, about)?;
+    let counts = [about.requests, about.tokens];
+    let waits = [0, 1].map(|i| buckets[i].map_or(0, |bucket| bucket.wait_ms(counts[i], now)));
+    let after_ms = waits[0].max(waits[1]);
     if after_ms > patience_ms {
-        let (limit, what) = if for_requests >= for_tokens {
-            (about.rates.requests_per_minute, "requests")
-        } else {
-            (about.rates.tokens_per_minute, "tokens")
+        let (limit, what) = match waits[0] >= waits[1] {
+            true => (about.rates.requests_per_minute, "requests"),
+            false => (about.rates.tokens_per_minute, "tokens"),
         };
         let (model, limit) = (&about.model, limit.unwrap_or_default());
         let reason = format!("the model {model} may be sent {limit} {what} a minute, and as many were");
         return Ok(Pass::Wait { ms: after_ms, reason });
     }
-    if let Some(bucket) = &mut requests {
-        bucket.take(about.requests, now);
+    for (bucket, count) in buckets.iter_mut().zip(counts) {
+        bucket.iter_mut().for_each(|bucket| bucket.take(count, now));
     }
-    if let Some(bucket) = &mut tokens {
-        bucket.take(about.tokens, now);
-    }
-    if requests.is_some() || tokens.is_some() {
-        store_buckets(tx.db, about, [requests, tokens])?;
-    }
+    store_buckets(tx.db, about, buckets)?;
     if !is_probe {
         return Ok(Pass::Go { after_ms });
     }
@@ -141,18 +138,15 @@ pub fn settle<D: Driver>(
     went: &RequestOutcome,
     now: Millis,
 ) -> Done<Option<Millis>> {
-    let [mut requests, mut tokens] = buckets(tx.db, reserved)?;
-    let correct = |bucket: &mut Option<Bucket>, before: u64, after: u64| {
-        if let Some(bucket) = bucket.as_mut().filter(|_| before != after) {
+    let mut buckets = buckets(tx.db, reserved)?;
+    let counts = [(reserved.requests, used.requests), (reserved.tokens, used.tokens)];
+    for (bucket, (before, after)) in buckets.iter_mut().zip(counts).filter(|(_, (before, after))| before != after) {
+        if let Some(bucket) = bucket {
             bucket.give_back(before);
             bucket.take(after, now);
         }
-    };
-    correct(&mut requests, reserved.requests, used.requests);
-    correct(&mut tokens, reserved.tokens, used.tokens);
-    if requests.is_some() || tokens.is_some() {
-        store_buckets(tx.db, reserved, [requests, tokens])?;
     }
+    store_buckets(tx.db, reserved, buckets)?;
     let [endpoint, model] = breakers(tx.db, reserved)?;
     let mut rest = None;
     let put = |tx: &mut Tx<'_, D>, mut row: BreakerRow, said: Option<&str>, change: &mut dyn FnMut(&mut Breaker)| {

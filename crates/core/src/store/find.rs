@@ -34,9 +34,9 @@ pub fn list<D: Driver>(db: &mut D, keys: &Keys, filter: &JobFilter) -> Outcome<V
     Ok(found)
 }
 
-/// The jobs a job has made, oldest first.
-pub fn children<D: Driver>(db: &mut D, keys: &Keys, parent: JobId) -> Done<Vec<Job>> {
-    let ids = db.ids(IdsOf::Children(parent))?;
+/// Jobs by their numbers, without how far they are.
+pub fn those<D: Driver>(db: &mut D, keys: &Keys, of: IdsOf<'_>) -> Done<Vec<Job>> {
+    let ids = db.ids(of)?;
     Ok(db.whole_jobs(&ids)?.into_iter().map(|row| to_job(keys, row)).collect())
 }
 
@@ -176,12 +176,6 @@ pub fn result_counts<D: Driver>(db: &mut D, of: JobId) -> Done<ResultCounts> {
     }
     counts.states.sort();
     Ok(counts)
-}
-
-/// Those with higher numbers than `after`, by number.
-pub fn results<D: Driver>(db: &mut D, keys: &Keys, of: JobId, after: JobId, limit: u32) -> Done<Vec<Job>> {
-    let ids = db.ids(IdsOf::Results { of, after, most: limit })?;
-    Ok(db.whole_jobs(&ids)?.into_iter().map(|row| to_job(keys, row)).collect())
 }
 
 /// Jobs that hold unique keys and are not at work, and what they wait for: for whoever asks why a key does not come free.

@@ -14,7 +14,7 @@ use crate::job::dependency::{OnFailed, waits_for, would_wait_for_itself};
 use crate::job::lease::Lease;
 use crate::job::transition::{Event, Standing, transition};
 use crate::job::{JobId, JobProgress, JobState};
-use crate::port::{Appended, AttemptEnd, Reach, RepositoryError};
+use crate::port::{Appended, AttemptEnd, Reach, RepositoryError, Result};
 
 /// The job's row, if the lease still stands.
 pub fn guarded<D: Driver>(db: &mut D, lease: Lease) -> Outcome<RunningRow> {
@@ -208,7 +208,7 @@ struct Left<'a> {
 }
 
 /// What becomes of the running job of this row by `end`.
-fn change(row: &RunningRow, end: &End) -> Result<Standing, RepositoryError> {
+fn change(row: &RunningRow, end: &End) -> Result<Standing> {
     if !end.children.is_empty() && end.event != Event::Suspend {
         let said = "an ending brings children but does not suspend the job; nothing was saved";
         return Err(RepositoryError::Unusable(said.into()));

@@ -84,15 +84,9 @@ pub fn fire<D: Driver>(tx: &mut Tx<'_, D>, firing: &Firing, batch: &Batch) -> Ou
     Ok(Some(ids))
 }
 
-/// All schedules, by name.
-pub fn all<D: Driver>(db: &mut D, keys: &Keys) -> Done<Vec<Schedule>> {
-    let rows = db.kept(SchedulesOf::All)?;
-    rows.into_iter().map(|row| to_schedule(db, keys, row)).collect()
-}
-
-/// Those whose next run is not ahead, the most overdue first.
-pub fn due<D: Driver>(db: &mut D, keys: &Keys, now: Millis) -> Done<Vec<Schedule>> {
-    let rows = db.kept(SchedulesOf::Due(now))?;
+/// Schedules as they are asked for.
+pub fn list<D: Driver>(db: &mut D, keys: &Keys, of: SchedulesOf<'_>) -> Done<Vec<Schedule>> {
+    let rows = db.kept(of)?;
     rows.into_iter().map(|row| to_schedule(db, keys, row)).collect()
 }
 

@@ -5,9 +5,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use diesel::connection::SimpleConnection;
+use diesel::dsl::sql;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
-use posse_core::port::{Backup, RepositoryError};
+use posse_core::port::{Backup, RepositoryError, Result};
 use posse_core::store::Done;
 
 use super::connection::{Access, open};
@@ -22,7 +23,7 @@ const PROBLEMS: usize = 20;
 /// meanwhile is not in it. The copy is looked through for damage before it gets its name, so that
 /// there is either a good one or none. Only its owner may read it. Fails if there is something at
 /// `to` already.
-pub(super) fn make(from: &Path, to: &Path) -> Result<Backup, RepositoryError> {
+pub(super) fn make(from: &Path, to: &Path) -> Result<Backup> {
     let refuse = |error: std::io::Error| not_made(to, &error);
     let to = &std::path::absolute(to).map_err(refuse)?;
     if to.symlink_metadata().is_ok() {
@@ -54,7 +55,7 @@ pub(super) fn make(from: &Path, to: &Path) -> Result<Backup, RepositoryError> {
 }
 
 /// Writes a copy of the database at `from` into the empty file at `part`.
-pub(super) fn copy_into(from: &Path, access: Access, part: &Path) -> Result<(), RepositoryError> {
+pub(super) fn copy_into(from: &Path, access: Access, part: &Path) -> Result<()> {
     let mut source = open(from, access)?;
     // The setting would keep it from writing the copy too.
     source.batch_execute("PRAGMA query_only = 0").map_err(|error| describe(&error, from))?;
@@ -63,7 +64,7 @@ pub(super) fn copy_into(from: &Path, access: Access, part: &Path) -> Result<(), 
 }
 
 /// The same, and looks the copy through.
-fn fill(from: &Path, part: &Path) -> Result<(), RepositoryError> {
+fn fill(from: &Path, part: &Path) -> Result<()> {
     copy_into(from, Access::Read, part)?;
     let mut copy = open(part, Access::Frozen)?;
     if migrate::inspect(&mut copy, part)? != Schema::Current {
@@ -78,28 +79,14 @@ fn fill(from: &Path, part: &Path) -> Result<(), RepositoryError> {
 /// What is wrong with the file, in words; nothing where all is well. Reads the whole file, and with `full` also compares
 /// each index with its table, which takes several times as long.
 pub(super) fn check(connection: &mut SqliteConnection, full: bool) -> Done<Vec<String>> {
-    #[derive(QueryableByName)]
-    struct Line {
-        #[diesel(sql_type = Text)]
-        said: String,
-    }
-    #[derive(QueryableByName)]
-    struct Orphan {
-        #[diesel(sql_type = Text)]
-        child: String,
-        #[diesel(sql_type = Nullable<BigInt>)]
-        number: Option<i64>,
-        #[diesel(sql_type = Text)]
-        parent: String,
-    }
     let pragma = if full { "integrity_check" } else { "quick_check" };
-    let sql = format!("SELECT {pragma} AS said FROM pragma_{pragma} LIMIT {PROBLEMS}");
-    let lines: Vec<Line> = diesel::sql_query(sql).load(connection)?;
-    let mut problems: Vec<_> = lines.into_iter().map(|line| line.said).filter(|said| said != "ok").collect();
-    let sql =
-        format!("SELECT \"table\" AS child, rowid AS number, parent FROM pragma_foreign_key_check LIMIT {PROBLEMS}");
-    let orphans: Vec<Orphan> = diesel::sql_query(sql).load(connection)?;
-    problems.extend(orphans.into_iter().map(|Orphan { child, number, parent }| {
+    let lines = sql::<Text>(&format!("SELECT {pragma} FROM pragma_{pragma} LIMIT {PROBLEMS}"));
+    let mut problems: Vec<String> = lines.load(connection)?;
+    problems.retain(|said| said != "ok");
+    let orphans = format!("SELECT \"table\", rowid, parent FROM pragma_foreign_key_check LIMIT {PROBLEMS}");
+    let orphans: Vec<(String, Option<i64>, String)> =
+        sql::<(Text, Nullable<BigInt>, Text)>(&orphans).load(connection)?;
+    problems.extend(orphans.into_iter().map(|(child, number, parent)| {
         let number = number.map(|number| format!(" {number}")).unwrap_or_default();
         format!("row{number} of {child} belongs to a row of {parent} that is not there")
     }));

@@ -8,7 +8,7 @@ use posse_core::clock::Millis;
 use posse_core::job::lease::Lease;
 use posse_core::job::transition::Event;
 use posse_core::job::{NewJob, Output};
-use posse_core::port::{AttemptEnd, Ending, Enqueued, RepositoryError};
+use posse_core::port::{AttemptEnd, Ending, Enqueued, RepositoryError, Result};
 use posse_core::store::claim::Cursors;
 use posse_core::store::enqueue::{Batch, enqueue};
 use posse_core::store::finish::{End, Finish};
@@ -41,7 +41,7 @@ pub fn enqueue_in(
     keys: &Keys,
     new: Vec<NewJob>,
     now: Millis,
-) -> Result<Vec<Enqueued>, RepositoryError> {
+) -> Result<Vec<Enqueued>> {
     let batch = Batch::new(new, now).map_err(not_json)?;
     within(connection, keys, |tx| enqueue(tx, &batch, None))
 }
@@ -63,7 +63,7 @@ pub fn complete_in(
     lease: Lease,
     output: Output,
     now: Millis,
-) -> Result<(), RepositoryError> {
+) -> Result<()> {
     let ending = Ending {
         event: Event::Complete,
         due_at: now,
@@ -87,7 +87,7 @@ fn within<T>(
     connection: &mut SqliteConnection,
     keys: &Keys,
     work: impl FnOnce(&mut Transaction<'_>) -> Outcome<T>,
-) -> Result<T, RepositoryError> {
+) -> Result<T> {
     let done = transaction(connection, |connection| {
         meta::admit(connection, keys)?;
         // Workers are notified after the COMMIT, which is the caller's.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use diesel::connection::SimpleConnection;
-use posse_core::port::{Compacted, RepositoryError};
+use posse_core::port::{Compacted, RepositoryError, Result};
 use posse_core::text::bytes;
 use posse_host::process::free_space;
 
@@ -20,7 +20,7 @@ use super::{Synchronous, space};
 /// beside the database and where SQLite keeps temporary files (`SQLITE_TMPDIR`, else `/var/tmp`). Whoever
 /// writes waits meanwhile, so no worker should be at work. It is one transaction: whatever ends it early
 /// leaves what was there before.
-pub fn compact(path: &Path) -> Result<Compacted, RepositoryError> {
+pub fn compact(path: &Path) -> Result<Compacted> {
     let failed = |error| describe(&error, path);
     let mut connection = open(path, Access::Write(Synchronous::Full))?;
     if migrate::inspect(&mut connection, path)? == Schema::Older {

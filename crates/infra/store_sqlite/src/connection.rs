@@ -5,7 +5,7 @@ use std::path::Path;
 
 use diesel::connection::SimpleConnection;
 use diesel::{Connection, ConnectionError, SqliteConnection};
-use posse_core::port::RepositoryError;
+use posse_core::port::Result;
 use posse_core::store::{DbError, Outcome};
 
 use super::fault::{Kind, describe, describe_text, kind_of_text};
@@ -28,7 +28,7 @@ pub(super) enum Access {
 }
 
 /// Opens the file at `path`. Fails with words for a person.
-pub(super) fn open(path: &Path, access: Access) -> Result<SqliteConnection, RepositoryError> {
+pub(super) fn open(path: &Path, access: Access) -> Result<SqliteConnection> {
     posse_host::recognise::note_opened(path);
     extension::register();
     let parameters = match access {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use diesel::prelude::*;
 use posse_core::job::lease::WorkerId;
-use posse_core::port::{RepositoryError, Storage, Written};
+use posse_core::port::{Result, Storage, Written};
 use posse_core::store::engine::Engine;
 use posse_core::store::enqueue::{Batch, Enqueue};
 use posse_core::store::finish::{End, Finish};
@@ -21,7 +21,7 @@ use super::{SqliteStore, space};
 impl Engine for SqliteStore {
     type Rows = Rows;
 
-    async fn write<T, F, W>(&self, bytes: usize, work: W) -> Result<T, RepositoryError>
+    async fn write<T, F, W>(&self, bytes: usize, work: W) -> Result<T>
     where
         T: Send + 'static,
         F: Into<Fault> + 'static,
@@ -30,7 +30,7 @@ impl Engine for SqliteStore {
         self.writer()?.run(bytes, false, work).await
     }
 
-    async fn write_passing<T, F, W>(&self, bytes: usize, work: W) -> Result<T, RepositoryError>
+    async fn write_passing<T, F, W>(&self, bytes: usize, work: W) -> Result<T>
     where
         T: Send + 'static,
         F: Into<Fault> + 'static,
@@ -43,11 +43,11 @@ impl Engine for SqliteStore {
         self.writer()?.enqueue(batch.bytes(), batch).await
     }
 
-    async fn finish_ends(&self, ends: Vec<End>) -> Result<Vec<Answer<Finish>>, RepositoryError> {
+    async fn finish_ends(&self, ends: Vec<End>) -> Result<Vec<Answer<Finish>>> {
         self.writer()?.finish(ends.iter().map(End::bytes).sum(), ends).await
     }
 
-    async fn read<T, F, R>(&self, read: R) -> Result<T, RepositoryError>
+    async fn read<T, F, R>(&self, read: R) -> Result<T>
     where
         T: Send + 'static,
         F: Into<Fault>,
@@ -57,7 +57,7 @@ impl Engine for SqliteStore {
         self.readers.run(move |connection| read(Rows::of(connection), &keys)).await
     }
 
-    async fn read_at_once<T, F, R>(&self, read: R) -> Result<T, RepositoryError>
+    async fn read_at_once<T, F, R>(&self, read: R) -> Result<T>
     where
         T: Send + 'static,
         F: Into<Fault>,
@@ -76,7 +76,7 @@ impl Engine for SqliteStore {
         &self.installation
     }
 
-    fn check_identity(&self) -> Result<(), RepositoryError> {
+    fn check_identity(&self) -> Result<()> {
         self.identity.check()
     }
 
@@ -92,7 +92,7 @@ impl Engine for SqliteStore {
         self.writer.as_ref().map_or_else(Written::default, Writer::written)
     }
 
-    async fn space(&self) -> Result<Storage, RepositoryError> {
+    async fn space(&self) -> Result<Storage> {
         let look = |connection: &mut SqliteConnection| {
             Ok::<_, DbError>((space::pages(connection)?, space::gives_back(connection)?))
         };
@@ -101,7 +101,7 @@ impl Engine for SqliteStore {
         Ok(Storage { bytes: pages * size, free_bytes: free * size, log_bytes, gives_back })
     }
 
-    async fn give_back(&self) -> Result<bool, RepositoryError> {
+    async fn give_back(&self) -> Result<bool> {
         self.writer()?.run(MANY_ROWS, false, space::shrink).await
     }
 

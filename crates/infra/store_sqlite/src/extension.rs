@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use diesel::{Connection, SqliteConnection};
 use libsqlite3_sys as ffi;
-use posse_core::port::RepositoryError;
+use posse_core::port::{RepositoryError, Result};
 
 /// An extension's entry point, as SQLite calls it for every new connection.
 type Init = unsafe extern "C" fn(*mut ffi::sqlite3, *mut *mut c_char, *const ffi::sqlite3_api_routines) -> c_int;
@@ -28,7 +28,7 @@ pub enum Source {
 /// Makes sqlite-vec part of every connection opened from now on, preferring a build of it in
 /// `folder`: one whose files may be run. Call it before the first database is opened; once a source was chosen it stays, and
 /// every later call returns the first answer.
-pub fn register_from(folder: Option<&Path>) -> Result<Source, RepositoryError> {
+pub fn register_from(folder: Option<&Path>) -> Result<Source> {
     let file = folder.map(|folder| folder.join(format!("vec0{}", std::env::consts::DLL_SUFFIX)));
     let chosen = REGISTERED.get_or_init(|| {
         set_up();

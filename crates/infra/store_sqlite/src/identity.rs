@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use posse_core::port::RepositoryError;
+use posse_core::port::{RepositoryError, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, StatxFlags, inotify, makedev};
 use rustix::io::{Errno, read};
@@ -60,7 +60,7 @@ impl Identity {
     }
 
     /// The same as [`Identity::check`], for the price of one look, as long as the kernel tells of no change.
-    pub fn check_changes(&self) -> Result<(), RepositoryError> {
+    pub fn check_changes(&self) -> Result<()> {
         self.found()?;
         let is_known = self.files.iter().all(|(_, id)| id.get().is_some());
         match &self.changes {
@@ -70,12 +70,12 @@ impl Identity {
     }
 
     /// What [`Identity::check`] last found.
-    pub fn found(&self) -> Result<(), RepositoryError> {
+    pub fn found(&self) -> Result<()> {
         self.lost.get().map_or(Ok(()), |lost| Err(lost.clone()))
     }
 
     /// Fails once one of the files is not the one that is open.
-    pub fn check(&self) -> Result<(), RepositoryError> {
+    pub fn check(&self) -> Result<()> {
         self.found()?;
         let Some(what) = self.files.iter().find_map(|(file, id)| self.changed(file, id)) else { return Ok(()) };
         let lost = RepositoryError::Gone(format!(

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use diesel::SqliteConnection;
 use diesel::connection::SimpleConnection;
-use posse_core::port::RepositoryError;
+use posse_core::port::{RepositoryError, Result};
 use posse_core::queue::retention::Retention;
 
 mod backup;
@@ -121,7 +121,7 @@ impl SqliteStore {
     ///
     /// Errors are for a person: which path, which user, what to do. A newer database is refused and
     /// left as it is.
-    pub fn open(path: &Path, options: Options) -> Result<SqliteStore, RepositoryError> {
+    pub fn open(path: &Path, options: Options) -> Result<SqliteStore> {
         let path = &std::path::absolute(path).map_err(|error| unavailable(path, "found", &error))?;
         if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
             return Err(RepositoryError::Unavailable(format!(
@@ -160,12 +160,12 @@ impl SqliteStore {
     /// Opens the database at `path` to be looked at. Nothing is written, so it works where the file
     /// and its folder may only be read. The schema must be this version's. What is sealed
     /// is shown as a remark that says so.
-    pub fn open_read_only(path: &Path) -> Result<SqliteStore, RepositoryError> {
+    pub fn open_read_only(path: &Path) -> Result<SqliteStore> {
         SqliteStore::open_read_only_with(path, Keys::default())
     }
 
     /// The same with the keys that open what is sealed.
-    pub fn open_read_only_with(path: &Path, keys: Keys) -> Result<SqliteStore, RepositoryError> {
+    pub fn open_read_only_with(path: &Path, keys: Keys) -> Result<SqliteStore> {
         let path = &std::path::absolute(path).map_err(|error| unavailable(path, "found", &error))?;
         if !path.exists() {
             return Err(RepositoryError::Unavailable(format!(
@@ -215,7 +215,7 @@ impl SqliteStore {
         posse_core::metrics::MetricsQueries::written(self).commits
     }
 
-    fn writer(&self) -> Result<&Writer, RepositoryError> {
+    fn writer(&self) -> Result<&Writer> {
         self.writer.as_ref().ok_or_else(|| {
             RepositoryError::Unavailable(format!("the database {} was opened to be read only", self.path.display()))
         })
@@ -227,7 +227,7 @@ impl SqliteStore {
 static STARTING: Mutex<()> = Mutex::new(());
 
 /// Makes the file if it is not there, and brings it to this version's schema.
-fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Notifier>, Arc<str>), RepositoryError> {
+fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Notifier>, Arc<str>)> {
     let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     // Its length tells a new file from others; a start in another process may have just made it.
     let is_new = match std::fs::metadata(path) {
@@ -276,7 +276,7 @@ fn start(path: &Path, options: &Options) -> Result<(SqliteConnection, Arc<Notifi
 
 /// Fails where a database seems to be missing. While a process still works on one that was here, a new one would get no
 /// workers. Where the log of one is left, SQLite would delete it, and with it what was in the log alone.
-fn not_missing(path: &Path) -> Result<(), RepositoryError> {
+fn not_missing(path: &Path) -> Result<()> {
     // The process that listens may have made it at this moment.
     let Some(what) = probe::left_behind(path).filter(|_| !path.exists()) else { return Ok(()) };
     let way_out = match Notifier::read_only(path).has_listeners() {
@@ -300,7 +300,7 @@ fn make(path: &Path) -> std::io::Result<bool> {
 }
 
 /// Gives a file the settings that are kept in it, and its tables.
-fn prepare(connection: &mut SqliteConnection, options: &Options, path: &Path) -> Result<(), RepositoryError> {
+fn prepare(connection: &mut SqliteConnection, options: &Options, path: &Path) -> Result<()> {
     let failed = |error| describe(&error, path);
     // How space is given back can only be chosen before there is anything in the file.
     connection.batch_execute("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL").map_err(failed)?;

@@ -113,7 +113,8 @@ pub(super) struct Among(String);
 
 /// The condition that a job is one of `jobs`. The statement stays the same text.
 pub(super) fn among(jobs: &[impl Serialize]) -> Among {
-    Among(serde_json::json!(jobs).to_string())
+    // Numbers can always be written.
+    Among(serde_json::to_string(jobs).unwrap_or_default())
 }
 
 impl Expression for Among {

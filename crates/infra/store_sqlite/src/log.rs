@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use diesel::connection::SimpleConnection;
+use diesel::dsl::sql;
 use diesel::prelude::*;
 use diesel::sql_types::Integer;
 
@@ -110,21 +111,14 @@ enum End {
 
 /// Takes the log into the database and empties it.
 fn empty(connection: &mut SqliteConnection) -> End {
-    #[derive(QueryableByName)]
-    struct Checkpoint {
-        #[diesel(sql_type = Integer)]
-        busy: i32,
-        #[diesel(sql_type = Integer)]
-        log: i32,
-        #[diesel(sql_type = Integer)]
-        checkpointed: i32,
-    }
     let mut end = End::Busy;
     for wait in TRIES_MS {
         let _ = connection.batch_execute(&format!("PRAGMA busy_timeout = {wait}"));
-        end = match diesel::sql_query("PRAGMA wal_checkpoint(TRUNCATE)").get_result::<Checkpoint>(connection) {
-            Ok(Checkpoint { busy: 0, .. }) => End::Empty,
-            Ok(Checkpoint { log, checkpointed, .. }) if checkpointed < log => End::Read,
+        // Whether it was busy; frames in the log, and those of them that are in the database.
+        let done = sql::<(Integer, Integer, Integer)>("PRAGMA wal_checkpoint(TRUNCATE)");
+        end = match done.get_result::<(i32, i32, i32)>(connection) {
+            Ok((0, ..)) => End::Empty,
+            Ok((_, log, checkpointed)) if checkpointed < log => End::Read,
             // Another process may be at it.
             Ok(_) | Err(_) => End::Busy,
         };

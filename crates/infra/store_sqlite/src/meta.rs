@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use diesel::prelude::*;
-use posse_core::port::RepositoryError;
+use posse_core::port::{RepositoryError, Result};
 use posse_core::store::seal::Keys;
 use posse_core::store::{Done, Outcome};
 
@@ -15,7 +15,7 @@ use super::schema::meta;
 const SEALING_KEY: &str = "sealing_key";
 
 /// What tells this database from all others.
-pub(super) fn installation(connection: &mut SqliteConnection, path: &Path) -> Result<Arc<str>, RepositoryError> {
+pub(super) fn installation(connection: &mut SqliteConnection, path: &Path) -> Result<Arc<str>> {
     let id = meta::table.filter(meta::key.eq("installation")).select(meta::value).first::<String>(connection);
     id.map(Arc::from).map_err(|error| describe(&error, path))
 }

@@ -8,7 +8,7 @@ use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use diesel::sqlite::Sqlite;
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
-use posse_core::port::{RepositoryError, SchemaSteps};
+use posse_core::port::{RepositoryError, Result, SchemaSteps};
 
 use super::connection::{open, traceless};
 use super::fault::describe;
@@ -26,7 +26,7 @@ pub(super) enum Schema {
 }
 
 /// The schema of the database at `path`. Changes nothing; a newer one is an error.
-pub(super) fn schema_of(path: &Path) -> Result<SchemaSteps, RepositoryError> {
+pub(super) fn schema_of(path: &Path) -> Result<SchemaSteps> {
     restoring::finished(path)?;
     let mut connection = open(path, traceless(path))?;
     let is_current = inspect(&mut connection, path)? == Schema::Current;
@@ -35,8 +35,8 @@ pub(super) fn schema_of(path: &Path) -> Result<SchemaSteps, RepositoryError> {
 
 /// Looks at the file's schema and changes nothing. A newer schema, and a database of another
 /// program, are errors.
-pub(super) fn inspect(connection: &mut SqliteConnection, path: &Path) -> Result<Schema, RepositoryError> {
-    let tables = "SELECT count(*) AS n FROM sqlite_master WHERE type = 'table'";
+pub(super) fn inspect(connection: &mut SqliteConnection, path: &Path) -> Result<Schema> {
+    let tables = "SELECT count(*) FROM sqlite_master WHERE type = 'table'";
     let failed = |error| describe(&error, path);
     if count(connection, tables).map_err(failed)? == 0 {
         return Ok(Schema::Older);
@@ -63,7 +63,7 @@ pub(super) fn inspect(connection: &mut SqliteConnection, path: &Path) -> Result<
 /// Runs the missing steps. All of them, and the look at what is missing, are one transaction that
 /// holds the write lock: of two processes one migrates and the other waits and finds it done, and
 /// a process killed in the middle leaves what was there before.
-pub(super) fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), RepositoryError> {
+pub(super) fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<()> {
     let failed = |error| describe(&error, path);
     let mut outcome = Ok(());
     let transaction = connection.immediate_transaction(|connection| {
@@ -82,35 +82,29 @@ pub(super) fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<
 }
 
 /// The last step the file has, if it has any.
-pub(super) fn last_step(connection: &mut SqliteConnection, path: &Path) -> Result<Option<String>, RepositoryError> {
+pub(super) fn last_step(connection: &mut SqliteConnection, path: &Path) -> Result<Option<String>> {
     let failed = |error| describe(&error, path);
-    let tables = "SELECT count(*) AS n FROM sqlite_master WHERE type = 'table'";
+    let tables = "SELECT count(*) FROM sqlite_master WHERE type = 'table'";
     match count(connection, tables).map_err(failed)? {
         0 => Ok(None),
         _ => Ok(applied(connection, path)?.last().cloned()),
     }
 }
 
-fn applied(connection: &mut SqliteConnection, path: &Path) -> Result<BTreeSet<String>, RepositoryError> {
+fn applied(connection: &mut SqliteConnection, path: &Path) -> Result<BTreeSet<String>> {
     let versions: Vec<MigrationVersion<'static>> = connection.applied_migrations().map_err(|error| {
         RepositoryError::Unusable(format!("the schema of {} cannot be read: {error}", path.display()))
     })?;
     Ok(versions.iter().map(ToString::to_string).collect())
 }
 
-fn known(path: &Path) -> Result<BTreeSet<String>, RepositoryError> {
+fn known(path: &Path) -> Result<BTreeSet<String>> {
     let migrations: Vec<Box<dyn Migration<Sqlite>>> = MIGRATIONS
         .migrations()
         .map_err(|error| RepositoryError::Unusable(format!("no schema for {}: {error}", path.display())))?;
     Ok(migrations.iter().map(|migration| migration.name().version().to_string()).collect())
 }
 
-#[derive(QueryableByName)]
-struct Count {
-    #[diesel(sql_type = BigInt)]
-    n: i64,
-}
-
 fn count(connection: &mut SqliteConnection, sql: &str) -> QueryResult<i64> {
-    diesel::sql_query(sql).get_result::<Count>(connection).map(|row| row.n)
+    diesel::dsl::sql::<BigInt>(sql).get_result(connection)
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use diesel::connection::SimpleConnection;
-use posse_core::port::RepositoryError;
+use posse_core::port::Result;
 
 use super::Synchronous;
 use super::connection::{Access, open};
@@ -12,7 +12,7 @@ use super::notify::Notifier;
 use super::paths::{beside, may_write};
 
 /// Tries to write to the database at `path`, and takes it back. Waits two seconds for another writer.
-pub fn try_write(path: &Path) -> Result<(), RepositoryError> {
+pub fn try_write(path: &Path) -> Result<()> {
     if !may_write(path) {
         return Err(describe_text(Kind::ReadOnly, "it may only be read", path));
     }

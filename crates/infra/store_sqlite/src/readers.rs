@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use diesel::SqliteConnection;
-use posse_core::port::RepositoryError;
+use posse_core::port::{RepositoryError, Result};
 use posse_core::store::Fault;
 use tokio::sync::oneshot;
 
@@ -23,7 +23,7 @@ const THREADS: usize = 4;
 const REST: Duration = Duration::from_secs(1);
 
 /// A read, given the thread's connection or the reason why there is none.
-type Read = Box<dyn FnOnce(Result<&mut SqliteConnection, RepositoryError>) + Send>;
+type Read = Box<dyn FnOnce(Result<&mut SqliteConnection>) + Send>;
 
 /// The threads. They end when this is dropped, after what was asked for.
 pub(super) struct Readers {
@@ -61,7 +61,7 @@ impl Readers {
     }
 
     /// Runs `read` on one of the threads.
-    pub async fn run<T, E, F>(&self, read: F) -> Result<T, RepositoryError>
+    pub async fn run<T, E, F>(&self, read: F) -> Result<T>
     where
         T: Send + 'static,
         E: Into<Fault>,

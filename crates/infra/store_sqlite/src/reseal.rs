@@ -5,7 +5,7 @@
 
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Integer, Text};
-use posse_core::port::{RepositoryError, Resealed};
+use posse_core::port::{Resealed, Result};
 use posse_core::store::Done;
 use posse_core::store::seal::{Keys, Place, Row as PlaceRow};
 
@@ -91,7 +91,7 @@ pub(super) async fn reseal(
     writer: &Writer,
     target: Keys,
     progress: &mut (dyn for<'a> FnMut(&'a str, u64) + Send),
-) -> Result<Resealed, RepositoryError> {
+) -> Result<Resealed> {
     let mut total = Resealed::default();
     for column in COLUMNS.iter().chain([&CONTENTS]) {
         let mut cursor = Some(Cursor([i64::MIN; 2]));

@@ -14,7 +14,7 @@ use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use posse_core::clock::{Clock, Millis};
-use posse_core::port::{RepositoryError, Restored};
+use posse_core::port::{RepositoryError, Restored, Result};
 use posse_core::store::claim::Cursors;
 use posse_core::store::driver::{JobRow, JobRows as _, JobsOf};
 use posse_core::store::leases;
@@ -31,14 +31,14 @@ use super::notify::Notifier;
 use super::paths::beside;
 use super::restoring::mark;
 use super::rows::Rows;
-use super::schema::{duties, workers};
+use super::schema::{duties, sqlite_sequence, workers};
 use super::writer::Transaction;
 use super::{Synchronous, in_use, last_words, meta};
 
 /// Puts a copy of `backup` in the place of the database at `path`, and keeps what is there beside it. Refuses a
 /// backup that is damaged, newer, or sealed with a key that is not among `keys`, and a database that
 /// anybody has open, as far as this host can tell. No job of the backup is left in the hands of a worker. Blocks.
-pub fn restore(path: &Path, backup: &Path, keys: &Keys) -> Result<Restored, RepositoryError> {
+pub fn restore(path: &Path, backup: &Path, keys: &Keys) -> Result<Restored> {
     let path = &std::path::absolute(path).map_err(|error| not_restored(path, &error))?;
     let backup = &std::fs::canonicalize(backup).map_err(|error| {
         RepositoryError::Unavailable(format!("the backup {} cannot be read: {error}", backup.display()))
@@ -78,7 +78,7 @@ fn same_file(one: &Path, other: &Path) -> bool {
     id(one).is_some_and(|one| Some(one) == id(other))
 }
 
-fn nobody_has_it(path: &Path, notifier: &Notifier) -> Result<(), RepositoryError> {
+fn nobody_has_it(path: &Path, notifier: &Notifier) -> Result<()> {
     let who = match in_use::holder(path) {
         Some(who) => who,
         None if notifier.has_listeners() => "a process that waits for its jobs".into(),
@@ -92,7 +92,7 @@ fn nobody_has_it(path: &Path, notifier: &Notifier) -> Result<(), RepositoryError
 }
 
 /// Whether the backup can be used.
-fn look_at(backup: &Path, keys: &Keys) -> Result<(), RepositoryError> {
+fn look_at(backup: &Path, keys: &Keys) -> Result<()> {
     let mut connection = open(backup, access_to(backup))?;
     migrate::inspect(&mut connection, backup)?;
     if migrate::last_step(&mut connection, backup)?.is_none() {
@@ -134,7 +134,7 @@ impl Drop for Part {
 
 impl Part {
     /// Makes it of the backup, in this version's schema and with no job claimed; gives how many jobs were.
-    fn fill(&self, backup: &Path, keys: &Keys, sequences: &[Sequence]) -> Result<usize, RepositoryError> {
+    fn fill(&self, backup: &Path, keys: &Keys, sequences: &[Sequence]) -> Result<usize> {
         let part = &self.0;
         let failed = |error: std::io::Error| not_restored(part, &error);
         // Left by a process that ended in the middle.
@@ -154,14 +154,8 @@ impl Part {
     }
 }
 
-/// What a table's numbers have come to.
-#[derive(QueryableByName, Debug, Clone)]
-struct Sequence {
-    #[diesel(sql_type = Text)]
-    name: String,
-    #[diesel(sql_type = BigInt)]
-    seq: i64,
-}
+/// A table, and what its numbers have come to.
+type Sequence = (String, i64);
 
 fn tidy(connection: &mut SqliteConnection, keys: &Keys, sequences: &[Sequence]) -> Outcome<usize> {
     let now: Millis = SystemClock.now();
@@ -189,7 +183,7 @@ fn forget_workers(connection: &mut SqliteConnection) -> Done<Vec<JobRow>> {
 
 /// A number that was given to a job since the backup is never given again: its calls may have had effects.
 fn raise(connection: &mut SqliteConnection, sequences: &[Sequence]) -> Done<()> {
-    for Sequence { name, seq } in sequences {
+    for (name, seq) in sequences {
         let raised = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?";
         let raised = diesel::sql_query(raised).bind::<BigInt, _>(seq).bind::<Text, _>(name).execute(connection)?;
         if raised == 0 {
@@ -217,7 +211,7 @@ enum Old {
 }
 
 impl Old {
-    fn open(path: &Path) -> Result<Old, RepositoryError> {
+    fn open(path: &Path) -> Result<Old> {
         match path.symlink_metadata() {
             Err(_) => return Ok(Old::Nothing),
             Ok(data) if data.is_dir() => {
@@ -227,8 +221,7 @@ impl Old {
             Ok(_) => {}
         }
         let Ok(mut connection) = open(path, Access::Write(Synchronous::Full)) else { return Ok(Old::Damaged) };
-        let sequences = "SELECT name, seq FROM sqlite_sequence WHERE seq > 0";
-        match diesel::sql_query(sequences).load(&mut connection) {
+        match sqlite_sequence::table.filter(sqlite_sequence::seq.gt(0)).load(&mut connection) {
             Ok(sequences) => {
                 let installation = meta::installation(&mut connection, path).ok();
                 Ok(Old::Sound { connection: Box::new(connection), sequences, installation })
@@ -249,7 +242,7 @@ impl Old {
     }
 
     /// Takes the log into the file, so that the file is all there is. Fails if anybody else has it open.
-    fn fold(&mut self, path: &Path) -> Result<(), RepositoryError> {
+    fn fold(&mut self, path: &Path) -> Result<()> {
         let Old::Sound { connection, .. } = self else { return Ok(()) };
         let folded = connection
             .batch_execute("PRAGMA busy_timeout = 2000; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE");

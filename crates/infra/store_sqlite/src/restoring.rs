@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use posse_core::port::RepositoryError;
+use posse_core::port::{RepositoryError, Result};
 
 use super::paths::beside;
 
@@ -11,7 +11,7 @@ pub(super) fn mark(path: &Path) -> PathBuf {
 }
 
 /// Fails where a restore was begun and not finished.
-pub(super) fn finished(path: &Path) -> Result<(), RepositoryError> {
+pub(super) fn finished(path: &Path) -> Result<()> {
     if !mark(path).exists() {
         return Ok(());
     }

@@ -374,20 +374,25 @@ diesel::table! {
     }
 }
 
-diesel::joinable!(job_data -> jobs (job_id));
-diesel::joinable!(deaths -> jobs (job_id));
-diesel::allow_tables_to_appear_in_same_query!(jobs, deaths);
-diesel::joinable!(schedule_jobs -> jobs (job_id));
-diesel::allow_tables_to_appear_in_same_query!(jobs, schedule_jobs);
-diesel::joinable!(progress -> jobs (job_id));
-diesel::allow_tables_to_appear_in_same_query!(jobs, job_data, job_tags, dependencies, progress);
-diesel::allow_tables_to_appear_in_same_query!(job_data, session_jobs);
-diesel::allow_tables_to_appear_in_same_query!(asks, session_jobs);
-diesel::allow_tables_to_appear_in_same_query!(memory_items, session_jobs);
-diesel::allow_tables_to_appear_in_same_query!(session_summaries, session_jobs);
-diesel::allow_tables_to_appear_in_same_query!(steps, blobs);
 diesel::joinable!(asks -> jobs (job_id));
-diesel::allow_tables_to_appear_in_same_query!(asks, jobs);
+diesel::joinable!(deaths -> jobs (job_id));
+diesel::joinable!(job_data -> jobs (job_id));
+diesel::joinable!(progress -> jobs (job_id));
+diesel::joinable!(schedule_jobs -> jobs (job_id));
 diesel::joinable!(session_jobs -> jobs (job_id));
 diesel::joinable!(session_jobs -> sessions (session_id));
-diesel::allow_tables_to_appear_in_same_query!(jobs, session_jobs, sessions);
+diesel::allow_tables_to_appear_in_same_query!(
+    asks,
+    deaths,
+    dependencies,
+    job_data,
+    job_tags,
+    jobs,
+    memory_items,
+    progress,
+    schedule_jobs,
+    session_jobs,
+    session_summaries,
+    sessions
+);
+diesel::allow_tables_to_appear_in_same_query!(steps, blobs);

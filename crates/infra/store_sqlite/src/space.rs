@@ -1,6 +1,7 @@
 //! Space inside the file.
 
 use diesel::connection::SimpleConnection;
+use diesel::dsl::sql;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use posse_core::store::Done;
@@ -16,30 +17,16 @@ const SHRINK_PAGES: u64 = 200;
 
 /// The database's size in pages, how many of them are free, and the size of a page.
 pub(super) fn pages(connection: &mut SqliteConnection) -> Done<(u64, u64, u64)> {
-    #[derive(QueryableByName)]
-    struct Pages {
-        #[diesel(sql_type = BigInt)]
-        pages: i64,
-        #[diesel(sql_type = BigInt)]
-        free: i64,
-        #[diesel(sql_type = BigInt)]
-        size: i64,
-    }
-    let sql = "SELECT page_count AS pages, freelist_count AS free, page_size AS size
-               FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
-    let Pages { pages, free, size } = diesel::sql_query(sql).get_result(connection)?;
+    let sizes = sql::<(BigInt, BigInt, BigInt)>(
+        "SELECT page_count, freelist_count, page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
+    );
+    let (pages, free, size): (i64, i64, i64) = sizes.get_result(connection)?;
     Ok((pages.unsigned_abs(), free.unsigned_abs(), size.unsigned_abs()))
 }
 
 /// Whether free pages can be given back to the disk: that is settled when a file is made or rewritten.
 pub(super) fn gives_back(connection: &mut SqliteConnection) -> Done<bool> {
-    #[derive(QueryableByName)]
-    struct Mode {
-        #[diesel(sql_type = BigInt)]
-        mode: i64,
-    }
-    let Mode { mode } =
-        diesel::sql_query("SELECT auto_vacuum AS mode FROM pragma_auto_vacuum").get_result(connection)?;
+    let mode: i64 = sql::<BigInt>("PRAGMA auto_vacuum").get_result(connection)?;
     Ok(mode == 2)
 }
 

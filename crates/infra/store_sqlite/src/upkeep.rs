@@ -3,22 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use posse_core::port::{Backup, Compacted, Database, RepositoryError, Resealed, Restored, SchemaSteps, Upkeep};
+use posse_core::port::{Backup, Compacted, Database, Resealed, Restored, Result, SchemaSteps, Upkeep};
 
 use super::{Keys, SqliteStore, backup, compact, meta, migrate, probe, reseal, restore};
 
 #[async_trait]
 impl Upkeep for SqliteStore {
-    async fn check(&self, full: bool) -> Result<Vec<String>, RepositoryError> {
+    async fn check(&self, full: bool) -> Result<Vec<String>> {
         self.readers.run(move |connection| backup::check(connection, full)).await
     }
 
-    async fn backup(&self, to: &Path) -> Result<Backup, RepositoryError> {
+    async fn backup(&self, to: &Path) -> Result<Backup> {
         let (from, to) = (self.path.clone(), to.to_owned());
         self.readers.run(move |_| backup::make(&from, &to)).await
     }
 
-    async fn sealed_with(&self) -> Result<Option<String>, RepositoryError> {
+    async fn sealed_with(&self) -> Result<Option<String>> {
         self.readers.run(meta::sealing_key).await
     }
 
@@ -26,7 +26,7 @@ impl Upkeep for SqliteStore {
         &self,
         in_the_clear: bool,
         progress: &mut (dyn for<'a> FnMut(&'a str, u64) + Send),
-    ) -> Result<Resealed, RepositoryError> {
+    ) -> Result<Resealed> {
         let target = if in_the_clear { Keys::default() } else { self.keys.clone() };
         reseal::reseal(self.writer()?, target, progress).await
     }
@@ -40,11 +40,11 @@ pub struct SqliteDatabase {
 }
 
 impl Database for SqliteDatabase {
-    fn schema(&self) -> Result<SchemaSteps, RepositoryError> {
+    fn schema(&self) -> Result<SchemaSteps> {
         migrate::schema_of(&self.path)
     }
 
-    fn try_write(&self) -> Result<(), RepositoryError> {
+    fn try_write(&self) -> Result<()> {
         probe::try_write(&self.path)
     }
 
@@ -52,11 +52,11 @@ impl Database for SqliteDatabase {
         probe::left_behind(&self.path)
     }
 
-    fn compact(&self) -> Result<Compacted, RepositoryError> {
+    fn compact(&self) -> Result<Compacted> {
         compact::compact(&self.path)
     }
 
-    fn restore(&self, backup: &Path) -> Result<Restored, RepositoryError> {
+    fn restore(&self, backup: &Path) -> Result<Restored> {
         restore::restore(&self.path, backup, &self.keys)
     }
 }

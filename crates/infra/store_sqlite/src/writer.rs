@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use diesel::prelude::*;
 use posse_core::metrics::Written;
-use posse_core::port::RepositoryError;
+use posse_core::port::{RepositoryError, Result};
 use posse_core::store::enqueue::{self, Enqueue};
 use posse_core::store::finish::{self, Finish};
 use posse_core::store::seal::Keys;
@@ -99,7 +99,7 @@ impl Writer {
     ///
     /// [`Engine::write`]: posse_core::store::engine::Engine::write
     /// [`Engine::write_passing`]: posse_core::store::engine::Engine::write_passing
-    pub async fn run<T, E, F>(&self, bytes: usize, passing: bool, work: F) -> Result<T, RepositoryError>
+    pub async fn run<T, E, F>(&self, bytes: usize, passing: bool, work: F) -> Result<T>
     where
         T: Send + 'static,
         E: Into<Fault>,
@@ -115,7 +115,7 @@ impl Writer {
     }
 
     /// Ends attempts; the same holds as for [`Writer::run`], for each of them.
-    pub async fn finish(&self, bytes: usize, ends: Vec<finish::End>) -> Result<Vec<Answer<Finish>>, RepositoryError> {
+    pub async fn finish(&self, bytes: usize, ends: Vec<finish::End>) -> Result<Vec<Answer<Finish>>> {
         self.ask(bytes, false, |permit, answer| What::Finish(Call::new(ends, permit, answer))).await
     }
 
@@ -125,7 +125,7 @@ impl Writer {
         bytes: usize,
         passing: bool,
         what: impl FnOnce(OwnedSemaphorePermit, oneshot::Sender<T>) -> What,
-    ) -> Result<T, RepositoryError> {
+    ) -> Result<T> {
         // Held by the command, so that a caller who stops waiting does not let more in than fit.
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| stopped())?;
         let (answer, answered) = oneshot::channel();

@@ -14,7 +14,7 @@ use crate::job::{JobId, JobProgress, JobState, NewJob};
 use crate::port::{
     AnnotationRepository, Appended, AttemptEnd, Cancelled, Chunk, ClaimRequest, Claimed, Enqueued, Forfeit,
     ForkRepository, Heartbeat, JobRelations, JobRepository, MemoryRepository, QuestionRepository, Reach,
-    RepositoryError, Rescued, SessionRepository, WorkerRecord,
+    RepositoryError, Rescued, Result, SessionRepository, WorkerRecord,
 };
 use crate::run::fork::Fork;
 use crate::run::journal::Entry;
@@ -30,14 +30,14 @@ use crate::store::{
 
 #[async_trait]
 impl<E: Engine> JobRepository for E {
-    async fn enqueue(&self, new: Vec<NewJob>, now: Millis) -> Result<Vec<Enqueued>, RepositoryError> {
+    async fn enqueue(&self, new: Vec<NewJob>, now: Millis) -> Result<Vec<Enqueued>> {
         if new.is_empty() {
             return Ok(Vec::new());
         }
         self.enqueue_all(Batch::new(new, now).map_err(unwritable)?).await
     }
 
-    async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>, RepositoryError> {
+    async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>> {
         if request.limit == 0 {
             return Ok(Vec::new());
         }
@@ -54,29 +54,19 @@ impl<E: Engine> JobRepository for E {
         Ok(claimed)
     }
 
-    async fn append(
-        &self,
-        lease: Lease,
-        seq: u64,
-        entries: Vec<Entry>,
-        now: Millis,
-    ) -> Result<Appended, RepositoryError> {
+    async fn append(&self, lease: Lease, seq: u64, entries: Vec<Entry>, now: Millis) -> Result<Appended> {
         let sheets = journal::Sheet::all(&entries).map_err(unwritable)?;
         let bytes = sheets.iter().map(journal::Sheet::bytes).sum();
         self.write(bytes, move |tx| finish::append(tx, lease, seq, &sheets, now)).await
     }
 
-    async fn finish_all(
-        &self,
-        ends: &[AttemptEnd],
-        now: Millis,
-    ) -> Result<Vec<Result<JobState, RepositoryError>>, RepositoryError> {
+    async fn finish_all(&self, ends: &[AttemptEnd], now: Millis) -> Result<Vec<Result<JobState>>> {
         let written = ends.iter().map(|end| finish::End::new(end, now));
         let ends = written.collect::<Result<Vec<_>, _>>().map_err(unwritable)?;
         self.finish_ends(ends).await
     }
 
-    async fn report_progress(&self, lease: Lease, progress: JobProgress) -> Result<(), RepositoryError> {
+    async fn report_progress(&self, lease: Lease, progress: JobProgress) -> Result<()> {
         self.write(ROW, move |tx| finish::report(tx, lease, &progress)).await
     }
 
@@ -86,12 +76,12 @@ impl<E: Engine> JobRepository for E {
         leases: Vec<Lease>,
         lease_until: Millis,
         now: Millis,
-    ) -> Result<Heartbeat, RepositoryError> {
+    ) -> Result<Heartbeat> {
         let bytes = ROW * leases.len();
         self.write_passing(bytes, move |tx| leases::heartbeat(tx, &worker, &leases, lease_until, now)).await
     }
 
-    async fn rescue_from(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>, RepositoryError> {
+    async fn rescue_from(&self, dead: Vec<WorkerId>, now: Millis) -> Result<Vec<Rescued>> {
         let gone: Vec<_> = dead.into_iter().map(|worker| (self.ended_by_itself(&worker), worker)).collect();
         let ended: Vec<_> = gone.iter().filter(|(ended, _)| *ended).map(|(_, worker)| worker.clone()).collect();
         let rescued = self.write(MANY_ROWS, move |tx| leases::rescue(tx, &gone, now)).await?;
@@ -99,7 +89,7 @@ impl<E: Engine> JobRepository for E {
         Ok(rescued)
     }
 
-    async fn take_back(&self, forfeits: Vec<Forfeit>, now: Millis) -> Result<Vec<Rescued>, RepositoryError> {
+    async fn take_back(&self, forfeits: Vec<Forfeit>, now: Millis) -> Result<Vec<Rescued>> {
         let fate = |forfeit: &Forfeit| match forfeit.is_alive {
             true => Fate::Lives,
             false if self.ended_by_itself(&forfeit.overdue.worker) => Fate::Ended,
@@ -109,20 +99,20 @@ impl<E: Engine> JobRepository for E {
         self.write(ROW * forfeits.len(), move |tx| leases::take_back(tx, &forfeits, now)).await
     }
 
-    async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled, RepositoryError> {
+    async fn cancel(&self, job: JobId, reason: String, now: Millis) -> Result<Cancelled> {
         let told = self.cancel_within(job, Reach::Beneath, reason, now).await?;
         told.first().map(|(_, became)| *became).ok_or(RepositoryError::NoSuchJob(job))
     }
 
-    async fn retry(&self, job: JobId, now: Millis) -> Result<(), RepositoryError> {
+    async fn retry(&self, job: JobId, now: Millis) -> Result<()> {
         self.write(ROW, move |tx| change::retry(tx, job, now)).await
     }
 
-    async fn register_worker(&self, worker: WorkerRecord) -> Result<(), RepositoryError> {
+    async fn register_worker(&self, worker: WorkerRecord) -> Result<()> {
         self.write(ROW, move |tx| tx.db.keep(&worker)).await
     }
 
-    async fn unregister_worker(&self, worker: WorkerId, now: Millis) -> Result<(), RepositoryError> {
+    async fn unregister_worker(&self, worker: WorkerId, now: Millis) -> Result<()> {
         self.write(MANY_ROWS, move |tx| leases::leave(tx, &worker, now)).await
     }
 
@@ -133,13 +123,7 @@ impl<E: Engine> JobRepository for E {
 
 #[async_trait]
 impl<E: Engine> AnnotationRepository for E {
-    async fn annotate(
-        &self,
-        job: JobId,
-        author: String,
-        annotation: NewAnnotation,
-        now: Millis,
-    ) -> Result<i64, RepositoryError> {
+    async fn annotate(&self, job: JobId, author: String, annotation: NewAnnotation, now: Millis) -> Result<i64> {
         let bytes = ROW + annotation.text.len();
         self.write(bytes, move |tx| annotations::annotate(tx, job, &author, &annotation, now)).await
     }
@@ -147,40 +131,34 @@ impl<E: Engine> AnnotationRepository for E {
 
 #[async_trait]
 impl<E: Engine> QuestionRepository for E {
-    async fn answer(
-        &self,
-        question: QuestionId,
-        answer: String,
-        by: String,
-        now: Millis,
-    ) -> Result<Option<Answered>, RepositoryError> {
+    async fn answer(&self, question: QuestionId, answer: String, by: String, now: Millis) -> Result<Option<Answered>> {
         let bytes = ROW + answer.len();
         self.write(bytes, move |tx| questions::answer(tx, question, &answer, &by, now)).await
     }
 
-    async fn expire_questions(&self, now: Millis) -> Result<u32, RepositoryError> {
+    async fn expire_questions(&self, now: Millis) -> Result<u32> {
         self.write(MANY_ROWS, move |tx| questions::expire(tx, now)).await
     }
 }
 
 #[async_trait]
 impl<E: Engine> MemoryRepository for E {
-    async fn archive(&self, lease: Lease, seq: u64, content: String, now: Millis) -> Result<(), RepositoryError> {
+    async fn archive(&self, lease: Lease, seq: u64, content: String, now: Millis) -> Result<()> {
         self.write(content.len(), move |tx| finish::archive(tx, lease, seq, &content, now)).await
     }
 }
 
 #[async_trait]
 impl<E: Engine> SessionRepository for E {
-    async fn begin_session(&self, new: NewSession, now: Millis) -> Result<(Session, bool), RepositoryError> {
+    async fn begin_session(&self, new: NewSession, now: Millis) -> Result<(Session, bool)> {
         self.write(ROW, move |tx| sessions::begin(tx, &new, now)).await
     }
 
-    async fn keep_summary(&self, of: Stretch, text: String, now: Millis) -> Result<String, RepositoryError> {
+    async fn keep_summary(&self, of: Stretch, text: String, now: Millis) -> Result<String> {
         self.write(ROW + text.len(), move |tx| sessions::keep_summary(tx, of, &text, now)).await
     }
 
-    async fn delete_session(&self, id: SessionId, now: Millis) -> Result<Option<u64>, RepositoryError> {
+    async fn delete_session(&self, id: SessionId, now: Millis) -> Result<Option<u64>> {
         let deleted = self.write(ROW, move |tx| sessions::delete_by_hand(tx, id, now)).await?;
         if deleted.is_some() {
             while self.write(MANY_ROWS, move |tx| retention::finish_sessions(tx, now)).await? {}
@@ -191,7 +169,7 @@ impl<E: Engine> SessionRepository for E {
 
 #[async_trait]
 impl<E: Engine> ForkRepository for E {
-    async fn fork(&self, fork: Fork, now: Millis) -> Result<JobId, RepositoryError> {
+    async fn fork(&self, fork: Fork, now: Millis) -> Result<JobId> {
         let prepared = forks::Prepared::new(fork, self.sealing_keys(), now).map_err(unwritable)?;
         self.write(prepared.bytes(), move |tx| forks::fork(tx, &prepared, now)).await
     }
@@ -205,17 +183,17 @@ impl<E: Engine> JobRelations for E {
         reach: Reach,
         reason: String,
         now: Millis,
-    ) -> Result<Vec<(JobId, Cancelled)>, RepositoryError> {
+    ) -> Result<Vec<(JobId, Cancelled)>> {
         self.write(MANY_ROWS, move |tx| cancel::cancel_within(tx, job, reach, &reason, now)).await
     }
 
-    async fn change(&self, jobs: Vec<JobId>, change: Change, now: Millis) -> Result<Vec<Changed>, RepositoryError> {
+    async fn change(&self, jobs: Vec<JobId>, change: Change, now: Millis) -> Result<Vec<Changed>> {
         let installation = Arc::clone(self.database_id());
         let bytes = ROW * jobs.len();
         self.write(bytes, move |tx| change::change(tx, &installation, &jobs, &change, now)).await
     }
 
-    async fn enqueue_chunk(&self, chunk: Chunk, now: Millis) -> Result<Vec<Enqueued>, RepositoryError> {
+    async fn enqueue_chunk(&self, chunk: Chunk, now: Millis) -> Result<Vec<Enqueued>> {
         let mut chunk = chunk;
         let batch = Batch::new(std::mem::take(&mut chunk.jobs), now).map_err(unwritable)?;
         self.write(batch.bytes(), move |tx| enqueue::enqueue_chunk(tx, &chunk, &batch, now)).await

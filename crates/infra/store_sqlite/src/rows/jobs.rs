@@ -22,69 +22,10 @@ use crate::literal::{IsRunning, MayHoldKey, among, update};
 use crate::schema::{attempts, blobs, job_data, job_tags, jobs, progress, session_jobs, steps};
 use crate::sealed_text::{SealedText, Text};
 
-/// A [`JobRow`] as diesel reads it.
-#[derive(Queryable, Selectable)]
-#[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
-pub(crate) struct JobColumns {
-    id: i64,
-    queue: String,
-    role: String,
-    state: String,
-    priority: i32,
-    run_at: i64,
-    attempt: i32,
-    max_attempts: i32,
-    crashes: i32,
-    lease_token: i64,
-    lease_until: Option<i64>,
-    leased_by: Option<String>,
-    claimed_at: Option<i64>,
-    cancel_requested: bool,
-    created_at: i64,
-    finalized_at: Option<i64>,
-    awaited: bool,
-    concurrency_key: String,
-    unique_key: Option<String>,
-    unique_ms: Option<i64>,
-    output: Option<Sealed>,
-    reason: Option<Sealed>,
-}
-
-impl JobColumns {
-    pub fn read(self) -> Done<JobRow> {
-        Ok(JobRow {
-            id: JobId(self.id),
-            queue: self.queue,
-            role: self.role,
-            standing: Standing {
-                state: state(&self.state)?,
-                attempt: count(self.attempt),
-                max_attempts: count(self.max_attempts),
-                crashes: count(self.crashes),
-                cancel_requested: self.cancel_requested,
-                run_at: self.run_at,
-            },
-            priority: u8::try_from(self.priority).unwrap_or(u8::MAX),
-            lease_token: self.lease_token,
-            lease_until: self.lease_until,
-            leased_by: self.leased_by,
-            claimed_at: self.claimed_at,
-            created_at: self.created_at,
-            finalized_at: self.finalized_at,
-            awaited: self.awaited,
-            concurrency_key: self.concurrency_key,
-            unique_key: self.unique_key,
-            unique_ms: self.unique_ms,
-            output: self.output,
-            reason: self.reason,
-        })
-    }
-}
-
 /// A [`RunningRow`] as diesel reads it.
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
-struct RunningColumns {
+pub(crate) struct RunningColumns {
     id: i64,
     role: String,
     run_at: i64,
@@ -116,6 +57,50 @@ impl From<RunningColumns> for RunningRow {
             output: row.output,
             reason: row.reason,
         }
+    }
+}
+
+/// A [`JobRow`] as diesel reads it.
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
+pub(crate) struct JobColumns {
+    #[diesel(embed)]
+    as_if_running: RunningColumns,
+    state: String,
+    queue: String,
+    priority: i32,
+    lease_until: Option<i64>,
+    leased_by: Option<String>,
+    claimed_at: Option<i64>,
+    created_at: i64,
+    finalized_at: Option<i64>,
+    concurrency_key: String,
+    unique_key: Option<String>,
+    unique_ms: Option<i64>,
+}
+
+impl JobColumns {
+    pub fn read(self) -> Done<JobRow> {
+        let RunningRow { id, role, standing, lease_token, awaited, output, reason } = self.as_if_running.into();
+        Ok(JobRow {
+            id,
+            queue: self.queue,
+            role,
+            standing: Standing { state: state(&self.state)?, ..standing },
+            priority: u8::try_from(self.priority).unwrap_or(u8::MAX),
+            lease_token,
+            lease_until: self.lease_until,
+            leased_by: self.leased_by,
+            claimed_at: self.claimed_at,
+            created_at: self.created_at,
+            finalized_at: self.finalized_at,
+            awaited,
+            concurrency_key: self.concurrency_key,
+            unique_key: self.unique_key,
+            unique_ms: self.unique_ms,
+            output,
+            reason,
+        })
     }
 }
 
@@ -365,29 +350,12 @@ impl JobRows for Rows {
             outcome.into_sql::<Nullable<sql_types::Text>>(),
             reason.map(Text).into_sql::<Nullable<SealedText>>(),
         ));
-        self.run(diesel::insert_into(attempts::table).values(ended).into_columns((
-            attempts::job_id,
-            attempts::token,
-            attempts::number,
-            attempts::worker,
-            attempts::started_at,
-            attempts::ended_at,
-            attempts::outcome,
-            attempts::reason,
-        )))
+        self.run(diesel::insert_into(attempts::table).values(ended).into_columns(attempts::all_columns))
     }
 
     fn attempts(&mut self, id: JobId) -> Done<Vec<AttemptRow>> {
-        type Row = (i32, String, i64, Option<i64>, Option<String>, Option<Sealed>);
-        let rows = attempts::table.filter(attempts::job_id.eq(id.0)).order(attempts::token).select((
-            attempts::number,
-            attempts::worker,
-            attempts::started_at,
-            attempts::ended_at,
-            attempts::outcome,
-            attempts::reason,
-        ));
-        let attempt = |(number, worker, started_at, ended_at, outcome, reason): Row| AttemptRow {
+        type Row = (i64, i64, i32, String, i64, Option<i64>, Option<String>, Option<Sealed>);
+        let attempt = |(_, _, number, worker, started_at, ended_at, outcome, reason): Row| AttemptRow {
             number: count(number),
             worker,
             started_at,
@@ -395,7 +363,7 @@ impl JobRows for Rows {
             outcome,
             reason,
         };
-        self.load(rows, attempt)
+        self.load(attempts::table.filter(attempts::job_id.eq(id.0)).order(attempts::token), attempt)
     }
 }
 

@@ -26,22 +26,15 @@ impl JournalRows for Rows {
 
     fn journal(&mut self, job: JobId, from: i64) -> Done<Vec<StepRow>> {
         type Row = (i64, String, Sealed, i64, Option<Vec<u8>>, Option<Vec<u8>>);
-        let rows: Vec<Row> = steps::table
+        let steps = steps::table
             .left_join(blobs::table.on(steps::blob_hash.eq(blobs::hash.nullable())))
             .filter(steps::job_id.eq(job.0))
             .filter(steps::seq.ge(from))
-            .order(steps::seq)
-            .select((
-                steps::seq,
-                steps::kind,
-                steps::data,
-                steps::created_at,
-                steps::blob_hash,
-                blobs::bytes.nullable(),
-            ))
-            .load(&mut self.0)?;
+            .order(steps::seq);
+        let columns =
+            (steps::seq, steps::kind, steps::data, steps::created_at, steps::blob_hash, blobs::bytes.nullable());
         let step = |(seq, kind, data, at, hash, blob): Row| StepRow { seq, kind, data, at, blob: hash.zip(blob) };
-        Ok(rows.into_iter().map(step).collect())
+        self.load(steps.select(columns), step)
     }
 
     fn trail(&mut self, job: JobId) -> Done<Trail> {
@@ -61,17 +54,14 @@ impl JournalRows for Rows {
                 .on_conflict_do_nothing()
                 .execute(&mut self.0)?;
         }
-        diesel::insert_into(steps::table)
-            .values((
-                steps::job_id.eq(job.0),
-                steps::seq.eq(step.seq),
-                steps::kind.eq(step.kind),
-                steps::data.eq(Text(step.data)),
-                steps::blob_hash.eq(step.blob.map(|(hash, _)| hash)),
-                steps::created_at.eq(step.at),
-            ))
-            .execute(&mut self.0)?;
-        Ok(())
+        self.run(diesel::insert_into(steps::table).values((
+            steps::job_id.eq(job.0),
+            steps::seq.eq(step.seq),
+            steps::kind.eq(step.kind),
+            steps::data.eq(Text(step.data)),
+            steps::blob_hash.eq(step.blob.map(|(hash, _)| hash)),
+            steps::created_at.eq(step.at),
+        )))
     }
 
     fn copy_steps(&mut self, from: JobId, to: JobId, end: i64, but: &[i64]) -> Done<()> {
@@ -87,31 +77,25 @@ impl JournalRows for Rows {
                 steps::blob_hash,
                 steps::created_at,
             ));
-        diesel::insert_into(steps::table)
-            .values(same)
-            .into_columns((steps::job_id, steps::seq, steps::kind, steps::data, steps::blob_hash, steps::created_at))
-            .execute(&mut self.0)?;
-        Ok(())
+        self.run(diesel::insert_into(steps::table).values(same).into_columns(steps::all_columns))
     }
 
     fn calls(&mut self, job: JobId, id: Option<&str>) -> Done<Vec<CallRow>> {
-        type Row = (String, i64, i32, String, String, String, i64);
-        let calls = tool_calls::table.filter(tool_calls::job_id.eq(job.0)).select((
-            tool_calls::call_id,
-            tool_calls::seq,
-            tool_calls::position,
-            tool_calls::tool,
-            tool_calls::effect_class,
-            tool_calls::state,
-            tool_calls::changed_at,
-        ));
-        let rows: Vec<Row> = match id {
-            Some(id) => calls.filter(tool_calls::call_id.eq(id)).load(&mut self.0)?,
-            None => calls.order((tool_calls::seq, tool_calls::position)).load(&mut self.0)?,
+        type Row = (i64, String, i64, String, String, String, i64, i32);
+        let call = |(_, id, seq, tool, effect, state, at, position): Row| CallRow {
+            id,
+            seq,
+            position,
+            tool,
+            effect,
+            state,
+            at,
         };
-        let call =
-            |(id, seq, position, tool, effect, state, at): Row| CallRow { id, seq, position, tool, effect, state, at };
-        Ok(rows.into_iter().map(call).collect())
+        let calls = tool_calls::table.filter(tool_calls::job_id.eq(job.0));
+        match id {
+            Some(id) => self.load(calls.filter(tool_calls::call_id.eq(id)), call),
+            None => self.load(calls.order((tool_calls::seq, tool_calls::position)), call),
+        }
     }
 
     fn propose(&mut self, job: JobId, row: &CallRow) -> Done<bool> {

@@ -56,21 +56,10 @@ impl AskColumns {
 
 impl PeopleRows for Rows {
     fn annotations(&mut self, job: JobId) -> Done<Vec<AnnotationRow>> {
-        type Row = (i64, String, Sealed, String, i64);
-        let rows: Vec<Row> = annotations::table
-            .filter(annotations::job_id.eq(job.0))
-            .order(annotations::id)
-            .select((
-                annotations::id,
-                annotations::author,
-                annotations::text,
-                annotations::tags,
-                annotations::created_at,
-            ))
-            .load(&mut self.0)?;
+        type Row = (i64, i64, String, Sealed, String, i64);
         let annotation =
-            |(id, author, text, tags, created_at): Row| AnnotationRow { id, author, text, tags, created_at };
-        Ok(rows.into_iter().map(annotation).collect())
+            |(id, _, author, text, tags, created_at): Row| AnnotationRow { id, author, text, tags, created_at };
+        self.load(annotations::table.filter(annotations::job_id.eq(job.0)).order(annotations::id), annotation)
     }
 
     fn annotate(&mut self, job: JobId, row: AnnotationInsert<'_>) -> Done<i64> {
@@ -118,21 +107,18 @@ impl PeopleRows for Rows {
     }
 
     fn ask(&mut self, job: JobId, row: AskInsert) -> Done<()> {
-        diesel::insert_into(asks::table)
-            .values((
-                asks::job_id.eq(job.0),
-                asks::seq.eq(row.seq),
-                asks::position.eq(row.position),
-                asks::kind.eq("question"),
-                asks::text.eq(Text(row.text)),
-                asks::state.eq(row.state.as_str()),
-                asks::answer.eq(row.answer.map(Text)),
-                asks::created_at.eq(row.created_at),
-                asks::expires_at.eq(row.expires_at),
-                asks::settled_at.eq(row.settled_at),
-            ))
-            .execute(&mut self.0)?;
-        Ok(())
+        self.run(diesel::insert_into(asks::table).values((
+            asks::job_id.eq(job.0),
+            asks::seq.eq(row.seq),
+            asks::position.eq(row.position),
+            asks::kind.eq("question"),
+            asks::text.eq(Text(row.text)),
+            asks::state.eq(row.state.as_str()),
+            asks::answer.eq(row.answer.map(Text)),
+            asks::created_at.eq(row.created_at),
+            asks::expires_at.eq(row.expires_at),
+            asks::settled_at.eq(row.settled_at),
+        )))
     }
 
     fn change_asks(&mut self, which: AskSet, to: AskChange<'_>) -> Done<()> {

@@ -1,9 +1,9 @@
 //! Which jobs there are, and how many.
 
 use diesel::connection::DefaultLoadingMode;
-use diesel::dsl::{count_star, exists, max, min, not};
+use diesel::dsl::{count_star, exists, max, min, not, sql};
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel::sql_types::{BigInt, Integer, Nullable, Text};
 use diesel::sqlite::Sqlite;
 use posse_core::clock::Millis;
 use posse_core::job::{JobId, JobState};
@@ -69,31 +69,10 @@ const THEIRS: &str = "
         SELECT job_id FROM job_data WHERE parent_id = ?1
     )";
 
-/// How many jobs of something are in a state.
-#[derive(QueryableByName)]
-struct Count {
-    #[diesel(sql_type = Text)]
-    name: String,
-    #[diesel(sql_type = Text)]
-    state: String,
-    #[diesel(sql_type = BigInt)]
-    jobs: i64,
-}
-
 #[derive(QueryableByName)]
 struct Id {
     #[diesel(sql_type = BigInt)]
     id: i64,
-}
-
-#[derive(QueryableByName)]
-struct Stated {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
-    #[diesel(sql_type = Text)]
-    state: String,
-    #[diesel(sql_type = BigInt)]
-    attempt: i64,
 }
 
 /// The jobs that fit, of one state or of all.
@@ -216,18 +195,18 @@ impl Rows {
     }
 
     fn live(&mut self, group: Option<&str>) -> QueryResult<Vec<(i64, String, i32)>> {
-        let mut rows: Vec<Stated> = match group {
-            None => diesel::sql_query(LIVE).load(&mut self.0)?,
-            Some(group) => diesel::sql_query(format!(
-                "SELECT live.* FROM ({LIVE}) AS live JOIN job_data ON job_id = id WHERE group_name = ?"
-            ))
-            .bind::<Text, _>(group)
-            .load(&mut self.0)?,
+        let live = sql::<(BigInt, Text, Integer)>;
+        let mut rows: Vec<(i64, String, i32)> = match group {
+            None => live(LIVE).load(&mut self.0)?,
+            Some(group) => {
+                let of_group =
+                    format!("SELECT live.* FROM ({LIVE}) AS live JOIN job_data ON job_id = id WHERE group_name = ");
+                live(&of_group).bind::<Text, _>(group).load(&mut self.0)?
+            }
         };
         // Asked for in this order, SQLite would walk all jobs in it once for each part.
-        rows.sort_unstable_by_key(|row| row.id);
-        let row = |row: Stated| (row.id, row.state, i32::try_from(row.attempt).unwrap_or(0));
-        Ok(rows.into_iter().map(row).collect())
+        rows.sort_unstable_by_key(|(id, ..)| *id);
+        Ok(rows)
     }
 }
 
@@ -312,18 +291,16 @@ impl ViewRows for Rows {
     }
 
     fn counts(&mut self, of: CountsOf<'_>) -> Done<Vec<(String, JobState, u64)>> {
-        let rows: Vec<Count> = match of {
-            CountsOf::Roles => diesel::sql_query(COUNTS).load(&mut self.0)?,
-            CountsOf::Groups(None) => {
-                diesel::sql_query(format!("{STANDINGS} GROUP BY group_name, state")).load(&mut self.0)?
-            }
+        let counts = sql::<(Text, Text, BigInt)>;
+        let rows: Vec<(String, String, i64)> = match of {
+            CountsOf::Roles => counts(COUNTS).load(&mut self.0)?,
+            CountsOf::Groups(None) => counts(&format!("{STANDINGS} GROUP BY group_name, state")).load(&mut self.0)?,
             CountsOf::Groups(Some(group)) => {
-                diesel::sql_query(format!("{STANDINGS} AND group_name = ? GROUP BY group_name, state"))
-                    .bind::<Text, _>(group)
-                    .load(&mut self.0)?
+                let of_group = counts(&format!("{STANDINGS} AND group_name = ")).bind::<Text, _>(group);
+                of_group.sql(" GROUP BY group_name, state").load(&mut self.0)?
             }
         };
-        rows.into_iter().map(|row| Ok((row.name, state(&row.state)?, row.jobs.unsigned_abs()))).collect()
+        rows.into_iter().map(|(name, is, jobs)| Ok((name, state(&is)?, jobs.unsigned_abs()))).collect()
     }
 
     fn result_counts(&mut self, of: JobId) -> Done<Vec<(Option<JobState>, u64)>> {
@@ -351,20 +328,9 @@ impl ViewRows for Rows {
     }
 
     fn jobs_in(&mut self) -> Done<Vec<JobsIn>> {
-        #[derive(QueryableByName)]
-        struct Row {
-            #[diesel(sql_type = Text)]
-            role: String,
-            #[diesel(sql_type = Text)]
-            queue: String,
-            #[diesel(sql_type = Text)]
-            state: String,
-            #[diesel(sql_type = BigInt)]
-            jobs: i64,
-        }
-        let rows: Vec<Row> = diesel::sql_query(JOBS).load(&mut self.0)?;
-        let of = |Row { role, queue, state: name, jobs }: Row| {
-            Ok(JobsIn { role, queue, state: state(&name)?, jobs: jobs.unsigned_abs() })
+        let rows: Vec<(String, String, String, i64)> = sql::<(Text, Text, Text, BigInt)>(JOBS).load(&mut self.0)?;
+        let of = |(role, queue, is, jobs): (String, String, String, i64)| {
+            Ok(JobsIn { role, queue, state: state(&is)?, jobs: jobs.unsigned_abs() })
         };
         rows.into_iter().map(of).collect()
     }

@@ -36,13 +36,8 @@ fn write_down<const N: usize>(
 
 impl WaitRows for Rows {
     fn waits(&mut self, of: WaitsOf) -> Done<Vec<WaitRow>> {
-        type Row = (i64, i64, bool, String);
-        let waits = dependencies::table.order((dependencies::job_id, dependencies::on_job_id)).select((
-            dependencies::job_id,
-            dependencies::on_job_id,
-            dependencies::open,
-            dependencies::on_failed,
-        ));
+        type Row = (i64, i64, String, bool);
+        let waits = dependencies::table.order((dependencies::job_id, dependencies::on_job_id));
         let rows: Vec<Row> = match of {
             WaitsOf::Job(job) => waits.filter(dependencies::job_id.eq(job.0)).load(&mut self.0)?,
             WaitsOf::OpenOf(job, most) => {
@@ -55,25 +50,20 @@ impl WaitRows for Rows {
             }
         };
         let wait =
-            |(job, on, open, name): Row| Ok(WaitRow { job: JobId(job), on: JobId(on), open, on_failed: rule(&name)? });
+            |(job, on, name, open): Row| Ok(WaitRow { job: JobId(job), on: JobId(on), open, on_failed: rule(&name)? });
         rows.into_iter().map(wait).collect()
     }
 
     fn group_waits(&mut self, of: GroupWaitsOf<'_>) -> Done<Vec<(JobId, GroupWait)>> {
-        type Row = (i64, String, bool, String);
-        let waits = group_waits::table.order((group_waits::job_id, group_waits::group_name)).select((
-            group_waits::job_id,
-            group_waits::group_name,
-            group_waits::open,
-            group_waits::on_failed,
-        ));
+        type Row = (i64, String, String, bool);
+        let waits = group_waits::table.order((group_waits::job_id, group_waits::group_name));
         let rows: Vec<Row> = match of {
             GroupWaitsOf::Job(job) => waits.filter(group_waits::job_id.eq(job.0)).load(&mut self.0)?,
             GroupWaitsOf::OpenOn(group) => {
                 waits.filter(IsGroupOpen).filter(group_waits::group_name.eq(group)).load(&mut self.0)?
             }
         };
-        let wait = |(job, group, open, name): Row| Ok((JobId(job), GroupWait { group, open, on_failed: rule(&name)? }));
+        let wait = |(job, group, name, open): Row| Ok((JobId(job), GroupWait { group, open, on_failed: rule(&name)? }));
         rows.into_iter().map(wait).collect()
     }
 

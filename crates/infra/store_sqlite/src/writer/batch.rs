@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use diesel::prelude::*;
 use posse_core::clock::Millis;
-use posse_core::port::RepositoryError;
+use posse_core::port::{RepositoryError, Result};
 use posse_core::store::claim::Cursors;
 use posse_core::store::enqueue::Enqueue;
 use posse_core::store::finish::Finish;
@@ -87,17 +87,13 @@ pub(super) trait Piece: Send {
 pub(super) struct Alone<T, F> {
     work: F,
     asked_at: Instant,
-    result: Option<Result<T, RepositoryError>>,
-    answer: oneshot::Sender<Result<T, RepositoryError>>,
+    result: Option<Result<T>>,
+    answer: oneshot::Sender<Result<T>>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl<T, F> Alone<T, F> {
-    pub fn new(
-        work: F,
-        permit: OwnedSemaphorePermit,
-        answer: oneshot::Sender<Result<T, RepositoryError>>,
-    ) -> Alone<T, F> {
+    pub fn new(work: F, permit: OwnedSemaphorePermit, answer: oneshot::Sender<Result<T>>) -> Alone<T, F> {
         Alone { work, asked_at: Instant::now(), result: None, answer, _permit: permit }
     }
 }
@@ -262,7 +258,7 @@ impl Try<'_> {
     fn piece<T, E: Into<Fault>>(
         &mut self,
         work: impl FnOnce(&mut Transaction<'_>) -> Result<T, E>,
-    ) -> Result<Option<Result<T, RepositoryError>>, diesel::result::Error> {
+    ) -> Result<Option<Result<T>>, diesel::result::Error> {
         if self.apart {
             Savepoint.execute(self.connection)?;
         }

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use diesel::SqliteConnection;
 use diesel::connection::SimpleConnection;
-use posse_core::port::RepositoryError;
+use posse_core::port::Result;
 
 use crate::Synchronous;
 use crate::connection::{self, Access};
@@ -63,7 +63,7 @@ fn checkpoint_when_asked(path: &Path, wanted: &Receiver<()>) {
     }
 }
 
-fn checkpoint(path: &Path, connection: &mut Option<SqliteConnection>) -> Result<(), RepositoryError> {
+fn checkpoint(path: &Path, connection: &mut Option<SqliteConnection>) -> Result<()> {
     let connection = match connection {
         Some(connection) => connection,
         None => connection.insert(connection::open(path, Access::Write(Synchronous::Normal))?),

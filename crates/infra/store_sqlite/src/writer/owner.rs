@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use diesel::connection::SimpleConnection;
+use diesel::dsl::sql;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use posse_core::metrics::Written;
@@ -259,13 +260,8 @@ impl Owner {
     /// Notifies this process if another one has committed since the last look. The look is cheap; it is
     /// for file systems without inotify.
     fn poll(&mut self) {
-        #[derive(QueryableByName)]
-        struct Version {
-            #[diesel(sql_type = BigInt)]
-            data_version: i64,
-        }
-        let version = diesel::sql_query("PRAGMA data_version").get_result::<Version>(&mut self.connection);
-        let Ok(Version { data_version }) = version else { return };
+        let version = sql::<BigInt>("PRAGMA data_version").get_result::<i64>(&mut self.connection);
+        let Ok(data_version) = version else { return };
         if self.seen.replace(data_version).is_some_and(|before| before != data_version) {
             self.notifier.notify_here();
         }
