@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::driver::{self, ClaimableOf, DataRow, Driver, IdsOf, JobChange, JobRow, JobsOf, StoredJob};
+use super::driver::{self, AvailableRow, ClaimableOf, DataRow, Driver, IdsOf, JobChange, JobRow, JobsOf, WorkedRow};
 use super::fault::Fault;
 use super::jobs::{Why, end_attempts, store};
 use super::seal::{Keys, Sealed};
@@ -28,7 +28,7 @@ const PROMOTED_AT_ONCE: u32 = 5_000;
 
 /// Jobs that were taken, still as they are stored, so that reading them keeps nobody from writing.
 #[derive(Debug)]
-pub struct Taken(Vec<(JobRow, DataRow, Standing)>);
+pub struct Taken(Vec<(AvailableRow, DataRow, Standing)>);
 
 /// Takes due jobs in the order of their rank, as far as the rules let them start.
 pub fn claim<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest) -> Outcome<Taken> {
@@ -51,7 +51,8 @@ pub fn claim<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest) -> Outcome<T
     let mut alike: Vec<(Standing, Vec<JobId>)> = Vec::new();
     let mut taken = Vec::with_capacity(rows.len());
     let mut closed = None;
-    for (row, data) in rows {
+    for (available, data) in rows {
+        let row = &available.worked;
         // Whoever has its key may work it; here it would be an attempt for nothing.
         let sealed = [Some(&data.payload), row.output.as_ref()].into_iter().flatten();
         if let Some(key) = sealed.filter_map(Sealed::key).find(|key| !tx.keys.has(key)) {
@@ -63,7 +64,7 @@ pub fn claim<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest) -> Outcome<T
             Some((_, ids)) => ids.push(row.id),
             None => alike.push((to, vec![row.id])),
         }
-        taken.push((row, data, to));
+        taken.push((available, data, to));
     }
     if let Some((job, key)) = closed.filter(|_| taken.is_empty()) {
         return Err(Fault::Refused(RepositoryError::Unavailable(format!(
@@ -83,15 +84,31 @@ impl Taken {
     /// given up.
     pub fn read(self, keys: &Keys, request: &ClaimRequest) -> (Vec<Claimed>, Vec<Unworkable>) {
         let (mut claimed, mut unworkable) = (Vec::with_capacity(self.0.len()), Vec::new());
-        for (row, data, to) in self.0 {
-            let lease = Lease { job: row.id, token: row.lease_token + 1 };
-            match content(keys, row.id.0, &data, row.output.as_ref()) {
+        for (available, data, to) in self.0 {
+            let AvailableRow { worked, queue, priority, created_at, concurrency_key, unique_key } = available;
+            let WorkedRow { id, role, lease_token, awaited, output, reason, .. } = worked;
+            let lease = Lease { job: id, token: lease_token + 1 };
+            match content(keys, id.0, &data, output.as_ref()) {
                 Ok(content) => {
                     let row = JobRow {
+                        id,
+                        queue,
+                        role,
                         standing: to,
+                        priority,
+                        lease_token: lease.token,
                         lease_until: Some(request.lease_until),
                         leased_by: Some(request.worker.0.clone()),
-                        ..row
+                        claimed_at: Some(request.now),
+                        created_at,
+                        finalized_at: None,
+                        awaited,
+                        concurrency_key,
+                        unique_key,
+                        // Nobody asks for it of a job that is worked.
+                        unique_ms: None,
+                        output,
+                        reason,
                     };
                     claimed.push(Claimed { job: job(keys, row, data, content), lease });
                 }
@@ -116,7 +133,11 @@ fn promote<D: Driver>(tx: &mut Tx<'_, D>, now: Millis) -> Done<()> {
 }
 
 /// The same while there are suspects, which are worked with nothing beside them.
-fn select_beside<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest, suspects: &[Suspect]) -> Done<Vec<StoredJob>> {
+fn select_beside<D: Driver>(
+    tx: &mut Tx<'_, D>,
+    request: &ClaimRequest,
+    suspects: &[Suspect],
+) -> Done<Vec<driver::Claimable>> {
     let worker = &request.worker.0;
     let has_jobs = !tx.db.jobs(JobsOf::HeldBy(worker))?.is_empty();
     match claimable(suspects, worker, has_jobs, &request.role, &request.queues) {
@@ -128,7 +149,7 @@ fn select_beside<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest, suspects
     let more = u32::try_from(suspects.len()).unwrap_or(u32::MAX);
     let mut rows = select(tx, &ClaimRequest { limit: request.limit.saturating_add(more), ..request.clone() })?;
     // Among those that the rules let start.
-    let suspect = |row: &JobRow| suspects.iter().find(|suspect| suspect.job == row.id);
+    let suspect = |row: &AvailableRow| suspects.iter().find(|suspect| suspect.job == row.worked.id);
     let next = rows.iter().filter_map(|(row, _)| suspect(row)).find(|s| s.is_worth_waiting(worker, request.now));
     if let Some(next) = next {
         deaths::await_empty_hands(tx.db, next.job, worker)?;
@@ -139,7 +160,7 @@ fn select_beside<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest, suspects
     Ok(rows)
 }
 
-fn select<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest) -> Done<Vec<StoredJob>> {
+fn select<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest) -> Done<Vec<driver::Claimable>> {
     match choose(tx, request)? {
         Choice::Lane(queue, key) => {
             tx.db.claimable(ClaimableOf::First { role: &request.role, queue: &queue, key: &key, most: request.limit })
@@ -147,7 +168,7 @@ fn select<D: Driver>(tx: &mut Tx<'_, D>, request: &ClaimRequest) -> Done<Vec<Sto
         Choice::Jobs(ids) => {
             let mut found = tx.db.claimable(ClaimableOf::Ids(&ids))?;
             let order: HashMap<JobId, usize> = ids.into_iter().zip(0..).collect();
-            found.sort_by_key(|(row, _)| order.get(&row.id).copied());
+            found.sort_by_key(|(row, _)| order.get(&row.worked.id).copied());
             Ok(found)
         }
     }

@@ -14,10 +14,10 @@ mod sessions;
 mod views;
 mod waits;
 
-pub use claim::{ClaimRows, ClaimableOf, Front, Head, Lanes};
+pub use claim::{AvailableRow, ClaimRows, Claimable, ClaimableOf, Front, Head, Lanes};
 pub use jobs::{
     AttemptRow, DataRow, Edited, JobChange, JobInsert, JobRow, JobRows, JobsOf, LeaseAfter, Moved, ProgressRow,
-    RunningRow, StoredJob, Taken,
+    StoredJob, Taken, WorkedRow,
 };
 pub use journal::{CallRow, JournalRows, LastStep, StepInsert, StepRow};
 pub use kept::{

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::driver::{ArchivedRow, Driver, JobChange, LeaseAfter, Moved, ProgressRow, RunningRow};
+use super::driver::{ArchivedRow, Driver, JobChange, LeaseAfter, Moved, ProgressRow, WorkedRow};
 use super::enqueue::{Ancestors, Batch, enqueue};
 use super::jobs::{end_attempts, existing, set_reason, whole};
 use super::journal::{self, Sheet};
@@ -17,7 +17,7 @@ use crate::job::{JobId, JobProgress, JobState};
 use crate::port::{Appended, AttemptEnd, Reach, RepositoryError, Result};
 
 /// The job's row, if the lease still stands.
-pub fn guarded<D: Driver>(db: &mut D, lease: Lease) -> Outcome<RunningRow> {
+pub fn guarded<D: Driver>(db: &mut D, lease: Lease) -> Outcome<WorkedRow> {
     db.running(&[lease.job])?
         .pop()
         .filter(|row| row.lease_token == lease.token)
@@ -208,7 +208,7 @@ struct Left<'a> {
 }
 
 /// What becomes of the running job of this row by `end`.
-fn change(row: &RunningRow, end: &End) -> Result<Standing> {
+fn change(row: &WorkedRow, end: &End) -> Result<Standing> {
     if !end.children.is_empty() && end.event != Event::Suspend {
         let said = "an ending brings children but does not suspend the job; nothing was saved";
         return Err(RepositoryError::Unusable(said.into()));
@@ -225,7 +225,7 @@ fn change(row: &RunningRow, end: &End) -> Result<Standing> {
     Ok(change.to)
 }
 
-fn left<'a>(keys: &Keys, row: RunningRow, to: Standing, end: &'a End) -> Left<'a> {
+fn left<'a>(keys: &Keys, row: WorkedRow, to: Standing, end: &'a End) -> Left<'a> {
     let (why, job) = (end.reason.as_deref(), end.lease.job.0);
     // A job that ends because somebody asked for it keeps what they said as its reason.
     let is_asked_for = to.state == JobState::Cancelled && row.standing.cancel_requested;

@@ -15,7 +15,7 @@ mod sessions;
 mod views;
 mod waits;
 
-use jobs::{DataColumns, JobColumns, both, count, state, stored};
+use jobs::{DataColumns, WorkedColumns, count, state, stored};
 
 /// The rows of a database, on a connection.
 ///

@@ -1,6 +1,7 @@
 //! Rows of jobs that may be claimed, and the lanes they stand in.
 
-use super::StoredJob;
+use super::{DataRow, WorkedRow};
+use crate::clock::Millis;
 use crate::job::JobId;
 use crate::store::Done;
 
@@ -11,7 +12,7 @@ pub trait ClaimRows {
     /// The jobs of a lane that stand behind one of them, at most `most`.
     fn lane(&mut self, role: &str, queue: &str, key: &str, behind: Front, most: u32) -> Done<Vec<Front>>;
     /// Both rows of jobs that are available.
-    fn claimable(&mut self, of: ClaimableOf<'_>) -> Done<Vec<StoredJob>>;
+    fn claimable(&mut self, of: ClaimableOf<'_>) -> Done<Vec<Claimable>>;
 }
 
 /// Which jobs are to be claimed.
@@ -31,6 +32,26 @@ pub enum ClaimableOf<'a> {
     /// These, in no order.
     Ids(&'a [JobId]),
 }
+
+/// What a claim needs of an available job's row.
+#[derive(Debug)]
+pub struct AvailableRow {
+    /// What it has in common with that of a running job.
+    pub worked: WorkedRow,
+    /// Its queue.
+    pub queue: String,
+    /// 1 to 9.
+    pub priority: u8,
+    /// When it was enqueued.
+    pub created_at: Millis,
+    /// Empty where it has none.
+    pub concurrency_key: String,
+    /// The key that no two live jobs have.
+    pub unique_key: Option<String>,
+}
+
+/// Both rows of an available job.
+pub type Claimable = (AvailableRow, DataRow);
 
 /// Where a job stands in its lane, and among all: its rank and its number.
 pub type Front = (i64, JobId);

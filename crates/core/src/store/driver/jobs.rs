@@ -17,7 +17,7 @@ pub trait JobRows {
     /// Rows of jobs.
     fn jobs(&mut self, of: JobsOf<'_>) -> Done<Vec<JobRow>>;
     /// Of rows of jobs that run, what their workers' writes need. Others are left out.
-    fn running(&mut self, ids: &[JobId]) -> Done<Vec<RunningRow>>;
+    fn running(&mut self, ids: &[JobId]) -> Done<Vec<WorkedRow>>;
     /// Both rows of these jobs.
     fn whole_jobs(&mut self, ids: &[JobId]) -> Done<Vec<StoredJob>>;
     /// How many deaths a job may meet, where it has a limit of its own.
@@ -106,17 +106,17 @@ impl JobRow {
     }
 }
 
-/// What is needed of a running job's row by those who hold its lease. Each of them reads it, many times for each job, so
-/// it has no more columns than that.
+/// What is needed of the row of a job that is worked, by its claim and by whoever holds its lease. It is read many times for
+/// each job, so it has no more columns than that.
 #[derive(Debug)]
-pub struct RunningRow {
+pub struct WorkedRow {
     /// Its number.
     pub id: JobId,
     /// Who works it.
     pub role: String,
     /// What transitions are about.
     pub standing: Standing,
-    /// That of the lease that stands.
+    /// Rises with each claim and never falls.
     pub lease_token: i64,
     /// Whether somebody waits for it.
     pub awaited: bool,

@@ -1,14 +1,14 @@
 //! Rows of jobs that may be claimed, and of `turns`.
 
 use diesel::prelude::*;
-use posse_core::job::JobId;
+use posse_core::job::{JobId, JobState};
 use posse_core::store::Done;
 use posse_core::store::driver::{
-    ClaimRows, ClaimableOf, Forgets, Front, Head, JobRows as _, Keeps, Lanes, LastServed, StoredJob,
+    AvailableRow, ClaimRows, Claimable, ClaimableOf, Forgets, Front, Head, Keeps, Lanes, LastServed,
 };
 
-use super::{DataColumns, JobColumns, Rows, both};
-use crate::literal::{IsAvailable, after_rank};
+use super::{DataColumns, Rows, WorkedColumns};
+use crate::literal::{IsAvailable, after_rank, among};
 use crate::schema::{job_data, jobs, turns};
 
 impl ClaimRows for Rows {
@@ -44,21 +44,46 @@ impl ClaimRows for Rows {
         Ok(lane.into_iter().map(|(rank, id)| (rank, JobId(id))).collect())
     }
 
-    fn claimable(&mut self, of: ClaimableOf<'_>) -> Done<Vec<StoredJob>> {
+    fn claimable(&mut self, of: ClaimableOf<'_>) -> Done<Vec<Claimable>> {
+        let both = |(row, data): (AvailableColumns, DataColumns)| (row.into(), data.into());
+        let jobs =
+            jobs::table.inner_join(job_data::table).select((AvailableColumns::as_select(), DataColumns::as_select()));
         match of {
-            ClaimableOf::First { role, queue, key, most } => jobs::table
-                .inner_join(job_data::table)
-                .filter(IsAvailable)
-                .filter(jobs::role.eq(role))
-                .filter(jobs::queue.eq(queue))
-                .filter(jobs::concurrency_key.eq(key))
-                .order((jobs::rank, jobs::id))
-                .limit(i64::from(most))
-                .select((JobColumns::as_select(), DataColumns::as_select()))
-                .load_iter(&mut self.0)?
-                .map(|row| both(row?))
-                .collect(),
-            ClaimableOf::Ids(ids) => self.whole_jobs(ids),
+            ClaimableOf::First { role, queue, key, most } => {
+                let lane = jobs
+                    .filter(IsAvailable)
+                    .filter(jobs::role.eq(role))
+                    .filter(jobs::queue.eq(queue))
+                    .filter(jobs::concurrency_key.eq(key));
+                self.load(lane.order((jobs::rank, jobs::id)).limit(i64::from(most)), both)
+            }
+            ClaimableOf::Ids(ids) => self.load(jobs.filter(among(ids)).order(jobs::id), both),
+        }
+    }
+}
+
+/// An [`AvailableRow`] as diesel reads it.
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
+struct AvailableColumns {
+    #[diesel(embed)]
+    worked: WorkedColumns,
+    queue: String,
+    priority: i32,
+    created_at: i64,
+    concurrency_key: String,
+    unique_key: Option<String>,
+}
+
+impl From<AvailableColumns> for AvailableRow {
+    fn from(row: AvailableColumns) -> AvailableRow {
+        AvailableRow {
+            worked: row.worked.read(JobState::Available),
+            queue: row.queue,
+            priority: u8::try_from(row.priority).unwrap_or(u8::MAX),
+            created_at: row.created_at,
+            concurrency_key: row.concurrency_key,
+            unique_key: row.unique_key,
         }
     }
 }

@@ -12,7 +12,7 @@ use posse_core::job::transition::Standing;
 use posse_core::job::{JobId, JobState};
 use posse_core::store::driver::{
     AttemptRow, DataRow, Edited, JobChange, JobInsert, JobRow, JobRows, JobsOf, Keeps, LeaseAfter, Moved, Number,
-    ProgressRow, RunningRow, StoredJob, Taken, ViewRows as _,
+    ProgressRow, StoredJob, Taken, ViewRows as _, WorkedRow,
 };
 use posse_core::store::seal::Sealed;
 use posse_core::store::{Done, Unreadable};
@@ -22,10 +22,10 @@ use crate::literal::{IsRunning, MayHoldKey, among, update};
 use crate::schema::{attempts, blobs, job_data, job_tags, jobs, progress, session_jobs, steps};
 use crate::sealed_text::{SealedText, Text};
 
-/// A [`RunningRow`] as diesel reads it.
+/// A [`WorkedRow`] as diesel reads it.
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
-pub(crate) struct RunningColumns {
+pub(crate) struct WorkedColumns {
     id: i64,
     role: String,
     run_at: i64,
@@ -39,23 +39,24 @@ pub(crate) struct RunningColumns {
     reason: Option<Sealed>,
 }
 
-impl From<RunningColumns> for RunningRow {
-    fn from(row: RunningColumns) -> RunningRow {
-        RunningRow {
-            id: JobId(row.id),
-            role: row.role,
+impl WorkedColumns {
+    /// The row of a job in a state.
+    pub fn read(self, state: JobState) -> WorkedRow {
+        WorkedRow {
+            id: JobId(self.id),
+            role: self.role,
             standing: Standing {
-                state: JobState::Running,
-                attempt: count(row.attempt),
-                max_attempts: count(row.max_attempts),
-                crashes: count(row.crashes),
-                cancel_requested: row.cancel_requested,
-                run_at: row.run_at,
+                state,
+                attempt: count(self.attempt),
+                max_attempts: count(self.max_attempts),
+                crashes: count(self.crashes),
+                cancel_requested: self.cancel_requested,
+                run_at: self.run_at,
             },
-            lease_token: row.lease_token,
-            awaited: row.awaited,
-            output: row.output,
-            reason: row.reason,
+            lease_token: self.lease_token,
+            awaited: self.awaited,
+            output: self.output,
+            reason: self.reason,
         }
     }
 }
@@ -63,9 +64,9 @@ impl From<RunningColumns> for RunningRow {
 /// A [`JobRow`] as diesel reads it.
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
-pub(crate) struct JobColumns {
+struct JobColumns {
     #[diesel(embed)]
-    as_if_running: RunningColumns,
+    worked: WorkedColumns,
     state: String,
     queue: String,
     priority: i32,
@@ -80,13 +81,14 @@ pub(crate) struct JobColumns {
 }
 
 impl JobColumns {
-    pub fn read(self) -> Done<JobRow> {
-        let RunningRow { id, role, standing, lease_token, awaited, output, reason } = self.as_if_running.into();
+    fn read(self) -> Done<JobRow> {
+        let worked = self.worked.read(state(&self.state)?);
+        let WorkedRow { id, role, standing, lease_token, awaited, output, reason } = worked;
         Ok(JobRow {
             id,
             queue: self.queue,
             role,
-            standing: Standing { state: state(&self.state)?, ..standing },
+            standing,
             priority: u8::try_from(self.priority).unwrap_or(u8::MAX),
             lease_token,
             lease_until: self.lease_until,
@@ -123,11 +125,6 @@ impl From<DataColumns> for DataRow {
         let (parent, root) = (parent_id.map(JobId), root_id.map(JobId));
         DataRow { payload, retry, parent, root, group: group_name, tags, meta }
     }
-}
-
-/// Both rows of a job.
-pub(crate) fn both((row, data): (JobColumns, DataColumns)) -> Done<StoredJob> {
-    Ok((row.read()?, data.into()))
 }
 
 /// A state's name as stored.
@@ -196,11 +193,12 @@ impl JobRows for Rows {
         Ok(rows)
     }
 
-    fn running(&mut self, ids: &[JobId]) -> Done<Vec<RunningRow>> {
-        let running = jobs::table.filter(IsRunning).order(jobs::id).select(RunningColumns::as_select());
+    fn running(&mut self, ids: &[JobId]) -> Done<Vec<WorkedRow>> {
+        let running = jobs::table.filter(IsRunning).order(jobs::id).select(WorkedColumns::as_select());
+        let read = |row: WorkedColumns| row.read(JobState::Running);
         match ids {
-            [id] => self.load(running.filter(jobs::id.eq(id.0)), RunningColumns::into),
-            ids => self.load(running.filter(among(ids)), RunningColumns::into),
+            [id] => self.load(running.filter(jobs::id.eq(id.0)), read),
+            ids => self.load(running.filter(among(ids)), read),
         }
     }
 
@@ -211,7 +209,10 @@ impl JobRows for Rows {
             .order(jobs::id)
             .select((JobColumns::as_select(), DataColumns::as_select()))
             .load_iter(&mut self.0)?
-            .map(|row| both(row?))
+            .map(|row: QueryResult<(JobColumns, DataColumns)>| {
+                let (row, data) = row?;
+                Ok((row.read()?, data.into()))
+            })
             .collect()
     }
 
