@@ -84,6 +84,22 @@ fn who_is_told_what_others_found_is_shown_one_who_was_told_too() {
 }
 
 #[test]
+fn who_has_a_skill_is_shown_one_who_called_it() {
+    let skill = ToolSpec { name: "tide-table".into(), description: "Reads tides.".into(), parameters: json!({}) };
+    let shown = prompt::examples(Style::Direct, ToolCalling::Structured, &[], &[skill], None);
+    let [Message::User { text: task }, Message::Assistant { text: call, .. }, Message::User { text: result }, _] =
+        &shown[..]
+    else {
+        panic!("{shown:?}")
+    };
+    assert!(task.starts_with("Your task:\nUse the skill tide-table for bow.txt"), "{task}");
+    let call: serde_json::Value = serde_json::from_str(call).expect("a step");
+    let told = "Do this for bow.txt and stern.txt and put the result into boat/hull.md.";
+    assert_eq!((&call["tool"], &call["arguments"]), (&json!("tide-table"), &json!({"task": told})));
+    assert_eq!(result, "Result of tide-table:\nI put the result for bow.txt and stern.txt into boat/hull.md.");
+}
+
+#[test]
 fn an_agent_in_a_session_is_told_that_a_person_is_there() {
     let persona = PersonaTemplate::default();
     for calling in [ToolCalling::Native, ToolCalling::Structured] {

@@ -51,6 +51,15 @@ pub enum FieldValue {
     Map(Vec<Field>),
 }
 
+impl FieldValue {
+    fn text(&self) -> Option<&str> {
+        match self {
+            FieldValue::Text(text) => Some(text.trim()),
+            FieldValue::List(_) | FieldValue::Map(_) => None,
+        }
+    }
+}
+
 /// The fields before a skill's text, in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FrontMatter {
@@ -140,12 +149,9 @@ impl<'a> Findings<'a> {
 
     /// A field that is one text; else a warning, and nothing.
     fn text(&mut self, name: &str, least: usize, most: usize) -> Option<String> {
-        let text = match &self.get(name)?.value {
-            FieldValue::Text(text) => text.trim().to_owned(),
-            FieldValue::List(_) | FieldValue::Map(_) => {
-                self.about(name, Severity::Warning, "is not one text and is passed over; write it on one line".into());
-                return None;
-            }
+        let Some(text) = self.get(name)?.value.text().map(str::to_owned) else {
+            self.about(name, Severity::Warning, "is not one text and is passed over; write it on one line".into());
+            return None;
         };
         let length = text.chars().count();
         if length < least {
@@ -159,10 +165,7 @@ impl<'a> Findings<'a> {
     }
 
     fn name(&mut self, folder: &str) -> String {
-        let written = match self.get("name") {
-            Some(Field { value: FieldValue::Text(text), .. }) => normal_name(text),
-            Some(_) | None => String::new(),
-        };
+        let written = self.get("name").and_then(|field| field.value.text()).map(normal_name).unwrap_or_default();
         if written.is_empty() {
             let severity = if folder.is_empty() { Severity::Error } else { Severity::Warning };
             self.about("name", severity, format!("is missing; write name: {folder}, the name of its folder"));
@@ -189,10 +192,7 @@ impl<'a> Findings<'a> {
     }
 
     fn description(&mut self) -> String {
-        let text = match self.get("description") {
-            Some(Field { value: FieldValue::Text(text), .. }) => text.trim().to_owned(),
-            Some(_) | None => String::new(),
-        };
+        let text = self.get("description").and_then(|field| field.value.text()).unwrap_or_default().to_owned();
         let length = text.chars().count();
         if text.is_empty() {
             let message =
@@ -240,11 +240,7 @@ impl<'a> Findings<'a> {
         let names = match &self.get(FIELD)?.value {
             FieldValue::Text(text) => names(text),
             FieldValue::List(values) => {
-                let texts = values.iter().map(|value| match value {
-                    FieldValue::Text(text) => Some(text.trim().to_owned()),
-                    FieldValue::List(_) | FieldValue::Map(_) => None,
-                });
-                let list: Option<Vec<_>> = texts.collect();
+                let list: Option<Vec<_>> = values.iter().map(|value| Some(value.text()?.to_owned())).collect();
                 if let Some(list) = &list {
                     let message = format!("is a list; the standard has one text: allowed-tools: {}", list.join(" "));
                     self.about(FIELD, Severity::Warning, message);
