@@ -158,6 +158,14 @@ fn a_structured_answer_is_read_out_of_its_json() {
 }
 
 #[test]
+fn a_pipe_gets_the_answer_and_what_was_said_beside_it_goes_elsewhere() {
+    let server = ModelServer::start(vec![Say::Call("finish", json!({"final_summary": "Five."}))]);
+    let project = project_with(&server);
+    let chat = project.posse_with(&["chat", "researcher"], b"How many?\n").ok();
+    assert_eq!((chat.out.as_str(), chat.err.matches("I look.").count()), ("Five.\n", 1), "{}", chat.err);
+}
+
+#[test]
 fn sessions_are_named_with_care() {
     let server = ModelServer::start(vec![Say::Words("Hello.")]);
     let project = project_with(&server);

@@ -15,6 +15,7 @@ mod models;
 mod output;
 mod questions;
 mod queues;
+mod reading;
 mod rules;
 mod sealed;
 mod sessions;

@@ -160,6 +160,38 @@ fn a_worker_whose_log_nobody_reads_works_and_ends_when_it_is_told_to() {
 }
 
 #[test]
+fn nobody_waits_for_who_does_not_read_and_what_was_dropped_is_told() {
+    let project = Project::begun();
+    let unknown = "x".repeat(4000);
+    for n in 0..400 {
+        project.write(&format!("config/personas/wrong-{n}.json"), json!({"role": "wrong", &unknown: 1}).to_string());
+    }
+    // So many that the list of them does not fit into a pipe: it does not end before it is read.
+    for n in 0..1000 {
+        let persona = json!({"role": format!("role-{n}"), "goal": "to be there ".repeat(9), "tools": []});
+        project.write(&format!("config/personas/role-{n}.json"), persona.to_string());
+    }
+    let mut list = project.command(&["persona", "list"]);
+    let mut list = list.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+    let (mut out, err) = (list.stdout.take().expect("piped"), list.stderr.take().expect("piped"));
+    // What is wrong comes first, and by now all of it was said to nobody.
+    out.read_exact(&mut [0]).expect("the list begins");
+    let mut heard = String::new();
+    let mut err = BufReader::new(err);
+    while !heard.ends_with("which nobody read in time\n") {
+        assert!(err.read_line(&mut heard).expect("read") > 0, "nothing was dropped");
+    }
+    let kept = heard.matches("warning: ").count();
+    let told = heard.lines().last().expect("a line").strip_prefix("… ").expect("how many");
+    let told: usize = told.split(' ').next().expect("a word").parse().expect("a number");
+    let all = project.posse(&["persona", "check", "--json"]).json()["problems"].as_array().map(Vec::len);
+    assert_eq!(Some(kept + told), all, "none is missing untold");
+    assert!(heard.len() < (1 << 20) + (1 << 17), "what is kept is bounded");
+    out.read_to_end(&mut Vec::new()).expect("read");
+    assert!(list.wait().expect("ended").success());
+}
+
+#[test]
 fn a_run_whose_reader_has_had_enough_goes_on_to_its_end() {
     let server = ModelServer::start(vec![
         Say::Call("list_files", json!({"path": "."})),

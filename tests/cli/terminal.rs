@@ -96,6 +96,7 @@ fn a_killed_worker_takes_its_commands_along_and_nothing_is_repeated() {
     let worker = project.start(&["work", "--role", "runner"]);
     project.wait_for_state(1, "completed");
     assert_eq!(call(&project).0, "unknown");
+    assert!(project.posse(&["show", "1"]).ok().out.contains("whether it took effect is not known"));
     let last = server.requests().pop().expect("asked").to_string();
     assert!(last.contains("It may or may not have taken effect"), "{last}");
     assert_eq!(sleeping(&marker), 0);

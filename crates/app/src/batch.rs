@@ -293,38 +293,35 @@ impl Lines<'_> {
         // Its own line is always the first.
         let line: Line =
             jsonl::parse(line).map_err(|error| Error::invalid(error.replace(" at line 1 column ", ", at column ")))?;
-        let time = |field: &str, error: String| Error::invalid(format!("{field}: {error}"));
-        let delayed =
-            |text: String| times::span(&text).map(|delay| self.file.clock.now() + delay).map_err(|e| time("delay", e));
-        let run_at = match (line.at, line.delay) {
-            (Some(_), Some(_)) => return Err(Error::invalid("has both at and delay; give one of them")),
-            (Some(at), None) => Some(times::moment(&at).map_err(|error| time("at", error))?),
-            (None, Some(delay)) => Some(delayed(delay)?),
-            (None, None) => self.file.request.run_at,
+        if line.at.is_some() && line.delay.is_some() {
+            return Err(Error::invalid("has both at and delay; give one of them"));
+        }
+        let wrong = |field: &str, error: String| Error::invalid(format!("{field}: {error}"));
+        let span = |field: &str, text: Option<String>| {
+            text.map(|text| times::span(&text)).transpose().map_err(|error| wrong(field, error))
         };
+        let at = line.at.map(|at| times::moment(&at)).transpose().map_err(|error| wrong("at", error))?;
+        let delayed = span("delay", line.delay)?.map(|delay| self.file.clock.now() + delay);
+        let run_at = at.or(delayed).or(self.file.request.run_at);
         let on_failed = line.on_failed_dependency.map(|rule| rule.parse::<OnFailed>()).transpose();
         let defaults = self.file.request.clone();
         let known = |name: &str| {
             let here = part.names.iter().find(|(known, _)| known == name).map(|(_, place)| After::Earlier(*place));
             here.or_else(|| names.get(name).copied().map(After::Job))
         };
-        let unique_for = line.unique_for.map(|text| times::span(&text)).transpose();
-        let unique_for = unique_for.map_err(|error| time("unique_for", error))?;
+        let unique_for = span("unique_for", line.unique_for)?;
         if unique_for.is_some() && line.unique.is_none() {
             return Err(Error::invalid("has unique_for and no unique"));
         }
         if line.if_held.is_some() && line.unique.is_none() {
             return Err(Error::invalid("has if_held and no unique"));
         }
-        let wait = |field: &str, text: Option<String>| {
-            text.map(|text| times::span(&text)).transpose().map_err(|error| time(field, error))
-        };
         let retry = RetryAsked {
             strategy: line.retry,
-            wait: wait("retry_wait", line.retry_wait)?,
-            wait_most: wait("retry_wait_most", line.retry_wait_most)?,
+            wait: span("retry_wait", line.retry_wait)?,
+            wait_most: span("retry_wait_most", line.retry_wait_most)?,
         };
-        let debounce_at_most = wait("debounce_at_most", line.debounce_at_most)?;
+        let debounce_at_most = span("debounce_at_most", line.debounce_at_most)?;
         let if_held = line.if_held.unwrap_or_default().rule(debounce_at_most)?;
         let mut after = Vec::with_capacity(line.after.len());
         for reference in line.after {
@@ -362,7 +359,7 @@ impl Lines<'_> {
             run_at,
             after,
             after_groups: line.after_group,
-            on_failed: on_failed.map_err(|error| time("on_failed_dependency", error))?.unwrap_or(defaults.on_failed),
+            on_failed: on_failed.map_err(|error| wrong("on_failed_dependency", error))?.unwrap_or(defaults.on_failed),
             group: line.group.or(defaults.group),
             tags: defaults.tags.into_iter().chain(line.tags).collect(),
             meta,

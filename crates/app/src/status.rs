@@ -18,7 +18,7 @@ use crate::workers::{WorkerStatus, with_status};
 const LATELY_MS: Millis = 24 * 3_600_000;
 
 /// The document of `posse status --json`.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub struct Standing {
     /// When it was so.
     pub at: Millis,
@@ -74,18 +74,6 @@ pub struct WorkerItem {
 }
 
 impl Standing {
-    /// How it stands where there is no database yet.
-    pub fn nothing(at: Millis) -> Standing {
-        Standing {
-            at,
-            jobs: Map::new(),
-            running: Vec::new(),
-            waiting: Vec::new(),
-            needs_a_person: NeedsAPerson::default(),
-            workers: Vec::new(),
-        }
-    }
-
     /// Reads it, at most `limit` of each list of jobs.
     pub async fn read(store: &dyn Store, processes: &dyn ProcessProbe, limit: u32, now: Millis) -> Result<Standing> {
         let counts = store.counts().await?;

@@ -15,7 +15,7 @@ use posse_app::sessions::Talk;
 use posse_app::{Code, Kind};
 use posse_core::events::run::{Event, Happened, RunFollower, Speaker, ToolOutcome};
 use posse_core::job::question::Question;
-use posse_core::job::{Job, JobId, JobState};
+use posse_core::job::{JobId, JobState};
 use posse_core::model::Delta;
 use posse_core::port::JobQueries;
 use posse_core::worker::Progress;
@@ -45,12 +45,6 @@ pub struct Conversation {
     pub models: Arc<Catalog>,
     /// Where sessions keep their events; nowhere where what is said is sealed.
     pub folder: Option<PathBuf>,
-}
-
-impl Conversation {
-    fn queries(&self) -> Arc<dyn JobQueries> {
-        self.talk.store.clone()
-    }
 }
 
 pub struct Chat {
@@ -132,8 +126,9 @@ impl Chat {
 
     /// Talks until the end of input. Fails where the last thing said got no answer.
     pub async fn talk(mut self, signals: &mut Signals) -> Result<Exit> {
+        let queries: Arc<dyn JobQueries> = self.with.talk.store.clone();
         let mut log = match &self.with.folder {
-            Some(folder) => Some(EventLog::open(&self.with.queries(), folder, &self.with.talk.session).await),
+            Some(folder) => Some(EventLog::open(&queries, folder, &self.with.talk.session).await),
             None => None,
         };
         if let Some(Err(error)) = &log {
@@ -203,7 +198,7 @@ impl Chat {
     }
 
     async fn follow(&mut self, job: JobId, mut log: Option<&mut EventLog>, signals: &mut Signals) -> Result<Followed> {
-        let mut follower = RunFollower::new(self.with.queries(), job);
+        let mut follower = RunFollower::new(self.with.talk.store.clone(), job);
         let mut voice = Voice::new(std::io::stdout().is_terminal());
         let mut asking: Option<Question> = None;
         let mut look = true;
@@ -229,7 +224,8 @@ impl Chat {
                 return Ok(Followed::Ended(state));
             }
             if matches!(follower.state(), Some(JobState::Scheduled | JobState::Retryable))
-                && let Some(waiting) = self.helpless(job).await?
+                && let Some(waiting) = self.with.talk.store.job(job).await?
+                && models::is_helpless(&self.with.models, &waiting)
             {
                 self.set_aside(&mut voice)?;
                 self.out.warn(models::waits_for_a_person(&waiting));
@@ -360,12 +356,6 @@ impl Chat {
         self.print(&voice.end_line())?;
         voice.aside().into_iter().for_each(|text| self.remark(text));
         Ok(())
-    }
-
-    /// The job as it is, if it waits for what a person has to mend.
-    async fn helpless(&self, job: JobId) -> Result<Option<Job>> {
-        let job = self.with.talk.store.job(job).await?;
-        Ok(job.filter(|job| models::is_helpless(&self.with.models, job)))
     }
 
     fn ask(&self, question: &Question) {

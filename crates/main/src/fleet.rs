@@ -11,8 +11,7 @@ use futures::FutureExt as _;
 use posse_app::retention;
 use posse_core::job::JobState;
 use posse_core::metrics::{MetricsSource, ModelTallies};
-use posse_core::port::{CareRepository, JobFilter, JobQueries, Store, WorkerRecord};
-use posse_core::queue::retention::Keep;
+use posse_core::port::{JobFilter, JobQueries, Store, WorkerRecord};
 use posse_core::worker::executor::{AgentExecutor, JobContext, StepOutcome};
 use posse_core::worker::{Fleet, FleetOptions, Phase, Progress, WorkerService, maintain};
 use posse_infra::process::{LinuxProcessProbe, SystemClock};
@@ -53,10 +52,6 @@ struct Served {
 struct Latest(RwLock<Arc<dyn AgentExecutor>>);
 
 impl Latest {
-    fn new(executor: Arc<dyn AgentExecutor>) -> Latest {
-        Latest(RwLock::new(executor))
-    }
-
     fn replace(&self, executor: Arc<dyn AgentExecutor>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = executor;
     }
@@ -93,15 +88,21 @@ impl WorkerProcess {
         Plan { queues, slots, watched }: Plan,
     ) -> Result<WorkerProcess> {
         let roles: Vec<_> = work.iter().map(|one| one.role.clone()).collect();
-        let worker = record(roles, slots, settings.lease);
-        let id = worker.id.clone();
+        let id = format!("{}-{}-{:06x}", host_name(), std::process::id(), random() & 0xff_ffff);
+        let lease_ms = settings.lease.as_millis() as i64;
+        let worker = posse_infra::fleet::record(id.clone(), roles, slots, &SystemClock);
+        let worker = WorkerRecord { lease_ms, ..worker };
         let options = FleetOptions {
             store: store.clone(),
             clock: Arc::new(SystemClock),
             processes: Arc::new(LinuxProcessProbe),
             worker,
         };
-        warn_of_other_retention(&**store, &settings.retention).await?;
+        // By what the database says this process deletes all the same.
+        let stored = store.retention().await?.unwrap_or_default();
+        if let Some((what, way_out)) = retention::disagreement(&stored, &settings.retention) {
+            tracing::warn!("{what}; {way_out}");
+        }
         let fleet = Fleet::start(options).await?;
         // Before the first claim, so that nothing is missed.
         let heard = watched.then(|| fleet.watch());
@@ -127,7 +128,7 @@ impl WorkerProcess {
     }
 
     pub fn serve(&mut self, RoleWork { role, executor }: RoleWork) {
-        let executor = Arc::new(Latest::new(executor));
+        let executor = Arc::new(Latest(RwLock::new(executor)));
         let service = WorkerService {
             handles_role: role.clone(),
             queues: self.queues.clone(),
@@ -256,28 +257,12 @@ async fn sweep(queries: Arc<dyn JobQueries>, sessions: PathBuf) {
     }
 }
 
-/// Says so where the settings would have things kept for another time than the database, by which this process
-/// deletes all the same.
-async fn warn_of_other_retention(care: &dyn CareRepository, said: &[Keep]) -> Result<()> {
-    let stored = care.retention().await?.unwrap_or_default();
-    if let Some((what, way_out)) = retention::disagreement(&stored, said) {
-        tracing::warn!("{what}; {way_out}");
-    }
-    Ok(())
-}
-
 async fn all(services: &mut JoinSet<()>) {
     while let Some(ended) = services.join_next().await {
         if let Err(error) = ended {
             tracing::error!("a worker service ended in a way it never should: {error}");
         }
     }
-}
-
-fn record(roles: Vec<String>, slots: usize, lease: Duration) -> WorkerRecord {
-    let id = format!("{}-{}-{:06x}", host_name(), std::process::id(), random() & 0xff_ffff);
-    let lease_ms = lease.as_millis() as i64;
-    WorkerRecord { lease_ms, ..posse_infra::fleet::record(id, roles, slots, &SystemClock) }
 }
 
 fn host_name() -> String {

@@ -1,7 +1,6 @@
 //! `posse`: a durable worker fleet for AI agents. This crate wires the parts together and talks to
 //! people; [`wire`] is where to begin reading.
 
-mod built_in;
 mod chat;
 mod cli;
 mod env;

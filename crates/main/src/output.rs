@@ -2,7 +2,6 @@
 //! program as text goes through here: for people as text that steers no terminal ([`text`]), for programs as
 //! JSON that does not either ([`posse_app::json`]), and to standard error without waiting for whoever reads it ([`stream`]).
 
-use std::fmt;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -227,8 +226,10 @@ fn takes_output() -> io::Result<()> {
     Ok(())
 }
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("standard output cannot be written: {cause}")]
 pub struct Unwritten {
+    #[source]
     pub cause: io::Error,
     /// What would have been written; nothing where nothing was done yet.
     pub lost: Option<String>,
@@ -237,18 +238,6 @@ pub struct Unwritten {
 impl Unwritten {
     pub fn is_broken_pipe(&self) -> bool {
         self.cause.kind() == io::ErrorKind::BrokenPipe
-    }
-}
-
-impl fmt::Display for Unwritten {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "standard output cannot be written: {}", self.cause)
-    }
-}
-
-impl std::error::Error for Unwritten {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.cause)
     }
 }
 

@@ -61,18 +61,13 @@ pub async fn write(
     }
     let mut journal = queries.journal(job, 0).await?;
     journal.retain(|recorded| at_step.is_none_or(|last| recorded.seq <= last));
-    let checkpoint = checkpoint(job, &journal);
-    let written = {
-        let events_file = folder.join("events.jsonl");
-        put(&events_file, events.as_bytes())?;
-        let mut written = vec![events_file];
-        if let Some(checkpoint) = checkpoint {
-            let file = folder.join("checkpoints").join(format!("{}.json", checkpoint.step));
-            put(&file, format!("{}\n", json::line(&checkpoint)?).as_bytes())?;
-            written.push(file);
-        }
-        written
-    };
+    let mut written = vec![folder.join("events.jsonl")];
+    put(&written[0], events.as_bytes())?;
+    if let Some(checkpoint) = checkpoint(job, &journal) {
+        let file = folder.join("checkpoints").join(format!("{}.json", checkpoint.step));
+        put(&file, format!("{}\n", json::line(&checkpoint)?).as_bytes())?;
+        written.push(file);
+    }
     Ok(written)
 }
 
@@ -123,8 +118,7 @@ async fn record(
         };
         let job = match progress {
             Ok(Progress::Ended { job, .. }) => job,
-            Ok(_) => continue,
-            Err(broadcast::error::RecvError::Lagged(_)) => continue,
+            Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => continue,
             Err(broadcast::error::RecvError::Closed) => return,
         };
         let done = write(&queries, job, &folder_of(&files.folder, job), None).await;

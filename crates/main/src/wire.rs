@@ -25,7 +25,6 @@ use posse_infra::skill::{self, SkillFolders};
 use posse_infra::sqlite::{Options, SqliteDatabase, SqliteStore, Synchronous, extension};
 use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 
-use crate::built_in;
 use crate::env;
 use crate::exit::{fail, usage};
 use crate::faults::warn_of_skills_of;
@@ -200,6 +199,17 @@ pub const COMMANDS_WAY_OUT: &str = "let users make namespaces (sysctl user.max_u
     kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0; in a container, in its settings); \
     until then agents are told that no command can run";
 
+/// Personas by role, and skills by name: used where a project has no folder of its own for them, and written by `posse init`.
+pub const BUILT_IN_PERSONAS: [(&str, &str); 4] = [
+    ("researcher", include_str!("../../../config/personas/researcher.json")),
+    ("reviewer", include_str!("../../../config/personas/reviewer.json")),
+    ("scribe", include_str!("../../../config/personas/scribe.json")),
+    ("triager", include_str!("../../../config/personas/triager.json")),
+];
+
+pub const BUILT_IN_SKILLS: [(&str, &str); 1] =
+    [("summarise-files", include_str!("../../../config/skills/summarise-files/SKILL.md"))];
+
 /// Where the personas are, and what they may name. Of a project that is not trusted no skill is used.
 pub fn sources(settings: &Settings) -> Sources {
     let Settings { root, personas: folder, personas_named, is_trusted, .. } = settings;
@@ -211,12 +221,12 @@ pub fn sources(settings: &Settings) -> Sources {
     let why = format!("its skills are left out, for the folder {0} is not trusted (posse trust {0})", root.display());
     let left_out = left_out.into_iter().map(|one| (one.folder, why.clone())).collect();
     let has_own = *is_trusted && root.join("config/skills").is_dir();
-    let built_in: &[_] = if has_own { &[] } else { &built_in::SKILLS };
+    let built_in: &[_] = if has_own { &[] } else { &BUILT_IN_SKILLS };
     Sources {
         personas: Arc::new(PersonaFolder {
             folder: folder.clone(),
             is_named: *personas_named,
-            built_in: &built_in::PERSONAS,
+            built_in: &BUILT_IN_PERSONAS,
         }),
         skills: Arc::new(SkillFolders { roots, left_out, built_in, tools: Arc::clone(&tools) }),
         tools,

@@ -10,7 +10,8 @@ use crate::support::{Project, until};
 use screen::Terminal;
 use serde_json::{Value, json};
 
-/// A model that says its pieces one by one, each when it may, and the same to everybody who asks.
+/// A model that says its pieces one by one, each when it may: of its replies the first to who asks first, and the last to
+/// all who come later. A piece that is nothing breaks the reply off.
 #[derive(Clone)]
 struct Slow {
     base_url: String,
@@ -20,14 +21,18 @@ struct Slow {
 
 impl Slow {
     fn start(pieces: Vec<Value>) -> Slow {
+        Slow::start_with(vec![pieces])
+    }
+
+    fn start_with(replies: Vec<Vec<Value>>) -> Slow {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let base_url = format!("http://{}/v1", listener.local_addr().expect("bound"));
         let slow = Slow { base_url, may_say: Arc::default(), asked: Arc::default() };
         let model = slow.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (model, pieces) = (model.clone(), pieces.clone());
-                std::thread::spawn(move || model.answer(stream, &pieces));
+                let (model, replies) = (model.clone(), replies.clone());
+                std::thread::spawn(move || model.answer(stream, &replies));
             }
         });
         slow
@@ -42,7 +47,7 @@ impl Slow {
         self.asked.lock().expect("requests").clone()
     }
 
-    fn answer(&self, mut stream: TcpStream, pieces: &[Value]) -> Option<()> {
+    fn answer(&self, mut stream: TcpStream, replies: &[Vec<Value>]) -> Option<()> {
         let mut reader = BufReader::new(stream.try_clone().ok()?);
         let (mut line, mut length, mut is_chat) = (String::new(), 0, false);
         while reader.read_line(&mut line).ok()? > 2 {
@@ -58,9 +63,16 @@ impl Slow {
             return stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").ok();
         }
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n").ok()?;
-        self.asked.lock().expect("requests").push(serde_json::from_slice(&body).ok()?);
-        for (n, delta) in pieces.iter().enumerate() {
+        let before = {
+            let mut asked = self.asked.lock().expect("requests");
+            asked.push(serde_json::from_slice(&body).ok()?);
+            asked.len() - 1
+        };
+        for (n, delta) in replies.get(before).or(replies.last())?.iter().enumerate() {
             until("somebody lets it speak", || *self.may_say.lock().expect("a number") > n);
+            if delta.is_null() {
+                return None;
+            }
             let piece = json!({"model": "mock", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]});
             stream.write_all(format!("data: {piece}\n\n").as_bytes()).ok()?;
         }
@@ -79,6 +91,13 @@ impl Slow {
 
 fn words(text: &str) -> Value {
     json!({"role": "assistant", "content": text})
+}
+
+/// The beginning of a call, with words beside it.
+fn call(text: &str, name: &str) -> Value {
+    let function = json!({"name": name, "arguments": ""});
+    let call = json!({"index": 0, "id": "a", "type": "function", "function": function});
+    json!({"role": "assistant", "content": text, "tool_calls": [call]})
 }
 
 fn arguments(text: &str) -> Value {
@@ -157,6 +176,8 @@ fn a_newer_message_supersedes_what_is_at_work() {
     model.let_say(1);
     terminal.until("the beginning", |rows| is_at(rows, &["It is fo", ">"]));
     terminal.type_in("No, how many ships?\r");
+    // What was said before stays above what was typed.
+    terminal.until("what was typed", |rows| rows.windows(2).any(|two| two == ["It is fo", "> No, how many ships?"]));
     terminal.until("the end of the first", |rows| {
         rows.iter().any(|row| row.contains("(cancelled") && row.contains("superseded by job 2"))
     });
@@ -213,4 +234,76 @@ fn a_structured_answer_is_shown_as_it_comes() {
     terminal.type_in("\u{4}");
     assert_eq!(terminal.wait(), 0);
     assert_eq!(terminal.rows().iter().filter(|row| row.contains("It is four.")).count(), 1, "once");
+}
+
+#[test]
+fn a_reply_that_breaks_off_is_said_anew_and_words_beside_an_answer_stay() {
+    let again =
+        vec![call("Done.\u{1b}", "finish"), arguments("{\"final_summary\": \"It is \\ud83d"), arguments("\\ude00.\"}")];
+    let model = Slow::start_with(vec![vec![words("Half"), Value::Null], again]);
+    model.let_say(3);
+    let project = model.project("native");
+    let mut terminal = chat(&project, 60);
+    terminal.type_in("How many?\r");
+    let rows = terminal.until("the answer", |rows| is_at(rows, &["Done.␛", "It is 😀.", ">"]));
+    let at = |what: &str| rows.iter().position(|row| row.starts_with(what)).expect(what);
+    assert!(at("Half") < at("  ! starting over: ") && at("  ! starting over: ") < at("Done."), "{rows:?}");
+    terminal.type_in("\u{4}");
+    assert_eq!(terminal.wait(), 0);
+    assert_eq!(terminal.rows().iter().filter(|row| row.contains("It is 😀.")).count(), 1, "once");
+}
+
+#[test]
+fn what_a_skill_says_is_not_for_the_person() {
+    let finish = |summary: &str| arguments(&json!({"final_summary": summary}).to_string());
+    let model = Slow::start_with(vec![
+        vec![call("I look.", "summarise-files"), arguments("{\"task\": \"all\"}")],
+        vec![call("For the agent alone.", "finish"), finish("Its result.")],
+        vec![words("Four.")],
+    ]);
+    model.let_say(2);
+    let project = model.project("native");
+    let mut terminal = Terminal::start(project.command(&["chat", "scribe"]), 60);
+    terminal.until("the prompt", |rows| rows.last().is_some_and(|row| row == ">"));
+    terminal.type_in("How many?\r");
+    let rows = terminal.until("the answer", |rows| is_at(rows, &["Four.", ">"]));
+    assert!(
+        rows.iter().any(|row| row == "I look.") && rows.iter().any(|row| row.contains("▾ summarise-files")),
+        "{rows:?}"
+    );
+    assert!(!rows.iter().any(|row| row.contains("For the agent alone.")), "{rows:?}");
+    terminal.type_in("\u{4}");
+    assert_eq!(terminal.wait(), 0);
+}
+
+#[test]
+fn words_are_whole_however_they_come() {
+    let text = "The long ship Aurora sails on and on.\n\n  let x = 1 + 2 + 3 + 4;\n\
+        Supercalifragilisticexpialidocious 日本語日本語日本語日本語 e\u{301}\n";
+    let chars: Vec<char> = text.chars().collect();
+    for size in [1, 7, chars.len()] {
+        let pieces: Vec<_> = chars.chunks(size).map(|piece| words(&piece.iter().collect::<String>())).collect();
+        let model = Slow::start(pieces);
+        model.let_say(chars.len());
+        let project = model.project("native");
+        // A row has a column less than the terminal.
+        let mut terminal = chat(&project, 21);
+        terminal.type_in("Tell\r");
+        let wanted = [
+            "> Tell",
+            "The long ship",
+            "Aurora sails on and",
+            "on.",
+            "  let x = 1 + 2 + 3",
+            "+ 4;",
+            "Supercalifragilistic",
+            "expialidocious",
+            "日本語日本語日本語日",
+            "本語 e\u{301}",
+            ">",
+        ];
+        terminal.until(&format!("the text in pieces of {size}"), |rows| is_at(rows, &wanted));
+        terminal.type_in("\u{4}");
+        assert_eq!(terminal.wait(), 0);
+    }
 }

@@ -26,7 +26,6 @@ struct Inner {
     printer: Box<dyn ExternalPrinter + Send>,
     last: Last,
     passed: Arc<AtomicBool>,
-    width: fn() -> usize,
 }
 
 /// What the last row above the edited line is.
@@ -41,7 +40,7 @@ enum Last {
 impl Pane {
     /// Above the line of the editor whose printer this is; `passed` is set whenever that line has ended.
     pub fn new(printer: Box<dyn ExternalPrinter + Send>, passed: Arc<AtomicBool>) -> Pane {
-        let inner = Inner { printer, last: Last::Done, passed: Arc::clone(&passed), width };
+        let inner = Inner { printer, last: Last::Done, passed: Arc::clone(&passed) };
         Pane { inner: Arc::new(Mutex::new(inner)), passed }
     }
 
@@ -53,7 +52,7 @@ impl Pane {
         }
         let (mut shown, mut row) = inner.take_last();
         row.push_str(text);
-        let width = (inner.width)();
+        let width = width();
         let (ended, open) = row.rsplit_once('\n').map_or(("", &*row), |(ended, open)| (ended, open));
         if row.len() > open.len() {
             ended.split('\n').flat_map(|line| rows(line, width)).for_each(|row| push_row(&mut shown, &row));
@@ -169,93 +168,4 @@ fn rows(line: &str, width: usize) -> Vec<String> {
     }
     rows.push(row);
     rows
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A terminal of which the rows above the edited line are kept.
-    #[derive(Clone, Default)]
-    struct Rows(Arc<Mutex<Vec<String>>>);
-
-    impl ExternalPrinter for Rows {
-        fn print(&mut self, text: String) -> rustyline::Result<()> {
-            assert!(text.ends_with('\n'), "the editor would add a line of its own: {text:?}");
-            let mut rows = self.0.lock().expect("rows");
-            let mut rest = text.as_str();
-            while let Some(more) = rest.strip_prefix(INSTEAD) {
-                rows.pop();
-                rest = more;
-            }
-            if let Some("\n") = rest.strip_prefix("\x1b[1A") {
-                return Ok(());
-            }
-            assert!(!rest.contains('\x1b'), "{text:?}");
-            rows.extend(rest.strip_suffix('\n').expect("whole rows").split('\n').map(str::to_owned));
-            Ok(())
-        }
-    }
-
-    fn pane() -> (Pane, Rows) {
-        let (rows, passed) = (Rows::default(), Arc::new(AtomicBool::new(false)));
-        let pane = Pane::new(Box::new(rows.clone()), passed);
-        pane.inner().width = || 10;
-        (pane, rows)
-    }
-
-    #[test]
-    fn words_are_whole_however_they_come() {
-        let text = "The ship sails on.\n\n  let x = 1;\nSupercalifragilistic 日本語日本語 e\u{301}\n";
-        for size in 1..text.chars().count() {
-            let (pane, shown) = pane();
-            let chars: Vec<char> = text.chars().collect();
-            chars.chunks(size).for_each(|piece| pane.words(&piece.iter().collect::<String>()));
-            let shown = shown.0.lock().expect("rows").clone();
-            let wanted = [
-                "The ship",
-                "sails on.",
-                "",
-                "  let x =",
-                "1;",
-                "Supercalif",
-                "ragilistic",
-                "日本語日本",
-                "語 e\u{301}",
-            ];
-            assert_eq!(shown, wanted, "in pieces of {size}");
-        }
-    }
-
-    #[test]
-    fn a_sign_of_life_goes_when_something_is_said() {
-        let (pane, shown) = pane();
-        let rows = || shown.0.lock().expect("rows").join("|");
-        pane.sign("1 s");
-        pane.sign("2 s");
-        assert_eq!(rows(), "2 s");
-        pane.words("It ");
-        pane.sign("3 s");
-        pane.words("is four.");
-        assert_eq!(rows(), "It is|four.");
-        pane.lines("a remark\n");
-        pane.words("More");
-        assert_eq!(rows(), "It is|four.|a remark|More");
-        pane.lines("end");
-        pane.sign("4 s");
-        pane.no_sign();
-        pane.no_sign();
-        assert_eq!(rows(), "It is|four.|a remark|More|end");
-    }
-
-    #[test]
-    fn what_the_person_has_passed_stays() {
-        let (pane, shown) = pane();
-        pane.words("It is");
-        pane.passed.store(true, Ordering::SeqCst);
-        shown.0.lock().expect("rows").push("> typed".into());
-        pane.words(" four.");
-        pane.sign("1 s");
-        assert_eq!(shown.0.lock().expect("rows").join("|"), "It is|> typed| four.");
-    }
 }

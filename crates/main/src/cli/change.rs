@@ -1,8 +1,6 @@
 //! What changes jobs, one by its number or many by filter: cancel, retry, edit, set-priority, move,
 //! delete.
 
-use anyhow::Result;
-use clap::Args;
 use posse_app::change::{self, Cancelling, Hand, Preview, RefusedChange, SAMPLE, by_state};
 use posse_app::json::with_lists;
 use posse_app::times;
@@ -13,15 +11,12 @@ use posse_core::job::enqueue::accept_edit;
 use posse_core::job::{JobId, JobState};
 use posse_core::port::{Cancelled, JobFilter, Reach, Store};
 use posse_infra::process::{LinuxProcessProbe, SystemClock};
-use serde_json::json;
 
-use super::Context;
 use super::enqueue::{read_goal, read_words};
 use super::filter::{FilterArgs, WhereArgs};
 use super::job_table::{open_for, reader_for, table};
-use crate::exit::{Exit, fail, usage};
+use super::prelude::*;
 use crate::output::text::{count, plural};
-use crate::wire;
 
 /// One job by its number, or many by filter
 #[derive(Args)]

@@ -2,17 +2,14 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
-use clap::Args;
 use posse_app::Code;
 use posse_app::sessions::{Talk, Which, find_or_begin};
 use posse_core::job::enqueue::{EnqueueRequest, accept};
 use posse_core::session::Session;
 
-use super::Context;
-use super::endpoint::EndpointArgs;
+use super::prelude::*;
+use super::work::EndpointArgs;
 use crate::chat::{Chat, Conversation};
-use crate::exit::{Exit, fail};
 use crate::fleet::{Plan, RoleWork, WorkerProcess};
 use crate::output::text::plural;
 use crate::output::{Unwritten, before_change};

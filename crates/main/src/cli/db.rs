@@ -3,8 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Result;
-use clap::{Args, Subcommand};
 use posse_app::retention::{disagreement, words};
 use posse_app::{Code, times, workers};
 use posse_core::doctor::RESTORE;
@@ -12,14 +10,11 @@ use posse_core::job::JobState;
 use posse_core::port::{Compacted, Restored, SchemaSteps, Store, WorkerRecord};
 use posse_core::queue::retention::{Keep, Kept, Retention};
 use posse_infra::process::LinuxProcessProbe;
-use serde_json::json;
 
-use super::Context;
-use crate::exit::{Exit, fail, usage};
+use super::prelude::*;
 use crate::output::before_change;
 use crate::output::text::{bytes, plural, visible};
 use crate::settings::Settings;
-use crate::wire;
 
 #[derive(Subcommand)]
 pub enum DbCommand {
@@ -106,11 +101,12 @@ impl RetentionArgs {
             (Kept::Sessions, &self.sessions),
         ];
         let named = all.into_iter().filter_map(|(kind, text)| Some((kind, text.as_deref()?)));
-        let read = |(kind, text): (Kept, &str)| {
-            let wrong = |why| usage(format!("--{} is '{}'; {why}", kind.as_str(), text.escape_debug()));
-            times::keep(text).map(|keep| (kind, keep)).map_err(wrong)
-        };
-        named.map(read).collect()
+        named
+            .map(|(kind, text)| {
+                let wrong = |why| usage(format!("--{} is '{}'; {why}", kind.as_str(), text.escape_debug()));
+                Ok((kind, times::keep(text).map_err(wrong)?))
+            })
+            .collect()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use anyhow::Result;
 use posse_app::doctor::{self, Diagnosis, Look};
 use posse_core::doctor::{Finding, Verdict, space};
 use posse_core::model::Models as _;
@@ -10,11 +9,10 @@ use posse_core::persona::Severity;
 use posse_infra::process::LinuxProcessProbe;
 use posse_infra::sandbox::Exact;
 
-use super::Context;
-use crate::exit::Exit;
+use super::prelude::*;
 use crate::output::text::visible;
 use crate::settings::Settings;
-use crate::wire::{self, Project};
+use crate::wire::Project;
 
 pub async fn doctor(cx: &Context, full: bool) -> Result<Exit> {
     let settings = cx.plain_settings()?;

@@ -5,23 +5,21 @@ use std::io::{BufRead, BufReader, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use posse_app::batch::{self, CHUNK, Stored};
-use posse_app::enqueue::{EnqueuedView, HeldChoice as Held, Intake, RetryAsked};
+use posse_app::enqueue::{EnqueuedView, HeldChoice, Intake, RetryAsked};
 use posse_app::{filter, times};
 use posse_core::clock::Millis;
 use posse_core::job::dependency::{After, OnFailed};
 use posse_core::job::enqueue::{EnqueueRequest, MAX_GOAL_BYTES, accept_label};
 use posse_core::job::retry::Strategy;
 use posse_core::job::unique::Became;
-use posse_core::job::{DEFAULT_QUEUE, IfHeld, JobId, Unique};
+use posse_core::job::{DEFAULT_QUEUE, JobId, Unique};
 use posse_core::persona::Personas;
 use posse_core::port::Enqueued;
 use posse_infra::process::SystemClock;
 
-use super::Context;
-use crate::exit::{Exit, usage};
+use super::prelude::*;
 use crate::output::Out;
 use crate::output::text::{count, moment, plural, visible};
 use crate::settings::Settings;
@@ -44,83 +42,42 @@ pub struct TermsArgs {
     /// when absent, else 3
     #[arg(long, value_name = "N")]
     pub max_crashes: Option<u32>,
-    #[command(flatten)]
-    pub retry: RetryArgs,
+    /// How waits grow from one failure to the next; none makes one attempt
+    #[arg(long, value_name = "STRATEGY", value_parser = one_of(STRATEGIES))]
+    retry: Option<Strategy>,
+    /// The first wait: 2s, 10m, 1h
+    #[arg(long, value_name = "TIME", value_parser = times::span)]
+    retry_wait: Option<Millis>,
+    /// No wait is longer
+    #[arg(long, value_name = "TIME", value_parser = times::span)]
+    retry_wait_most: Option<Millis>,
     /// The model to use instead of the persona's (posse model list)
     #[arg(long, short, value_name = "NAME")]
     pub model: Option<String>,
 }
 
-/// When it is tried again after a failure; as its persona says when absent
-#[derive(Args, Clone, Default)]
-pub struct RetryArgs {
-    /// How waits grow from one failure to the next; none makes one attempt
-    #[arg(long, value_enum, value_name = "STRATEGY")]
-    pub retry: Option<RetryChoice>,
-    /// The first wait: 2s, 10m, 1h
-    #[arg(long, value_name = "TIME", value_parser = times::span)]
-    pub retry_wait: Option<Millis>,
-    /// No wait is longer
-    #[arg(long, value_name = "TIME", value_parser = times::span)]
-    pub retry_wait_most: Option<Millis>,
+const STRATEGIES: [(&str, &str, Strategy); 3] = [
+    ("exponential", "Four times as long after each failure", Strategy::Exponential),
+    ("fixed", "Always the same", Strategy::Fixed),
+    ("none", "One attempt is all", Strategy::None),
+];
+
+/// Reads the name of one of several, each with its description.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    all: impl IntoIterator<Item = (&'static str, &'static str, T)> + Copy + Send + Sync + 'static,
+) -> impl TypedValueParser<Value = T> {
+    let values = all.into_iter().map(|(name, about, _)| PossibleValue::new(name).help(about));
+    PossibleValuesParser::new(values).try_map(move |written| {
+        let found = all.into_iter().find(|(name, ..)| *name == written).map(|(.., meant)| meant);
+        found.ok_or("is none of them")
+    })
 }
 
-/// How waits grow.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum RetryChoice {
-    /// Four times as long after each failure.
-    Exponential,
-    /// Always the same.
-    Fixed,
-    /// One attempt is all.
-    None,
-}
-
-impl RetryArgs {
-    pub fn asked(&self) -> RetryAsked {
-        let strategy = self.retry.map(|choice| match choice {
-            RetryChoice::Exponential => Strategy::Exponential,
-            RetryChoice::Fixed => Strategy::Fixed,
-            RetryChoice::None => Strategy::None,
-        });
-        RetryAsked { strategy, wait: self.retry_wait, wait_most: self.retry_wait_most }
-    }
-}
-
-/// What becomes of a job that holds the unique key and has not begun
-#[derive(Args, Clone, Default)]
-pub struct HeldArgs {
-    /// When a job that has not begun holds the key: `keep` it, `replace` what it is to do by this, or
-    /// `debounce`: replace it and have it due when this one is (--delay). One that has begun is never changed
-    #[arg(long, value_enum, value_name = "RULE", requires = "unique")]
-    pub if_held: Option<HeldChoice>,
-    /// It is due no later than so long after the first one was enqueued; only with --if-held debounce
-    #[arg(long, value_name = "TIME", requires = "if_held", value_parser = times::span)]
-    pub debounce_at_most: Option<Millis>,
-}
-
-/// What becomes of the holder.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum HeldChoice {
-    /// Nothing.
-    Keep,
-    /// It becomes this job.
-    Replace,
-    /// And is due when this one is.
-    Debounce,
-}
-
-impl HeldArgs {
-    /// What the key's terms say of it.
-    fn rule(&self) -> Result<IfHeld> {
-        let choice = self.if_held.map(|choice| match choice {
-            HeldChoice::Keep => Held::Keep,
-            HeldChoice::Replace => Held::Replace,
-            HeldChoice::Debounce => Held::Debounce,
-        });
-        Ok(choice.unwrap_or_default().rule(self.debounce_at_most)?)
-    }
-}
+const RULES: [(&str, &str, HeldChoice); 3] = [
+    ("keep", "Nothing", HeldChoice::Keep),
+    ("replace", "It becomes this job", HeldChoice::Replace),
+    ("debounce", "And is due when this one is", HeldChoice::Debounce),
+];
 
 #[derive(Args)]
 #[command(after_long_help = MANY_HELP)]
@@ -146,8 +103,13 @@ pub struct EnqueueArgs {
     /// Nor if one has completed within so long: 10m, 2h, 1d
     #[arg(long, value_name = "TIME", requires = "unique", value_parser = times::span)]
     unique_for: Option<Millis>,
-    #[command(flatten)]
-    held: HeldArgs,
+    /// When a job that has not begun holds the key: `keep` it, `replace` what it is to do by this, or
+    /// `debounce`: replace it and have it due when this one is (--delay). One that has begun is never changed
+    #[arg(long, value_name = "RULE", requires = "unique", value_parser = one_of(RULES))]
+    if_held: Option<HeldChoice>,
+    /// It is due no later than so long after the first one was enqueued; only with --if-held debounce
+    #[arg(long, value_name = "TIME", requires = "if_held", value_parser = times::span)]
+    debounce_at_most: Option<Millis>,
     /// Limits per key count it with the jobs of the same key (posse limit)
     #[arg(long, value_name = "KEY")]
     concurrency_key: Option<String>,
@@ -199,7 +161,10 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
     let intake = intake(&settings, wire::sources(&settings).look()?.1);
     let now = wire::now();
     let unique = match args.unique {
-        Some(key) => Some(Unique { key, for_ms: args.unique_for, if_held: args.held.rule()? }),
+        Some(key) => {
+            let if_held = args.if_held.unwrap_or_default().rule(args.debounce_at_most)?;
+            Some(Unique { key, for_ms: args.unique_for, if_held })
+        }
         None => None,
     };
     let terms = args.terms;
@@ -218,10 +183,10 @@ pub async fn enqueue(cx: &Context, args: EnqueueArgs) -> Result<Exit> {
         ..terms.request(&settings)?
     };
     if let Some(file) = args.jsonl {
-        return enqueue_many(cx, &settings, &intake, &file, args.batch, (request, terms.retry.asked())).await;
+        return enqueue_many(cx, &settings, &intake, &file, args.batch, (request, terms.retry())).await;
     }
     request.goal = read_goal(args.goal)?;
-    let retry = terms.retry.asked();
+    let retry = terms.retry();
     // What cannot be a job makes no database.
     intake.accept(request.clone(), &retry, &[])?;
     let store = wire::open_store(&settings)?;
@@ -257,6 +222,11 @@ fn run_at_in_words(run_at: Option<Millis>, now: Millis) -> String {
 }
 
 impl TermsArgs {
+    /// When a job is to be tried again.
+    pub fn retry(&self) -> RetryAsked {
+        RetryAsked { strategy: self.retry, wait: self.retry_wait, wait_most: self.retry_wait_most }
+    }
+
     /// A request on these terms, for nobody and for nothing yet.
     pub fn request(&self, settings: &Settings) -> Result<EnqueueRequest> {
         let folder = self.workspace.as_deref().map(|folder| workspace::accepted(settings, folder)).transpose()?;

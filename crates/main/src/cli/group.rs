@@ -1,17 +1,13 @@
 //! `posse group`: jobs that are counted together.
 
-use anyhow::Result;
-use clap::Subcommand;
 use posse_app::Code;
 use posse_app::groups::GroupView;
 use posse_app::json::listed;
 use posse_core::job::GroupStanding;
 
-use super::Context;
-use crate::exit::{Exit, fail};
+use super::prelude::*;
 use crate::output::table::plain;
 use crate::output::text::{count, one_line, plural, visible};
-use crate::wire;
 
 #[derive(Subcommand)]
 pub enum GroupCommand {

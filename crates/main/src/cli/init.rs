@@ -3,14 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Context as _;
 use posse_app::Code;
-use serde_json::json;
 
-use super::Context;
-use crate::built_in;
+use super::prelude::*;
 use crate::env;
-use crate::exit::{Exit, fail, usage};
 use crate::output::text::visible;
 use crate::trust::{self, Extent, Trust};
 
@@ -30,11 +27,13 @@ const FILES: &[(&str, &str)] = &[
 /// Writes the project's files. All or none: nothing that is there is overwritten.
 pub fn init(cx: &Context, folder: &Path) -> Result<Exit> {
     crate::output::before_change()?;
-    let personas = built_in::PERSONAS.iter().map(|(role, text)| (format!("config/personas/{role}.json"), *text));
-    let skills = built_in::SKILLS.iter().map(|(name, text)| (format!("config/skills/{name}/SKILL.md"), *text));
+    let personas = wire::BUILT_IN_PERSONAS.iter().map(|(role, text)| (format!("config/personas/{role}.json"), *text));
+    let skills = wire::BUILT_IN_SKILLS.iter().map(|(name, text)| (format!("config/skills/{name}/SKILL.md"), *text));
     let files: Vec<_> =
         FILES.iter().map(|(path, text)| ((*path).to_owned(), *text)).chain(personas).chain(skills).collect();
-    let there: Vec<_> = files.iter().map(|(path, _)| path.as_str()).filter(|path| exists(&folder.join(path))).collect();
+    // A dangling link is there too.
+    let is_there = |path: &&str| folder.join(path).symlink_metadata().is_ok();
+    let there: Vec<_> = files.iter().map(|(path, _)| path.as_str()).filter(is_there).collect();
     if !there.is_empty() {
         let more = if there.len() > 3 { format!(" and {} more", there.len() - 3) } else { String::new() };
         return Err(fail(
@@ -97,9 +96,4 @@ pub fn init(cx: &Context, folder: &Path) -> Result<Exit> {
         cx.out.line(format!("  {cd}{command}\n      {}", paint.dim(why)))?;
     }
     Ok(Exit::Ok)
-}
-
-fn exists(path: &Path) -> bool {
-    // A dangling link is there too.
-    path.symlink_metadata().is_ok()
 }

@@ -1,7 +1,5 @@
 //! `posse job`: jobs and what is done with them.
 
-use anyhow::Result;
-use clap::{Args, Subcommand};
 use posse_app::jobs;
 use posse_app::json::item_of;
 use posse_core::annotation::{MAX_TEXT_BYTES, NewAnnotation, check_tag, check_text};
@@ -9,18 +7,16 @@ use posse_core::events::Follower;
 use posse_core::job::JobId;
 use posse_core::port::{JobFilter, SEARCHED_AT_MOST};
 use posse_core::run::fork::{self, Cut, MAX_EDIT_BYTES};
-use serde_json::json;
 
 use super::enqueue::{read_goal, read_words};
 use super::filter::FilterArgs;
 use super::job_table::{cells, no_such_job, open_for, print, reader_for};
 use super::lists::FullArgs;
+use super::prelude::*;
 use super::{Context, change, enqueue, job_events, job_show};
-use crate::exit::{Exit, usage};
 use crate::live::{Renderer, follow};
 use crate::output::text::count;
 use crate::process::Signals;
-use crate::wire;
 
 #[derive(Subcommand)]
 pub enum JobCommand {

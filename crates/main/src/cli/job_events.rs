@@ -4,8 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
-use clap::Args;
 use futures::StreamExt as _;
 use posse_app::json::item_of;
 use posse_core::events::JobEvent;
@@ -13,17 +11,14 @@ use posse_core::events::run::{RunFollower, stream};
 use posse_core::job::JobId;
 use posse_core::port::JobQueries;
 use posse_core::run::sent::requests;
-use serde_json::json;
 
-use super::Context;
 use super::job_table::{no_such_job, reader_for};
 use super::lists::FullArgs;
-use crate::exit::{Exit, usage};
+use super::prelude::*;
 use crate::live::Renderer;
 use crate::output::text::visible;
 use crate::process::Signals;
 use crate::records;
-use crate::wire;
 
 #[derive(Args)]
 pub struct EventsArgs {

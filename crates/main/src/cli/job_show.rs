@@ -1,23 +1,18 @@
 //! `posse show`: everything about one job.
 
-use anyhow::Result;
-use clap::Args;
 use posse_app::Code;
 use posse_app::jobs::{Child, Depth, JobDocument, JobItem};
 use posse_app::waits::Waits;
 use posse_core::annotation::Annotation;
 use posse_core::events::Follower;
 use posse_core::job::{Job, JobId, JobProgress, JobState};
-use serde_json::json;
 
-use super::Context;
 use super::job_table::{no_such_job, reader_for};
-use crate::exit::{Exit, fail};
+use super::prelude::*;
 use crate::live::Renderer;
 use crate::live::render::judged;
 use crate::output::Out;
 use crate::output::text::{ago, count, duration, excerpt, moment, one_line, plural, visible, wrap};
-use crate::wire;
 
 #[derive(Args)]
 pub struct ShowArgs {
@@ -41,12 +36,9 @@ pub fn answer(cx: &Context, job: &Job) -> Result<Exit> {
             let document = json!({"id": id, "state": job.state, "answer": said});
             cx.out.say(&document, said.trim_end_matches('\n'))
         }
-        (state, Some(_)) if state.is_final() => Err(fail(
-            Code::JobUnanswered,
-            format!("job {id} has no answer, it was {state}{why}; posse show {id} tells what it had by then"),
-        )),
-        (state, _) if state.is_final() => {
-            Err(fail(Code::JobUnanswered, format!("job {id} has no answer, it was {state}{why}")))
+        (state, said) if state.is_final() => {
+            let had = said.map(|_| format!("; posse show {id} tells what it had by then")).unwrap_or_default();
+            Err(fail(Code::JobUnanswered, format!("job {id} has no answer, it was {state}{why}{had}")))
         }
         (state, _) => Err(fail(
             Code::JobNotEnded,

@@ -2,19 +2,16 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
 use posse_app::Code;
 use posse_app::jobs::JobItem;
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
 use posse_core::port::Store;
 
-use super::Context;
-use crate::exit::fail;
+use super::prelude::*;
 use crate::output::table::{Cell, painted, plain};
 use crate::output::text::{ago, one_line};
 use crate::settings::Settings;
-use crate::wire;
 
 pub fn table(cx: &Context, jobs: &[JobItem]) -> Result<()> {
     let now = wire::now();

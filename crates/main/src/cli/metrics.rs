@@ -1,12 +1,9 @@
 //! `posse metrics`: the database's numbers, once.
 
-use anyhow::Result;
 use posse_app::Code;
 use posse_core::metrics::{Metrics, standing};
 
-use super::Context;
-use crate::exit::{Exit, fail};
-use crate::wire;
+use super::prelude::*;
 
 pub const HELP: &str = "\
 What a worker process counts as it works (claims, failures, durations, tokens) only that process can

@@ -3,8 +3,6 @@
 use std::io::IsTerminal;
 use std::time::Instant;
 
-use anyhow::Result;
-use clap::Subcommand;
 use posse_app::models::{Counting, LocalFile, ModelList, ModelView, Origin};
 use posse_app::{Code, json};
 use posse_core::clock::Millis;
@@ -15,18 +13,14 @@ use posse_infra::local_model;
 use posse_infra::local_model::cache::models_dir;
 use posse_infra::local_model::catalogue::{DEFAULT, KnownModel, MODELS, by_name, default_model};
 use posse_infra::local_model::pull::Progress;
-use serde_json::json;
 
-use super::Context;
-use super::endpoint::EndpointArgs;
+use super::prelude::*;
+use super::work::EndpointArgs;
 use crate::env;
-use crate::exit::{Exit, fail, usage};
 use crate::models::{Catalog, Known};
-use crate::output::stream::stderr;
 use crate::output::table::{painted, plain};
 use crate::output::text::{ago, bytes, cost, duration, one_line, plural, tokens, visible};
 use crate::settings::{ModelKind, Overrides};
-use crate::wire;
 
 #[derive(Subcommand)]
 pub enum ModelCommand {
@@ -167,45 +161,26 @@ fn pull(cx: &Context, name: Option<&str>) -> Result<Exit> {
     };
     let folder = models_dir().ok_or_else(|| usage("there is no place for model files; set HOME or XDG_CACHE_HOME"))?;
     crate::output::before_change()?;
-    let mut status = Status::new();
+    let status = |text: &str| {
+        if std::io::stderr().is_terminal() {
+            cx.out.moving_line(&visible(text));
+        }
+    };
     let path = local_model::pull::pull(model, &folder, &mut |progress| match progress {
         Progress::Fetching { .. } | Progress::Unpacking { .. } | Progress::Verifying { .. } => {
-            status.show(&progress.to_string());
+            status(&progress.to_string());
         }
         lasting => {
-            status.clear();
+            status("");
             cx.out.note(lasting.to_string());
         }
     })
     .map_err(|error| fail(Code::Failed, error.to_string()))?;
-    status.clear();
+    status("");
     if cx.out.json {
         cx.out.document(&json!({"name": model.name, "path": path, "bytes": model.bytes, "sha256": model.sha256}))?;
     }
     Ok(Exit::Ok)
-}
-
-/// One line on a terminal that is written over and over; nothing where there is no terminal.
-struct Status {
-    terminal: bool,
-}
-
-impl Status {
-    fn new() -> Self {
-        Status { terminal: std::io::stderr().is_terminal() }
-    }
-
-    fn show(&mut self, text: &str) {
-        if self.terminal {
-            stderr().send_now(format!("\r\x1b[2K{}", visible(text)));
-        }
-    }
-
-    fn clear(&mut self) {
-        if self.terminal {
-            stderr().send_now("\r\x1b[2K");
-        }
-    }
 }
 
 /// How a model's tokens are counted, and whether that works, for people.

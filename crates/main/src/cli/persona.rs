@@ -1,7 +1,5 @@
 //! `posse persona`: the kinds of agents there are.
 
-use anyhow::Result;
-use clap::{Args, Subcommand};
 use posse_app::Code;
 use posse_app::personas::{self, Draft, Offer, PersonaView, Sources};
 use posse_core::job::retry::{RetryPolicy, Strategy};
@@ -9,17 +7,14 @@ use posse_core::persona::{
     ContextRules, PersonaFile, PersonaFileProblem, PersonaTemplate, Personas, RunLimits, Severity, is_placeholder,
 };
 use posse_core::run::compaction;
-use serde_json::json;
 
-use super::Context;
 use super::enqueue::read_goal;
 use super::lists::FullArgs;
-use crate::exit::{Exit, fail, usage};
+use super::prelude::*;
 use crate::faults::{mark, warn_of_personas};
 use crate::output::table::{painted, plain};
 use crate::output::text::{count, one_line, plural, visible, wrap};
 use crate::settings::Settings;
-use crate::wire;
 
 #[derive(Subcommand)]
 pub enum PersonaCommand {

@@ -1,7 +1,5 @@
 //! `posse question`: what agents ask, and what they are told.
 
-use anyhow::Result;
-use clap::{Args, Subcommand};
 use posse_app::Code;
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
@@ -10,14 +8,12 @@ use posse_core::job::question::{
 };
 use posse_core::port::QuestionFilter;
 
-use super::Context;
 use super::enqueue::read_words;
 use super::lists::{FullArgs, SkipArgs};
-use crate::exit::{Exit, fail, usage};
+use super::prelude::*;
 use crate::output::table::{Cell, painted, plain};
 use crate::output::text::{ago, moment, one_line, visible, wrap};
 use crate::settings::Settings;
-use crate::wire;
 
 #[derive(Subcommand)]
 pub enum QuestionCommand {
@@ -139,23 +135,14 @@ async fn answer(cx: &Context, args: AnswerArgs) -> Result<Exit> {
     let answered = answered.ok_or_else(|| no_such(args.id, &settings))?;
     match &answered {
         Answered::Accepted { job, open } => {
-            if cx.out.json {
-                cx.out.document(&answered)?;
-            } else if *open == 0 {
-                cx.out.line(format!("job {job} goes on (posse job watch {job} follows it)"))?;
-            } else {
-                cx.out.line(format!("saved; job {job} waits for {open} more (posse question list --job {job})"))?;
-            }
-            Ok(Exit::Ok)
+            let line = match open {
+                0 => format!("job {job} goes on (posse job watch {job} follows it)"),
+                open => format!("saved; job {job} waits for {open} more (posse question list --job {job})"),
+            };
+            cx.out.say(&answered, line)
         }
-        Answered::Settled { question } => {
-            let why = settled(question);
-            if cx.out.json {
-                cx.out.document(&answered)?;
-                return Ok(Exit::Conflict);
-            }
-            Err(fail(Code::QuestionSettled, why))
-        }
+        Answered::Settled { .. } if cx.out.json => cx.out.document(&answered).map(|_| Exit::Conflict),
+        Answered::Settled { question } => Err(fail(Code::QuestionSettled, settled(question))),
     }
 }
 

@@ -1,7 +1,5 @@
 //! `posse queue`: where jobs wait.
 
-use anyhow::Result;
-use clap::{Args, Subcommand};
 use posse_app::queues::{self, KeepView, QueueDocument};
 use posse_app::{Error, retention, times};
 use posse_core::clock::Millis;
@@ -10,12 +8,10 @@ use posse_core::queue::retention::{Kept, Retention};
 use posse_core::queue::rules::{QueueState, Rule};
 use posse_core::queue::{Queue, QueueChange, QueueDefaults};
 
-use super::Context;
+use super::prelude::*;
 use super::rules::{OrNone, in_words, number, or_none, paused};
-use crate::exit::Exit;
 use crate::output::table::{painted, plain};
 use crate::output::text::{count, plural, visible};
-use crate::wire;
 
 #[derive(Subcommand)]
 pub enum QueueCommand {

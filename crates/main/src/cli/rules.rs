@@ -2,18 +2,13 @@
 
 use std::str::FromStr;
 
-use anyhow::Result;
-use clap::{Args, Subcommand};
 use posse_app::queues;
 use posse_core::queue::rules::{Limits, LimitsChange, Scope};
-use serde_json::json;
 
-use super::Context;
-use crate::exit::Exit;
+use super::prelude::*;
 use crate::output::table::{painted, plain};
 use crate::output::text::{ago, visible};
 use crate::settings::Settings;
-use crate::wire;
 
 /// Which jobs
 #[derive(Args)]

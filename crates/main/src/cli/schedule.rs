@@ -3,8 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Result;
-use clap::{Args, Subcommand};
 use posse_app::schedules::{self, Edit, Made, Run, ScheduleDocument, no_such, runs, zone_of};
 use posse_app::times;
 use posse_core::clock::Millis;
@@ -12,12 +10,10 @@ use posse_core::job::DEFAULT_QUEUE;
 use posse_core::job::enqueue::EnqueueRequest;
 use posse_core::port::Store;
 use posse_core::schedule::{Missed, Overlap, Schedule};
-use serde_json::json;
 
-use super::Context;
 use super::enqueue::{TermsArgs, intake, read_goal};
 use super::lists::FullArgs;
-use crate::exit::{Exit, usage};
+use super::prelude::*;
 use crate::output::table::plain;
 use crate::output::text::{ago, moment, one_line, visible};
 use crate::settings::Settings;
@@ -88,16 +84,6 @@ pub struct AddArgs {
     role: String,
     #[command(flatten)]
     terms: TermsArgs,
-    #[command(flatten)]
-    labels: LabelArgs,
-    /// What is to be done, in your words; `-` reads it from standard input
-    #[arg(required = true, value_name = "GOAL")]
-    goal: Vec<String>,
-}
-
-/// What its jobs are found and counted by
-#[derive(Args)]
-pub struct LabelArgs {
     /// The group its jobs are counted in (posse group show NAME)
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
@@ -107,6 +93,9 @@ pub struct LabelArgs {
     /// Limits per key count its jobs with those of the same key (posse limit)
     #[arg(long, value_name = "KEY")]
     concurrency_key: Option<String>,
+    /// What is to be done, in your words; `-` reads it from standard input
+    #[arg(required = true, value_name = "GOAL")]
+    goal: Vec<String>,
 }
 
 #[derive(Args)]
@@ -195,10 +184,9 @@ fn in_words(run: &Run) -> String {
 }
 
 async fn add(cx: &Context, args: AddArgs, replaces: bool) -> Result<Exit> {
-    let AddArgs { name, rule, missed, overlap, queue, role, terms, labels, goal } = args;
+    let AddArgs { name, rule, missed, overlap, queue, role, terms, group, tag: tags, concurrency_key, goal } = args;
     let settings = cx.plain_settings()?;
     let intake = intake(&settings, wire::sources(&settings).look()?.1);
-    let LabelArgs { group, tag: tags, concurrency_key } = labels;
     let request = EnqueueRequest {
         role,
         goal: read_goal(goal)?,
@@ -208,7 +196,7 @@ async fn add(cx: &Context, args: AddArgs, replaces: bool) -> Result<Exit> {
         concurrency_key,
         ..terms.request(&settings)?
     };
-    let retry = terms.retry.asked();
+    let retry = terms.retry();
     let job = intake.accept(request.clone(), &retry, &[])?;
     let now = wire::now();
     let schedule = Schedule::new(&name, (&rule.cron, &rule.tz), job, (missed, overlap), now)?;

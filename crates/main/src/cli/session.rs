@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use posse_app::sessions::{self, SessionDocument, Which, no_such};
 use posse_core::port::{JobQueries, Store};
 use posse_core::session::{Exchange, Session};
-use serde_json::json;
 
-use super::Context;
 use super::lists::SkipArgs;
-use crate::exit::Exit;
+use super::prelude::*;
 use crate::output::before_change;
 use crate::output::table::plain;
 use crate::output::text::{ago, excerpt, moment, plural, visible, wrap};

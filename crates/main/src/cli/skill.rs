@@ -2,20 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-use clap::Subcommand;
 use posse_app::personas::{self, SkillDocument, SkillItem};
 use posse_core::skill::{Severity, Skill, SkillFileProblem, SkillScope, Skills, sanitise};
 use posse_infra::skill::load_path;
-use serde_json::json;
 
-use super::Context;
 use super::lists::FullArgs;
-use crate::exit::{Exit, not_found, usage};
+use super::prelude::*;
 use crate::faults::{mark, warn_of_skills};
 use crate::output::table::{painted, plain};
 use crate::output::text::{one_line, plural, visible, wrap};
-use crate::wire;
 
 #[derive(Subcommand)]
 pub enum SkillCommand {

@@ -1,7 +1,5 @@
 //! `posse status`: what runs, what waits and why, and what needs a person, on one screen.
 
-use anyhow::Result;
-use clap::Args;
 use posse_app::jobs::JobItem;
 use posse_app::json::with_lists;
 use posse_app::status::{LostWorker, Standing};
@@ -11,14 +9,13 @@ use posse_core::job::{JobId, JobState};
 use posse_core::port::DueJobs;
 use posse_core::queue::rate::EndpointState;
 use posse_core::queue::rules::Rule;
+use posse_core::text::rough_duration;
 use posse_infra::process::LinuxProcessProbe;
 
-use super::Context;
 use super::lists::FullArgs;
-use crate::exit::Exit;
+use super::prelude::*;
 use crate::output::Out;
 use crate::output::text::{ago, count, one_line, plural, visible};
-use crate::wire;
 
 #[derive(Args)]
 pub struct StatusArgs {
@@ -33,7 +30,7 @@ pub async fn status(cx: &Context, args: StatusArgs) -> Result<Exit> {
     let now = wire::now();
     let standing = match wire::open_reader(&cx.plain_settings()?)? {
         Some(store) => Standing::read(&*store, &LinuxProcessProbe, args.limit, now).await?,
-        None => Standing::nothing(now),
+        None => Standing { at: now, ..Standing::default() },
     };
     if cx.out.json {
         return cx.out.document(&with_lists(&standing, args.full.full)?);
@@ -66,7 +63,8 @@ fn show_running(standing: &Standing, out: &Out, limit: usize, now: Millis) -> Re
     for held in standing.running.iter().take(limit) {
         let last = held.last_entry.as_deref().zip(held.last_entry_at);
         let doing = last.map_or("begun".into(), |(kind, at)| format!("{} {}", kind.replace('_', " "), ago(at, now)));
-        row(out, held.job, &held.role, &format!("for {}, {doing}", since(held.since, now)), "")?;
+        let time = rough_duration((now - held.since).max(0));
+        row(out, held.job, &held.role, &format!("for {time}, {doing}"), "")?;
     }
     more(out, standing.running.len() as u64, limit as u64)
 }
@@ -142,8 +140,4 @@ fn more(out: &Out, total: u64, shown: u64) -> Result<()> {
         0 => Ok(()),
         left => out.line(out.paint.dim(format!("  … {} more (-n shows them)", count(left)))),
     }
-}
-
-fn since(at: Millis, now: Millis) -> String {
-    posse_core::text::rough_duration((now - at).max(0))
 }

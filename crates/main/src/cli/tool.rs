@@ -1,15 +1,11 @@
 //! `posse tool`: what personas may use.
 
-use anyhow::Result;
-use clap::Subcommand;
 use posse_app::personas::{self, ToolView};
 
-use super::Context;
 use super::lists::FullArgs;
-use crate::exit::Exit;
+use super::prelude::*;
 use crate::output::table::{painted, plain};
 use crate::output::text::wrap;
-use crate::wire;
 
 #[derive(Subcommand)]
 pub enum ToolCommand {

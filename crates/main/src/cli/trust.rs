@@ -3,13 +3,8 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-use clap::{Args, Subcommand};
-use serde_json::json;
-
-use super::Context;
+use super::prelude::*;
 use crate::env;
-use crate::exit::{Exit, not_found, usage};
 use crate::output::Out;
 use crate::output::text::visible;
 use crate::trust::{Distrust, Extent, Trust, Untrusted, found_in};
@@ -44,10 +39,6 @@ enum TrustCommand {
     },
 }
 
-fn load() -> Result<Trust> {
-    Trust::load(&env::own)
-}
-
 pub fn trust(cx: &Context, args: TrustArgs) -> Result<Exit> {
     match args.command {
         None => give(cx, &args.folder),
@@ -61,7 +52,7 @@ fn give(cx: &Context, folder: &Path) -> Result<Exit> {
         return Err(usage(format!("{} is no folder; trust is given to a project's folder", folder.display())));
     }
     crate::output::before_change()?;
-    let trusted = load()?.give(folder, Extent::Project)?;
+    let trusted = Trust::load(&env::own)?.give(folder, Extent::Project)?;
     let found = found_in(&trusted.folder);
     if cx.out.json {
         return cx.out.document(&json!({"folder": trusted.folder, "found": found}));
@@ -74,7 +65,7 @@ fn give(cx: &Context, folder: &Path) -> Result<Exit> {
 }
 
 fn list(cx: &Context) -> Result<Exit> {
-    let trust = load()?;
+    let trust = Trust::load(&env::own)?;
     let mut shown = Vec::new();
     for trusted in trust.folders() {
         let why = trust.of(&trusted.folder).err().map(|why| why.to_string());
@@ -106,7 +97,7 @@ fn list(cx: &Context) -> Result<Exit> {
 fn revoke(cx: &Context, folder: &Path) -> Result<Exit> {
     let shown = visible(&folder.display().to_string());
     crate::output::before_change()?;
-    if !load()?.revoke(folder)? {
+    if !Trust::load(&env::own)?.revoke(folder)? {
         return Err(not_found(format!("{shown} was not trusted (posse trust list)")));
     }
     cx.out.say(&json!({"folder": folder, "revoked": true}), format!("{shown} is not trusted any more"))
@@ -128,7 +119,7 @@ pub fn agrees(out: &Out, untrusted: &Untrusted) -> bool {
     if io::stdin().read_line(&mut answer).is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
         return false;
     }
-    match load().and_then(|mut trust| trust.give(folder, Extent::Project)) {
+    match Trust::load(&env::own).and_then(|mut trust| trust.give(folder, Extent::Project)) {
         Ok(_) => true,
         Err(error) => {
             out.warn(format!("{error:#}"));

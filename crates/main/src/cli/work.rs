@@ -1,11 +1,10 @@
 //! `posse work`, `posse run`, `posse up`: this process as a worker.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
-use clap::Args;
 use posse_app::personas::{Offer, chosen};
 use posse_app::staff::{News, Staff};
 use posse_core::events::{Follower, JobEvent};
@@ -18,19 +17,51 @@ use posse_core::port::Store;
 use posse_core::worker::executor::AgentExecutor;
 use tokio::net::TcpListener;
 
-use super::endpoint::EndpointArgs;
 use super::enqueue::{TermsArgs, intake, read_goal};
-use super::{Context, job_show};
-use crate::exit::Exit;
+use super::job_show;
+use super::prelude::*;
 use crate::faults::{warn_of, warn_of_personas, warn_of_skills};
 use crate::fleet::{Plan, RoleWork, WorkerProcess};
 use crate::live::{AtWork, Renderer, feed, follow};
 use crate::output::text::{plural, visible};
 use crate::output::{Out, before_change};
 use crate::process::{self, Signals, random};
-use crate::settings::{Overrides, Settings};
-use crate::wire::{self, Project};
+use crate::settings::{Endpoint, Overrides, Settings};
+use crate::wire::Project;
 use crate::{metrics, models};
+
+/// The default model's endpoint, over what the settings and the environment say
+#[derive(Args, Clone, Default)]
+pub struct EndpointArgs {
+    /// The default model's endpoint, up to and including /v1 [env: OPENAI_BASE_URL]
+    #[arg(long, value_name = "URL", help_heading = "Endpoint")]
+    base_url: Option<String>,
+    /// The environment variable that holds its key; "" for no key [OPENAI_API_KEY]
+    #[arg(long, value_name = "VARIABLE", help_heading = "Endpoint")]
+    api_key_env: Option<String>,
+    /// The organisation billed [env: OPENAI_ORG_ID]
+    #[arg(long, value_name = "ID", help_heading = "Endpoint")]
+    organization: Option<String>,
+    /// A further header, "Name: value"; ${VARIABLE} in the value stands for an environment variable; may be given more
+    /// than once
+    #[arg(long, value_name = "HEADER", help_heading = "Endpoint")]
+    header: Vec<String>,
+}
+
+impl EndpointArgs {
+    /// What was said, checked as far as it can be without asking anybody.
+    pub fn checked(self) -> Result<Endpoint> {
+        let mut headers = BTreeMap::new();
+        for header in self.header {
+            let Some((name, value)) = header.split_once(':').filter(|(name, _)| !name.trim().is_empty()) else {
+                return Err(usage(format!("--header '{}' must read \"Name: value\"", header.escape_debug())));
+            };
+            headers.insert(name.trim().to_owned(), value.trim().to_owned());
+        }
+        let EndpointArgs { base_url, api_key_env, organization, .. } = self;
+        Ok(Endpoint { base_url, api_key_env, organization, headers })
+    }
+}
 
 /// Which model works, where none is named
 #[derive(Args)]
@@ -118,7 +149,7 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
         let known = Settings { models: Default::default(), ..settings.clone() };
         let request =
             EnqueueRequest { role, goal: read_goal(goal)?, queue: queue.clone(), ..terms.request(&settings)? };
-        intake(&known, project.personas.clone()).accept(request, &terms.retry.asked(), &[])?
+        intake(&known, project.personas.clone()).accept(request, &terms.retry(), &[])?
     };
     before_change()?;
     let store = project.open(&settings)?;

@@ -1,16 +1,11 @@
 //! `posse worker`: the processes that work.
 
-use anyhow::Result;
-use clap::Subcommand;
 use posse_app::workers::{self, WorkerView};
 use posse_infra::process::LinuxProcessProbe;
-use serde_json::json;
 
-use super::Context;
-use crate::exit::Exit;
+use super::prelude::*;
 use crate::output::table::plain;
 use crate::output::text::{ago, one_line};
-use crate::wire;
 
 #[derive(Subcommand)]
 pub enum WorkerCommand {

@@ -385,6 +385,3 @@ fn arguments(raw: &str, most: usize) -> String {
     };
     object.iter().map(|(name, v)| format!("{}={}", one_line(name, 64), value(v))).collect::<Vec<_>>().join(" ")
 }
-
-#[cfg(test)]
-mod tests;

@@ -87,30 +87,3 @@ fn blocks(titles: &[&str], rows: Vec<Vec<Cell>>, width: usize, title: impl Fn(&s
     }
     lines
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_line_up_and_the_last_is_cut() {
-        let rows = vec![
-            vec![plain("1"), painted("ok", |t| format!("<{t}>")), plain("a long goal that does not fit")],
-            vec![plain("100"), plain("日本"), plain("b\nc\x1b")],
-        ];
-        let lines = render(&["ID", "STATE", "GOAL"], rows, 30, str::to_owned);
-        assert_eq!(lines, ["ID   STATE  GOAL", "1    <ok>     a long goal that …", "100  日本   b c␛"]);
-    }
-
-    #[test]
-    fn what_does_not_fit_gives_way_and_then_stands_in_blocks() {
-        let row = || vec![vec![plain("a-name-of-thirty-columns-or-so"), plain("12"), plain("日本語".repeat(9))]];
-        let titles = ["NAME", "N", "WHAT"];
-        for width in [20, 40, 60, 80] {
-            let lines = render(&titles, row(), width, str::to_owned);
-            assert!(lines.iter().all(|line| columns(line) <= width), "{width}: {lines:#?}");
-        }
-        assert_eq!(render(&titles, row(), 60, str::to_owned)[0], "NAME                            N   WHAT");
-        assert_eq!(render(&titles, row(), 20, str::to_owned)[..2], ["NAME  a-name-of-thir", "      ty-columns-or-"]);
-    }
-}

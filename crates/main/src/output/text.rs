@@ -207,35 +207,4 @@ mod tests {
         assert_eq!(harmless("a\x1b\x1b[1mb\x1b", true), "a␛\x1b[1mb␛");
         assert_eq!(one_line("a\n b\t\x1b c", 40), "a b ␛ c");
     }
-
-    #[test]
-    fn text_fits_its_width() {
-        assert_eq!(one_line("one two three", 8), "one two…");
-        assert_eq!(one_line("日本語日本語", 7), "日本語…");
-        assert_eq!(
-            wrap("one two three four\n\n  five six seven", 10),
-            ["one two", "three four", "", "  five six", "  seven"]
-        );
-        assert_eq!(wrap("abcdefghijklmn", 10), ["abcdefghij", "klmn"]);
-        assert_eq!(
-            fold("  name  one two three", 13, 8),
-            "  name  one\n        two\n        three".replace("        ", "      ")
-        );
-        assert_eq!(fold("\x1b[2mone\x1b[0m two", 7, 2), "\x1b[2mone\x1b[0m two");
-        assert_eq!(fold("日本語日本語 x", 6, 2), "日本語\n  日本\n  語 x");
-        assert_eq!(
-            excerpt(&"word ".repeat(1000), 40, 2, false).lines().last(),
-            Some("… (5.0 kB in all; --full shows them)")
-        );
-        assert_eq!(excerpt("a\nb", 40, 1, true), "a\nb");
-    }
-
-    #[test]
-    fn numbers_are_human() {
-        assert_eq!(
-            [cost(Some(1200), false), cost(Some(3), false), cost(Some(2_500_000), false)],
-            ["$0.0012", "$0.000003", "$2.50"]
-        );
-        assert_eq!([cost(None, true), cost(None, false)], ["free (local)", "cost unknown"]);
-    }
 }

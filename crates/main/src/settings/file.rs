@@ -70,7 +70,7 @@ impl FileRetention {
         let all = Kept::ALL.into_iter().filter_map(|kind| Some((kind, said(kind).as_deref()?)));
         all.map(|(kind, text)| {
             let wrong = |why| format!("[retention] {} is '{text}'; {why}", kind.as_str());
-            times::keep(text).map(|keep| (kind, keep)).map_err(wrong)
+            Ok((kind, times::keep(text).map_err(wrong)?))
         })
         .collect()
     }
