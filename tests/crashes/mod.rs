@@ -15,7 +15,7 @@ use model::{KillPoint, Moment, StubModel};
 use posse_core::job::{JobId, JobState};
 use posse_core::port::JobQueries;
 use posse_core::run::journal::CallState;
-use posse_infra::sqlite::{Options, SqliteStore};
+use posse_infra::sqlite::{Keys, Options, SqliteStore};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -49,7 +49,8 @@ impl Project {
             r#"{"role": "tester", "goal": "append lines", "tools": ["filesystem"], "limits": {"max_turns": 100}}"#;
         std::fs::write(root.join("config/personas/tester.json"), persona).expect("the persona");
         drop(SqliteStore::open(&root.join("posse.db"), Options::default()).expect("a new database"));
-        let store = SqliteStore::open_read_only(&root.join("posse.db")).expect("the database is there");
+        let store =
+            SqliteStore::open_read_only(&root.join("posse.db"), Keys::default()).expect("the database is there");
         Project { folder, store, model, worker: None }
     }
 

@@ -246,7 +246,7 @@ async fn damage_is_found() {
     let middle = bytes.len() / 4096 / 2 * 4096;
     bytes[middle..middle + 4096].fill(0xa5);
     std::fs::write(&path, bytes).expect("is written");
-    let store = SqliteStore::open_read_only(&path).expect("opens");
+    let store = SqliteStore::open_read_only(&path, Keys::default()).expect("opens");
     match store.check(true).await {
         Ok(said) => assert!(!said.is_empty()),
         Err(error) => assert!(matches!(error, RepositoryError::Unusable(_)), "{error}"),

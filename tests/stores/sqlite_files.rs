@@ -49,7 +49,8 @@ async fn who_can_open_nothing_leaves_reads_to_those_who_could() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("posse.db");
     drop(open(&path));
-    let (one, none) = (SqliteStore::open_read_only(&path), SqliteStore::open_read_only(&path));
+    let (one, none) =
+        (SqliteStore::open_read_only(&path, Keys::default()), SqliteStore::open_read_only(&path, Keys::default()));
     let (one, none) = (one.expect("opens"), none.expect("opens"));
     one.job(JobId(1)).await.expect("one thread has a connection");
     std::fs::rename(&path, folder.path().join("away")).expect("is moved");

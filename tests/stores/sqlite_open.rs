@@ -8,7 +8,7 @@ use posse_core::job::lease::Lease;
 use posse_core::job::transition::Event;
 use posse_core::job::{JobId, NewJob};
 use posse_core::port::{Ending, JobFilter, JobQueries, JobRepository, RepositoryError};
-use posse_infra::sqlite::{Options, SqliteStore};
+use posse_infra::sqlite::{Keys, Options, SqliteStore};
 use sha2::{Digest, Sha256};
 
 /// What `open` said instead of opening.
@@ -74,7 +74,7 @@ fn any_name_will_do() {
         let path = folder.0.path().join(name);
         some_jobs(&open(&path));
         assert!(path.is_file(), "{name}");
-        assert_eq!(jobs_in(&SqliteStore::open_read_only(&path).expect("opens")), 10, "{name}");
+        assert_eq!(jobs_in(&SqliteStore::open_read_only(&path, Keys::default()).expect("opens")), 10, "{name}");
     }
 }
 
@@ -96,7 +96,7 @@ fn a_newer_schema_is_refused_and_the_file_not_touched() {
     let before = hash(&folder.file());
     let said = refusal(&folder.file());
     assert!(said.contains("newer posse") && said.contains("9999"), "{said}");
-    let read_only = SqliteStore::open_read_only(&folder.file()).err().expect("is refused").to_string();
+    let read_only = SqliteStore::open_read_only(&folder.file(), Keys::default()).err().expect("is refused").to_string();
     assert_eq!(read_only, said);
     assert_eq!(hash(&folder.file()), before);
     assert!(!folder.0.path().join("jobs.db-wal").exists(), "and nothing was left beside it");
@@ -108,7 +108,7 @@ fn reading_leaves_nothing_behind() {
     some_jobs(&open(&folder.file()));
     let beside = || std::fs::read_dir(folder.0.path()).expect("can be listed").count();
     let before = (hash(&folder.file()), beside());
-    assert_eq!(jobs_in(&SqliteStore::open_read_only(&folder.file()).expect("opens")), 10);
+    assert_eq!(jobs_in(&SqliteStore::open_read_only(&folder.file(), Keys::default()).expect("opens")), 10);
     assert_eq!((hash(&folder.file()), beside()), before);
     // A writer that was also read from takes its log in when it closes.
     assert_eq!(jobs_in(&open(&folder.file())), 10);
@@ -235,7 +235,10 @@ fn a_database_of_the_first_release_is_brought_up_once_and_keeps_its_jobs() {
     let folder = Folder::new();
     of_the_first_release(&folder.file(), 1000);
     let before = hash(&folder.file());
-    let said = SqliteStore::open_read_only(&folder.file()).err().expect("is not migrated by looking").to_string();
+    let said = SqliteStore::open_read_only(&folder.file(), Keys::default())
+        .err()
+        .expect("is not migrated by looking")
+        .to_string();
     assert!(said.contains("older posse"), "{said}");
     assert_eq!(hash(&folder.file()), before);
     let stores: Vec<_> = std::thread::scope(|scope| {
@@ -274,7 +277,7 @@ fn a_read_only_database_can_be_read_and_says_why_not_written() {
         let said = refusal(&path);
         let names_all = ["jobs.db", "uid 65534", "give that user the right"].iter().all(|part| said.contains(part));
         assert!(names_all && !said.contains('\n'), "{said}");
-        let store = SqliteStore::open_read_only(&path).expect("opens to be read");
+        let store = SqliteStore::open_read_only(&path, Keys::default()).expect("opens to be read");
         assert_eq!(jobs_in(&store), 10);
         let error = futures::executor::block_on(store.retry(posse_core::job::JobId(1), 1)).expect_err("is refused");
         assert!(matches!(&error, RepositoryError::Unavailable(text) if text.contains("read only")), "{error}");

@@ -172,7 +172,8 @@ async fn a_database_is_sealed_turned_to_another_key_and_opened_again() {
     say_it_everywhere(&store).await;
     let said = all_that_was_said(&store).await;
     drop(store);
-    assert_eq!(found_in_files(&path), std::slice::from_ref(&path), "in the clear it can be found");
+    // In the database or its log: of connections that close side by side none may take the log in.
+    assert!(!found_in_files(&path).is_empty(), "in the clear it can be found");
     let exchange = async |keys: Keys, clear: bool| {
         let store = open(&path, keys);
         let done = store.reseal(clear, &mut |_, _| {}).await.expect("works");
@@ -207,7 +208,7 @@ async fn who_has_not_the_key_sees_that_something_is_there_and_changes_nothing() 
     for wrong in [Keys::default(), keys(&["b"])] {
         let refused = try_open(&path, wrong.clone()).err().expect("is refused").to_string();
         assert!(refused.contains(id) && refused.contains("POSSE_SEAL_KEYS"), "{refused}");
-        let looks = SqliteStore::open_read_only_with(&path, wrong.clone()).expect("may look");
+        let looks = SqliteStore::open_read_only(&path, wrong.clone()).expect("may look");
         let jobs = looks.jobs(JobFilter { role: Some("r".into()), limit: 9, ..JobFilter::default() }).await;
         let jobs = jobs.expect("are listed");
         assert_eq!(jobs.len(), 2);

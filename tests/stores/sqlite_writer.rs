@@ -11,7 +11,7 @@ use posse_core::job::transition::Event;
 use posse_core::job::{JobId, JobState, NewJob, Payload};
 use posse_core::port::{ClaimRequest, Ending, JobFilter, JobQueries, JobRepository, RepositoryError};
 use posse_core::run::journal::Entry;
-use posse_infra::sqlite::{Options, SqliteStore, Synchronous};
+use posse_infra::sqlite::{Keys, Options, SqliteStore, Synchronous};
 
 use crate::support::until;
 
@@ -281,7 +281,7 @@ async fn events_come_from_other_processes_too() {
     let folder = folder();
     let (store, other) = (open(&folder), open(&folder));
     let id = store.enqueue(vec![job("g")], 1).await.expect("is stored")[0].id;
-    let looker = Arc::new(SqliteStore::open_read_only(store.path()).expect("can be read"));
+    let looker = Arc::new(SqliteStore::open_read_only(store.path(), Keys::default()).expect("can be read"));
     let followed = Followed::Jobs(vec![id]);
     let mut here = StateChanges::follow(Arc::clone(&store) as _, followed.clone()).await.expect("can be read");
     let mut there = StateChanges::follow(looker as _, followed).await.expect("can be read");

@@ -342,7 +342,6 @@ impl Bench<'_> {
     }
 }
 
-/// Lines of numbers.
 fn rows(path: &str) -> Result<Vec<Vec<u64>>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {path}"))?;
     Ok(text.lines().map(|line| line.split(' ').filter_map(|number| number.parse().ok()).collect()).collect())
@@ -405,7 +404,6 @@ impl Peer {
         self.child.id().map_or(0.0, cpu_seconds)
     }
 
-    /// Has it write its log and end.
     async fn end(mut self) -> Result<()> {
         drop(self.child.stdin.take());
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await.context("a process does not end")??;

@@ -48,7 +48,6 @@ pub struct HookRegistry {
     hooks: BTreeMap<String, Arc<dyn RunHook>>,
 }
 
-/// Why a hook cannot be registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterHookError {
     /// No persona could name it.
@@ -60,13 +59,11 @@ pub enum RegisterHookError {
 }
 
 impl HookRegistry {
-    /// A registry with the built-in hooks.
     pub fn builtin() -> Self {
         let project_rules: Arc<dyn RunHook> = Arc::new(project_rules::ProjectRules);
         HookRegistry { hooks: [(PROJECT_RULES.to_owned(), project_rules)].into() }
     }
 
-    /// Adds a hook.
     pub fn register(&mut self, name: &str, hook: Arc<dyn RunHook>) -> Result<(), RegisterHookError> {
         if !is_legal_name(name) {
             return Err(RegisterHookError::BadName(name.to_owned()));

@@ -14,7 +14,6 @@ use posse_core::port::PersonaRepository;
 
 mod misfits;
 
-/// Most bytes of a persona's file.
 pub const MAX_FILE_BYTES: u64 = 256 * 1024;
 
 /// A folder of personas, and those that are used where nobody has one.
@@ -252,7 +251,6 @@ fn key_on(line: &str) -> Option<String> {
 const PLACEHOLDERS: &[(&str, &str)] =
     &[("{{", "}}"), ("${", "}"), ("{%", "%}"), ("<%", "%>"), ("%(", ")s"), ("{", "}")];
 
-/// Longest name of a placeholder.
 const MAX_PLACEHOLDER: usize = 64;
 
 /// The placeholders in the texts of a persona, each once, with the field it is in.

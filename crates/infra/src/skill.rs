@@ -24,12 +24,10 @@ use posse_tools::workspace::{Dir, Links};
 /// Most bytes of a skill's file: all of it stands in every request of the child that works by it.
 pub const MAX_FILE_BYTES: u64 = 64 * 1024;
 
-/// A folder with skills below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillRoot {
     /// The folder; it need not be there.
     pub folder: PathBuf,
-    /// Whose skills these are.
     pub scope: SkillScope,
 }
 
@@ -74,7 +72,6 @@ impl SkillRepository for SkillFolders {
     }
 }
 
-/// What is found, as it is read.
 #[derive(Default)]
 struct Found(Skills);
 

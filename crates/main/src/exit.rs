@@ -19,7 +19,6 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// What a job's final state stands for.
     pub fn of(job: &Job) -> Exit {
         if job.state == JobState::Completed { Exit::Ok } else { Exit::Failed }
     }

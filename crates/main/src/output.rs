@@ -152,7 +152,6 @@ impl Out {
         Ok(())
     }
 
-    /// The fields of something that it has.
     pub fn fields<const N: usize>(&self, fields: [(&str, Option<String>); N]) -> Result<()> {
         fields.into_iter().try_for_each(|(name, value)| value.map_or(Ok(()), |value| self.field(name, value)))
     }

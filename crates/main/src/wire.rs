@@ -133,7 +133,7 @@ pub fn open_reader(settings: &Settings) -> Result<Option<Arc<dyn Store>>> {
         }
     }
     register_extension(settings)?;
-    match SqliteStore::open_read_only_with(path, settings.keys.clone()) {
+    match SqliteStore::open_read_only(path, settings.keys.clone()) {
         Ok(store) => Ok(Some(Arc::new(store))),
         // Another process is making it at this moment: there is nothing in it yet.
         Err(RepositoryError::Unavailable(_)) if path.metadata().is_ok_and(|meta| meta.len() == 0) => Ok(None),

@@ -85,7 +85,6 @@ impl AgentExecutor for Noop {
     }
 }
 
-/// Does it.
 pub async fn run(verb: Verb, keys: Keys) -> Result<()> {
     let open = |database: &str| open(database, keys);
     match verb {

@@ -269,16 +269,10 @@ impl WorkingMemory {
         self.key_facts.extend(facts);
     }
 
-    /// The view that the model is given before a step: all steps with their whole output. `signals`
-    /// are lines about the run ([`super::signals::Signals::render`]).
-    pub fn render_view(&self, signals: &str) -> String {
-        view::render(self, signals, usize::MAX)
-    }
-
-    /// The same in at most `max_bytes`. Where it would be larger, the outputs of the oldest steps
-    /// give way to a mark that says how much is left out; if that is not enough, the oldest steps
-    /// become one marked line. Plan, facts, errors and signals are never left out: no view is
-    /// smaller than the one for 0 bytes, and that is what a smaller limit gives.
+    /// The view that the model is given before a step: all steps with their whole output. `signals` are lines about the
+    /// run ([`super::signals::Signals::render`]). Where it would be larger than `max_bytes`, the outputs of the oldest
+    /// steps give way to a mark that says how much is left out; if that is not enough, they become one marked line.
+    /// Plan, facts, errors and signals are never left out: no view is smaller than the one for 0 bytes.
     pub fn render_view_within(&self, signals: &str, max_bytes: usize) -> String {
         view::render(self, signals, max_bytes)
     }

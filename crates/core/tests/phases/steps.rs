@@ -320,7 +320,7 @@ fn work_through(messages: &[Message]) -> Vec<Phase> {
             }
         }
         if !view.is_empty() {
-            assert_eq!(format!("--- Agent{view}"), memory.render_view(&signals.render(number, 24)));
+            assert_eq!(format!("--- Agent{view}"), memory.render_view_within(&signals.render(number, 24), usize::MAX));
         }
         match (&step.content, told) {
             (Content::Act(_), Some(_)) => {}

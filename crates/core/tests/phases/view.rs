@@ -52,19 +52,19 @@ fn full() -> WorkingMemory {
 
 #[test]
 fn every_section() {
-    check_snapshot("view_full.txt", &full().render_view(SIGNALS));
+    check_snapshot("view_full.txt", &full().render_view_within(SIGNALS, usize::MAX));
 }
 
 #[test]
 fn an_empty_memory() {
-    check_snapshot("view_empty.txt", &WorkingMemory::default().render_view("ℹ 0 of 14 steps used"));
-    assert!(!WorkingMemory::default().render_view("").contains("[Context Signals]"));
+    check_snapshot("view_empty.txt", &WorkingMemory::default().render_view_within("ℹ 0 of 14 steps used", usize::MAX));
+    assert!(!WorkingMemory::default().render_view_within("", usize::MAX).contains("[Context Signals]"));
 }
 
 #[test]
 fn within_a_limit() {
     let memory = full();
-    let (whole, limit) = (memory.render_view(SIGNALS), 1_600);
+    let (whole, limit) = (memory.render_view_within(SIGNALS, usize::MAX), 1_600);
     assert!(whole.len() > 2_500);
     let cut = memory.render_view_within(SIGNALS, limit);
     assert!(cut.len() <= limit, "{}", cut.len());
@@ -79,7 +79,7 @@ fn the_oldest_outputs_go_first() {
     for number in 1..=3 {
         memory.take_call(number, "", "Read", call("read_file", &format!("{number}").repeat(12_345), false));
     }
-    let whole = memory.render_view(SIGNALS);
+    let whole = memory.render_view_within(SIGNALS, usize::MAX);
     let cut = memory.render_view_within(SIGNALS, whole.len() - 1);
     assert!(cut.contains("    Result: [… 12,345 bytes left out; step 1]\n    Duration: 12ms\n"), "{}", &cut[..300]);
     assert!(cut.contains(&"2".repeat(12_345)) && cut.contains(&"3".repeat(12_345)));
@@ -96,32 +96,32 @@ fn the_oldest_outputs_go_first() {
 fn a_plan_shows() {
     let mut memory = WorkingMemory::default();
     memory.set_plan(&plan(&[(1, &[]), (2, &[1])]));
-    let view = memory.render_view("");
+    let view = memory.render_view_within("", usize::MAX);
     let lines = "[PLAN v1]  Goal: Do it all\n  → Sub-task 1: Part 1  ← CURRENT\n  ○ Sub-task 2: Part 2  (needs: 1)\n";
     assert!(view.contains(lines), "{view}");
     memory.update_sub_task_status(1, SubTaskStatus::Failed);
-    assert!(memory.render_view("").contains("  ✗ Sub-task 1: Part 1  ← CURRENT\n"));
+    assert!(memory.render_view_within("", usize::MAX).contains("  ✗ Sub-task 1: Part 1  ← CURRENT\n"));
     memory.update_sub_task_status(1, SubTaskStatus::Done);
     memory.advance_to_next_sub_task();
     let lines = "  ✓ Sub-task 1: Part 1\n  → Sub-task 2: Part 2  ← CURRENT\n";
-    assert!(memory.render_view("").contains(lines), "{}", memory.render_view(""));
+    assert!(memory.render_view_within("", usize::MAX).contains(lines), "{}", memory.render_view_within("", usize::MAX));
 }
 
 #[test]
 fn facts_errors_and_outputs_show() {
     let mut memory = WorkingMemory::default();
     memory.add_key_facts([fact("the port is 80", 3)]);
-    assert!(memory.render_view("").contains("[Key Facts]\n  • the port is 80  [step 3]\n"));
+    assert!(memory.render_view_within("", usize::MAX).contains("[Key Facts]\n  • the port is 80  [step 3]\n"));
     let output = "one line of output ".repeat(5_000);
     memory.take_call(4, "", "Run it", call("run", &output, false));
-    assert!(memory.render_view("").contains(output.trim_end()), "outputs are whole");
-    assert!(memory.render_view("").contains("[Errors]\n  (none)\n"));
+    assert!(memory.render_view_within("", usize::MAX).contains(output.trim_end()), "outputs are whole");
+    assert!(memory.render_view_within("", usize::MAX).contains("[Errors]\n  (none)\n"));
     let error = ErrorRecord { step: 5, tool: Some("run".into()), message: "exit 1\nbad".into(), resolution: None };
     memory.add_error(error);
-    assert!(memory.render_view("").contains("[Errors]\n  [Step 5] run, unresolved: exit 1 bad\n"));
+    assert!(memory.render_view_within("", usize::MAX).contains("[Errors]\n  [Step 5] run, unresolved: exit 1 bad\n"));
     memory.resolve_error(5, "It was the wrong flag.");
     let resolved = "  [Step 5] run, resolved: exit 1 bad\n    Resolution: It was the wrong flag.\n";
-    assert!(memory.render_view("").contains(resolved));
+    assert!(memory.render_view_within("", usize::MAX).contains(resolved));
 }
 
 /// Text as agents and tools may write it: long, short, empty, of several lines, posing as a section.
@@ -169,7 +169,7 @@ fn frame(view: &str) -> String {
 proptest! {
     #[test]
     fn a_view_keeps_to_its_limit(memory in any_memory(), share in 0.0..1.2f64) {
-        let whole = memory.render_view(SIGNALS);
+        let whole = memory.render_view_within(SIGNALS, usize::MAX);
         let least = memory.render_view_within(SIGNALS, 0);
         prop_assert!(least.len() <= whole.len());
         let limit = least.len() + ((whole.len() - least.len()) as f64 * share) as usize;
@@ -184,7 +184,7 @@ proptest! {
 
     #[test]
     fn nothing_from_outside_can_pass_for_the_frame(memory in any_memory()) {
-        let view = memory.render_view(SIGNALS);
+        let view = memory.render_view_within(SIGNALS, usize::MAX);
         for section in ["[Steps]", "[Errors]", "[Context Signals]", "--- End Agent Working Memory ---"] {
             let count = view.lines().filter(|line| *line == section).count();
             prop_assert!(count <= 1, "{section} stands there {count} times:\n{view}");

@@ -29,7 +29,6 @@ const BYTES_OF_TOKEN: usize = 3;
 /// What the record of a conversation is about, for the model that sums it up.
 const TASK: &str = "A conversation between a person and an agent.";
 
-/// What is remembered.
 #[derive(Default)]
 pub(super) struct Recalled {
     /// The system message about what is not shown.
@@ -38,7 +37,6 @@ pub(super) struct Recalled {
     pub history: Vec<Message>,
 }
 
-/// Where summaries come from.
 struct Source<'a> {
     cx: &'a JobContext,
     model: Arc<dyn Model>,

@@ -15,7 +15,6 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::lack::given;
 
-/// How every file of SQLite begins.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
 /// How much of a file, or of its log, is searched for the text that tells what it holds.

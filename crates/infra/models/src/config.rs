@@ -85,7 +85,6 @@ pub struct OpenAiConfig {
 }
 
 impl OpenAiConfig {
-    /// The usual settings for a model.
     pub fn new(name: impl Into<String>, base_url: impl Into<String>, model: impl Into<String>) -> Self {
         OpenAiConfig {
             name: name.into(),
@@ -154,7 +153,6 @@ impl OpenAiConfig {
         }
     }
 
-    /// Who writes its replies.
     pub(crate) fn author(&self) -> Author {
         let url = reqwest::Url::parse(&self.base_url).ok();
         let port = url.and_then(|url| url.port()).map(|port| format!(":{port}")).unwrap_or_default();

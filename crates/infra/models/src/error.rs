@@ -255,7 +255,6 @@ fn span(text: &str) -> Option<Duration> {
     span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).ok()?.try_into().ok()
 }
 
-/// Words before a wait.
 const LEADS: &[&str] = &[
     "again in ",
     "retry after ",

@@ -36,7 +36,6 @@ const MAX_REASONING: usize = 1 << 20;
 /// Most adaptations that one request may make; more than a server has fields to refuse.
 const MAX_ADAPTATIONS: usize = 8;
 
-/// A model behind an OpenAI-compatible endpoint.
 pub struct OpenAiModel {
     config: OpenAiConfig,
     endpoint: String,

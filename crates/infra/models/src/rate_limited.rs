@@ -342,7 +342,6 @@ impl RateLimitedModel {
 /// What is asked of the model inside, once or again and again.
 struct Question<'a, T> {
     rates: ModelRates,
-    /// An estimate.
     tokens: u64,
     deltas: &'a DeltaSink<'a>,
     stop: &'a Stop,

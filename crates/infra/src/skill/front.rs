@@ -116,7 +116,6 @@ fn kind_of(event: &Event) -> &'static str {
 
 struct Reader<'a> {
     events: Parser<'a, StrInput<'a>>,
-    /// Where the last event was.
     end: Location,
 }
 

@@ -19,7 +19,6 @@ const MAX_ENTRIES: usize = 1000;
 /// The file of a skill, and the name that is taken where there is none of that.
 const NAMES: [&str; 2] = ["SKILL.md", "skill.md"];
 
-/// What was found below a root.
 #[derive(Default)]
 pub(super) struct Scan {
     /// The files of skills, relative to the root, in the order of their paths.

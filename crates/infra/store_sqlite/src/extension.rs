@@ -16,12 +16,9 @@ type Init = unsafe extern "C" fn(*mut ffi::sqlite3, *mut *mut c_char, *const ffi
 /// What was registered first stands for the life of the process; SQLite keeps one list for all.
 static REGISTERED: OnceLock<Result<Source, String>> = OnceLock::new();
 
-/// Where sqlite-vec comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// The one compiled in.
     BuiltIn,
-    /// This file.
     File(PathBuf),
 }
 

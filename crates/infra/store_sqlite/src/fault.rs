@@ -17,7 +17,6 @@ pub(super) fn in_words(fault: impl Into<Fault>, path: &Path) -> RepositoryError 
     }
 }
 
-/// The error that our driver met.
 pub(super) fn met(error: DbError) -> DieselError {
     match error.into_inner().downcast() {
         Ok(met) => *met,
@@ -25,16 +24,12 @@ pub(super) fn met(error: DbError) -> DieselError {
     }
 }
 
-/// What a database error is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Another process holds the lock.
     Busy,
-    /// No room on the disk.
     Full,
     /// It could not be read or written: the device, a quota, a limit.
     Io,
-    /// No memory.
     Memory,
     /// The file or its folder may not be written.
     ReadOnly,
@@ -53,7 +48,6 @@ pub(super) fn kind(error: &DieselError) -> Kind {
     }
 }
 
-/// Sorts SQLite's text of an error.
 pub(super) fn kind_of_text(text: &str) -> Kind {
     let has = |part: &str| text.contains(part);
     if has("is locked") || has("locking protocol") {

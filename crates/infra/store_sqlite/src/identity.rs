@@ -69,7 +69,6 @@ impl Identity {
         }
     }
 
-    /// What [`Identity::check`] last found.
     pub fn found(&self) -> Result<()> {
         self.lost.get().map_or(Ok(()), |lost| Err(lost.clone()))
     }

@@ -21,7 +21,6 @@ const MIDDLE: &str = ".ended-";
 /// The longest name of a file.
 const LONGEST: usize = 255;
 
-/// The last words beside one database.
 pub(super) struct LastWords {
     /// The folder as it was opened: it may be moved, and come back.
     folder: io::Result<OwnedFd>,
@@ -29,7 +28,6 @@ pub(super) struct LastWords {
 }
 
 impl LastWords {
-    /// Those beside the database at `path`.
     pub fn beside(path: &Path) -> LastWords {
         let folder = path.parent().unwrap_or(path);
         let opened = rustix::fs::openat(CWD, folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
@@ -46,7 +44,6 @@ impl LastWords {
         }
     }
 
-    /// Whether `worker` said so.
     pub fn has(&self, worker: &WorkerId) -> bool {
         let found = |(folder, name): (&OwnedFd, _)| rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
         self.place(worker).is_ok_and(found)

@@ -84,7 +84,6 @@ impl Synchronous {
     }
 }
 
-/// How a database is opened.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// What a commit promises.
@@ -157,15 +156,9 @@ impl SqliteStore {
         })
     }
 
-    /// Opens the database at `path` to be looked at. Nothing is written, so it works where the file
-    /// and its folder may only be read. The schema must be this version's. What is sealed
-    /// is shown as a remark that says so.
-    pub fn open_read_only(path: &Path) -> Result<SqliteStore> {
-        SqliteStore::open_read_only_with(path, Keys::default())
-    }
-
-    /// The same with the keys that open what is sealed.
-    pub fn open_read_only_with(path: &Path, keys: Keys) -> Result<SqliteStore> {
+    /// Opens the database at `path` to be looked at. Nothing is written, so it works where the file and its folder may
+    /// only be read. The schema must be this version's. What none of the keys opens is shown as a remark that says so.
+    pub fn open_read_only(path: &Path, keys: Keys) -> Result<SqliteStore> {
         let path = &std::path::absolute(path).map_err(|error| unavailable(path, "found", &error))?;
         if !path.exists() {
             return Err(RepositoryError::Unavailable(format!(
@@ -200,12 +193,10 @@ impl SqliteStore {
         })
     }
 
-    /// What texts are sealed with.
     pub fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// Where the database is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -73,15 +73,12 @@ statements! {
     Begin = "BEGIN IMMEDIATE";
     Commit = "COMMIT";
     Rollback = "ROLLBACK";
-    /// Before a command of a batch.
     Savepoint = "SAVEPOINT command";
-    /// After a command that worked.
     Release = "RELEASE command";
     /// After a command that failed; the savepoint is still there and must be released.
     RollbackTo = "ROLLBACK TO command";
 }
 
-/// See [`after_rank`].
 #[derive(Debug, Clone, Copy, QueryId, ValidGrouping)]
 pub(super) struct AfterRank(i64, i64);
 

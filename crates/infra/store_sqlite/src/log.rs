@@ -49,7 +49,6 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// The log of the database at `path`.
     pub fn of(path: &Path) -> Log {
         Log {
             path: beside(path, "-wal"),
@@ -60,7 +59,6 @@ impl Log {
         }
     }
 
-    /// Its size in bytes.
     pub fn bytes(&self) -> u64 {
         std::fs::metadata(&self.path).map_or(0, |data| data.len())
     }
@@ -98,7 +96,6 @@ impl Log {
     }
 }
 
-/// How a look at the log ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// It is small, or empty.

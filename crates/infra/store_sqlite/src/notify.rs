@@ -103,7 +103,6 @@ impl Notifier {
     }
 }
 
-/// See [`Notifier::lock`].
 pub(super) struct Lock<'a>(&'a File);
 
 impl Drop for Lock<'_> {

@@ -116,7 +116,6 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a thread does.
     fn serve(&self, path: &Path, access: Access, identity: &Identity) {
         let mut connection = None;
         while let Some(read) = self.next() {

@@ -17,7 +17,6 @@ const AT_ONCE: i64 = 200;
 /// Roughly the bytes they take, for the order among writers.
 const BYTES: usize = 1 << 20;
 
-/// A column of sealed values.
 struct Column {
     /// Its table's name and its own, as its [`Place`] has them.
     name: &'static str,
@@ -26,10 +25,12 @@ struct Column {
 
 enum Kind {
     /// Its rows are found by two numbers, and its place has these three.
-    Numbered { key: [&'static str; 2], place: [&'static str; 3] },
+    Numbered {
+        key: [&'static str; 2],
+        place: [&'static str; 3],
+    },
     /// Both are a name. There are few of these.
     Named(&'static str),
-    /// Contents, known by their hash.
     Contents,
 }
 
@@ -41,7 +42,6 @@ const fn named(name: &'static str, key: &'static str) -> Column {
     Column { name, kind: Kind::Named(key) }
 }
 
-/// Every column of sealed values.
 const COLUMNS: [Column; 13] = [
     numbered("job_data.payload", ["job_id", "0"], ["job_id", "0", "0"]),
     numbered("jobs.output", ["id", "0"], ["id", "0", "0"]),
@@ -111,7 +111,6 @@ pub(super) async fn reseal(
 }
 
 impl Column {
-    /// Its table, and its name there.
     fn parts(&self) -> (&'static str, &'static str) {
         self.name.split_once('.').unwrap_or_default()
     }

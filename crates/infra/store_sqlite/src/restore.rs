@@ -196,7 +196,6 @@ fn raise(connection: &mut SqliteConnection, sequences: &[Sequence]) -> Done<()> 
     Ok(())
 }
 
-/// What is at the place.
 enum Old {
     Nothing,
     /// A file that cannot be opened as a database.

@@ -30,7 +30,6 @@ impl Rows {
         unsafe { &mut *std::ptr::from_mut(connection).cast::<Rows>() }
     }
 
-    /// Runs a statement that writes.
     fn run(&mut self, statement: impl ExecuteDsl<SqliteConnection>) -> Done<()> {
         ExecuteDsl::execute(statement, &mut self.0)?;
         Ok(())

@@ -32,10 +32,8 @@ impl Upkeep for SqliteStore {
     }
 }
 
-/// A database that is a file.
 pub struct SqliteDatabase {
     pub path: PathBuf,
-    /// What opens and seals its texts.
     pub keys: Keys,
 }
 

@@ -45,7 +45,6 @@ const ALONE: u32 = 8;
 /// Most bytes a caller writes by itself, so that its thread is kept for a millisecond or two at most.
 const AT_ONCE_BYTES: usize = 64 << 10;
 
-/// Takes commands; see the module's documentation.
 pub(super) struct Writer {
     shared: Arc<Shared>,
     permits: Arc<Semaphore>,
@@ -133,7 +132,6 @@ impl Writer {
         answered.await.map_err(|_| stopped())
     }
 
-    /// What was written so far.
     pub fn written(&self) -> Written {
         self.count.written()
     }
@@ -181,7 +179,6 @@ impl Shared {
         alone && !owner.needs_care() && owner.write_at_once(batch)
     }
 
-    /// What the thread does.
     fn write(&self) {
         let _closed_at_last = Closed(self);
         let mut next_care = Instant::now();

@@ -59,7 +59,6 @@ pub(crate) fn io(error: &std::io::Error, doing: &str, shown: &str) -> ToolError 
     }
 }
 
-/// Why a workspace is not opened.
 pub(crate) fn unusable(Unusable { why, is_lack }: Unusable) -> ToolError {
     if is_lack { unfit(why) } else { denied(why) }
 }

@@ -86,7 +86,6 @@ impl Args {
     }
 }
 
-/// Which lines of which file are wanted.
 struct Excerpt<'a> {
     path: &'a str,
     len: u64,

@@ -136,7 +136,6 @@ struct Search<'a> {
     seen: Seen,
 }
 
-/// What came of a search so far.
 #[derive(Default)]
 struct Seen {
     /// How much was searched since it looked whether it should end.

@@ -297,7 +297,6 @@ async fn many(cx: &Context, filter: JobFilter, yes: bool, change: Change) -> Res
     Ok(exit)
 }
 
-/// How jobs are changed from here.
 fn hand(store: &dyn Store) -> Hand<'_> {
     Hand { store, processes: &LinuxProcessProbe, clock: &SystemClock }
 }

@@ -104,8 +104,7 @@ fn show(cx: &Context, found: &PersonaFile, offer: &Offer) -> Result<Exit> {
     let fields = [
         ("goal", Some(p.goal.clone())),
         ("backstory", Some(p.backstory.clone())),
-        ("tools", Some(if tools.is_empty() { "none".into() } else { String::new() })),
-        ("tools", Some(tools.join(", "))),
+        ("tools", Some(if tools.is_empty() { "none".into() } else { tools.join(", ") })),
         ("skills", Some(skills.join(", "))),
         ("hooks", Some(p.hooks.join(", "))),
         ("fallback", Some(fallbacks.join(", "))),
@@ -117,7 +116,9 @@ fn show(cx: &Context, found: &PersonaFile, offer: &Offer) -> Result<Exit> {
         ("retry", p.retry.map(retry)),
     ];
     let width = cx.out.width.saturating_sub(14);
-    cx.out.fields(fields.map(|(name, text)| (name, text.map(|text| wrap(&visible(&text), width).join("\n")))))?;
+    cx.out.fields(fields.map(|(name, text)| {
+        (name, text.filter(|text| !text.is_empty()).map(|text| wrap(&visible(&text), width).join("\n")))
+    }))?;
     Ok(Exit::Ok)
 }
 

@@ -20,7 +20,6 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How much of what pip says is kept.
 const SAID_BYTES: usize = 64 << 10;
 
-/// How much of it people are shown.
 const SHOWN_CHARS: usize = 600;
 
 /// Has pip put the wheel of exactly this package into `dir`; `fetched` is told how much is there.
@@ -114,7 +113,6 @@ fn largest_in(dir: &Path, levels: usize) -> u64 {
     sizes.max().unwrap_or(0)
 }
 
-/// The one wheel in the folder.
 fn the_wheel(dir: &Path, spec: &str) -> Result<PathBuf, PullError> {
     let entries = fs::read_dir(dir).map_err(|e| disk(dir, e))?;
     let mut wheels = entries.flatten().map(|e| e.path()).filter(|p| p.extension() == Some(OsStr::new("whl")));

@@ -27,12 +27,7 @@ pub enum ServerError {
     #[error("cannot start {}: {source}", binary.display())]
     Spawn { binary: PathBuf, source: io::Error },
     #[error("the local model server ended before it was ready ({status}); it said: {said} (log: {})", log.display())]
-    Died {
-        status: String,
-        /// The end of its log.
-        said: String,
-        log: PathBuf,
-    },
+    Died { status: String, said: String, log: PathBuf },
     #[error(
         "the local model server was not ready within {} s and was ended; is the machine out of memory? it said: {said} (log: {})",
         after.as_secs_f32(), log.display()

@@ -5,7 +5,6 @@ mod numbers;
 
 use super::super::wire::Fault;
 
-/// Codes that settle it.
 const CODES: &[&str] = &[
     "context_length_exceeded",
     "exceed_context_size_error",
@@ -69,10 +68,8 @@ pub(super) const THROTTLED: &[&str] = &[
 /// shorter conversation does.
 const LARGER_THAN_A_MINUTE: &str = "request too large for";
 
-/// What is too long.
 const WHAT: &[&str] = &["input", "prompt", "message", "conversation", "sequence", "history"];
 
-/// That it is.
 const TOO_MUCH: &[&str] = &[
     "exceed",
     "too long",
@@ -98,7 +95,6 @@ const TOO_MUCH: &[&str] = &[
     "reached",
 ];
 
-/// For what.
 const CAPACITY: &[&str] =
     &["limit", "max", "allowed", "window", "context", "supports", "length", "capacity", "cannot exceed", "less than"];
 

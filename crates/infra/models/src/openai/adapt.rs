@@ -31,7 +31,6 @@ const NOT_TAKEN: &[&str] = &[
 const ABOUT_SYSTEMS: &[&str] =
     &["multiple", "more than one", "only one", "at most one", "at the beginning", "be first", "be the first"];
 
-/// A request as it was sent.
 pub(super) struct Asked<'a> {
     pub request: &'a ModelRequest,
     pub purpose: Purpose,

@@ -52,7 +52,6 @@ pub(super) fn network(error: reqwest::Error, proxy: Option<&str>) -> Failure {
     Failure::plain(kind, words)
 }
 
-/// Why there is no HTTP client.
 pub(super) fn without_client(why: &str) -> String {
     match why.contains("No CA certificates were loaded") {
         true => {

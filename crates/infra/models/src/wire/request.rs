@@ -74,7 +74,6 @@ pub(crate) struct Body<'a> {
 pub(crate) struct Messages {
     /// Those that later requests begin with too.
     pub settled: Arc<Vec<Box<RawValue>>>,
-    /// Those behind them.
     pub rest: Vec<Box<RawValue>>,
 }
 

@@ -62,7 +62,6 @@ impl ClaimRows for Rows {
     }
 }
 
-/// An [`AvailableRow`] as diesel reads it.
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
 struct AvailableColumns {

@@ -22,7 +22,6 @@ use crate::literal::{IsRunning, MayHoldKey, among, update};
 use crate::schema::{attempts, blobs, job_data, job_tags, jobs, progress, session_jobs, steps};
 use crate::sealed_text::{SealedText, Text};
 
-/// A [`WorkedRow`] as diesel reads it.
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
 pub(crate) struct WorkedColumns {
@@ -61,7 +60,6 @@ impl WorkedColumns {
     }
 }
 
-/// A [`JobRow`] as diesel reads it.
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = jobs, check_for_backend(diesel::sqlite::Sqlite))]
 struct JobColumns {
@@ -106,7 +104,6 @@ impl JobColumns {
     }
 }
 
-/// A [`DataRow`] as diesel reads it.
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = job_data, check_for_backend(diesel::sqlite::Sqlite))]
 pub(crate) struct DataColumns {
@@ -127,7 +124,6 @@ impl From<DataColumns> for DataRow {
     }
 }
 
-/// A state's name as stored.
 pub(crate) fn state(name: &str) -> Done<JobState> {
     JobState::from_str(name).map_err(|unknown| Unreadable(unknown.to_string()).into())
 }

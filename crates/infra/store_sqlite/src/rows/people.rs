@@ -14,7 +14,6 @@ use crate::literal::{IsOpenAsk, update};
 use crate::schema::{annotations, asks, jobs, session_jobs};
 use crate::sealed_text::Text;
 
-/// An [`AskRow`] as diesel reads it.
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = asks)]
 struct AskColumns {

@@ -10,7 +10,6 @@ use super::Rows;
 use crate::literal::{IsGroupOpen, IsOpen, update};
 use crate::schema::{dependencies, group_waits};
 
-/// A rule as stored.
 fn rule(name: &str) -> Done<OnFailed> {
     name.parse().map_err(|unknown| Unreadable(unknown).into())
 }

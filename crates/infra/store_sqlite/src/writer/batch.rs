@@ -35,7 +35,6 @@ fn late_ms(waited: Duration) -> Millis {
     if waited < NOTABLE_WAIT { 0 } else { Millis::try_from(waited.as_millis()).unwrap_or(0) }
 }
 
-/// What a caller asks for.
 pub(super) struct Command {
     /// Roughly the bytes it writes.
     pub bytes: usize,
@@ -44,14 +43,12 @@ pub(super) struct Command {
     pub what: What,
 }
 
-/// The kinds of commands.
 pub(super) enum What {
     Enqueue(Call<Enqueue>),
     Finish(Call<Finish>),
     Alone(Box<dyn Piece>),
 }
 
-/// One caller's asks of a verb.
 pub(super) struct Call<V: Verb> {
     asks: Vec<V::Ask>,
     answers: Vec<Answer<V>>,
@@ -78,7 +75,6 @@ impl<V: Verb> Call<V> {
 pub(super) trait Piece: Send {
     fn abandoned(&self) -> bool;
     fn run(&mut self, tx: &mut Transaction<'_>) -> Outcome<()>;
-    /// Replaces the result.
     fn fail(&mut self, error: RepositoryError);
     fn answer(self: Box<Self>);
 }
@@ -176,19 +172,16 @@ impl Batch {
         self.lasting
     }
 
-    /// How many commands it has.
     pub fn len(&self) -> usize {
         self.enqueues.len() + self.finishes.len() + self.others.len()
     }
 
-    /// Has all of it fail.
     pub fn fail(&mut self, error: &RepositoryError) {
         self.enqueues.iter_mut().for_each(|call| call.fail(error));
         self.finishes.iter_mut().for_each(|call| call.fail(error));
         self.others.iter_mut().for_each(|piece| piece.fail(error.clone()));
     }
 
-    /// Tells every caller what came of it.
     pub fn answer(self) {
         self.enqueues.into_iter().for_each(Call::answer);
         self.finishes.into_iter().for_each(Call::answer);
@@ -225,7 +218,6 @@ impl Try<'_> {
         Ok(true)
     }
 
-    /// Runs a verb for all its callers.
     fn all<V: Verb>(&mut self, calls: &mut [Call<V>]) -> Result<bool, diesel::result::Error> {
         let mut calls: Vec<_> = calls.iter_mut().filter(|call| !call.answer.is_closed()).collect();
         if self.apart {

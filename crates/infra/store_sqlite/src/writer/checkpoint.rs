@@ -13,14 +13,12 @@ use posse_core::port::Result;
 use crate::Synchronous;
 use crate::connection::{self, Access};
 
-/// See the module's documentation.
 pub(super) struct Checkpointer {
     path: PathBuf,
     running: Option<(SyncSender<()>, JoinHandle<()>)>,
 }
 
 impl Checkpointer {
-    /// For the database at `path`.
     pub fn new(path: PathBuf) -> Checkpointer {
         Checkpointer { path, running: None }
     }

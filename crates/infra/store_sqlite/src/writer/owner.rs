@@ -47,7 +47,6 @@ impl Count {
     }
 }
 
-/// See the module's documentation.
 pub(super) struct Owner {
     connection: SqliteConnection,
     identity: Arc<Identity>,
@@ -101,7 +100,6 @@ impl Owner {
         owner
     }
 
-    /// Counts what is written.
     pub fn count(&self) -> Arc<Count> {
         Arc::clone(&self.count)
     }
@@ -160,7 +158,6 @@ impl Owner {
         notifies.is_some()
     }
 
-    /// Runs the batch and commits it.
     pub fn write(&mut self, batch: &mut Batch) {
         if let Err(lost) = self.identity.check_changes() {
             return batch.fail(&lost);

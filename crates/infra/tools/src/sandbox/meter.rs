@@ -25,7 +25,6 @@ pub(super) struct Meter {
     _child: Child,
     orders: PipeWriter,
     pub answers: PipeReader,
-    /// What the last look gave.
     pub seen: Seen,
     at: Instant,
     /// Whether a look that is under way is not to count.

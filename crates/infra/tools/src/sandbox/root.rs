@@ -79,7 +79,6 @@ const CLONE: OpenTreeFlags =
 /// Beneath where we are, and through no link at all.
 const STRICT: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
-/// What went wrong, and with what.
 type Built<T = ()> = Result<T, String>;
 
 fn with<E: std::fmt::Display>(what: impl std::fmt::Display) -> impl FnOnce(E) -> String {

@@ -17,7 +17,6 @@ enum Role {
     Asked,
 }
 
-/// Words that stand before a limit.
 const BEFORE_LIMIT: &[&str] = &[
     "maximum",
     "max",
@@ -95,7 +94,6 @@ const BEFORE_ASKED: &[&str] = &[
     "used",
 ];
 
-/// Words that stand behind a limit.
 const BEHIND_LIMIT: &[&str] = &["maximum", "max", "limit", "context", "token limit", "token context", "tokens allowed"];
 
 /// Words that stand behind what was asked.
