@@ -25,12 +25,10 @@ struct Column {
 
 enum Kind {
     /// Its rows are found by two numbers, and its place has these three.
-    Numbered {
-        key: [&'static str; 2],
-        place: [&'static str; 3],
-    },
+    Numbered { key: [&'static str; 2], place: [&'static str; 3] },
     /// Both are a name. There are few of these.
     Named(&'static str),
+    /// Contents, known by their hash.
     Contents,
 }
 
