@@ -96,7 +96,7 @@ fn bad_input_is_named_with_the_way_out() {
         (&["tool", "show", "red_file"], b"", 3, "did you mean read_file?"),
         (&["--config", "gone.toml", "list"], b"", 3, "gone.toml cannot be read"),
         (&["work", "--slots", "0"], b"", 2, "slots is 0"),
-        (&["work", "--role", "plumber"], b"", 3, "there is no persona 'plumber'"),
+        (&["work", "--role", "plumber"], b"", 3, "there is no persona 'plumber'. There are: "),
         (&["run", "--role", "plumber", "x"], b"", 3, "there is no persona 'plumber'"),
         (&["run", "--role", "scribe", "--base-url", "localhost", "x"], b"", 2, "must begin with http://"),
         (&["run", "--role", "scribe", "--model", "gpt", "x"], b"", 2, "there is no model 'gpt'"),

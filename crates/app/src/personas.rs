@@ -168,10 +168,9 @@ impl Offer {
     fn unknown_model(&self, field: &'static str, name: Option<&String>) -> Option<Unknown> {
         let name = name.filter(|name| !self.models.contains(*name))?;
         let names: Vec<_> = self.models.iter().map(String::as_str).collect();
-        let near = nearest(name, names.iter().copied()).map(|near| format!("; did you mean {near}?"));
+        let near = did_you_mean(name, names.iter().copied());
         let wrong = format!(
-            "there is no such model{} There are: {}. Add [models.{name}] to config/posse.toml, or name one of these",
-            near.unwrap_or_else(|| ".".into()),
+            "there is no such model{near} There are: {}. Add [models.{name}] to config/posse.toml, or name one of these",
             names.join(", ")
         );
         Some((field, name.clone(), wrong))
@@ -203,12 +202,16 @@ pub fn find<'a>(personas: &'a Personas, role: &str) -> Result<&'a PersonaFile> {
     }
     not_broken(personas, role)?;
     let roles = personas.roles();
-    let near =
-        nearest(role, roles.iter().map(String::as_str)).map(|n| format!("; did you mean {n}?")).unwrap_or_default();
+    let near = did_you_mean(role, roles.iter().map(String::as_str));
     let there_are = if roles.is_empty() { "none".into() } else { roles.join(", ") };
     let what =
         format!("there is no persona '{role}'{near} There are: {there_are} (posse persona new {role} makes one)");
     Err(Error::new(Code::PersonaNotFound, what))
+}
+
+/// How a sentence ends that says that a name is of nothing: with the nearest one, if any is near.
+fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    nearest(name, known).map_or_else(|| ".".into(), |near| format!("; did you mean {near}?"))
 }
 
 /// Fails where nobody plays `role` because its file is wrong, and says what is.
@@ -286,8 +289,7 @@ pub fn tools(tools: &dyn Tools) -> Vec<ToolView> {
 pub fn tool(all: Vec<ToolView>, name: &str) -> Result<ToolView> {
     let names: Vec<_> = all.iter().map(|tool| tool.spec.name.clone()).collect();
     all.into_iter().find(|tool| tool.spec.name == name).ok_or_else(|| {
-        let near = nearest(name, names.iter().map(String::as_str));
-        let near = near.map(|n| format!("; did you mean {n}?")).unwrap_or_default();
+        let near = did_you_mean(name, names.iter().map(String::as_str));
         Error::new(Code::ToolNotFound, format!("there is no tool '{name}'{near} There are: {}", names.join(", ")))
     })
 }

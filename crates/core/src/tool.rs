@@ -202,11 +202,9 @@ impl std::error::Error for UnknownTool {}
 
 impl fmt::Display for UnknownTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no tool or pack '{}'", self.name.escape_debug())?;
-        if !self.near.is_empty() {
-            write!(f, "; did you mean {}?", self.near.join(" or "))?;
-        }
-        write!(f, " There are:")?;
+        let near = self.near.join(" or ");
+        let near = if near.is_empty() { ".".into() } else { format!("; did you mean {near}?") };
+        write!(f, "there is no tool or pack '{}'{near} There are:", self.name.escape_debug())?;
         for (pack, tools) in &self.packs {
             write!(f, " {pack} ({})", tools.join(", "))?;
         }
