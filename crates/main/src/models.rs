@@ -20,7 +20,7 @@ use posse_infra::model::openai::{OpenAiConfig, OpenAiModel, TokenizerChoice, Too
 use posse_infra::model::outage::Outages;
 use posse_infra::model::rate_limited::{LimiterSlot, RateLimitedModel};
 use posse_infra::model::secret::Secret;
-use posse_infra::model::watched::{CountedModel, LastFailure, NotedModel};
+use posse_infra::model::watched::{Answered, LastFailure, WatchedModel};
 use posse_infra::process::SystemClock;
 
 use crate::env::{self, Env, text};
@@ -201,12 +201,19 @@ impl Catalog {
                 (Arc::new(limited), place)
             }
         };
-        let primary = Arc::new(CountedModel::new(primary, self.tallies.model(&endpoint, &model), clock));
+        let tally = self.tallies.model(&endpoint, &model);
+        let count = move |answered: Answered<'_>| match answered {
+            Answered::Request(answer, took) => tally.count(took, answer),
+            Answered::Profile(_) => {}
+        };
+        let primary = Arc::new(WatchedModel { inner: primary, clock: clock.clone(), watch: count });
         let model: Arc<dyn Model> = match &known.table.fallback {
             Some(fallback) => Arc::new(FallbackModel::new(primary, self.get(Some(fallback))?)),
             None => primary,
         };
-        Ok(Arc::new(NotedModel::new(model, Arc::clone(&self.last))))
+        let last = Arc::clone(&self.last);
+        let note = move |answered: Answered<'_>| last.note(answered.failure());
+        Ok(Arc::new(WatchedModel { inner: model, clock, watch: note }))
     }
 
     /// The error of a model that this worker has not got, told of once.

@@ -103,7 +103,9 @@ impl Verb for Finish {
     type Answer = JobState;
 
     fn run<D: Driver>(tx: &mut Tx<'_, D>, ends: &[&End]) -> Outcome<Vec<Answer<Finish>>> {
-        let ids: Vec<_> = ends.iter().map(|end| end.lease.job).collect();
+        let mut ids: Vec<_> = ends.iter().map(|end| end.lease.job).collect();
+        // In order, which drivers need to see that they are a range, and to lock rows in the same order as others.
+        ids.sort_unstable();
         let mut rows: HashMap<_, _> = tx.db.running(&ids)?.into_iter().map(|row| (row.id, row)).collect();
         // Jobs that come to stand alike are stored by one statement.
         let mut alike: Vec<(Left, Vec<JobId>)> = Vec::new();
@@ -158,7 +160,8 @@ impl Verb for Finish {
         if !alike.is_empty() {
             clear_suspects(tx, &alike)?;
         }
-        for (left, ids) in alike {
+        for (left, mut ids) in alike {
+            ids.sort_unstable();
             left.store(tx, &ids)?;
         }
         for (job, now) in asking {

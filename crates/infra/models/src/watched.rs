@@ -1,10 +1,9 @@
-//! Models whose requests are watched: counted, or the last failure noted.
+//! Models that are watched: whoever watches is told how each question to one was answered.
 
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use posse_core::clock::Clock;
-use posse_core::metrics::ModelTally;
+use posse_core::clock::{Clock, Millis};
 use posse_core::model::{
     DeltaSink, Model, ModelError, ModelErrorKind, ModelProfile, ModelReply, ModelRequest, TokenCounter,
 };
@@ -12,23 +11,37 @@ use posse_core::stop::Stop;
 
 use super::locked;
 
-/// Counts what a model is asked and what comes of it, its tries included.
-pub struct CountedModel {
-    inner: Arc<dyn Model>,
-    tally: Arc<ModelTally>,
-    clock: Arc<dyn Clock>,
+/// A question that was answered, its tries included.
+pub enum Answered<'a> {
+    Profile(&'a Result<ModelProfile, ModelError>),
+    /// A request, and how long it took.
+    Request(&'a Result<ModelReply, ModelError>, Millis),
 }
 
-impl CountedModel {
-    pub fn new(inner: Arc<dyn Model>, tally: Arc<ModelTally>, clock: Arc<dyn Clock>) -> Self {
-        CountedModel { inner, tally, clock }
+impl Answered<'_> {
+    /// How it failed; nothing if it did not.
+    pub fn failure(&self) -> Option<ModelErrorKind> {
+        match self {
+            Answered::Profile(answer) => answer.as_ref().err(),
+            Answered::Request(answer, _) => answer.as_ref().err(),
+        }
+        .map(|error| error.kind)
     }
 }
 
+/// A model, and who watches it.
+pub struct WatchedModel<W> {
+    pub inner: Arc<dyn Model>,
+    pub clock: Arc<dyn Clock>,
+    pub watch: W,
+}
+
 #[async_trait]
-impl Model for CountedModel {
+impl<W: Fn(Answered<'_>) + Send + Sync> Model for WatchedModel<W> {
     async fn profile(&self) -> Result<ModelProfile, ModelError> {
-        self.inner.profile().await
+        let answer = self.inner.profile().await;
+        (self.watch)(Answered::Profile(&answer));
+        answer
     }
 
     async fn complete(
@@ -39,7 +52,7 @@ impl Model for CountedModel {
     ) -> Result<ModelReply, ModelError> {
         let began = self.clock.elapsed();
         let answer = self.inner.complete(request, deltas, stop).await;
-        self.tally.count(self.clock.elapsed() - began, &answer);
+        (self.watch)(Answered::Request(&answer, self.clock.elapsed() - began));
         answer
     }
 
@@ -60,41 +73,5 @@ impl LastFailure {
 
     pub fn note(&self, kind: Option<ModelErrorKind>) {
         *locked(&self.0) = kind;
-    }
-}
-
-pub struct NotedModel {
-    inner: Arc<dyn Model>,
-    last: Arc<LastFailure>,
-}
-
-impl NotedModel {
-    pub fn new(inner: Arc<dyn Model>, last: Arc<LastFailure>) -> Self {
-        NotedModel { inner, last }
-    }
-
-    fn noted<T>(&self, answer: Result<T, ModelError>) -> Result<T, ModelError> {
-        self.last.note(answer.as_ref().err().map(|error| error.kind));
-        answer
-    }
-}
-
-#[async_trait]
-impl Model for NotedModel {
-    async fn profile(&self) -> Result<ModelProfile, ModelError> {
-        self.noted(self.inner.profile().await)
-    }
-
-    async fn complete(
-        &self,
-        request: &ModelRequest,
-        deltas: &DeltaSink<'_>,
-        stop: &Stop,
-    ) -> Result<ModelReply, ModelError> {
-        self.noted(self.inner.complete(request, deltas, stop).await)
-    }
-
-    fn tokenizer(&self) -> Option<Arc<dyn TokenCounter>> {
-        self.inner.tokenizer()
     }
 }

@@ -138,6 +138,13 @@ pub(crate) fn stored(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(-1)
 }
 
+/// The first and the last of these jobs, if they stand in order with no other between them, as jobs mostly do that are
+/// claimed and ended together. An UPDATE of a range needs no list of its rows.
+fn range(ids: &[JobId]) -> Option<(i64, i64)> {
+    let [first, .., last] = ids else { return None };
+    ids.is_sorted_by(|one, next| one.0 + 1 == next.0).then_some((first.0, last.0))
+}
+
 impl Rows {
     /// Stores the same in the rows of these jobs.
     fn store<S>(&mut self, ids: &[JobId], set: S) -> Done<()>
@@ -145,10 +152,11 @@ impl Rows {
         S: AsChangeset<Target = jobs::table> + QueryId,
         S::Changeset: QueryFragment<Sqlite>,
     {
-        match ids {
-            [] => Ok(()),
-            [id] => self.run(update(jobs::table, jobs::id.eq(id.0), set)),
-            ids => self.run(update(jobs::table, among(ids), set)),
+        match (ids, range(ids)) {
+            ([], _) => Ok(()),
+            ([id], _) => self.run(update(jobs::table, jobs::id.eq(id.0), set)),
+            (_, Some((first, last))) => self.run(update(jobs::table, jobs::id.between(first, last), set)),
+            (ids, None) => self.run(update(jobs::table, among(ids), set)),
         }
     }
 }
@@ -192,9 +200,10 @@ impl JobRows for Rows {
     fn running(&mut self, ids: &[JobId]) -> Done<Vec<WorkedRow>> {
         let running = jobs::table.filter(IsRunning).order(jobs::id).select(WorkedColumns::as_select());
         let read = |row: WorkedColumns| row.read(JobState::Running);
-        match ids {
-            [id] => self.load(running.filter(jobs::id.eq(id.0)), read),
-            ids => self.load(running.filter(among(ids)), read),
+        match (ids, range(ids)) {
+            ([id], _) => self.load(running.filter(jobs::id.eq(id.0)), read),
+            (_, Some((first, last))) => self.load(running.filter(jobs::id.between(first, last)), read),
+            (ids, None) => self.load(running.filter(among(ids)), read),
         }
     }
 
