@@ -11,6 +11,7 @@ mod disk_full;
 mod hostile;
 mod lists;
 mod metrics;
+mod model_bench;
 mod models;
 mod output;
 mod questions;

@@ -280,6 +280,8 @@ pub enum Say {
     Silence,
     /// No words of the model's: a status, with an error of this text.
     Refusal(&'static str, &'static str),
+    /// What fits a request to which it has spoken so many times.
+    Fitting(fn(&Value, usize) -> Say),
 }
 
 /// A server that speaks enough of the protocol, and says the n-th thing to a conversation in which
@@ -366,8 +368,13 @@ fn answer(stream: impl Read + Write, script: &[Say], seen: &Mutex<Vec<Value>>) -
     let is_task = |m: &Value| m["role"] == "user" && m["content"].as_str().is_some_and(|t| t.starts_with("Your task:"));
     let task = messages.iter().rposition(is_task).unwrap_or(0);
     let spoken = messages[task..].iter().filter(|m| m["role"] == "assistant").count();
-    let (name, arguments) = match script.get(spoken).or(script.last())? {
-        Say::Call(name, arguments) => (*name, arguments),
+    let said = match script.get(spoken).or(script.last())? {
+        Say::Fitting(fitting) => fitting(&request, spoken),
+        said => said.clone(),
+    };
+    let (name, arguments) = match said {
+        Say::Fitting(_) => return None,
+        Say::Call(name, arguments) => (name, arguments),
         Say::Words(text) => return say(&mut stream, &request, json!({"content": text}), "stop"),
         Say::Refusal(status, text) => {
             let body = json!({"error": {"message": text}}).to_string();

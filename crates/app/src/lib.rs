@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 pub mod batch;
+pub mod bench;
 pub mod change;
 pub mod doctor;
 pub mod enqueue;

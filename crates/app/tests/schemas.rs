@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use posse_app::batch::Stored;
+use posse_app::bench::BenchReport;
 use posse_app::change::Preview;
 use posse_app::doctor::Diagnosis;
 use posse_app::enqueue::EnqueuedView;
@@ -44,6 +45,7 @@ fn the_schemas_of_what_is_given_out_stay_as_they_are() {
     add::<JobEvent>(&mut generator, &mut documents, "job event");
     add::<JobItem>(&mut generator, &mut documents, "job in a list");
     add::<Rule>(&mut generator, &mut documents, "limit in a list");
+    add::<BenchReport>(&mut generator, &mut documents, "bench of a model");
     add::<ModelList>(&mut generator, &mut documents, "models");
     add::<PersonaView<'static>>(&mut generator, &mut documents, "persona");
     add::<Question>(&mut generator, &mut documents, "question");

@@ -28,6 +28,7 @@ mod job_table;
 mod lists;
 mod metrics;
 mod model;
+mod model_bench;
 mod persona;
 mod prelude;
 mod question;

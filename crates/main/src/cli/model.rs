@@ -1,6 +1,7 @@
 //! `posse model`: which models there are, and whether they answer.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::time::Instant;
 
 use posse_app::models::{Counting, LocalFile, ModelList, ModelView, Origin};
@@ -14,6 +15,7 @@ use posse_infra::local_model::cache::models_dir;
 use posse_infra::local_model::catalogue::{DEFAULT, KnownModel, MODELS, by_name, default_model};
 use posse_infra::local_model::pull::Progress;
 
+use super::model_bench;
 use super::prelude::*;
 use super::work::EndpointArgs;
 use crate::env;
@@ -35,6 +37,9 @@ pub enum ModelCommand {
     Test {
         /// Which; the default when absent
         name: Option<String>,
+        /// Have it do 14 small jobs with files, one of each kind, and say which it did right
+        #[arg(long)]
+        bench: bool,
         #[command(flatten)]
         endpoint: EndpointArgs,
     },
@@ -44,7 +49,7 @@ pub async fn dispatch(cx: &Context, command: ModelCommand) -> Result<Exit> {
     match command {
         ModelCommand::List => list(cx).await,
         ModelCommand::Pull { name } => pull(cx, name.as_deref()),
-        ModelCommand::Test { name, endpoint } => test(cx, name, endpoint).await,
+        ModelCommand::Test { name, bench, endpoint } => test(cx, name, bench, endpoint).await,
     }
 }
 
@@ -199,7 +204,7 @@ fn how_counted(counting: &Counting, counted: Option<u64>, usage: &Usage) -> Stri
     }
 }
 
-async fn test(cx: &Context, name: Option<String>, endpoint: EndpointArgs) -> Result<Exit> {
+async fn test(cx: &Context, name: Option<String>, bench: bool, endpoint: EndpointArgs) -> Result<Exit> {
     let settings = cx.settings(Overrides { model: name, endpoint: endpoint.checked()?, ..Overrides::default() })?;
     let free = wire::free_models(&settings);
     let catalog = Catalog::find(&settings, &env::own).await?;
@@ -210,6 +215,9 @@ async fn test(cx: &Context, name: Option<String>, endpoint: EndpointArgs) -> Res
     }
     let model = catalog.get(None)?;
     let name = catalog.default_name().unwrap_or_default().to_owned();
+    if bench {
+        return model_bench::bench(cx, &settings, Arc::new(catalog), name).await;
+    }
     cx.out.hint(format!("asking {name} …"));
     let began = Instant::now();
     let profile = model.profile().await?;
