@@ -27,6 +27,7 @@ pub mod signals;
 pub mod spoken;
 mod state;
 pub mod structured;
+pub mod wish;
 mod worked;
 
 pub use call::OpenCall;

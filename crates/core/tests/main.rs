@@ -22,6 +22,7 @@ mod sentences;
 mod session;
 mod skill;
 mod text;
+mod wish;
 mod workspace;
 mod support {
     pub mod parts;

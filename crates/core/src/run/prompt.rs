@@ -9,6 +9,7 @@ use super::compaction::shorter;
 use super::phase::{self, guide};
 use super::results;
 pub use super::results::{task, task_with};
+use super::wish::names_file;
 use super::worked::{self, messages};
 use super::{finish, journal::Opening};
 use crate::model::{Message, ToolCalling};
@@ -206,19 +207,6 @@ pub fn examples(
         out.extend(messages(&text.replace("{told}", &told)));
     }
     out
-}
-
-/// Whether a word of the goal is the name of a file, as `notes.md` and `out/a.csv` are.
-fn names_file(goal: &str) -> bool {
-    let is_part = |part: &str| !part.is_empty() && part.chars().all(char::is_alphanumeric);
-    let is_name = |word: &str| {
-        let named = word.rsplit_once('.').filter(|(stem, _)| stem.ends_with(|c: char| c.is_alphanumeric()));
-        // A sentence may end in the name.
-        named.is_some_and(|(_, ending)| {
-            (2..=5).contains(&ending.len()) && is_part(ending) && ending.contains(char::is_alphabetic)
-        })
-    };
-    goal.split_whitespace().any(|word| is_name(word.trim_matches(|c: char| c.is_ascii_punctuation())))
 }
 
 /// A step as a model with structured calling writes it.
