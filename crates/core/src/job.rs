@@ -330,6 +330,9 @@ pub struct Output {
     pub text: String,
     /// How the run ended: `completed`, or the limit or failure that ended it.
     pub status: String,
+    /// Why it ended so, where that is not plainly the answer: of one that is `partial`, what is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// How an agent that goes by phases judges its work: `solved`, `partial` or `stuck`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_status: Option<String>,

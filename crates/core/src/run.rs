@@ -6,6 +6,7 @@
 
 mod call;
 pub mod checkpoint;
+mod claims;
 pub mod compaction;
 mod cycle;
 pub mod finish;
@@ -31,5 +32,6 @@ pub mod wish;
 mod worked;
 
 pub use call::OpenCall;
+pub use claims::Seen;
 pub use cycle::Asked;
 pub use state::{Ended, Run};

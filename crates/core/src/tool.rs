@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::annotation::NewAnnotation;
 use crate::id::JobId;
 use crate::stop::Stop;
-use crate::text::named;
+use crate::text::{is_default, named};
 use crate::workspace::folder::FolderId;
 use crate::workspace::protected::Protected;
 
@@ -50,6 +50,20 @@ impl EffectClass {
     }
 }
 
+/// What a call may change of its workspace, as far as its tool says. One that only reads changes nothing, whatever it
+/// says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Writes {
+    /// Nothing.
+    Nothing,
+    /// The file that its argument `path` names, and only if it does what was asked.
+    File,
+    /// Whatever it likes.
+    #[default]
+    Anything,
+}
+
 /// A tool as it was offered to the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OfferedTool {
@@ -57,6 +71,16 @@ pub struct OfferedTool {
     pub spec: ToolSpec,
     /// What happens if it runs twice.
     pub effect: EffectClass,
+    /// What it may change of the workspace.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub writes: Writes,
+}
+
+impl OfferedTool {
+    /// The tool as it is now.
+    pub fn of(tool: &dyn Tool) -> OfferedTool {
+        OfferedTool { spec: tool.spec().clone(), effect: tool.effect(), writes: tool.writes() }
+    }
 }
 
 /// What a call is told about its circumstances.
@@ -165,6 +189,11 @@ pub trait Tool: Send + Sync {
     /// What happens if it runs twice.
     fn effect(&self) -> EffectClass;
 
+    /// What it may change of the workspace.
+    fn writes(&self) -> Writes {
+        Writes::Anything
+    }
+
     /// Runs it. `args` fit the schema in [`Tool::spec`]; the caller has checked.
     async fn call(&self, cx: &ToolContext, args: Value) -> Result<ToolOutput, ToolError>;
 }
@@ -185,6 +214,12 @@ pub trait Tools: Send + Sync {
 
     /// What all of the tools keep away from.
     fn protected(&self) -> &Arc<Protected>;
+
+    /// Which of these files are there, in the workspace of a call, by their paths or else by their own names. Those that
+    /// cannot be told of are left out. Blocks.
+    fn are_there(&self, _cx: &ToolContext, _paths: &[String]) -> BTreeMap<String, bool> {
+        BTreeMap::new()
+    }
 }
 
 /// A persona asks for a tool that is not there.

@@ -4,10 +4,10 @@ use posse_core::events::run::{Event, Events, Speaker, ToolOutcome};
 use posse_core::job::{Job, JobId, JobState};
 use posse_core::model::{CallRequest, ModelReply};
 use posse_core::persona::{ContextRules, PersonaTemplate, RunLimits};
-use posse_core::run::Run;
 use posse_core::run::compaction::Cut;
 use posse_core::run::journal::{Entry, OfferedSkill, Opening};
 use posse_core::run::machine::{Effect, Input, Step, Verdict, step};
+use posse_core::run::{Run, Seen};
 use posse_core::tool::{EffectClass, ToolError, ToolErrorCategory, ToolSpec};
 use proptest::prelude::*;
 use serde_json::json;
@@ -85,7 +85,8 @@ impl Driver {
     }
 
     fn say(&mut self, calls: &[&str]) {
-        let next = step(&mut self.run, Input::Replied { reply: reply(calls), ms: 1, check: &check });
+        let next =
+            step(&mut self.run, Input::Replied { reply: reply(calls), ms: 1, check: &check, seen: &Seen::default() });
         self.take(next);
     }
 

@@ -4,6 +4,8 @@ mod any_history;
 mod calls;
 mod ends;
 mod habits;
+mod honest;
+mod honest_any;
 mod kit;
 
 use crate::support::{parts, sendable};

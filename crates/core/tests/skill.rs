@@ -7,7 +7,7 @@ use posse_core::model::Message;
 use posse_core::run::journal::OfferedTool;
 use posse_core::skill::shelf::told_within;
 use posse_core::skill::*;
-use posse_core::tool::{EffectClass, ToolSpec};
+use posse_core::tool::{EffectClass, ToolSpec, Writes};
 use serde_json::json;
 
 fn text(text: &str) -> FieldValue {
@@ -42,7 +42,7 @@ fn skill(name: &str) -> Skill {
 
 fn offered(name: &str) -> OfferedTool {
     let spec = ToolSpec { name: name.into(), description: String::new(), parameters: json!({"type": "object"}) };
-    OfferedTool { spec, effect: EffectClass::Pure }
+    OfferedTool { spec, effect: EffectClass::Pure, writes: Writes::Nothing }
 }
 
 fn said(problems: &[SkillProblem]) -> Vec<String> {

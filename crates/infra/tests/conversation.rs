@@ -5,10 +5,10 @@ use crate::support::rules::all_rules;
 use posse_core::model::conversation::{Normaliser, Rules, normalise};
 use posse_core::model::{CallRequest, Finish, Message, ModelReply, ToolCalling, Usage};
 use posse_core::persona::{PersonaTemplate, RunLimits};
-use posse_core::run::Run;
 use posse_core::run::journal::{Entry, OfferedTool, Opening, Recorded};
 use posse_core::run::machine::{Effect, Input, step};
-use posse_core::tool::{EffectClass, ToolSpec};
+use posse_core::run::{Run, Seen};
+use posse_core::tool::{EffectClass, ToolSpec, Writes};
 use posse_testing::validate::validate_strictly;
 use proptest::prelude::*;
 use serde_json::json;
@@ -62,6 +62,7 @@ fn opening(calling: ToolCalling) -> Arc<Opening> {
     let tool = |name: &str, effect| OfferedTool {
         spec: ToolSpec { name: name.into(), description: "does it".into(), parameters: json!({"type": "object"}) },
         effect,
+        writes: Writes::default(),
     };
     let limits = RunLimits { max_turns: 1000, ..RunLimits::default() };
     Arc::new(Opening {
@@ -140,7 +141,7 @@ proptest! {
                 text: String::new(), reasoning: None, calls: vec![call], refusal: None, finish: Finish::ToolCalls,
                 usage: Usage::default(), model: "m".into(), cost_microusd: None, failed_tries: Vec::new(),
             };
-            let Effect::RunCalls(calls) = step(&mut run, Input::Replied { reply, ms: 1, check: &check_call }).effect else {
+            let Effect::RunCalls(calls) = step(&mut run, Input::Replied { reply, ms: 1, check: &check_call, seen: &Seen::default() }).effect else {
                 return Err(TestCaseError::fail("a call that may run is run"));
             };
             let known: HashSet<_> = entries.iter().flat_map(ids).collect();

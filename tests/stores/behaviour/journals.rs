@@ -10,7 +10,7 @@ use posse_core::persona::PersonaTemplate;
 use posse_core::run::journal::{
     Call, CallOutcome, CallState, EndStatus, LedgerChange, OfferedTool, Opening, Turn, effect_key, ledger_changes,
 };
-use posse_core::tool::{EffectClass, ToolErrorCategory, ToolSpec};
+use posse_core::tool::{EffectClass, ToolErrorCategory, ToolSpec, Writes};
 
 /// A run's first entry, with a system message of its own.
 pub fn began(system: &str) -> Entry {
@@ -27,7 +27,7 @@ pub fn began(system: &str) -> Entry {
             persona,
             model: "default".into(),
             calling: ToolCalling::Native,
-            tools: vec![OfferedTool { spec, effect: EffectClass::Pure }],
+            tools: vec![OfferedTool { spec, effect: EffectClass::Pure, writes: Writes::Nothing }],
             system: system.into(),
             ..Opening::default()
         }),

@@ -225,7 +225,7 @@ impl Events {
             Entry::Replanned { reason, .. } => {
                 out.push(Event::Note { text: format!("begins anew with another plan: {reason}") });
             }
-            Entry::Note { text } => out.push(Event::Note { text: text.clone() }),
+            Entry::Note { text } | Entry::Doubted { text, .. } => out.push(Event::Note { text: text.clone() }),
             Entry::Reopened => out.push(Event::Note { text: "re-run by hand; the run goes on from here".into() }),
             Entry::Restarted => {
                 self.overtake(&mut out);
@@ -273,7 +273,7 @@ impl Events {
         out.push(Event::Done {
             status,
             text: output.text,
-            reason: job.reason.clone(),
+            reason: job.reason.clone().or(output.reason),
             usage: output.usage,
             turns: output.turns,
             tools_used: output.tools_used,

@@ -197,6 +197,11 @@ impl Cycle {
 
     pub fn note(&mut self, text: &str) {
         self.corrections += 1;
+        self.tell(text);
+    }
+
+    /// Tells the model something.
+    pub fn tell(&mut self, text: &str) {
         self.push(Message::User { text: text.to_owned() }, Part::Plain);
     }
 

@@ -1,8 +1,8 @@
 //! Whether the next request fits the model's window, and what is to be done when it does not.
 
-use super::Run;
-use super::compaction::{self, Cut, Decision, Measure, Room};
+use super::compaction::{self, Cut, Decision, Measure, Purpose, Room, ToSummarise};
 use super::prompt::told_of_tools;
+use super::{Run, finish};
 use crate::model::Message;
 use crate::model::conversation;
 use crate::model::tokens::{self, Tally};
@@ -43,6 +43,21 @@ impl Run {
             let named = self.overflow.and_then(|overflow| overflow.window).filter(|named| *named > error.window);
             named.map_or_else(|| error.to_string(), |named| error.as_the_provider_counts(named))
         })
+    }
+
+    /// Why the model asked for a new plan, if that is what it waits for.
+    pub(super) fn replan_reason(&self) -> Option<String> {
+        let call = self.top().open.first().filter(|call| call.request.name == finish::FINISH)?;
+        match finish::read(&call.request.arguments).ok()? {
+            finish::Finishing::Replan(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Messages to be summarised.
+    pub(super) fn summary(&self, purpose: Purpose, cut: Cut) -> ToSummarise {
+        let messages = self.messages()[cut.from..cut.to].to_vec();
+        ToSummarise { purpose, task: self.top().task.clone(), messages, cut }
     }
 
     /// What the model's tokenizer is to count before it is decided whether the next request fits.

@@ -106,7 +106,7 @@ pub fn fork(source: &Job, mut journal: Vec<Recorded>, cut: Cut) -> Result<Fork, 
 
 fn edit(recorded: &mut Recorded, new: String) -> Result<(), Refused> {
     let text = match &mut recorded.entry {
-        Entry::CallEnded { text, .. } | Entry::Note { text } => text,
+        Entry::CallEnded { text, .. } | Entry::Note { text } | Entry::Doubted { text, .. } => text,
         Entry::Answered { answer, .. } => {
             check_answer(&new).map_err(|message| Refused { field: "edit", message })?;
             answer.insert(String::new())

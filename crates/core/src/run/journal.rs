@@ -356,6 +356,18 @@ pub enum Entry {
         /// In words.
         text: String,
     },
+    /// The run's answer is held back, once: its tools do not bear it out, and the model is told.
+    Doubted {
+        /// The call that gave it; absent where it was given in words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call_id: Option<String>,
+        /// The answer.
+        answer: String,
+        /// What is wrong with it, for people.
+        why: String,
+        /// The same for the model, with what to do.
+        text: String,
+    },
     /// The run ends. Always the last entry until the job is re-run by hand.
     Ended {
         /// How.
@@ -374,6 +386,16 @@ pub enum Entry {
 }
 
 impl Entry {
+    /// The call that it is about, where it is about what a tool does.
+    pub(super) fn call_id(&self) -> Option<&str> {
+        match self {
+            Entry::CallStarted { call_id } | Entry::CallEnded { call_id, .. } | Entry::FellBack { call_id, .. } => {
+                Some(call_id)
+            }
+            _ => None,
+        }
+    }
+
     /// The kind as kept in the database.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -392,6 +414,7 @@ impl Entry {
             Entry::Counted { .. } => "counted",
             Entry::Summarised { .. } => "summarised",
             Entry::Note { .. } => "note",
+            Entry::Doubted { .. } => "doubted",
             Entry::Ended { .. } => "ended",
             Entry::Reopened => "reopened",
             Entry::Restarted => "restarted",

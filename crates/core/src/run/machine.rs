@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::compaction::{self, Cut, Decision, Purpose};
-use super::{OpenCall, Run, finish, phase, repeats};
+use super::{OpenCall, Run, Seen, finish, phase, repeats};
 use crate::model::tokens;
 use crate::model::{CallRequest, ModelError, ModelReply};
 use crate::run::journal::{Call, CallOutcome, Count, EndStatus, Entry, Opening};
@@ -15,6 +15,7 @@ use crate::text::{head, plural};
 use crate::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
 
 mod again;
+mod answer;
 mod reply;
 
 pub use super::compaction::ToSummarise;
@@ -57,6 +58,8 @@ pub enum Input<'a> {
         ms: u64,
         /// Decides about each call that is not the final answer.
         check: &'a dyn Fn(&CallRequest) -> Verdict,
+        /// Which of the files of [`Run::files_of`] are there.
+        seen: &'a Seen,
     },
     /// The model could not be brought to reply, or, before the run has begun, to say what it can do.
     ModelFailed {
@@ -132,8 +135,8 @@ pub fn step(run: &mut Run, input: Input<'_>) -> Step {
             None
         }
         Input::PickedUp => recorder.picked_up(),
-        Input::Replied { reply, ms, check } => {
-            recorder.replied(reply, ms, check);
+        Input::Replied { reply, ms, check, seen } => {
+            recorder.replied(reply, ms, check, seen);
             None
         }
         Input::ModelFailed { error, ms } => recorder.model_failed(error, ms),
@@ -307,7 +310,7 @@ impl Recorder<'_> {
             if self.run.top().corrections > MAX_CORRECTIONS {
                 let tries = plural(self.run.top().corrections.into(), "try");
                 let reason = format!("the model made no valid step in {tries} in a row");
-                self.end(EndStatus::Failed, self.run.left(), Some(reason));
+                self.end_without(EndStatus::Failed, self.run.left(), reason);
                 continue;
             }
             if let Some(call) = self.run.open_calls().first().cloned() {
@@ -317,12 +320,11 @@ impl Recorder<'_> {
                 }
             }
             if let Some(reason) = self.stuck() {
-                self.end(EndStatus::Stuck, self.run.left(), Some(reason));
+                self.end_without(EndStatus::Stuck, self.run.left(), reason);
                 continue;
             }
             if let Some(limit) = self.run.limit() {
-                let text = limit.text(&self.run.said());
-                self.end_run(limit.status, text, Some(limit.reason));
+                self.end_at(limit);
                 continue;
             }
             if !self.tokenizer_silent {
@@ -335,7 +337,7 @@ impl Recorder<'_> {
                 Ok(Decision::Send) => return Effect::AskModel,
                 Ok(Decision::Summarise(cut)) => return Effect::Summarise(self.run.summary(Purpose::Compaction, cut)),
                 Ok(Decision::Shorten(shortenings)) => self.record(Entry::Shortened { shortenings }),
-                Err(reason) => self.end_run(EndStatus::Failed, self.run.said(), Some(reason)),
+                Err(reason) => self.end_run_without(EndStatus::Failed, self.run.said(), reason),
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::run::journal::{
 use crate::skill::{READ_SKILL_FILE, SkillCallArgs};
 
 use super::call::{EndedCall, OpenCall, number_of};
-use super::compaction::{Cut, Purpose, ToSummarise};
+use super::claims::Work;
 use super::cycle::{self, Asked, Cycle};
 use super::phase::{self, AGENT_STEP, AgentStep, Phase, WorkStatus};
 use super::phased::Phased;
@@ -55,6 +55,8 @@ pub struct Run {
     pub(super) spent_before: Spent,
     /// What people had been asked when the run was last restarted, for the beginning that follows.
     pub(super) asked_before: Vec<String>,
+    /// What its tools did, as far as its answer is held against it.
+    pub(super) work: Work,
 }
 
 /// How a run ended.
@@ -100,6 +102,9 @@ impl Run {
             _ => None,
         };
         self.next_seq += 1;
+        let mut work = std::mem::take(&mut self.work);
+        work.take(entry, entry.call_id().and_then(|id| self.open_call(id)), self.opening.as_deref());
+        self.work = work;
         let calling = self.calling();
         match entry {
             Entry::Began { .. } if self.opening.is_some() => {}
@@ -152,6 +157,10 @@ impl Run {
                 }
                 self.top_mut().note(text);
             }
+            Entry::Doubted { call_id, text, .. } => match call_id {
+                Some(call_id) => self.end_call(call_id, CallOutcome::Refused, text, 0),
+                None => self.top_mut().tell(text),
+            },
             Entry::Ended { status, text, reason } => {
                 self.cycles.truncate(1);
                 self.close_calls(finish::RUN_ENDED);
@@ -179,6 +188,7 @@ impl Run {
                     cost_microusd: before.cost_microusd,
                     worked_ms: before.worked_ms,
                     tools_used: before.tools_used,
+                    work: before.work,
                     ..Run::default()
                 };
             }
@@ -438,6 +448,7 @@ impl Run {
         Output {
             text,
             status,
+            reason: self.ended.as_ref().and_then(|ended| ended.reason.clone()),
             end_status: self.end_status().map(|status| status.as_str().to_owned()),
             tools_used: self.tools_used.iter().cloned().collect(),
             turns: self.turns,
@@ -476,20 +487,5 @@ impl Run {
             (_, Some(phase)) => phase,
             (_, None) => "act",
         }
-    }
-
-    /// Why the model asked for a new plan, if that is what it waits for.
-    pub(super) fn replan_reason(&self) -> Option<String> {
-        let call = self.top().open.first().filter(|call| call.request.name == finish::FINISH)?;
-        match finish::read(&call.request.arguments).ok()? {
-            finish::Finishing::Replan(reason) => Some(reason),
-            _ => None,
-        }
-    }
-
-    /// Messages to be summarised.
-    pub(super) fn summary(&self, purpose: Purpose, cut: Cut) -> ToSummarise {
-        let messages = self.messages()[cut.from..cut.to].to_vec();
-        ToSummarise { purpose, task: self.top().task.clone(), messages, cut }
     }
 }

@@ -317,7 +317,7 @@ fn sentences(goal: &str) -> Vec<Vec<Word>> {
             let ends = behind.chars().next_back().filter(|c| matches!(c, '.' | '?' | '!'));
             let text = raw.trim_matches(|c: char| c.is_ascii_punctuation() || around(c)).to_lowercase();
             let is_number = text.chars().all(|c| c.is_ascii_digit());
-            if !text.is_empty() && !(is_number && begins) {
+            if !(text.is_empty() || (is_number && begins)) {
                 let (is_file, has_colon) = (is_file_name(&text), behind.ends_with(':'));
                 sentences.last_mut().expect("there is one").push(Word { text, is_file, begins, has_colon, ends });
                 begins = false;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::OfferedSkill;
 use super::{CALLING, Skill, arguments_of, listed};
 use crate::text::{count, plural};
-use crate::tool::{EffectClass, OfferedTool, ToolError, ToolErrorCategory, ToolSpec};
+use crate::tool::{EffectClass, OfferedTool, ToolError, ToolErrorCategory, ToolSpec, Writes};
 
 /// The tool that finds skills which are not told of.
 pub const FIND_SKILLS: &str = "find_skills";
@@ -93,7 +93,11 @@ pub fn finder() -> OfferedTool {
         "Finds skills that are not told of, by words of what is to be done. Those it finds can be called from \
                        then on."
             .to_owned();
-    OfferedTool { spec: ToolSpec { name: FIND_SKILLS.to_owned(), description, parameters }, effect: EffectClass::Pure }
+    OfferedTool {
+        spec: ToolSpec { name: FIND_SKILLS.to_owned(), description, parameters },
+        effect: EffectClass::Pure,
+        writes: Writes::Nothing,
+    }
 }
 
 /// Whether a call of `name` is one of ours in a run that has these tools, and not of a tool of that name of somebody else's.

@@ -8,7 +8,7 @@ use posse_core::run::journal::{
     CallState, EndStatus, Entry, LedgerChange, OfferedSkill, Opening, Recorded, ledger_changes,
 };
 use posse_core::run::machine::{Effect, Input, Step, ToCount, ToSummarise, Verdict, step};
-use posse_core::run::{Run, phase};
+use posse_core::run::{Run, Seen, phase};
 use posse_core::skill::SkillCallArgs;
 use posse_core::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput, ToolSpec, schema_of};
 use serde_json::{Value, json};
@@ -220,7 +220,7 @@ impl Harness {
     /// The model replies.
     pub fn say(&mut self, reply: ModelReply) -> &mut Self {
         assert_eq!(self.effect, Effect::AskModel, "nobody asked");
-        let next = step(&mut self.run, Input::Replied { reply, ms: 1, check: &check });
+        let next = step(&mut self.run, Input::Replied { reply, ms: 1, check: &check, seen: &Seen::default() });
         self.take(next);
         self
     }

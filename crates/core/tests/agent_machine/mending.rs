@@ -1,8 +1,8 @@
 //! Journals with a row missing: case C03's last wish.
 
-use posse_core::run::Run;
 use posse_core::run::journal::{Entry, Recorded};
 use posse_core::run::machine::{Effect, Input, step};
+use posse_core::run::{Run, Seen};
 use serde_json::json;
 
 use super::kit::{
@@ -24,7 +24,12 @@ fn go_on(journal: &[Recorded], by_phases: bool) {
                 assert_eq!(unsendable(&run.request()), Vec::<String>::new());
                 let end = json!({"phase": "end", "end_status": "solved", "end_message": "42"});
                 let call = if by_phases && run.depth() == 0 { agent_step(end) } else { finish("42") };
-                Input::Replied { reply: super::kit::reply("", vec![call]), ms: 1, check: &check }
+                Input::Replied {
+                    reply: super::kit::reply("", vec![call]),
+                    ms: 1,
+                    check: &check,
+                    seen: &Seen::default(),
+                }
             }
             Effect::RunCalls(calls) => {
                 let call_id = calls[0].request.id.clone();

@@ -2,9 +2,9 @@
 
 use posse_core::model::{CallRequest, ModelReply, ToolCalling};
 use posse_core::persona::{ContextRules, PersonaTemplate, RunLimits};
-use posse_core::run::Run;
 use posse_core::run::journal::{EndStatus, Opening, Recorded};
 use posse_core::run::machine::{Effect, Input, Step, Verdict, step};
+use posse_core::run::{Run, Seen};
 use posse_core::tool::{EffectClass, ToolError, ToolOutput};
 use serde_json::json;
 use std::sync::Arc;
@@ -32,8 +32,8 @@ pub fn opening(calling: ToolCalling, limits: RunLimits) -> Arc<Opening> {
 
 pub fn check(call: &CallRequest) -> Verdict {
     match call.name.as_str() {
-        "look" => Ok(EffectClass::Pure),
-        "write" => Ok(EffectClass::Once),
+        "look" | "read_file" => Ok(EffectClass::Pure),
+        "write" | "create_file" | "edit_file" | "run_command" => Ok(EffectClass::Once),
         other => Err(format!("There is no tool '{other}'.")),
     }
 }
@@ -57,8 +57,12 @@ pub struct Harness {
 
 impl Harness {
     pub fn begin(calling: ToolCalling, limits: RunLimits) -> Self {
+        Self::begin_with("do it", opening(calling, limits))
+    }
+
+    pub fn begin_with(goal: &str, opening: Arc<Opening>) -> Self {
         let mut run = Run::default();
-        let begun = Input::Begun { goal: "do it", opening: opening(calling, limits) };
+        let begun = Input::Begun { goal, opening };
         let first = step(&mut run, begun);
         let mut harness = Harness { run, journal: Vec::new(), effect: Effect::Wait };
         harness.take(first);
@@ -78,7 +82,14 @@ impl Harness {
     }
 
     pub fn say(&mut self, reply: ModelReply) -> &mut Self {
-        let next = step(&mut self.run, Input::Replied { reply, ms: 1, check: &check });
+        self.say_where(&[], reply)
+    }
+
+    /// The model replies, while of all files only these are there.
+    pub fn say_where(&mut self, there: &[&str], reply: ModelReply) -> &mut Self {
+        let files = self.run.files_of(&reply).into_iter();
+        let seen = Seen(files.map(|path| (path.clone(), there.contains(&&*path))).collect());
+        let next = step(&mut self.run, Input::Replied { reply, ms: 1, check: &check, seen: &seen });
         self.take(next);
         self
     }

@@ -2,13 +2,17 @@
 
 use posse_core::model::{CallRequest, Finish, ModelReply, Usage};
 use posse_core::run::journal::OfferedTool;
-use posse_core::tool::{EffectClass, ToolSpec};
+use posse_core::tool::{EffectClass, ToolSpec, Writes};
 use serde_json::json;
 
 /// A tool that takes any object.
 pub fn tool(name: &str, effect: EffectClass) -> OfferedTool {
     let parameters = json!({"type": "object", "properties": {}});
-    OfferedTool { spec: ToolSpec { name: name.into(), description: "does it".into(), parameters }, effect }
+    OfferedTool {
+        spec: ToolSpec { name: name.into(), description: "does it".into(), parameters },
+        effect,
+        writes: Writes::default(),
+    }
 }
 
 /// A reply of words and calls, of 15 tokens.

@@ -19,7 +19,7 @@ use posse_core::run::hook::{RunHook, compose};
 use posse_core::run::journal::{Entry, OfferedTool, Opening, effect_key};
 use posse_core::run::machine::{Again, Effect, Input, Step, ToCount, Verdict, step};
 use posse_core::run::spoken::Spoken;
-use posse_core::run::{OpenCall, Run, finish};
+use posse_core::run::{OpenCall, Run, Seen, finish};
 use posse_core::skill::{Skill, shelf};
 use posse_core::stop::{Stop, StopReason};
 use posse_core::text::plural;
@@ -39,6 +39,9 @@ use opening::NotOpened;
 
 /// How long a tool that was asked to end may take before its result is no longer waited for.
 const TOOL_GRACE: Duration = Duration::from_secs(5);
+
+/// How long a run waits for a look at the files that its answer is about.
+const LOOK_TIME: Duration = Duration::from_secs(2);
 
 pub struct GenericAgentExecutor {
     persona: PersonaTemplate,
@@ -62,7 +65,7 @@ impl GenericAgentExecutor {
         let tools = registry.resolve(&persona.tools)?;
         // The final answer is offered by the run machine to every persona.
         let offered = tools.iter().filter(|tool| tool.spec().name != finish::FINISH);
-        let tools = offered.map(|tool| OfferedTool { spec: tool.spec().clone(), effect: tool.effect() }).collect();
+        let tools = offered.map(|tool| OfferedTool::of(&**tool)).collect();
         let hooks = compose(Vec::new());
         let default_workspace = default_workspace.canonicalize().unwrap_or(default_workspace);
         let id = identify(&default_workspace).ok();
@@ -187,7 +190,8 @@ impl GenericAgentExecutor {
             Ok(reply) => {
                 let opening = run.opening().cloned();
                 let check = |call: &CallRequest| self.check(opening.as_deref(), call);
-                step(run, Input::Replied { reply, ms, check: &check })
+                let seen = self.look(cx, run, &reply).await;
+                step(run, Input::Replied { reply, ms, check: &check, seen: &seen })
             }
             Err(error) => step(run, Input::ModelFailed { error, ms }),
         })
@@ -296,21 +300,39 @@ impl GenericAgentExecutor {
     ) -> (String, Result<ToolOutput, ToolError>, u64) {
         let began = Instant::now();
         let id = call.request.id.clone();
+        let context = ToolContext { skill_folder, time_left, ..self.context(cx, &id) };
+        let result = self.result(cx, opening.as_deref(), &call.request, &context).await;
+        (id, result, ms_since(began))
+    }
+
+    /// What a call is told about its circumstances.
+    fn context(&self, cx: &JobContext, call_id: &str) -> ToolContext {
         let (workspace, workspace_id) = self.workspace(&cx.job);
-        let context = ToolContext {
+        ToolContext {
             job: cx.job.id,
             role: self.persona.role.clone(),
-            effect_key: effect_key(cx.installation(), cx.job.id, &id),
+            effect_key: effect_key(cx.installation(), cx.job.id, call_id),
             workspace,
             workspace_id,
             protected: Arc::clone(self.registry.protected()),
             rules_file: self.hooks.rules_file(),
-            skill_folder,
-            time_left,
+            skill_folder: None,
+            time_left: None,
             stop: cx.stop.clone(),
-        };
-        let result = self.result(cx, opening.as_deref(), &call.request, &context).await;
-        (id, result, ms_since(began))
+        }
+    }
+
+    /// Which of the files are there that matter should this reply end the run.
+    async fn look(&self, cx: &JobContext, run: &Run, reply: &ModelReply) -> Seen {
+        let files = run.files_of(reply);
+        if files.is_empty() {
+            return Seen::default();
+        }
+        let (registry, context) = (Arc::clone(&self.registry), self.context(cx, ""));
+        let looked = tokio::task::spawn_blocking(move || registry.are_there(&context, &files));
+        // What takes too long, or breaks down, says nothing.
+        let looked = tokio::time::timeout(LOOK_TIME, looked).await;
+        Seen(looked.ok().and_then(Result::ok).unwrap_or_default())
     }
 
     /// What a call gives: of the run's own tools where it was offered those, else of a registered one.

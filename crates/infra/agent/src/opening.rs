@@ -178,7 +178,7 @@ impl GenericAgentExecutor {
 
     fn skill_file_reader(&self) -> Option<OfferedTool> {
         let tool = self.registry.get(READ_SKILL_FILE)?;
-        Some(OfferedTool { spec: tool.spec().clone(), effect: tool.effect() })
+        Some(OfferedTool::of(&*tool))
     }
 }
 

@@ -4,7 +4,7 @@ use posse_core::job::JobId;
 use posse_core::run::journal::{OfferedTool, Opening};
 use posse_core::run::results::{self, MAX_SHOWN, PAGE_JOBS, ReadAnswer, ToldResults};
 use posse_core::skill::shelf::most_bytes;
-use posse_core::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
+use posse_core::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput, Writes};
 use posse_core::worker::executor::{Halt, JobContext};
 use serde_json::Value;
 
@@ -38,7 +38,7 @@ pub(super) async fn before(cx: &JobContext, window: Option<u32>) -> Result<Befor
 }
 
 pub(super) fn reader() -> OfferedTool {
-    OfferedTool { spec: results::spec(), effect: EffectClass::Pure }
+    OfferedTool { spec: results::spec(), effect: EffectClass::Pure, writes: Writes::Nothing }
 }
 
 /// Whose jobs a call of `name` reads: where the run was offered our tool, and not one of that name of somebody else's.

@@ -7,6 +7,7 @@ mod compaction;
 mod counting;
 mod cut;
 mod forks;
+mod honest;
 mod hooks;
 mod kit;
 mod lease;

@@ -81,6 +81,9 @@ pub fn entry() -> impl Strategy<Value = Entry> {
             Entry::CallEnded { call_id, outcome, text, annotations: Vec::new(), ms: 1 }
         }),
         1 => text().prop_map(|text| Entry::Note { text }),
+        1 => (prop::option::of(id()), text()).prop_map(|(call_id, text)| {
+            Entry::Doubted { call_id, answer: "done".into(), why: "it is not there".into(), text }
+        }),
         1 => Just(Entry::TurnFailed { reason: "no".into(), failed_tries: Vec::new(), overflow: None, ms: 1 }),
         1 => Just(Entry::Ended { status: EndStatus::Completed, text: "done".into(), reason: None }),
         1 => Just(Entry::Reopened),

@@ -2,7 +2,7 @@
 
 use posse_core::annotation::{MAX_TEXT_BYTES, NewAnnotation, check_tag, check_text};
 use posse_core::text::has_too_many;
-use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
+use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput, Writes};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -32,6 +32,7 @@ pub(super) fn tool() -> FnTool {
         EffectClass::Idempotent,
         |_cx: ToolContext, args| async { annotate(args) },
     )
+    .writing(Writes::Nothing)
 }
 
 fn annotate(args: Args) -> Result<ToolOutput, ToolError> {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use posse_core::text::plural;
-use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
+use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput, Writes};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -31,6 +31,7 @@ pub(super) fn tool() -> FnTool {
         EffectClass::Once,
         append_file,
     )
+    .writing(Writes::File)
 }
 
 fn append_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {

@@ -1,6 +1,6 @@
 //! `create_file`: a new file, or all new content for an old one.
 
-use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
+use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput, Writes};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -34,6 +34,7 @@ pub(super) fn tool() -> FnTool {
         EffectClass::Once,
         create_file,
     )
+    .writing(Writes::File)
 }
 
 fn create_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use memchr::memmem;
 use posse_core::text::plural;
-use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput};
+use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput, Writes};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -38,6 +38,7 @@ pub(super) fn tool() -> FnTool {
         EffectClass::Once,
         edit_file,
     )
+    .writing(Writes::File)
 }
 
 fn edit_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use posse_core::tool::{EffectClass, Tool, ToolContext, ToolError, ToolOutput, ToolSpec, schema_of};
+use posse_core::tool::{EffectClass, Tool, ToolContext, ToolError, ToolOutput, ToolSpec, Writes, schema_of};
 use schemars::transform::{RecursiveTransform, Transform};
 use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
@@ -31,6 +31,7 @@ static BLOCKING: Semaphore = Semaphore::const_new(BLOCKING_AT_ONCE);
 pub struct FnTool {
     spec: ToolSpec,
     effect: EffectClass,
+    writes: Writes,
     call: Box<Call>,
 }
 
@@ -46,7 +47,12 @@ impl FnTool {
         };
         let (name, description) = (name.to_owned(), description.to_owned());
         let spec = ToolSpec { name, description, parameters: parameters_of::<A>() };
-        FnTool { spec, effect, call: Box::new(call) }
+        FnTool { spec, effect, writes: Writes::Anything, call: Box::new(call) }
+    }
+
+    /// The same, which changes no more of the workspace than that.
+    pub fn writing(self, writes: Writes) -> Self {
+        FnTool { writes, ..self }
     }
 
     /// A tool whose function blocks, on files for instance. It runs on a thread of its own and is
@@ -92,6 +98,10 @@ impl Tool for FnTool {
 
     fn effect(&self) -> EffectClass {
         self.effect
+    }
+
+    fn writes(&self) -> Writes {
+        self.writes
     }
 
     async fn call(&self, cx: &ToolContext, args: Value) -> ToolResult {

@@ -25,6 +25,7 @@ mod read_file;
 mod read_skill_file;
 mod run_command;
 mod search_files;
+mod there;
 
 use std::sync::Arc;
 

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use posse_core::tool::{Tool, ToolError, ToolSpec, Tools, UnknownTool};
+use posse_core::tool::{Tool, ToolContext, ToolError, ToolSpec, Tools, UnknownTool};
 use posse_core::workspace::protected::Protected;
 use serde_json::Value;
 
 use super::arguments::ArgumentCheck;
 use super::failure::failed;
 use super::text::near_matches;
+use super::there;
 
 /// Every tool of the process. Built once at the start, read by everybody.
 #[derive(Default)]
@@ -116,6 +117,10 @@ impl Tools for ToolRegistry {
 
     fn protected(&self) -> &Arc<Protected> {
         &self.protected
+    }
+
+    fn are_there(&self, cx: &ToolContext, paths: &[String]) -> BTreeMap<String, bool> {
+        there::are_there(cx, paths)
     }
 }
 

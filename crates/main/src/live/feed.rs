@@ -7,7 +7,7 @@ use anyhow::Result;
 use posse_app::events::WorkEvent;
 use posse_app::json;
 use posse_core::job::{JobId, JobState};
-use posse_core::run::journal::{Call, CallOutcome, Entry, Turn};
+use posse_core::run::journal::{Call, CallOutcome, EndStatus, Entry, Turn};
 use posse_core::run::phase::AGENT_STEP;
 use posse_core::worker::Progress;
 use posse_infra::model::outage::Outages;
@@ -141,6 +141,12 @@ impl Feed {
                 Some(self.of(job, &format!("✗ the model gave no answer: {reason}"), |t| p.red(t)))
             }
             Entry::Note { text } => Some(self.of(job, &format!("! told the model: {text}"), |t| p.yellow(t))),
+            Entry::Doubted { why, .. } => {
+                Some(self.of(job, &format!("! not taken as the answer yet: {why}"), |t| p.yellow(t)))
+            }
+            Entry::Ended { status: EndStatus::Partial, text, reason: Some(why) } => {
+                Some(self.of(job, &format!("✓ in part ({why}): {text}"), |t| p.yellow(t)))
+            }
             Entry::Ended { text, .. } => Some(self.of(job, &format!("✓ {text}"), str::to_owned)),
             Entry::Asked { questions, .. } => {
                 Some(self.of(job, &format!("? {}", questions.join(" ? ")), |t| p.yellow(t)))

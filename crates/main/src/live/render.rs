@@ -145,6 +145,9 @@ impl Renderer {
                 }
             },
             Entry::Note { text } => self.marked("!", &format!("told the model: {text}"), Paint::yellow),
+            Entry::Doubted { why, .. } => {
+                self.marked("!", &format!("not taken as the answer yet: {why}"), Paint::yellow)
+            }
             Entry::Ended { status, text, reason } => self.run_ended(*status, text, reason.as_deref()),
             Entry::Restarted => {
                 self.marked("↻", "what is asked for was changed by hand; the run begins again", Paint::yellow)
@@ -269,6 +272,7 @@ impl Renderer {
         if matches!(status, EndStatus::Completed | EndStatus::Partial) {
             let title = if status == EndStatus::Partial { "✓  answer, in part" } else { "✓  answer" };
             lines.push(format!("  {}", self.paint.green(self.paint.bold(title))));
+            lines.extend(reason.into_iter().flat_map(|why| self.marked("!", why, Paint::yellow)));
         } else {
             let words = because(&status.as_str().replace('_', " "), &visible(reason.unwrap_or_default()));
             lines.extend(self.marked("✗", &words, Paint::red));

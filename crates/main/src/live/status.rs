@@ -46,6 +46,7 @@ impl Status {
             JobEvent::Entry { recorded, .. } => match &recorded.entry {
                 Entry::Began { .. }
                 | Entry::Note { .. }
+                | Entry::Doubted { .. }
                 | Entry::SkillBegan { .. }
                 | Entry::Answered { .. }
                 | Entry::Replanned { .. }

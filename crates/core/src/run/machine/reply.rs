@@ -8,7 +8,7 @@ use crate::run::call::{ASKED_INSTEAD, ASKED_TOGETHER, TOO_MANY_QUESTIONS};
 use crate::run::finish::{self, Finishing};
 use crate::run::journal::{Call, EndStatus, Entry, Turn};
 use crate::run::phase::{self, AGENT_STEP, AgentStep, Content, Phase, WorkStatus};
-use crate::run::structured;
+use crate::run::{Run, Seen, structured};
 use crate::skill::SkillCallArgs;
 use crate::text::plural;
 use crate::tool::EffectClass;
@@ -36,7 +36,7 @@ enum Act {
 }
 
 impl Recorder<'_> {
-    pub(super) fn replied(&mut self, reply: ModelReply, ms: u64, check: &dyn Fn(&CallRequest) -> Verdict) {
+    pub(super) fn replied(&mut self, reply: ModelReply, ms: u64, check: &dyn Fn(&CallRequest) -> Verdict, seen: &Seen) {
         let structured = self.run.calling() == ToolCalling::Structured;
         let finish = reply.finish.clone();
         let mut turn = Turn {
@@ -80,7 +80,7 @@ impl Recorder<'_> {
             _ => {}
         }
         let calls = if structured {
-            match self.structured_calls(&turn.text) {
+            match calls_in(self.run, &turn.text) {
                 Ok(calls) => calls,
                 Err(note) => {
                     turn.cut_calls = reply.calls;
@@ -98,22 +98,10 @@ impl Recorder<'_> {
                 true => self.record(Entry::Note { text: EMPTY_REPLY.into() }),
                 false if is_leaked_call(&text) => self.record(Entry::Note { text: LEAKED_CALL.into() }),
                 false if self.run.is_phased() => self.record(Entry::Note { text: NO_STEP.into() }),
-                false => self.end(EndStatus::Completed, text, None),
+                false => self.answered(None, text, seen),
             };
         }
-        self.take_calls(turn, calls, check);
-    }
-
-    fn structured_calls(&self, text: &str) -> Result<Vec<CallRequest>, String> {
-        match self.run.is_phased() {
-            true => Ok(vec![CallRequest {
-                id: String::new(),
-                name: AGENT_STEP.into(),
-                arguments: structured::object_in(text).to_owned(),
-                extra: None,
-            }]),
-            false => structured::parse(text).map(|step| structured::calls(&step)),
-        }
+        self.take_calls(turn, calls, check, seen);
     }
 
     /// None of a cut reply's calls runs, for the last one may have been meant to go with those before it.
@@ -135,7 +123,13 @@ impl Recorder<'_> {
     }
 
     /// Gives every call an id of our own, whatever the provider sent, and decides about each.
-    fn take_calls(&mut self, mut turn: Turn, calls: Vec<CallRequest>, check: &dyn Fn(&CallRequest) -> Verdict) {
+    fn take_calls(
+        &mut self,
+        mut turn: Turn,
+        calls: Vec<CallRequest>,
+        check: &dyn Fn(&CallRequest) -> Verdict,
+        seen: &Seen,
+    ) {
         let decisions = calls.iter().map(|call| self.decide(call, check)).collect();
         let mut act = None;
         let mut told = 0;
@@ -157,13 +151,13 @@ impl Recorder<'_> {
         self.record(Entry::Turn(turn));
         if let Some(limit) = self.run.tool_rounds_spent().filter(|_| runs) {
             while self.take_step() {}
-            let text = limit.text(&self.run.said());
-            return self.end_run(limit.status, text, Some(limit.reason));
+            return self.end_at(limit);
         }
         for (call_id, text) in refused {
             self.refuse(call_id, text);
         }
         match act {
+            Some((call_id, Act::End(EndStatus::Completed, text, None))) => self.answered(Some(call_id), text, seen),
             Some((_, Act::End(status, text, reason))) => self.end(status, text, reason),
             Some((call_id, Act::Ask(questions))) => {
                 let open_ms = self.run.question_ms();
@@ -175,7 +169,7 @@ impl Recorder<'_> {
     }
 
     /// Why a call was refused, as its model is told. A step by phases is answered by an object, whatever it is answered.
-    fn told(&self, request: &CallRequest, why: String) -> String {
+    pub(super) fn told(&self, request: &CallRequest, why: String) -> String {
         let is_step = self.run.is_phased() && request.name == AGENT_STEP && phase::action(request).is_none();
         if is_step { json!({"error": why}).to_string() } else { why }
     }
@@ -241,6 +235,19 @@ impl Recorder<'_> {
         let tools = self.run.tools().map(|tool| tool.spec.name.as_str());
         let names: Vec<_> = tools.chain(skills).chain([last]).collect();
         format!("There is no tool '{name}'. Your tools are: {}.", names.join(", "))
+    }
+}
+
+/// The calls that the text of a reply is, where calling is structured.
+pub(super) fn calls_in(run: &Run, text: &str) -> Result<Vec<CallRequest>, String> {
+    match run.is_phased() {
+        true => Ok(vec![CallRequest {
+            id: String::new(),
+            name: AGENT_STEP.into(),
+            arguments: structured::object_in(text).to_owned(),
+            extra: None,
+        }]),
+        false => structured::parse(text).map(|step| structured::calls(&step)),
     }
 }
 
