@@ -62,6 +62,57 @@ fn each_refusal_shows_the_way_out() {
 }
 
 #[test]
+fn a_text_that_is_not_there_is_answered_with_the_line_that_may_be_meant() {
+    let bench = Bench::new();
+    let file = "# Clio\n\nColour: green\nLength: 14.5 m\n* Built in \"Genoa\", 1911.\n";
+    let told = |old: &str| {
+        let all = complaint(&bench, file.as_bytes(), old, "new");
+        all.strip_prefix("old_text does not occur in 'f'; it was not changed. ").unwrap().to_owned()
+    };
+    let without =
+        |what: &str, lines: &str| format!("Without {what} it occurs once. Give old_text without that:\n{lines}");
+    let length = "[f, line 4 of 5]\nLength: 14.5 m";
+    assert_eq!(told("Length: 14.5 m."), without("the full stop at its end", length));
+    assert_eq!(
+        told("'14.5 m'"),
+        without("the quotation mark at its beginning and the quotation mark at its end", length)
+    );
+    assert_eq!(told("14.5 m, "), without("the ',' at its end", length));
+    assert_eq!(told("  Length: 14.5"), without("the blanks at its beginning", length));
+    assert_eq!(told("f:4: Length: 14.5 m"), without("the file's name and the number before each line", length));
+    let two = "[f, lines 3 to 4 of 5]\nColour: green\nLength: 14.5 m";
+    assert_eq!(told("| Colour: green\n| Length: 14.5 m"), without("the | before each line", two));
+    let nearest = format!("Nearest to it is this line; copy the text exactly:\n{length}");
+    assert_eq!(told("Length: 15.5 m"), nearest);
+    let spaces = "It differs only in spaces or line breaks. Copy the text exactly:\n";
+    assert_eq!(told("Colour:  green\nLength:  14.5 m"), format!("{spaces}{two}"));
+    assert_eq!(
+        told("length: 14.5"),
+        format!("It differs only in upper and lower case. Copy the text exactly:\n{length}")
+    );
+    assert!(
+        told("Length: 14.5 m\nColour: green").starts_with("Each of its lines is there, but not one after the other.")
+    );
+    assert_eq!(told("Captain: Ada"), "No line of it is like that. Read the file and copy the text exactly");
+}
+
+#[test]
+fn long_lines_and_long_files_are_told_of_in_part() {
+    let bench = Bench::new();
+    let wide = format!("{} end of it\nshort\n", "word ".repeat(1000));
+    let told = complaint(&bench, wide.as_bytes(), "the end of it", "new");
+    assert!(told.len() < 500 && told.contains("[f, line 1 of 2]\nword word") && told.ends_with('…'), "{told}");
+    let long = "a line like many\n".repeat(200_000);
+    let told = complaint(&bench, long.as_bytes(), "a line like any", "new");
+    assert!(told.ends_with("Read the file and copy the text exactly"), "{told}");
+    // As the file has it, whatever its line breaks and encoding.
+    let told = complaint(&bench, b"\xef\xbb\xbfa one\r\nb two\r\n", "a one\nb two.", "new");
+    assert!(told.ends_with("without that:\n[f, lines 1 to 2 of 2]\na one\nb two"), "{told}");
+    let told = complaint(&bench, b"caf\xe9 one\n", "cafe one", "new");
+    assert!(told.ends_with("[f, line 1 of 1]\ncaf\u{e9} one"), "{told}");
+}
+
+#[test]
 fn line_breaks_are_the_files_own() {
     let bench = Bench::new();
     let cases: [(&[u8], &str, &str, &[u8]); 9] = [

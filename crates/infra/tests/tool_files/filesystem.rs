@@ -36,7 +36,7 @@ fn a_file_is_created_read_edited_and_appended_to() {
     assert_eq!((bench.read("a/b/c.txt"), bench.read("fresh")), ("new".into(), "(empty file)".into()));
     let error = bench.call("edit_file", json!({"path": "a/b/C.txt", "old_text": "x", "new_text": "y"})).unwrap_err();
     assert_eq!(error.category, NotFound);
-    assert!(error.message.contains("in 'a/b' there are: c.txt"), "{error}");
+    assert!(error.message.contains("Did you mean 'a/b/c.txt'?"), "{error}");
     let error = create(json!({"path": "a/b/c.txt/d", "content": "x"})).unwrap_err();
     assert!(error.message.contains("is a file where a folder is needed"), "{error}");
 }
@@ -245,7 +245,9 @@ fn listings_are_bounded_and_say_what_is_left_out() {
     let error = bench.call("list_files", json!({"path": "many/00000"})).unwrap_err();
     assert!(error.message.contains("is a file of 0 bytes; read_file"), "{error}");
     let error = bench.call("read_file", json!({"path": "many"})).unwrap_err();
-    assert!(error.message.contains("is a folder; list_files"), "{error}");
+    assert!(error.message.ends_with("is in it: many/00000, many/00001, many/00002, many/00003, many/00004, many/00005, \
+             many/00006, many/00007, many/00008, many/00009, many/00010, many/00011, many/00012, many/00013, many/00014, \
+             many/00015, many/00016, many/00017, many/00018, many/00019 and many more"), "{error}");
 }
 
 #[test]
@@ -263,7 +265,7 @@ fn a_file_that_vanished_is_answered_with_those_still_there() {
     ] {
         let error = bench.call(tool, args).unwrap_err();
         assert_eq!(error.category, NotFound);
-        assert!(error.message.starts_with("no such file or folder 'a.txt'; in '.' there are: b.csv"), "{error}");
+        assert!(error.message.ends_with("no such file or folder 'a.txt'. All the files there are: b.csv"), "{error}");
     }
 }
 

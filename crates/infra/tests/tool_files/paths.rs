@@ -41,20 +41,69 @@ fn a_name_that_is_not_there_is_answered_with_those_that_are() {
     let message = |raw: &str| workspace.find(raw).err().map(|error| (error.category, error.message)).unwrap();
     let (category, text) = message("x");
     assert_eq!(category, ToolErrorCategory::NotFound);
-    assert_eq!(text, "no such file or folder 'x'; '.' is empty");
-    std::fs::create_dir(dir.path().join("docs")).unwrap();
-    for name in ["docs/a.txt", "docs/summary.md", "z.csv"] {
+    assert_eq!(text, "no such file or folder 'x'. There are no files at all");
+    std::fs::create_dir_all(dir.path().join("docs/.git")).unwrap();
+    for name in ["docs/a.txt", "docs/long-summary.md", "z.csv", "docs/.git/config"] {
         std::fs::write(dir.path().join(name), "").unwrap();
     }
-    assert_eq!(
-        message("docs/sumary.md").1,
-        "no such file or folder 'docs/sumary.md'; in 'docs' there are: summary.md, a.txt"
-    );
-    assert_eq!(message("no/x.csv").1, "no such file or folder 'no/x.csv'; in '.' there are: docs/, z.csv");
+    let all = "All the files there are: docs/a.txt, docs/long-summary.md, z.csv";
+    for (raw, meant) in [
+        ("docs/long-sumary.md", "docs/long-summary.md"),
+        // In another folder, with another ending, in other letters, with other separators, a part of it.
+        ("long-summary.md", "docs/long-summary.md"),
+        ("docs/z.csv", "z.csv"),
+        ("z.txt", "z.csv"),
+        ("Docs/A.TXT", "docs/a.txt"),
+        ("long summary.txt", "docs/long-summary.md"),
+        ("docs/summary.md", "docs/long-summary.md"),
+        ("docs.txt", "docs/"),
+    ] {
+        let told = format!("no such file or folder '{raw}'. Did you mean '{meant}'? {all}");
+        assert_eq!(message(raw).1, told);
+    }
+    assert_eq!(message("no/q.csv").1, format!("no such file or folder 'no/q.csv'. {all}"));
+    assert_eq!(message("z.csv/a.b").1, "no such file or folder 'z.csv/a.b': 'z.csv' is a file");
     for n in 0..30 {
         std::fs::write(dir.path().join(format!("docs/{n:02}")), "").unwrap();
     }
-    assert!(message("docs/q").1.ends_with(" and 12 more"), "{}", message("docs/q").1);
+    let many = message("docs/q").1;
+    assert!(many.starts_with("no such file or folder 'docs/q'. In 'docs' there are: docs/.git/, docs/00, "), "{many}");
+    assert!(many.ends_with(", docs/18 and 13 more"), "{many}");
+    assert_eq!(
+        message("q/07").1,
+        "no such file or folder 'q/07'. Did you mean 'docs/07'? In '.' there are: docs/, z.csv"
+    );
+}
+
+#[test]
+fn a_path_that_leads_outside_is_answered_with_what_it_may_mean_inside() {
+    let base = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(base.path().join("ws/docs")).unwrap();
+    std::fs::write(base.path().join("ws/docs/plan.md"), "").unwrap();
+    std::fs::write(base.path().join("plans.md"), "").unwrap();
+    let workspace = Workspace::open(&base.path().join("ws")).unwrap();
+    for raw in ["/workspace/docs/plan.md", "/plan.md", "../plan.md"] {
+        let error = workspace.find(raw).err().unwrap();
+        assert_eq!(error.category, ToolErrorCategory::PermissionDenied);
+        assert!(error.message.ends_with(". Did you mean 'docs/plan.md'?"), "{error}");
+    }
+    for raw in ["/etc/passwd", "../plans.md"] {
+        let error = workspace.find(raw).err().unwrap();
+        assert!(error.message.ends_with("or '.' for the root itself"), "{error}");
+    }
+}
+
+#[test]
+fn nothing_hidden_is_offered_and_no_name_forges_a_line() {
+    let mut bench = super::support::Bench::new();
+    bench.write("keys/plan.md", "");
+    bench.write("a\nplan.md", "");
+    bench.protected.hidden = vec![bench.ws("keys")];
+    let error = bench.call("read_file", serde_json::json!({"path": "plan.md"})).unwrap_err();
+    assert_eq!(
+        error.message,
+        "no such file or folder 'plan.md'. Did you mean '\"a\\nplan.md\"'? All the files there are: \"a\\nplan.md\""
+    );
 }
 
 #[test]

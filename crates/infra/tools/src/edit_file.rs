@@ -1,5 +1,7 @@
 //! `edit_file`: replaces one piece of a file's text.
 
+mod misfit;
+
 use std::cell::Cell;
 use std::ops::Range;
 
@@ -157,17 +159,6 @@ fn not_once(path: &str, bytes: &[u8], old: &str, times: usize, most: usize) -> T
             "old_text occurs {least}{times} in '{path}' and must occur once. Include more of the text around it"
         ));
     }
-    let text = String::from_utf8_lossy(bytes);
-    let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line = old.trim_end_matches(['\r', '\n']);
-    let hint = if line.len() < old.len() && !line.is_empty() && folded(bytes).ends_with(&folded(line.as_bytes())) {
-        " It ends with a line break and the file does not: leave that out"
-    } else if squeeze(&text).contains(&squeeze(old)) {
-        " It differs only in spaces or line breaks: read the file and copy the text exactly"
-    } else if text.to_lowercase().contains(&old.to_lowercase()) {
-        " It differs only in upper and lower case"
-    } else {
-        " Read the file and copy the text exactly"
-    };
-    conflict(format!("old_text does not occur in '{path}'; it was not changed.{hint}"))
+    let hint = misfit::hint(path, bytes, old);
+    conflict(format!("old_text does not occur in '{path}'; it was not changed. {hint}"))
 }

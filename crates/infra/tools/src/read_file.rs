@@ -48,9 +48,13 @@ pub(super) fn tool() -> FnTool {
 
 fn read_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     let path = &args.path;
-    match Workspace::of(cx)?.find(path)? {
+    let workspace = Workspace::of(cx)?;
+    match workspace.find(path)? {
         Found::File(file, len) => args.show(file, len, &cx.stop),
-        Found::Folder(_) => Err(conflict(format!("'{path}' is a folder; list_files shows what is in it"))),
+        Found::Folder(folder) => {
+            let there = workspace.told_of(&folder, path)?;
+            Err(conflict(format!("'{path}' is a folder; list_files shows what is in it: {there}")))
+        }
     }
 }
 

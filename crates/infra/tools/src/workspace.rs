@@ -7,6 +7,7 @@
 //! Symlinks work as long as they are relative and stay beneath the root.
 
 mod guard;
+mod near;
 mod update;
 mod walk;
 
@@ -18,13 +19,12 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use posse_core::text::plural;
-use posse_core::tool::{ToolContext, ToolError};
+use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory};
 use posse_core::workspace::protected::Protected;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2, readlinkat};
 use rustix::io::Errno;
 
-use super::failure::{conflict, denied, failed, invalid, io, kernel, missing, unfit, unusable};
-use super::text::near_matches;
+use super::failure::{conflict, denied, failed, invalid, io, kernel, unfit, unusable};
 use guard::Guard;
 use posse_host::folder::pinned;
 use posse_host::lack::{given, lack};
@@ -33,10 +33,6 @@ use posse_host::recognise::is_open_here;
 pub use update::Existing;
 pub use walk::Walk;
 
-/// How many names a "not found" offers.
-const MAX_NEIGHBOURS: usize = 20;
-/// How many of a folder's names are compared with the one that was not found.
-const MAX_COMPARED: usize = 2000;
 /// How many entries of a folder are looked at. More are not held in memory, nor are they any use to a model.
 pub(super) const MAX_ENTRIES: usize = 100_000;
 
@@ -180,46 +176,10 @@ impl Workspace {
 
     /// The path relative to the root, as the model meant it.
     pub fn relative(&self, raw: &str) -> Result<PathBuf, ToolError> {
-        relative(raw, &self.prefixes)
-    }
-
-    fn explain(&self, errno: Errno, doing: &str, raw: &str, path: &Path) -> ToolError {
-        if errno == Errno::NOENT { self.not_found(raw, path) } else { kernel(errno, doing, raw) }
-    }
-
-    /// "Not found", with what is there instead: models guess names.
-    fn not_found(&self, raw: &str, path: &Path) -> ToolError {
-        let mut below = path;
-        while let Some(parent) = below.parent() {
-            let nearest = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            let entries = self.root.dir(nearest, Links::Beneath).and_then(|dir| {
-                let is_hidden = self.guard.hides(&dir.real_path()?)?;
-                if is_hidden { Ok(None) } else { dir.some_entries(MAX_COMPARED).map(Some) }
-            });
-            let entries = match given(entries) {
-                Err(errno) => return kernel(errno, "open", raw),
-                Ok(entries) => entries,
-            };
-            if let Some(entries) = entries {
-                let Some(entries) = entries else { return hidden(raw) };
-                let here = nearest.display();
-                let wanted = below.file_name().map(OsStr::to_string_lossy).unwrap_or_default();
-                let names: Vec<_> = entries.iter().map(|(name, kind)| shown_entry(Path::new(name), *kind)).collect();
-                if names.is_empty() {
-                    return missing(format!("no such file or folder '{raw}'; '{here}' is empty"));
-                }
-                let mut offered = near_matches(&wanted, names.iter().map(String::as_str));
-                let rest: Vec<_> = names.iter().filter(|name| !offered.contains(name)).cloned().collect();
-                offered.extend(rest);
-                let more = offered.len().saturating_sub(MAX_NEIGHBOURS);
-                offered.truncate(MAX_NEIGHBOURS);
-                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-                let list = offered.join(", ");
-                return missing(format!("no such file or folder '{raw}'; in '{here}' there are: {list}{more}"));
-            }
-            below = parent;
-        }
-        kernel(Errno::NOENT, "open", raw)
+        relative(raw, &self.prefixes).map_err(|error| match error.category {
+            ToolErrorCategory::PermissionDenied if raw.starts_with('/') => self.perhaps_inside(error, Path::new(raw)),
+            _ => error,
+        })
     }
 }
 
