@@ -7,5 +7,6 @@ mod habits;
 mod honest;
 mod honest_any;
 mod kit;
+mod writing;
 
 use crate::support::{parts, sendable};

@@ -1,6 +1,7 @@
 //! What a goal asks for: whether something is to be written.
 
-use posse_core::run::wish::{asks_to_write, names_file};
+use posse_core::persona::PersonaTemplate;
+use posse_core::run::wish::{asks_for_answer, asks_to_write, names_file};
 
 #[test]
 fn who_asks_to_be_told_something_does_not_ask_to_write() {
@@ -77,6 +78,38 @@ fn what_the_words_do_not_tell_may_be_to_write() {
     for goal in goals {
         assert!(asks_to_write(goal), "{goal}");
     }
+}
+
+#[test]
+fn an_answer_is_all_that_is_asked_for_where_nothing_speaks_of_writing() {
+    let asked = |goal: &str, of: &str, backstory: &str, rules: &str| {
+        let persona = PersonaTemplate { goal: of.into(), backstory: backstory.into(), ..PersonaTemplate::default() };
+        asks_for_answer(goal, &persona, rules)
+    };
+    let question = "Who owns the ferry?";
+    for persona in
+        ["Help with the files of the harbour.", "Answer questions.", "Do what you are asked to do, and do no more."]
+    {
+        assert!(asked(question, persona, "", ""), "{persona}");
+        assert!(asked(question, persona, "You are careful.", "Be brief with the captain."), "{persona}");
+        assert!(!asked("Write the owner of the ferry into ferry.md.", persona, "", ""), "{persona}");
+    }
+    for persona in [
+        "Keep the logbook of the harbour.",
+        "Write or change files as you are asked.",
+        "You are in charge of updating the timetable.",
+        "Putting things where they belong is what you do, naïve as you are.",
+        "Whatever you are asked is noted in questions.md.",
+        "The one that edits the files.",
+        "Beantworte Fragen zum Hafen.",
+    ] {
+        assert!(!asked(question, persona, "", ""), "{persona}");
+        assert!(!asked(question, "Answer questions.", persona, ""), "{persona}");
+    }
+    assert!(
+        !asked(question, "Answer questions.", "", "After each question, add a line to the log."),
+        "rules count too"
+    );
 }
 
 #[test]

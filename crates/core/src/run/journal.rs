@@ -37,6 +37,10 @@ pub struct Opening {
     pub calling: ToolCalling,
     /// The tools offered, sorted by name.
     pub tools: Vec<OfferedTool>,
+    /// Whether the task asks for an answer alone: then tools for writing stand in no step of structured calling, as long as
+    /// the run gets on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_answers: bool,
     /// The system message.
     pub system: String,
     /// Worked tasks shown before the task, if any.

@@ -3,12 +3,13 @@
 use super::phased::Progress;
 use super::prompt::{is_told, told_of};
 use super::repeats::HABIT;
+use super::state::Spent;
 use super::{Run, finish, phase, structured};
 use crate::model::tokens::{self, Tally};
 use crate::model::{ModelRequest, ToolCalling};
 use crate::run::journal::{OfferedSkill, Opening};
 use crate::skill::shelf;
-use crate::tool::ToolSpec;
+use crate::tool::{ToolSpec, Writes};
 
 impl Run {
     /// The next model request, as the state stands.
@@ -38,10 +39,10 @@ impl Run {
             ToolCalling::Structured => {
                 // A small model that falls into a loop inside a string would never stop by itself.
                 request.max_tokens.get_or_insert(structured::MAX_STEP_TOKENS);
-                let habits: Vec<_> = self.top().repeats.habits(HABIT).map(|call| call.name.as_str()).collect();
+                let without = self.left_out();
                 request.schema = Some(match phased {
-                    true => phase::step_schema(&tools, &habits, self.phased.phases()),
-                    false => structured::schema(&tools, &habits),
+                    true => phase::step_schema(&tools, &without, self.phased.phases()),
+                    false => structured::schema(&tools, &without),
                 });
             }
         }
@@ -52,6 +53,19 @@ impl Run {
             request.max_tokens = Some(request.max_tokens.map_or(room, |asked| asked.min(room)));
         }
         request
+    }
+
+    /// Tools that stand in no step now: those of a habit that the model is in, else those for writing where an answer is
+    /// all that is asked for. Who does not get on without them, or was told more since the run began, has them.
+    fn left_out(&self) -> Vec<&str> {
+        let top = self.top();
+        let habits: Vec<_> = top.repeats.habits(HABIT).map(|call| call.name.as_str()).collect();
+        let was_told_more = top.replans > 0 || !top.answers.is_empty() || self.spent_before != Spent::default();
+        let only_answers = self.opening.as_ref().is_some_and(|opening| opening.only_answers) && self.depth() == 0;
+        if !habits.is_empty() || was_told_more || !only_answers {
+            return habits;
+        }
+        self.tools().filter(|tool| tool.writes == Writes::File).map(|tool| tool.spec.name.as_str()).collect()
     }
 
     /// What a model is told to do instead of a call that it has made before.

@@ -3,6 +3,8 @@
 //! Small models write files that nobody asked for when they are shown how to, and told that they can. Where the words
 //! leave it open, and in every language but English, a goal may ask to write.
 
+use crate::persona::PersonaTemplate;
+
 /// Begin what asks to be told, wherever they stand in a question.
 const QUESTIONS: [&str; 9] = ["how", "what", "when", "where", "which", "who", "whom", "whose", "why"];
 
@@ -181,6 +183,9 @@ const ENGLISH: [&str; 30] = [
 const PREPOSITIONS: [&str; 12] =
     ["after", "at", "before", "by", "for", "from", "in", "of", "on", "to", "until", "with"];
 
+/// What agents do that are there for files, beside what a goal asks for.
+const KEEPING: [&str; 7] = ["draw", "keep", "log", "maintain", "paste", "type", "wrote"];
+
 const NEGATIONS: [&str; 7] = ["cannot", "don't", "don’t", "never", "no", "not", "without"];
 
 /// Whether a goal asks for something to be written or changed. True also where its words do not tell.
@@ -196,6 +201,38 @@ pub fn asks_to_write(goal: &str) -> bool {
         asks_to_be_told |= kind != Kind::Other;
     }
     !(asks_to_be_told && is_english)
+}
+
+/// Whether all that is asked for is an answer: the goal is one to be told something, and neither what its agent is for nor
+/// the rules that it works by speak of writing.
+pub fn asks_for_answer(goal: &str, persona: &PersonaTemplate, rules: &str) -> bool {
+    let about = [&*persona.goal, &*persona.backstory, rules];
+    !asks_to_write(goal) && !about.iter().any(|text| !text.trim().is_empty() && speaks_of_writing(text))
+}
+
+/// Whether a text has a word for writing or changing something, in any form. True also of one that is not English.
+fn speaks_of_writing(text: &str) -> bool {
+    let sentences = sentences(text);
+    let mut words = sentences.iter().flatten().map(|word| word.text.as_str());
+    let is_english = words.clone().any(|word| ENGLISH.contains(&word))
+        || sentences.iter().any(|sentence| Kind::of(sentence) == Kind::Telling);
+    !is_english || words.any(|word| WRITTEN.contains(&word) || verbs(word).any(|verb| is_for_files(&verb)))
+}
+
+fn is_for_files(verb: &str) -> bool {
+    WRITING.contains(&verb) || MAKING.contains(&verb) || KEEPING.contains(&verb)
+}
+
+/// The verbs that a word may be a form of.
+fn verbs(word: &str) -> impl Iterator<Item = String> + '_ {
+    let stems = ["", "s", "es", "d", "ed", "ing"].into_iter().filter_map(move |ending| word.strip_suffix(ending));
+    stems.flat_map(|stem| {
+        // As "putting" is of "put".
+        let mut single = stem.chars();
+        let last = single.next_back();
+        let single = if single.clone().next_back() == last { single.as_str() } else { stem };
+        [stem.to_owned(), format!("{stem}e"), single.to_owned()]
+    })
 }
 
 /// Whether a word of the goal is the name of a file, as `notes.md` and `out/a.csv` are.

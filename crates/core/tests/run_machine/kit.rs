@@ -2,7 +2,7 @@
 
 use posse_core::model::{CallRequest, ModelReply, ToolCalling};
 use posse_core::persona::{ContextRules, PersonaTemplate, RunLimits};
-use posse_core::run::journal::{EndStatus, Opening, Recorded};
+use posse_core::run::journal::{EndStatus, Entry, Opening, Recorded};
 use posse_core::run::machine::{Effect, Input, Step, Verdict, step};
 use posse_core::run::{Run, Seen};
 use posse_core::tool::{EffectClass, ToolError, ToolOutput};
@@ -119,6 +119,18 @@ impl Harness {
                 self.end_call(&id, Ok(format!("{name} gave this").into()));
             }
         }
+    }
+
+    /// The summary that is asked for is there.
+    pub fn take_summary(&mut self, text: &str) {
+        let next = step(&mut self.run, Input::Summarised { text: Some(text.into()) });
+        self.take(next);
+    }
+
+    /// An entry that somebody else made.
+    pub fn take_from_outside(&mut self, entry: Entry) {
+        self.journal.push(Recorded { seq: self.journal.len() as u64, at: 0, entry });
+        self.crash_and_pick_up();
     }
 
     pub fn crash_and_pick_up(&mut self) {

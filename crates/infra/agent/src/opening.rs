@@ -10,9 +10,10 @@ use posse_core::run::journal::{OfferedSkill, OfferedTool, Opening};
 use posse_core::run::machine::Again;
 use posse_core::run::prompt::{self, Company};
 use posse_core::run::results::READ_ANSWER;
+use posse_core::run::wish;
 use posse_core::skill::shelf::{self, FIND_SKILLS};
 use posse_core::skill::{READ_SKILL_FILE, Skill, child_message, reachable};
-use posse_core::tool::ToolSpec;
+use posse_core::tool::{ToolSpec, Writes};
 use posse_core::worker::executor::{Halt, JobContext};
 use tracing::warn;
 
@@ -74,7 +75,12 @@ impl GenericAgentExecutor {
             tools.push(shelf::finder());
         }
         let skills = self.offered_skills(&setup, calling, &named, &told_skills.left_out);
+        let only_answers =
+            calling == ToolCalling::Structured && wish::asks_for_answer(&setup.goal, &setup.persona, &setup.system);
         let mut specs = specs_of(&tools);
+        if only_answers {
+            specs.retain(|spec| !tools.iter().any(|tool| tool.writes == Writes::File && tool.spec.name == spec.name));
+        }
         let is_told = |skill: &&OfferedSkill| !skill.inner && !skill.unlisted;
         let callable: Vec<_> = skills.iter().filter(is_told).map(|skill| skill.spec.clone()).collect();
         let before = results::before(cx, profile.context_window).await?;
@@ -98,6 +104,7 @@ impl GenericAgentExecutor {
         let opening = Opening {
             model: profile.name,
             calling,
+            only_answers,
             system: prompt::system(&persona, persona.style, calling, &specs, company) + &appended,
             examples,
             skills_list: told_skills.message,

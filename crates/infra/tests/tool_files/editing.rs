@@ -150,6 +150,28 @@ proptest! {
 }
 
 #[test]
+fn who_writes_what_is_no_json_into_a_json_file_is_told() {
+    let bench = Bench::new();
+    let create = |path: &str, content: &str| {
+        bench.call("create_file", json!({"path": path, "content": content, "overwrite": true})).unwrap()
+    };
+    assert_eq!(create("a.json", "{\"a\": [1]}\n"), "'a.json' was written (11 bytes)");
+    let told = create("A.JSON", "{\"a\": [1}");
+    assert!(
+        told.starts_with("'A.JSON' was written (9 bytes); it is not valid JSON: expected `,` or `]` at line 1"),
+        "{told}"
+    );
+    assert_eq!(create("a.txt", "{"), "'a.txt' was written (1 byte)");
+    let edit = |path: &str, old: &str, new: &str| {
+        bench.call("edit_file", json!({"path": path, "old_text": old, "new_text": new})).unwrap()
+    };
+    assert_eq!(edit("a.json", "1", "1, 2"), "'a.json' was changed");
+    let told = edit("a.json", "]}", "}");
+    assert!(told.starts_with("'a.json' was changed; it is no longer valid JSON: expected `,` or `]`"), "{told}");
+    assert_eq!(edit("a.json", "1, ", ""), "'a.json' was changed", "it was none before");
+}
+
+#[test]
 fn added_text_becomes_lines_of_its_own() {
     let bench = Bench::new();
     let cases: [(&[u8], &str, &[u8]); 9] = [

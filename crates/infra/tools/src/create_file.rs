@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::FnTool;
 use super::failure::{conflict, over_limit};
-use super::text::size;
+use super::text::{json_fault, size};
 use super::workspace::Workspace;
 
 /// The most that one call writes.
@@ -49,7 +49,8 @@ fn create_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
         ))),
         _ => Ok(content.as_bytes().to_vec()),
     })?;
-    Ok(format!("'{path}' was written ({})", size(content.len() as u64)).into())
+    let fault = json_fault(&path, content.as_bytes()).map(|fault| format!("; it is not valid JSON: {fault}"));
+    Ok(format!("'{path}' was written ({}){}", size(content.len() as u64), fault.unwrap_or_default()).into())
 }
 
 pub(super) fn too_long(len: usize) -> ToolError {

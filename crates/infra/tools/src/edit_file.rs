@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::FnTool;
 use super::failure::{conflict, invalid};
-use super::text::{BOM, Content, Endings, HEAD, classify, size};
+use super::text::{BOM, Content, Endings, HEAD, classify, json_fault, size};
 use super::workspace::Workspace;
 
 /// The largest file that is changed, and the largest that a change makes.
@@ -46,14 +46,18 @@ pub(super) fn tool() -> FnTool {
 fn edit_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     let Args { path, old_text, new_text } = &args;
     let workspace = Workspace::of(cx)?;
-    let note = Cell::new("");
+    let (note, fault) = (Cell::new(""), Cell::new(None));
     workspace.update(path, &cx.stop, |existing| {
         let existing = existing.ok_or_else(|| workspace.no_such_file(path))?;
         let bytes = existing.read(MAX_FILE)?;
         note.set(Endings::of(&bytes).note(new_text));
-        replace_once(path, &bytes, old_text, new_text)
+        let changed = replace_once(path, &bytes, old_text, new_text)?;
+        // One that was none before may be meant so: with remarks in it, or with gaps to fill.
+        fault.set(json_fault(path, &changed).filter(|_| json_fault(path, &bytes).is_none()));
+        Ok(changed)
     })?;
-    Ok(format!("'{path}' was changed{}", note.get()).into())
+    let fault = fault.take().map(|fault| format!("; it is no longer valid JSON: {fault}"));
+    Ok(format!("'{path}' was changed{}{}", note.get(), fault.unwrap_or_default()).into())
 }
 
 /// Refuses to add `text` to bytes of another encoding, which would leave a file of two.

@@ -97,6 +97,13 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
+/// What is wrong with a text whose file's name says that it is JSON.
+pub(crate) fn json_fault(path: &str, bytes: &[u8]) -> Option<String> {
+    let is_json = path.to_ascii_lowercase().ends_with(".json");
+    let fault = || serde_json::from_slice::<serde::de::IgnoredAny>(bytes).err().map(|error| error.to_string());
+    is_json.then(fault).flatten()
+}
+
 /// The mark that some texts in UTF-8 begin with.
 pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
 

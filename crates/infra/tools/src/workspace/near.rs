@@ -25,8 +25,9 @@ const MAX_IN_FOLDER: usize = 2000;
 /// From here on a name is as good as the one that was asked for: the same but for its ending, case or separators.
 const SAME_STEM: f64 = 2.0;
 const SAME_NAME: f64 = 3.0;
-/// How alike two stems have to be for one to be a slip of the other.
-const LEAST_LIKENESS: f64 = 0.85;
+/// The one has all words of the other, or is a slip of the pen for it.
+const PART: f64 = 1.0;
+const SLIP: f64 = 0.5;
 
 /// What a walk through a workspace came by.
 struct Around {
@@ -64,7 +65,7 @@ impl Workspace {
         let around = self.look_around().and_then(|around| {
             let files = around.files();
             let here = if files.is_some() { Vec::new() } else { self.names_in(&dir, folder)? };
-            Ok((around.meant_by(path, LEAST_LIKENESS), files, here))
+            Ok((around.meant_by(path, SLIP), files, here))
         });
         let there = match &around {
             Ok((_, Some(files), _)) if files.is_empty() => "There are no files at all".to_owned(),
@@ -170,6 +171,15 @@ fn offered(names: &[String]) -> String {
     format!("{}{more}", names[..shown].join(", "))
 }
 
+/// Whether the name is of several words, and the few are among them.
+fn has_words(name: &str, few: &str) -> bool {
+    let words = |text: &str| -> Vec<String> {
+        text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    };
+    let (all, few) = (words(name), words(few));
+    !few.is_empty() && all.len() > few.len() && few.iter().all(|word| all.contains(word))
+}
+
 /// How much a path that is there looks like the one that was asked for; none where it does not.
 fn likeness(asked: &Path, there: &Path) -> Option<f64> {
     let text = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().to_lowercase();
@@ -185,11 +195,16 @@ fn likeness(asked: &Path, there: &Path) -> Option<f64> {
         SAME_NAME
     } else if plain(&stem) == plain(&its_stem) {
         SAME_STEM
+    } else if has_words(&its_stem, &stem) || has_words(&stem, &its_stem) {
+        PART
     } else {
-        let is_part = |long: &str, short: &str| short.len() >= 3 && long.contains(short);
-        let part = is_part(&its_stem, &stem) || is_part(&stem, &its_stem);
-        Some(strsim::jaro_winkler(&stem, &its_stem).max(if part { 0.9 } else { 0.0 }))
-            .filter(|like| *like >= LEAST_LIKENESS)?
+        // One letter in five may be wrong: in short names any other name would do.
+        let (long, its_long) = (stem.chars().count(), its_stem.chars().count());
+        let most = long.max(its_long) / 5;
+        if long.abs_diff(its_long) > most || strsim::damerau_levenshtein(&stem, &its_stem) > most {
+            return None;
+        }
+        SLIP
     };
     Some(like + strsim::jaro_winkler(&parent, &its_parent) / 10.0)
 }
