@@ -59,6 +59,7 @@ impl Bench {
             protected: Default::default(),
             rules_file: None,
             skill_folder: None,
+            reader: Default::default(),
             time_left: None,
             stop: Stop::never(),
         };

@@ -83,6 +83,15 @@ impl OfferedTool {
     }
 }
 
+/// Who reads what a call gives.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reader {
+    /// What it was asked to do: of what is too long for it, it is shown what is nearest to that.
+    pub task: String,
+    /// How many bytes it reads at once without trouble, where that is known.
+    pub room: Option<usize>,
+}
+
 /// What a call is told about its circumstances.
 #[derive(Debug, Clone)]
 pub struct ToolContext {
@@ -104,6 +113,8 @@ pub struct ToolContext {
     pub rules_file: Option<PathBuf>,
     /// The folder of the skill that is being worked by, if one is.
     pub skill_folder: Option<PathBuf>,
+    /// Who reads what it gives.
+    pub reader: Reader,
     /// What was left of the run's time when the call began; none where it is not limited.
     pub time_left: Option<Duration>,
     /// Fires when the call should end early.

@@ -8,6 +8,7 @@ use crate::model::conversation;
 use crate::model::tokens::{self, Tally};
 use crate::persona::ContextRules;
 use crate::run::journal::Overflow;
+use crate::tool::Reader;
 
 /// What is to be counted by the model's tokenizer, as one number.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,6 +87,13 @@ impl Run {
     /// The model's window in tokens, as far as it is known.
     pub fn window(&self) -> Option<u32> {
         self.reckoned(0).window
+    }
+
+    /// Who reads the results of calls that are made now. A quarter of the window for one of them leaves room for the others.
+    pub fn reader(&self) -> Reader {
+        let bytes = |window| u64::from(window) / 4 * BYTES_OF_TOKEN;
+        let room = self.window().map(bytes).and_then(|bytes| usize::try_from(bytes).ok());
+        Reader { task: self.top().task.clone(), room }
     }
 
     /// Most tokens of the next reply, so that the window has room for it behind the request.

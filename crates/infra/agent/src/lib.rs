@@ -23,7 +23,7 @@ use posse_core::run::{OpenCall, Run, Seen, finish};
 use posse_core::skill::{Skill, shelf};
 use posse_core::stop::{Stop, StopReason};
 use posse_core::text::plural;
-use posse_core::tool::{ToolContext, ToolError, ToolErrorCategory, ToolOutput, Tools, UnknownTool};
+use posse_core::tool::{Reader, ToolContext, ToolError, ToolErrorCategory, ToolOutput, Tools, UnknownTool};
 use posse_core::worker::Progress;
 use posse_core::worker::executor::{AgentExecutor, Halt, JobContext, StepOutcome};
 use posse_core::workspace::folder::FolderId;
@@ -256,9 +256,9 @@ impl GenericAgentExecutor {
     async fn run_calls(&self, cx: &JobContext, run: &mut Run, calls: Vec<OpenCall>) -> Result<Step, Halt> {
         cx.still_ours().await?;
         let folder = run.skill().and_then(|skill| skill.folder.clone());
-        let left = time_left(run);
-        let mut running: FuturesUnordered<_> =
-            calls.iter().map(|call| self.run_call(cx, run.opening().cloned(), call, folder.clone(), left)).collect();
+        let (reader, left) = (run.reader(), time_left(run));
+        let start = |call| self.run_call(cx, run.opening().cloned(), call, folder.clone(), reader.clone(), left);
+        let mut running: FuturesUnordered<_> = calls.iter().map(start).collect();
         let overdue = async {
             if cx.stop.stopped().await != StopReason::LeaseLost {
                 tokio::time::sleep(TOOL_GRACE).await;
@@ -296,11 +296,12 @@ impl GenericAgentExecutor {
         opening: Option<Arc<Opening>>,
         call: &OpenCall,
         skill_folder: Option<PathBuf>,
+        reader: Reader,
         time_left: Option<Duration>,
     ) -> (String, Result<ToolOutput, ToolError>, u64) {
         let began = Instant::now();
         let id = call.request.id.clone();
-        let context = ToolContext { skill_folder, time_left, ..self.context(cx, &id) };
+        let context = ToolContext { skill_folder, reader, time_left, ..self.context(cx, &id) };
         let result = self.result(cx, opening.as_deref(), &call.request, &context).await;
         (id, result, ms_since(began))
     }
@@ -317,6 +318,7 @@ impl GenericAgentExecutor {
             protected: Arc::clone(self.registry.protected()),
             rules_file: self.hooks.rules_file(),
             skill_folder: None,
+            reader: Reader::default(),
             time_left: None,
             stop: cx.stop.clone(),
         }

@@ -257,6 +257,31 @@ async fn a_small_model_has_tools_for_writing_where_the_goal_asks_to_write() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_long_for_the_model_is_shown_around_the_goals_words() {
+    for (window, is_short) in [(Some(8192), true), (Some(128_000), false), (None, false)] {
+        let home = Home::new();
+        let lines =
+            (1..=900).map(|n| if n == 600 { "the ferry is late\n".into() } else { format!("nothing on day {n}\n") });
+        std::fs::write(home.workspace().join("log.txt"), lines.collect::<String>()).expect("a file");
+        let profile = ModelProfile {
+            name: "m".into(),
+            model: "m".into(),
+            tool_calling: ToolCalling::Native,
+            context_window: window,
+        };
+        let model = Arc::new(ScriptedModel::new().with_profile(profile).call(&[read("log.txt")]).say("late"));
+        let mut worker = Worker::start(&home, model.clone()).await;
+        let id = home.enqueue("what of the ferry?").await;
+        worker.until_ended(id).await;
+        let told = told(&model);
+        let result = told.last().expect("a result");
+        assert!(result.contains("the ferry is late"), "{result}");
+        assert_eq!(result.starts_with("[log.txt is long: "), is_short, "{window:?}");
+        assert_eq!(result.contains("\n[log.txt, lines 598 to 602 of 900]\n"), is_short, "{window:?}");
+    }
+}
+
+#[tokio::test]
 async fn the_prompt_of_a_run_only_ever_grows() {
     let home = Home::new();
     let model = Arc::new(

@@ -15,6 +15,7 @@ pub fn context() -> ToolContext {
         protected: Default::default(),
         rules_file: None,
         skill_folder: None,
+        reader: Default::default(),
         time_left: None,
         stop: Stop::never(),
     }

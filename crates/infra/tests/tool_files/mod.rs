@@ -8,6 +8,7 @@ mod contents;
 mod editing;
 mod filesystem;
 mod lack;
+mod long;
 mod paths;
 mod protection;
 mod support;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use posse_core::stop::Stop;
-use posse_core::tool::{ToolContext, ToolError, ToolOutput, Tools as _};
+use posse_core::tool::{Reader, ToolContext, ToolError, ToolOutput, Tools as _};
 use posse_core::workspace::folder::FolderId;
 use posse_core::workspace::protected::Protected;
 use posse_infra::tool::ToolRegistry;
@@ -31,6 +31,8 @@ pub struct Bench {
     pub workspace_id: Option<FolderId>,
     /// What tools keep away from.
     pub protected: Protected,
+    /// Who reads what they give.
+    pub reader: Reader,
 }
 
 impl Bench {
@@ -55,6 +57,7 @@ impl Bench {
             stop,
             workspace_id: None,
             protected: Protected::default(),
+            reader: Reader::default(),
         }
     }
 
@@ -100,6 +103,7 @@ impl Bench {
             workspace_id: self.workspace_id,
             protected: self.protected.clone().into(),
             rules_file: self.rules_file.clone(),
+            reader: self.reader.clone(),
             skill_folder: self.skill.clone(),
             stop: self.stop.clone(),
             ..context()

@@ -1,5 +1,7 @@
 //! `read_file`: the text of a file, or of some of its lines.
 
+mod around;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, Seek};
 
@@ -20,6 +22,8 @@ const MAX_TEXT: usize = 32 * 1024;
 const MAX_SCAN: u64 = 1 << 30;
 /// Up to here the lines of a file are counted to say how many there are.
 const MAX_COUNTED: u64 = 16 << 20;
+/// In longer files nothing is chosen to be shown.
+const MAX_CHOSEN: u64 = 1 << 20;
 /// UTF-16 is decoded as a whole.
 const MAX_UTF16: u64 = 4 << 20;
 
@@ -50,7 +54,7 @@ fn read_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     let path = &args.path;
     let workspace = Workspace::of(cx)?;
     match workspace.find(path)? {
-        Found::File(file, len) => args.show(file, len, &cx.stop),
+        Found::File(file, len) => args.show(file, len, cx),
         Found::Folder(folder) => {
             let there = workspace.told_of(&folder, path)?;
             Err(conflict(format!("'{path}' is a folder; list_files shows what is in it: {there}")))
@@ -60,7 +64,7 @@ fn read_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
 
 impl Args {
     /// The wanted lines of an open file of `len` bytes.
-    pub fn show(&self, mut file: File, len: u64, stop: &Stop) -> Result<ToolOutput, ToolError> {
+    pub fn show(&self, mut file: File, len: u64, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let Args { path, start_line, end_line: last } = self;
         let (first, last) = (start_line.unwrap_or(1).max(1), *last);
         if last.is_some_and(|last| last < first) {
@@ -73,7 +77,19 @@ impl Args {
             return Ok("(empty file)".to_owned().into());
         }
         file.rewind().map_err(wrong)?;
-        let ask = Excerpt { path, len, first, last, whole: start_line.is_none() && last.is_none(), stop };
+        let (whole, stop) = (start_line.is_none() && last.is_none(), &cx.stop);
+        let ask = Excerpt { path, len, first, last, whole, stop };
+        let room = cx.reader.room.filter(|room| whole && *room < MAX_TEXT && len > *room as u64 && len <= MAX_CHOSEN);
+        if let Some(room) = room
+            && classify(&head) == Content::Text
+        {
+            let mut bytes = Vec::new();
+            (&mut file).take(MAX_CHOSEN).read_to_end(&mut bytes).map_err(wrong)?;
+            if let Some(text) = around::excerpt(path, &bytes, &cx.reader.task, room) {
+                return Ok(text.into());
+            }
+            file.rewind().map_err(wrong)?;
+        }
         match classify(&head) {
             Content::Text => ask.answer(BufReader::with_capacity(64 * 1024, file), ""),
             Content::Binary(guess) => Ok(ask.binary(guess).into()),

@@ -33,7 +33,7 @@ fn read_skill_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError
         _ => error,
     })?;
     match found {
-        Found::File(file, len) => args.show(file, len, &cx.stop),
+        Found::File(file, len) => args.show(file, len, cx),
         Found::Folder(_) => Err(conflict(format!("'{path}' is a folder; name a file in it"))),
     }
 }
