@@ -190,7 +190,7 @@ fn who_sums_up_is_told_what_was_found() {
         let first = server.requests().into_iter().find_map(|request| {
             let messages = request["messages"].as_array().expect("messages").clone();
             let mut texts = messages.iter().filter_map(|message| message["content"].as_str());
-            texts.find(|text| text.starts_with(&format!("Your task:\n{goal}"))).map(str::to_owned)
+            texts.find(|text| text.contains(&format!("Your task:\n{goal}"))).map(str::to_owned)
         });
         first.expect("was asked")
     };

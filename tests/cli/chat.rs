@@ -1,6 +1,6 @@
 //! Conversations over a pipe, with a model on loopback; forks and replays of what was said.
 
-use crate::support::{ModelServer, Project, Say, until};
+use crate::support::{ModelServer, Project, Say, task_in, until};
 use serde_json::{Value, json};
 
 /// From now on the project's model is `server`, which is asked for tools as `calling` says.
@@ -15,9 +15,11 @@ fn project_with(server: &ModelServer) -> Project {
     project
 }
 
+/// What was said, without what the run is told of its workspace.
 fn contents(request: &Value) -> Vec<String> {
     let messages = request["messages"].as_array().expect("messages");
-    messages.iter().filter_map(|message| message["content"].as_str().map(str::to_owned)).collect()
+    let said = messages.iter().filter_map(|message| message["content"].as_str());
+    said.map(|text| task_in(text).unwrap_or(text).to_owned()).collect()
 }
 
 fn look_and_answer() -> Vec<Say> {

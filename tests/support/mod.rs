@@ -336,6 +336,16 @@ impl ModelServer {
     }
 }
 
+/// The task that a message tells, behind what it tells of the workspace.
+pub fn task_in(message: &str) -> Option<&str> {
+    const TASK: &str = "Your task:\n";
+    let at = match message.starts_with("The workspace has") {
+        true => message.find(&format!("\n\n{TASK}"))? + 2,
+        false => 0,
+    };
+    Some(&message[at..]).filter(|task| task.starts_with(TASK))
+}
+
 fn answer(stream: impl Read + Write, script: &[Say], seen: &Mutex<Vec<Value>>) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
@@ -365,7 +375,7 @@ fn answer(stream: impl Read + Write, script: &[Say], seen: &Mutex<Vec<Value>>) -
     seen.lock().expect("not poisoned").push(request.clone());
     // Worked examples stand before the task; what the agent has said itself stands after it.
     let messages = request["messages"].as_array()?;
-    let is_task = |m: &Value| m["role"] == "user" && m["content"].as_str().is_some_and(|t| t.starts_with("Your task:"));
+    let is_task = |m: &Value| m["role"] == "user" && m["content"].as_str().is_some_and(|t| task_in(t).is_some());
     let task = messages.iter().rposition(is_task).unwrap_or(0);
     let spoken = messages[task..].iter().filter(|m| m["role"] == "assistant").count();
     let said = match script.get(spoken).or(script.last())? {

@@ -28,6 +28,7 @@ pub mod signals;
 pub mod spoken;
 mod state;
 pub mod structured;
+pub mod survey;
 pub mod wish;
 mod worked;
 

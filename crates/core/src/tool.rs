@@ -231,6 +231,31 @@ pub trait Tools: Send + Sync {
     fn are_there(&self, _cx: &ToolContext, _paths: &[String]) -> BTreeMap<String, bool> {
         BTreeMap::new()
     }
+
+    /// Looks through the workspace of a call that reads files. Blocks, for about a second at most.
+    fn survey(&self, _cx: &ToolContext) -> Survey {
+        Survey::default()
+    }
+}
+
+/// What a look through a workspace found, in the order of the paths.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Files that tools may read.
+    pub files: Vec<SurveyedFile>,
+    /// Whether there may be more.
+    pub has_more: bool,
+}
+
+/// A file of a workspace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SurveyedFile {
+    /// Relative to the workspace, as tools are given it.
+    pub path: String,
+    /// How long it is.
+    pub bytes: u64,
+    /// The beginning of its text; empty where it is none, or was not read.
+    pub head: String,
 }
 
 /// A persona asks for a tool that is not there.

@@ -21,6 +21,7 @@ mod sealing;
 mod sentences;
 mod session;
 mod skill;
+mod survey;
 mod text;
 mod wish;
 mod workspace;

@@ -3,12 +3,12 @@
 
 use posse_core::model::{Message, ToolCalling};
 use posse_core::persona::{PersonaTemplate, Style};
-use posse_core::run::prompt::{self, Company};
+use posse_core::run::prompt::{self, Company, Telling};
 use posse_core::tool::ToolSpec;
 use serde_json::json;
 use std::path::Path;
 
-fn opening_text(calling: ToolCalling, told: Option<&str>) -> String {
+fn opening_text(calling: ToolCalling, telling: Telling<'_>) -> String {
     let persona = PersonaTemplate {
         role: "scribe".into(),
         goal: "Write files as asked.".into(),
@@ -23,12 +23,13 @@ fn opening_text(calling: ToolCalling, told: Option<&str>) -> String {
     let tools = [
         tool("calculate", &["expression"]),
         tool("create_file", &["path", "content"]),
+        tool("edit_file", &["path", "old_text", "new_text"]),
         tool("list_files", &[]),
         tool("read_file", &["path"]),
         tool("search_files", &["pattern"]),
     ];
     let mut out = format!("== system\n{}", prompt::system(&persona, Style::Direct, calling, &tools, Company::Alone));
-    for message in prompt::examples(Style::Direct, calling, &tools, &[], told) {
+    for message in prompt::examples(Style::Direct, calling, &tools, &[], telling) {
         match message {
             Message::User { text } => out.push_str(&format!("\n== user\n{text}\n")),
             Message::Assistant { text, .. } => out.push_str(&format!("\n== assistant\n{text}\n")),
@@ -39,10 +40,18 @@ fn opening_text(calling: ToolCalling, told: Option<&str>) -> String {
     out
 }
 
-fn check(name: &str, calling: ToolCalling, told: Option<&str>) {
+fn of_results(goal: &str) -> Telling<'_> {
+    Telling { goal, of_results: true, ..Telling::default() }
+}
+
+fn of_workspace(goal: &str) -> Telling<'_> {
+    Telling { goal, of_workspace: true, ..Telling::default() }
+}
+
+fn check(name: &str, calling: ToolCalling, telling: Telling<'_>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
-    let text = opening_text(calling, told);
-    assert_eq!(text, opening_text(calling, told), "the same inputs give the same bytes");
+    let text = opening_text(calling, telling);
+    assert_eq!(text, opening_text(calling, telling), "the same inputs give the same bytes");
     if std::env::var_os("POSSE_UPDATE_SNAPSHOTS").is_some() {
         std::fs::write(&path, &text).expect("the snapshot can be written");
     }
@@ -52,22 +61,34 @@ fn check(name: &str, calling: ToolCalling, told: Option<&str>) {
 
 #[test]
 fn native_calling() {
-    check("native.txt", ToolCalling::Native, None);
-    assert_eq!(
-        opening_text(ToolCalling::Native, None),
-        opening_text(ToolCalling::Native, Some("Sum up what those two found"))
-    );
+    check("native.txt", ToolCalling::Native, Telling::default());
+    for telling in [of_results("Sum up what those two found"), of_workspace("Write it into a.md")] {
+        assert_eq!(opening_text(ToolCalling::Native, Telling::default()), opening_text(ToolCalling::Native, telling));
+    }
 }
 
 #[test]
 fn structured_calling() {
-    check("structured.txt", ToolCalling::Structured, None);
+    check("structured.txt", ToolCalling::Structured, Telling::default());
+}
+
+#[test]
+fn who_is_told_of_a_workspace_is_shown_tasks_in_one_and_of_writing_only_where_it_may_have_to() {
+    check("structured_workspace.txt", ToolCalling::Structured, of_workspace("Who owns the ferry?"));
+    check(
+        "structured_workspace_write.txt",
+        ToolCalling::Structured,
+        of_workspace("Write who owns the ferry into a.md."),
+    );
+    let shown = opening_text(ToolCalling::Structured, of_workspace("Who owns the ferry?"));
+    assert_eq!(shown.matches("The workspace has").count(), 1, "once, before the first: {shown}");
+    assert!(!shown.contains("\"create_file\"") && !shown.contains("\"edit_file\""), "{shown}");
 }
 
 #[test]
 fn who_is_told_what_others_found_is_shown_one_who_was_told_too() {
     let last_example = |goal: &str| {
-        let text = opening_text(ToolCalling::Structured, Some(goal));
+        let text = opening_text(ToolCalling::Structured, of_results(goal));
         let from = text.find("Tuesday (port.md) into weather.md.").expect("the last example of others");
         text[from..].to_owned()
     };
@@ -79,14 +100,14 @@ fn who_is_told_what_others_found_is_shown_one_who_was_told_too() {
         let shown = last_example(goal);
         assert!(shown.contains("berth.md") && shown.contains("create_file"), "{goal}: {shown}");
     }
-    check("structured_told.txt", ToolCalling::Structured, Some("Sum up what those two found"));
-    check("structured_told_file.txt", ToolCalling::Structured, Some("Write it into found.md."));
+    check("structured_told.txt", ToolCalling::Structured, of_results("Sum up what those two found"));
+    check("structured_told_file.txt", ToolCalling::Structured, of_results("Write it into found.md."));
 }
 
 #[test]
 fn who_has_a_skill_is_shown_one_who_called_it() {
     let skill = ToolSpec { name: "tide-table".into(), description: "Reads tides.".into(), parameters: json!({}) };
-    let shown = prompt::examples(Style::Direct, ToolCalling::Structured, &[], &[skill], None);
+    let shown = prompt::examples(Style::Direct, ToolCalling::Structured, &[], &[skill], Telling::default());
     let [Message::User { text: task }, Message::Assistant { text: call, .. }, Message::User { text: result }, _] =
         &shown[..]
     else {

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use crate::support::{Project, until};
+use crate::support::{Project, task_in, until};
 use screen::Terminal;
 use serde_json::{Value, json};
 
@@ -191,6 +191,7 @@ fn a_newer_message_supersedes_what_is_at_work() {
     let asked = model.asked();
     let told: Vec<_> =
         asked[1]["messages"].as_array().expect("messages").iter().filter_map(|m| m["content"].as_str()).collect();
+    let told: Vec<_> = told.into_iter().map(|text| task_in(text).unwrap_or(text)).collect();
     let wanted = [
         "Your task:\nHow many suppliers?",
         "(left for what was said next)\nIt is fo",

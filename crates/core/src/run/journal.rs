@@ -58,6 +58,9 @@ pub struct Opening {
     /// What was said before in the same session, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Message>,
+    /// What it was told of its workspace, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
     /// What the jobs that it waited for, and those it made, had come to, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<ToldResults>,

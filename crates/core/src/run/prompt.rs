@@ -9,7 +9,7 @@ use super::compaction::shorter;
 use super::phase::{self, guide};
 use super::results;
 pub use super::results::{task, task_with};
-use super::wish::names_file;
+use super::wish::{asks_to_write, names_file};
 use super::worked::{self, messages};
 use super::{finish, journal::Opening};
 use crate::model::{Message, ToolCalling};
@@ -169,15 +169,25 @@ pub(super) fn task_after_failure(told: &str, failure: &str) -> String {
     )
 }
 
+/// How a task is told, so far as worked tasks are to be told alike.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Telling<'a> {
+    /// What is asked for.
+    pub goal: &'a str,
+    /// With what its workspace has.
+    pub of_workspace: bool,
+    /// With what the jobs before it came to.
+    pub of_results: bool,
+}
+
 /// Worked tasks that stand before the task itself when calling is structured, one for each kind of
-/// work that `tools` and `skills` allow, and for a task that is told what other jobs came to (`told` is its goal) one
-/// that is told so too. Empty for native calling.
+/// work that `tools` and `skills` allow, told as the task is. Empty for native calling.
 pub fn examples(
     style: Style,
     calling: ToolCalling,
     tools: &[ToolSpec],
     skills: &[ToolSpec],
-    told: Option<&str>,
+    telling: Telling<'_>,
 ) -> Vec<Message> {
     if style == Style::Phased {
         return guide::examples(calling, tools);
@@ -186,25 +196,49 @@ pub fn examples(
         return Vec::new();
     }
     let shown = |names: &[&str]| names.iter().all(|name| tools.iter().any(|tool| tool.name == *name));
-    let kinds = [
-        (["search_files", "read_file"], worked::SEARCH),
-        (["read_file", "calculate"], worked::CALCULATE),
-        (["read_file", "create_file"], worked::WRITE),
-    ];
-    let mut out: Vec<_> = kinds.iter().filter(|(names, _)| shown(names)).flat_map(|(_, text)| messages(text)).collect();
+    let mut out = match telling.of_workspace {
+        true => in_harbour(&shown, asks_to_write(telling.goal)),
+        false => {
+            let kinds = [
+                (["search_files", "read_file"], worked::SEARCH),
+                (["read_file", "calculate"], worked::CALCULATE),
+                (["read_file", "create_file"], worked::WRITE),
+            ];
+            kinds.iter().filter(|(names, _)| shown(names)).flat_map(|(_, text)| messages(text)).collect()
+        }
+    };
     if let Some(ToolSpec { name, .. }) = skills.first() {
         out.extend(messages(&worked::SKILL.replace("{skill}", name)));
     }
     // The last, so the nearest to a task of that kind: without it the model answered with another example's words.
-    if let Some(goal) = told {
+    if telling.of_results {
         let told = results::told_in_example(&[
             ("pilot", "How deep is the harbour?", "The harbour is 6 m deep (depth.md)."),
             ("pilot", "Which boat draws most?", "Nora draws most: 4 m (boats/nora.md)."),
         ]);
         // One of the two, for a small model does what the nearest does: it wrote files nobody had asked for, or none.
-        let is_for_file = names_file(goal) && shown(&["create_file"]);
+        let is_for_file = names_file(telling.goal) && shown(&["create_file"]);
         let text = if is_for_file { worked::TOLD_FILE } else { worked::TOLD };
         out.extend(messages(&text.replace("{told}", &told)));
+    }
+    out
+}
+
+/// Worked tasks in one workspace, which the first of them is told of. Writing is shown only to those who may have to:
+/// a small model does what it is shown.
+fn in_harbour(shown: &dyn Fn(&[&str]) -> bool, writes: bool) -> Vec<Message> {
+    let kinds: [(&[&str], bool, &str); 6] = [
+        (&["search_files"], true, worked::ABSENT),
+        (&["read_file"], true, worked::READ),
+        (&["calculate"], true, worked::CALCULATE_SOME),
+        (&[], true, worked::LOOKUP),
+        (&["create_file"], writes, worked::WRITE_SOME),
+        (&["edit_file"], writes, worked::EDIT),
+    ];
+    let chosen = kinds.iter().filter(|(names, is_wanted, _)| *is_wanted && shown(names));
+    let mut out: Vec<_> = chosen.flat_map(|(_, _, text)| messages(text)).collect();
+    if let Some(Message::User { text }) = out.first_mut() {
+        *text = format!("{}\n\n{text}", worked::harbour());
     }
     out
 }

@@ -201,7 +201,7 @@ impl Run {
         let mut messages: Vec<_> = system.collect();
         messages.extend(opening.examples.iter().chain(&opening.history).cloned());
         let asked_before = std::mem::take(&mut self.asked_before);
-        let task = prompt::task_with(goal, opening.results.as_ref());
+        let task = prompt::task_with(goal, opening.workspace.as_deref(), opening.results.as_ref());
         messages.push(Message::User { text: cycle::with_answers(task, &asked_before) });
         self.tools_tokens = match opening.calling {
             ToolCalling::Native => Tally::estimated(tokens::text(&prompt::told_of_tools(opening, &[]))),
@@ -215,8 +215,9 @@ impl Run {
 
     /// The task of the conversation at work, as it is told.
     pub(super) fn task_told(&self) -> String {
-        let results = self.opening.as_ref().filter(|_| self.depth() == 0).and_then(|opening| opening.results.as_ref());
-        prompt::task_with(&self.top().task, results)
+        let opening = self.opening.as_ref().filter(|_| self.depth() == 0);
+        let workspace = opening.and_then(|opening| opening.workspace.as_deref());
+        prompt::task_with(&self.top().task, workspace, opening.and_then(|opening| opening.results.as_ref()))
     }
 
     /// The child's conversation is made from scratch: nothing of its caller's is in it.

@@ -4,8 +4,20 @@
 //! Small models do what they see done: told in words how to work, Qwen2.5-Coder-1.5B guessed file
 //! names and repeated itself for ever; shown it as messages of a conversation, it works.
 
+use super::survey::{self, MAX_QUOTED};
 use crate::model::Message;
+use crate::tool::{Survey, SurveyedFile};
 
+/// Of those that are told of their workspace: what its files say, or do not say, as they are quoted or read.
+pub(super) const LOOKUP: &str = include_str!("worked/harbour/lookup.txt");
+pub(super) const READ: &str = include_str!("worked/harbour/read.txt");
+pub(super) const ABSENT: &str = include_str!("worked/harbour/absent.txt");
+/// Only some of what is quoted matters.
+pub(super) const CALCULATE_SOME: &str = include_str!("worked/harbour/calculate.txt");
+pub(super) const WRITE_SOME: &str = include_str!("worked/harbour/write.txt");
+pub(super) const EDIT: &str = include_str!("worked/harbour/edit.txt");
+
+/// Of those that are not.
 pub(super) const SEARCH: &str = include_str!("worked/search.txt");
 pub(super) const CALCULATE: &str = include_str!("worked/calculate.txt");
 pub(super) const WRITE: &str = include_str!("worked/write.txt");
@@ -31,3 +43,23 @@ pub(super) fn messages(text: &str) -> Vec<Message> {
     };
     messages.map(message).collect()
 }
+
+/// What the worked tasks are told of the workspace that they stand in.
+pub(super) fn harbour() -> String {
+    let file = |(path, bytes, head): &(&str, u64, &str)| {
+        let bytes = if head.is_empty() { *bytes } else { head.len() as u64 };
+        SurveyedFile { path: (*path).into(), bytes, head: (*head).into() }
+    };
+    let survey = Survey { files: HARBOUR.iter().map(file).collect(), has_more: false };
+    survey::told(&survey, "boats catch", MAX_QUOTED).unwrap_or_default()
+}
+
+/// Path, length, and text where it is quoted.
+const HARBOUR: [(&str, u64, &str); 6] = [
+    ("boats/clio.md", 0, "Clio is green\nLength: 14 m\nSkipper: Ana Reis\n"),
+    ("boats/nora.md", 0, "Nora is red\nLength: 11 m\nSkipper: Tove Lund\n"),
+    ("boats/pippa.md", 0, "Pippa is green\nLength: 9 m\nSkipper: Ana Reis\n"),
+    ("catch.csv", 0, "boat,fish,kg\nClio,cod,3.25\nNora,hake,1.5\nClio,eel,0.75\n"),
+    ("log/monday.txt", 51, ""),
+    ("quay.md", 640, ""),
+];

@@ -8,8 +8,9 @@ use posse_core::run::Run;
 use posse_core::run::hook::{HookError, RunSetup};
 use posse_core::run::journal::{OfferedSkill, OfferedTool, Opening};
 use posse_core::run::machine::Again;
-use posse_core::run::prompt::{self, Company};
+use posse_core::run::prompt::{self, Company, Telling};
 use posse_core::run::results::READ_ANSWER;
+use posse_core::run::survey::{self, MAX_QUOTED};
 use posse_core::run::wish;
 use posse_core::skill::shelf::{self, FIND_SKILLS};
 use posse_core::skill::{READ_SKILL_FILE, Skill, child_message, reachable};
@@ -18,6 +19,12 @@ use posse_core::worker::executor::{Halt, JobContext};
 use tracing::warn;
 
 use super::{GenericAgentExecutor, results};
+
+/// The tool without which nobody is told what files there are.
+const READ_FILE: &str = "read_file";
+
+/// Stands for the id of a call where a run's beginning looks through its workspace.
+const SURVEY: &str = "survey";
 
 pub(super) enum NotOpened {
     /// For the reason given; whether it may later.
@@ -84,8 +91,10 @@ impl GenericAgentExecutor {
         let is_told = |skill: &&OfferedSkill| !skill.inner && !skill.unlisted;
         let callable: Vec<_> = skills.iter().filter(is_told).map(|skill| skill.spec.clone()).collect();
         let before = results::before(cx, profile.context_window).await?;
-        let results_of = before.told.is_some().then_some(setup.goal.as_str());
-        let examples = prompt::examples(setup.persona.style, calling, &specs, &usable(&skills), results_of);
+        let workspace = self.surveyed(cx, &setup, calling).await;
+        let telling =
+            Telling { goal: &setup.goal, of_workspace: workspace.is_some(), of_results: before.told.is_some() };
+        let examples = prompt::examples(setup.persona.style, calling, &specs, &usable(&skills), telling);
         specs.extend(callable);
         let RunSetup { persona, system: appended, .. } = setup;
         if let Some(reader) = self.skill_file_reader()
@@ -115,9 +124,31 @@ impl GenericAgentExecutor {
             skills,
             memory: recalled.memory,
             history: recalled.history,
+            workspace,
             results: before.told,
         };
         Ok(Arc::new(opening))
+    }
+
+    /// What the run is told of its workspace: names alone where the model looks by itself, and nothing where it could not
+    /// read a file of it.
+    async fn surveyed(&self, cx: &JobContext, setup: &RunSetup, calling: ToolCalling) -> Option<String> {
+        let reader = self.registry.get(READ_FILE)?;
+        // One that a hook put in its place may read other files.
+        if !setup.tools().iter().any(|tool| tool.spec == *reader.spec()) {
+            return None;
+        }
+        let most = match (calling, setup.persona.style) {
+            (ToolCalling::Structured, Style::Direct) => MAX_QUOTED,
+            _ => 0,
+        };
+        let (registry, context) = (Arc::clone(&self.registry), self.context(cx, SURVEY));
+        let goal = setup.goal.clone();
+        let looking = tokio::task::spawn_blocking(move || survey::told(&registry.survey(&context), &goal, most));
+        looking.await.unwrap_or_else(|error| {
+            warn!("the workspace could not be looked through: {error}");
+            None
+        })
     }
 
     fn named_skills(&self, persona: &PersonaTemplate) -> Vec<Skill> {
@@ -166,7 +197,7 @@ impl GenericAgentExecutor {
         tools.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
         let mut specs = specs_of(&tools);
         let callable: Vec<_> = sub_skills.iter().map(|sub| sub.spec()).collect();
-        let examples = prompt::examples(Style::Direct, calling, &specs, &callable, None);
+        let examples = prompt::examples(Style::Direct, calling, &specs, &callable, Telling::default());
         specs.extend(callable);
         OfferedSkill {
             spec: skill.spec(),

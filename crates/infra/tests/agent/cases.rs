@@ -216,7 +216,10 @@ async fn structured_calling_works_the_same_job() {
     assert!(requests[0].tools.is_empty() && requests[0].schema.is_some());
     assert!(requests[0].messages.len() > 5, "it is shown worked tasks first");
     let told = told(&model);
-    let task = told.iter().position(|t| t == "Your task:\nwhat is in alpha.txt?").expect("the task, word for word");
+    let task = told
+        .iter()
+        .position(|t| t.ends_with("\n\nYour task:\nwhat is in alpha.txt?"))
+        .expect("the task, word for word");
     let result = &told[task + 1];
     assert!(result.starts_with("Result of read_file:") && result.contains("ALPHA-7"), "{told:?}");
     assert!(told[task + 2].contains("path"), "the correction names the right field: {told:?}");

@@ -139,7 +139,8 @@ async fn c03_a_journal_with_a_row_missing_is_gone_on_from() {
         assert_eq!(job.state, JobState::Completed, "{kind}: {:?}", job.reason);
         assert_eq!(job.output.expect("an answer").text, "end");
         model.assert_clean();
-        let task = |m: &Message| matches!(m, Message::User { text } if text == "Your task:\nread all files");
+        let task =
+            |m: &Message| matches!(m, Message::User { text } if text.ends_with("\n\nYour task:\nread all files"));
         assert!(model.requests()[0].messages.iter().any(task), "{kind}");
     }
 }

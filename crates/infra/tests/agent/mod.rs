@@ -17,4 +17,5 @@ mod results;
 mod seeds;
 mod sessions;
 mod skills;
+mod survey;
 mod transcript;

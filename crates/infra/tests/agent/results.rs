@@ -57,10 +57,10 @@ fn completed(text: &str) -> Ending {
     ending(Event::Complete, text, None)
 }
 
-/// The message with the task, of a request.
+/// The task of a request and what stands behind it.
 fn task(request: &ModelRequest) -> String {
     let mut tasks = request.messages.iter().filter_map(|message| match message {
-        Message::User { text } if text.starts_with("Your task:") => Some(text.clone()),
+        Message::User { text } => text.find("Your task:").map(|at| text[at..].to_owned()),
         _ => None,
     });
     tasks.next_back().expect("a task")

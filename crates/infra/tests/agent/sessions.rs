@@ -36,12 +36,17 @@ fn shared(a: &str, b: &str) -> usize {
     a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count()
 }
 
+/// What was said, without what the run is told of its workspace.
 fn texts(request: &ModelRequest) -> Vec<String> {
     let text = |message: &Message| match message {
         Message::System { text } | Message::User { text } | Message::Tool { text, .. } => text.clone(),
         Message::Assistant { text, .. } => text.clone(),
     };
-    request.messages.iter().map(text).collect()
+    let task = |text: String| match text.find("Your task:") {
+        Some(at) if text.starts_with("The workspace has") => text[at..].to_owned(),
+        _ => text,
+    };
+    request.messages.iter().map(text).map(task).collect()
 }
 
 #[tokio::test]

@@ -12,3 +12,4 @@ mod long;
 mod paths;
 mod protection;
 mod support;
+mod survey;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use posse_core::stop::Stop;
-use posse_core::tool::{Reader, ToolContext, ToolError, ToolOutput, Tools as _};
+use posse_core::tool::{Reader, Survey, ToolContext, ToolError, ToolOutput, Tools as _};
 use posse_core::workspace::folder::FolderId;
 use posse_core::workspace::protected::Protected;
 use posse_infra::tool::ToolRegistry;
@@ -98,7 +98,19 @@ impl Bench {
 
     /// Calls the tool with arguments of any kind.
     pub fn call_unchecked(&self, tool: &str, args: Value) -> Result<ToolOutput, ToolError> {
-        let cx = ToolContext {
+        self.runtime.block_on(self.registry.get(tool).unwrap().call(&self.context(), args))
+    }
+
+    /// Looks through the workspace; never takes longer than five seconds.
+    pub fn survey(&self) -> Survey {
+        let since = Instant::now();
+        let found = self.registry.survey(&self.context());
+        assert!(since.elapsed() < Duration::from_secs(5), "it took {:?}", since.elapsed());
+        found
+    }
+
+    fn context(&self) -> ToolContext {
+        ToolContext {
             workspace: self.ws(""),
             workspace_id: self.workspace_id,
             protected: self.protected.clone().into(),
@@ -107,8 +119,7 @@ impl Bench {
             skill_folder: self.skill.clone(),
             stop: self.stop.clone(),
             ..context()
-        };
-        self.runtime.block_on(self.registry.get(tool).unwrap().call(&cx, args))
+        }
     }
 
     /// Everything in the workspace and around it.

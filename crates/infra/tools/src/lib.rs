@@ -11,6 +11,7 @@ mod failure;
 mod function;
 mod registry;
 pub mod sandbox;
+mod survey;
 pub(crate) mod text;
 pub mod workspace;
 

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use posse_core::tool::{Tool, ToolContext, ToolError, ToolSpec, Tools, UnknownTool};
+use posse_core::tool::{Survey, Tool, ToolContext, ToolError, ToolSpec, Tools, UnknownTool};
 use posse_core::workspace::protected::Protected;
 use serde_json::Value;
 
 use super::arguments::ArgumentCheck;
 use super::failure::failed;
+use super::survey::survey;
 use super::text::near_matches;
 use super::there;
 
@@ -121,6 +122,10 @@ impl Tools for ToolRegistry {
 
     fn are_there(&self, cx: &ToolContext, paths: &[String]) -> BTreeMap<String, bool> {
         there::are_there(cx, paths)
+    }
+
+    fn survey(&self, cx: &ToolContext) -> Survey {
+        survey(cx)
     }
 }
 
