@@ -189,9 +189,8 @@ fn a_newer_message_supersedes_what_is_at_work() {
     assert!(first["reason"].as_str().is_some_and(|why| why.starts_with("superseded by job 2")), "{first}");
     // What it had said so far is in the record that the next run is told.
     let asked = model.asked();
-    let told: Vec<_> =
-        asked[1]["messages"].as_array().expect("messages").iter().filter_map(|m| m["content"].as_str()).collect();
-    let told: Vec<_> = told.into_iter().map(|text| task_in(text).unwrap_or(text)).collect();
+    let texts = asked[1]["messages"].as_array().expect("messages").iter().filter_map(|m| m["content"].as_str());
+    let told: Vec<_> = texts.map(|text| task_in(text).unwrap_or(text)).collect();
     let wanted = [
         "Your task:\nHow many suppliers?",
         "(left for what was said next)\nIt is fo",
