@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::call::OpenCall;
 use super::journal::{CallOutcome, Entry, Opening};
-use super::wish::asks_to_write;
+use super::wish::{Words, asks_to_write};
 use crate::model::Message;
 use crate::skill::READ_SKILL_FILE;
 use crate::tool::{EffectClass, ToolSpec, Writes};
@@ -276,34 +276,10 @@ impl End<'_> {
     /// Whether it says itself that something was not done, or needed not be. Once it has been told, that alone counts
     /// which needed not be: what was asked for and is not there is not there.
     fn admits(&self) -> bool {
-        const NOT: [&str; 26] = [
-            "not",
-            "no",
-            "none",
-            "nothing",
-            "never",
-            "cannot",
-            "unable",
-            "without",
-            "failed",
-            "failure",
-            "already",
-            "missing",
-            "unchanged",
-            "neither",
-            "nor",
-            "impossible",
-            "denied",
-            "lacks",
-            "unfortunately",
-            "sorry",
-            "instead",
-            "skipped",
-            "unless",
-            "error",
-            "only",
-            "unnecessary",
-        ];
+        const NOT: Words = Words(
+            "not no none nothing never cannot unable without failed failure already missing unchanged neither nor \
+             impossible denied lacks unfortunately sorry instead skipped unless error only unnecessary",
+        );
         let answer = sentences(self.answer);
         let mut words = answer.iter().flat_map(|sentence| &sentence.words).map(|word| word.text.as_str());
         if self.work.doubt.is_some() {
@@ -314,8 +290,8 @@ impl End<'_> {
         }
         let count = words.clone().count();
         // Whose language is not known may admit what it likes.
-        let is_read = count <= 3 || words.clone().any(|word| ENGLISH.contains(&word));
-        !is_read || words.any(|word| NOT.contains(&word) || said::is_negated(word))
+        let is_read = count <= 3 || words.clone().any(|word| ENGLISH.has(word));
+        !is_read || words.any(|word| NOT.has(word) || said::is_negated(word))
     }
 }
 
@@ -323,20 +299,17 @@ impl End<'_> {
 const MOST_FILES: usize = 16;
 
 /// Words of English that hardly any answer in it is without.
-const ENGLISH: [&str; 18] = [
-    "the", "of", "and", "is", "are", "was", "were", "has", "have", "been", "it", "to", "with", "this", "that", "i",
-    "done", "file",
-];
+const ENGLISH: Words = Words("the of and is are was were has have been it to with this that i done file");
 
 fn asks_in_english(goal: &str) -> bool {
     let sentences = sentences(goal);
-    sentences.iter().any(|sentence| sentence.has(&["the", "of", "and", "with", "from", "each", "every", "all"]))
+    sentences.iter().any(|sentence| sentence.has(Words("the of and with from each every all")))
 }
 
 /// Whether a goal is about files. A story that someone tells of themselves may be of files, too, and is true.
 fn is_of_files(goal: &str) -> bool {
-    let of_files = ["file", "files", "folder", "folders", "document", "documents", "workspace", "directory", "save"];
-    sentences(goal).iter().any(|sentence| sentence.has(&of_files) || sentence.paths().next().is_some())
+    let of_files = Words("file files folder folders document documents workspace directory save");
+    sentences(goal).iter().any(|sentence| sentence.has(of_files) || sentence.paths().next().is_some())
 }
 
 impl Fault {

@@ -1,5 +1,6 @@
 //! Which files a goal asks to be written, and which it asks about: in English, and only where its words leave no doubt.
 
+use super::super::wish::Words;
 use super::said::is_negated;
 use super::words::{Sentence, name_of, sentences};
 
@@ -15,67 +16,37 @@ pub(super) struct Target {
 const MOST_BYTES: usize = 4_000;
 
 /// What is written goes to a file.
-const WRITE: [&str; 11] =
-    ["write", "save", "store", "append", "export", "record", "put", "copy", "create", "generate", "add"];
+const WRITE: Words = Words("write save store append export record put copy create generate add");
 
 /// Something in a file is to be another.
-const CHANGE: [&str; 14] = [
-    "change",
-    "edit",
-    "update",
-    "modify",
-    "replace",
-    "correct",
-    "fix",
-    "set",
-    "mark",
-    "remove",
-    "delete",
-    "insert",
-    "rewrite",
-    "overwrite",
-];
+const CHANGE: Words =
+    Words("change edit update modify replace correct fix set mark remove delete insert rewrite overwrite");
 
 /// What comes of it goes to a file, where one is named.
-const MAKE: [&str; 12] = [
-    "convert",
-    "translate",
-    "summarise",
-    "summarize",
-    "compile",
-    "collect",
-    "list",
-    "sort",
-    "extract",
-    "merge",
-    "combine",
-    "turn",
-];
+const MAKE: Words = Words("convert translate summarise summarize compile collect list sort extract merge combine turn");
 
 /// Before a verb that says what is wanted.
-const LEADS: [&str; 9] = ["please", "then", "also", "now", "finally", "first", "next", "and", "just"];
+const LEADS: Words = Words("please then also now finally first next and just");
 
-const ARTICLES: [&str; 10] = ["a", "an", "the", "new", "file", "text", "named", "called", "my", "our"];
+const ARTICLES: Words = Words("a an the new file text named called my our");
 
 /// Not all that such a goal names has to be written.
-const OPEN: [&str; 6] = ["if", "unless", "otherwise", "optionally", "optional", "whether"];
+const OPEN: Words = Words("if unless otherwise optionally optional whether");
 
 /// Not all that such a sentence names has to be.
-const VAGUE: [&str; 6] = ["maybe", "perhaps", "when", "whenever", "or", "should"];
+const VAGUE: Words = Words("maybe perhaps when whenever or should");
 
 /// Behind these a verb does not say what is wanted.
-const TOLD: [&str; 17] = [
-    "how", "what", "which", "who", "why", "where", "explain", "describe", "example", "suggest", "pretend", "not",
-    "never", "without", "nothing", "no", "avoid",
-];
+const TOLD: Words =
+    Words("how what which who why where explain describe example suggest pretend not never without nothing no avoid");
 
 pub(super) fn targets(goal: &str) -> Vec<Target> {
     let sentences = if goal.len() > MOST_BYTES { Vec::new() } else { sentences(goal) };
-    if sentences.iter().any(|sentence| sentence.has(&OPEN)) {
+    if sentences.iter().any(|sentence| sentence.has(OPEN)) {
         return Vec::new();
     }
     let mut targets: Vec<Target> = Vec::new();
-    for target in sentences.iter().filter(|sentence| !sentence.has(&VAGUE)).flat_map(in_sentence) {
+    for target in sentences.iter().filter(|sentence| !sentence.has(VAGUE)).flat_map(in_sentence) {
         if !targets.iter().any(|known| name_of(&known.path) == name_of(&target.path)) {
             targets.push(target);
         }
@@ -87,12 +58,12 @@ fn in_sentence(sentence: &Sentence) -> Vec<Target> {
     let words = &sentence.words;
     let mut targets = Vec::new();
     for at in 0..words.len() {
-        if TOLD.contains(&sentence.at(at)) || is_negated(sentence.at(at)) {
+        if TOLD.has(sentence.at(at)) || is_negated(sentence.at(at)) {
             break;
         }
         // A wish begins behind a mark, or behind "and".
         if at == 0 || words[at - 1].ends_part || matches!(sentence.at(at - 1), "and" | "then") {
-            let leads = words[at..].iter().take_while(|word| LEADS.contains(&word.text.as_str())).count();
+            let leads = words[at..].iter().take_while(|word| LEADS.has(&word.text)).count();
             targets.extend(target(sentence, at + leads));
         }
     }
@@ -102,9 +73,8 @@ fn in_sentence(sentence: &Sentence) -> Vec<Target> {
 /// The file that the wish which begins with this verb is to write.
 fn target(sentence: &Sentence, verb: usize) -> Option<Target> {
     let (word, words) = (sentence.at(verb), &sentence.words);
-    let is_of = |verbs: &[&str]| verbs.contains(&word);
-    let (writes, changes) = (is_of(&WRITE), is_of(&CHANGE));
-    let is_wish = writes || changes || is_of(&MAKE);
+    let (writes, changes) = (WRITE.has(word), CHANGE.has(word));
+    let is_wish = writes || changes || MAKE.has(word);
     if !is_wish || matches!(sentence.at(verb + 1), "nothing" | "no") {
         return None;
     }
@@ -130,7 +100,7 @@ fn target(sentence: &Sentence, verb: usize) -> Option<Target> {
             continue;
         };
         let mut before = at - 1;
-        while before > verb && ARTICLES.contains(&sentence.at(before)) {
+        while before > verb && ARTICLES.has(sentence.at(before)) {
             before -= 1;
         }
         let is_direct = before == verb;
@@ -160,46 +130,18 @@ fn target(sentence: &Sentence, verb: usize) -> Option<Target> {
 }
 
 fn is_verb(word: &str) -> bool {
-    WRITE.contains(&word) || CHANGE.contains(&word) || MAKE.contains(&word)
+    WRITE.has(word) || CHANGE.has(word) || MAKE.has(word)
 }
 
 /// Files that everybody knows something of, without having looked at one.
-const KNOWN: [&str; 17] = [
-    "readme",
-    "changelog",
-    "license",
-    "contributing",
-    "cargo",
-    "package",
-    "pyproject",
-    "requirements",
-    "setup",
-    "tsconfig",
-    "makefile",
-    "settings",
-    "config",
-    "index",
-    "main",
-    "docker-compose",
-    "go",
-];
+const KNOWN: Words = Words(
+    "readme changelog license contributing cargo package pyproject requirements setup tsconfig makefile settings config \
+     index main docker-compose go",
+);
 
 /// The files that a goal asks about: nobody can say what stands in them without having looked.
 pub(super) fn sources(goal: &str) -> Vec<String> {
-    const LOOKS: [&str; 12] = [
-        "in",
-        "of",
-        "from",
-        "inside",
-        "read",
-        "open",
-        "summarise",
-        "summarize",
-        "check",
-        "review",
-        "count",
-        "translate",
-    ];
+    const LOOKS: Words = Words("in of from inside read open summarise summarize check review count translate");
     let mut sources: Vec<String> = Vec::new();
     // What stands in more lines may bring along what it asks about.
     if goal.len() > MOST_BYTES || goal.trim().lines().count() > 2 {
@@ -208,7 +150,7 @@ pub(super) fn sources(goal: &str) -> Vec<String> {
     let wonders = |sentence: &Sentence| {
         let how = sentence.words.iter().position(|word| word.text == "how");
         let is_how_to = how.is_some_and(|at| matches!(sentence.at(at + 1), "to" | "do" | "can" | "would" | "should"));
-        is_how_to || sentence.has(&["would", "should", "general", "usually", "typically"])
+        is_how_to || sentence.has(Words("would should general usually typically"))
     };
     for sentence in sentences(goal).iter().filter(|sentence| !wonders(sentence)) {
         for (at, word) in sentence.words.iter().enumerate() {
@@ -217,10 +159,10 @@ pub(super) fn sources(goal: &str) -> Vec<String> {
             while before > 0 && matches!(sentence.at(before - 1), "the" | "file" | "my" | "our") {
                 before -= 1;
             }
-            let asks = before > 0 && LOOKS.contains(&sentence.at(before - 1));
+            let asks = before > 0 && LOOKS.has(sentence.at(before - 1));
             let name = name_of(path);
             let stem = name.rsplit_once('.').map_or(&*name, |(stem, _)| stem);
-            if asks && !KNOWN.contains(&stem) && !sources.contains(path) {
+            if asks && !KNOWN.has(stem) && !sources.contains(path) {
                 sources.push(path.clone());
             }
         }

@@ -1,6 +1,7 @@
 //! What an answer says was written. In English, and rather too little than too much: what is read out of an answer that
 //! is not in it costs a turn, and what is missed is as it was before.
 
+use super::super::wish::Words;
 use super::words::{Sentence, name_of, sentences};
 
 /// A file that an answer says was written or changed.
@@ -19,122 +20,35 @@ pub(super) struct Claim {
     pub beside: Vec<String>,
 }
 
-const MADE: [&str; 14] = [
-    "wrote",
-    "written",
-    "created",
-    "saved",
-    "stored",
-    "exported",
-    "generated",
-    "recorded",
-    "copied",
-    "put",
-    "placed",
-    "appended",
-    "overwritten",
-    "rewritten",
-];
+const MADE: Words = Words(
+    "wrote written created saved stored exported generated recorded copied put placed appended overwritten rewritten",
+);
 
-const CHANGED: [&str; 13] = [
-    "updated",
-    "changed",
-    "edited",
-    "modified",
-    "replaced",
-    "corrected",
-    "fixed",
-    "added",
-    "inserted",
-    "removed",
-    "deleted",
-    "adjusted",
-    "marked",
-];
+const CHANGED: Words =
+    Words("updated changed edited modified replaced corrected fixed added inserted removed deleted adjusted marked");
 
 /// Between who did it, or the file it was done to, and the verb.
-const BETWEEN: [&str; 13] = [
-    "have",
-    "has",
-    "been",
-    "now",
-    "just",
-    "also",
-    "then",
-    "successfully",
-    "correctly",
-    "both",
-    "finally",
-    "all",
-    "thus",
-];
+const BETWEEN: Words = Words("have has been now just also then successfully correctly both finally all thus");
 
 /// Between the verb, or a preposition, and the file.
-const ARTICLES: [&str; 16] = [
-    "a",
-    "an",
-    "the",
-    "new",
-    "file",
-    "files",
-    "text",
-    "document",
-    "named",
-    "called",
-    "your",
-    "existing",
-    "this",
-    "output",
-    "its",
-    "following",
-];
+const ARTICLES: Words =
+    Words("a an the new file files text document named called your existing this output its following");
 
-const INTO: [&str; 7] = ["to", "into", "in", "as", "inside", "named", "called"];
+const INTO: Words = Words("to into in as inside named called");
 
 /// With these a sentence says something else than that it was done.
-const OTHERWISE: [&str; 30] = [
-    "not",
-    "cannot",
-    "can",
-    "could",
-    "would",
-    "should",
-    "might",
-    "may",
-    "must",
-    "will",
-    "if",
-    "unless",
-    "until",
-    "when",
-    "once",
-    "whether",
-    "no",
-    "none",
-    "nothing",
-    "never",
-    "neither",
-    "without",
-    "unable",
-    "tried",
-    "failed",
-    "already",
-    "says",
-    "said",
-    "yesterday",
-    "previously",
-];
+const OTHERWISE: Words = Words(
+    "not cannot can could would should might may must will if unless until when once whether no none nothing never \
+     neither without unable tried failed already says said yesterday previously",
+);
 
 /// With these behind the verb a part of the sentence is about something else.
-const TURNS: [&str; 16] = [
-    "which", "that", "who", "whose", "where", "because", "so", "about", "for", "by", "but", "before", "of", "how",
-    "why", "via",
-];
+const TURNS: Words = Words("which that who whose where because so about for by but before of how why via");
 
 pub(super) fn claims(answer: &str) -> Vec<Claim> {
     let mut claims = Vec::new();
     for sentence in sentences(answer) {
-        let is_otherwise = sentence.has(&OTHERWISE) || sentence.words.iter().any(|word| is_negated(&word.text));
+        let is_otherwise = sentence.has(OTHERWISE) || sentence.words.iter().any(|word| is_negated(&word.text));
         if is_otherwise || sentence.paths().next().is_none() {
             continue;
         }
@@ -150,8 +64,8 @@ pub(super) fn is_negated(word: &str) -> bool {
 }
 
 fn claim(sentence: &Sentence, verb: usize) -> Option<Claim> {
-    let is_made = MADE.contains(&sentence.at(verb));
-    if !is_made && !CHANGED.contains(&sentence.at(verb)) {
+    let is_made = MADE.has(sentence.at(verb));
+    if !is_made && !CHANGED.has(sentence.at(verb)) {
         return None;
     }
     let beside = sentence.paths().map(name_of).collect();
@@ -182,7 +96,7 @@ struct Passive<'s> {
 /// "a.txt has been written", "the sum was written".
 fn passive<'s>(sentence: &'s Sentence, verb: usize) -> Option<Passive<'s>> {
     let mut at = verb.checked_sub(1)?;
-    while BETWEEN.contains(&sentence.at(at)) && !matches!(sentence.at(at), "has" | "have" | "been") {
+    while BETWEEN.has(sentence.at(at)) && !matches!(sentence.at(at), "has" | "have" | "been") {
         at = at.checked_sub(1)?;
     }
     let is_told = match sentence.at(at) {
@@ -198,7 +112,7 @@ fn passive<'s>(sentence: &'s Sentence, verb: usize) -> Option<Passive<'s>> {
         _ => return None,
     };
     let mut path = at.checked_sub(1)?;
-    while BETWEEN.contains(&sentence.at(path)) || sentence.at(path) == "file" {
+    while BETWEEN.has(sentence.at(path)) || sentence.at(path) == "file" {
         path = path.checked_sub(1)?;
     }
     Some(Passive { path: sentence.words[path].path.as_deref(), is_told })
@@ -206,15 +120,14 @@ fn passive<'s>(sentence: &'s Sentence, verb: usize) -> Option<Passive<'s>> {
 
 /// "I have written", "I read it and wrote".
 fn is_own(sentence: &Sentence, verb: usize) -> bool {
-    const OWN: [&str; 7] = ["i", "we", "i've", "i’ve", "we've", "we’ve", "i'd"];
+    const OWN: Words = Words("i we i've i’ve we've we’ve");
     let mut at = verb;
-    while at > 0 && BETWEEN.contains(&sentence.at(at - 1)) {
+    while at > 0 && BETWEEN.has(sentence.at(at - 1)) {
         at -= 1;
     }
     let Some(before) = at.checked_sub(1) else { return false };
-    let begins_so = OWN[..6].contains(&sentence.at(0)) || OWN[..6].contains(&sentence.at(1));
-    OWN[..6].contains(&sentence.at(before))
-        || (begins_so && (sentence.at(before) == "and" || sentence.words[before].ends_part))
+    let begins_so = OWN.has(sentence.at(0)) || OWN.has(sentence.at(1));
+    OWN.has(sentence.at(before)) || (begins_so && (sentence.at(before) == "and" || sentence.words[before].ends_part))
 }
 
 /// The file behind a verb that something went to, and whether it is what was written.
@@ -223,19 +136,19 @@ fn goes_to(sentence: &Sentence, verb: usize) -> Option<(&str, bool)> {
         let word = &sentence.words[at];
         if let Some(path) = &word.path {
             let mut before = at - 1;
-            while before > verb && ARTICLES.contains(&sentence.at(before)) && !INTO.contains(&sentence.at(before)) {
+            while before > verb && ARTICLES.has(sentence.at(before)) && !INTO.has(sentence.at(before)) {
                 before -= 1;
             }
             if before == verb {
                 return Some((path, true));
             }
-            if INTO.contains(&sentence.at(before)) {
+            if INTO.has(sentence.at(before)) {
                 return Some((path, false));
             }
             continue;
         }
         let is_wish = word.text == "to" && !leads_to_file(sentence, at);
-        if TURNS.contains(&word.text.as_str()) || is_wish {
+        if TURNS.has(&word.text) || is_wish {
             return None;
         }
     }
@@ -243,6 +156,6 @@ fn goes_to(sentence: &Sentence, verb: usize) -> Option<(&str, bool)> {
 }
 
 fn leads_to_file(sentence: &Sentence, at: usize) -> bool {
-    let next = sentence.words[at + 1..].iter().find(|word| !ARTICLES.contains(&word.text.as_str()));
+    let next = sentence.words[at + 1..].iter().find(|word| !ARTICLES.has(&word.text));
     next.is_some_and(|word| word.path.is_some())
 }

@@ -1,72 +1,13 @@
 //! Sentences and the files that they name, in what a person asks for and in what a model says.
 
+use super::super::wish::Words;
+
 /// Endings that names of files have and hardly anything else: `example.com`, `Node.js` and `user.name` are no files here.
-const ENDINGS: [&str; 64] = [
-    "adoc",
-    "bash",
-    "bat",
-    "bib",
-    "c",
-    "cfg",
-    "conf",
-    "cpp",
-    "cs",
-    "css",
-    "csv",
-    "dat",
-    "diff",
-    "doc",
-    "docx",
-    "geojson",
-    "go",
-    "gpx",
-    "h",
-    "hpp",
-    "htm",
-    "html",
-    "ics",
-    "ini",
-    "ipynb",
-    "java",
-    "json",
-    "jsonl",
-    "jsx",
-    "kt",
-    "lock",
-    "log",
-    "lua",
-    "markdown",
-    "md",
-    "ndjson",
-    "odt",
-    "patch",
-    "pdf",
-    "php",
-    "pl",
-    "properties",
-    "ps1",
-    "py",
-    "rb",
-    "rs",
-    "rst",
-    "rtf",
-    "sh",
-    "sql",
-    "srt",
-    "svg",
-    "swift",
-    "tex",
-    "toml",
-    "ts",
-    "tsv",
-    "tsx",
-    "txt",
-    "vcf",
-    "xlsx",
-    "xml",
-    "yaml",
-    "yml",
-];
+const ENDINGS: Words = Words(
+    "adoc bash bat bib c cfg conf cpp cs css csv dat diff doc docx geojson go gpx h hpp htm html ics ini ipynb java json \
+     jsonl jsx kt lock log lua markdown md ndjson odt patch pdf php pl properties ps1 py rb rs rst rtf sh sql srt svg \
+     swift tex toml ts tsv tsx txt vcf xlsx xml yaml yml",
+);
 
 /// A word of a sentence.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,8 +33,8 @@ impl Sentence {
         self.words.get(at).map_or("", |word| word.text.as_str())
     }
 
-    pub fn has(&self, any: &[&str]) -> bool {
-        self.words.iter().any(|word| any.contains(&word.text.as_str()))
+    pub fn has(&self, any: Words) -> bool {
+        self.words.iter().any(|word| any.has(&word.text))
     }
 
     /// The files that it names.
@@ -201,7 +142,7 @@ fn path_in(raw: &str) -> Option<String> {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');
     let name = path.rsplit('/').next()?;
     let (stem, ending) = name.rsplit_once('.')?;
-    let is_file = ENDINGS.contains(&ending.to_lowercase().as_str()) && stem.contains(char::is_alphanumeric);
+    let is_file = ENDINGS.has(&ending.to_lowercase()) && stem.contains(char::is_alphanumeric);
     (is_file && path.chars().all(is_part) && !path.contains("//")).then(|| path.to_owned())
 }
 
