@@ -367,14 +367,17 @@ impl Faults {
                 Fault::Unread(path) => write!(told, " The task is about {path}, and you have not looked at it."),
             };
         }
-        if self.0.iter().any(|fault| !matches!(fault, Fault::Unread(_))) {
+        let is_unread = self.0.iter().all(|fault| matches!(fault, Fault::Unread(_)));
+        if is_unread {
+            told.push_str(" Read it now, then finish with what it says.");
+        } else if asks_to_write(end.goal) {
             let writers = end.writers().collect::<Vec<_>>().join(" or ");
             let _ = write!(
                 told,
                 " Do it now with {writers}, then finish. If it cannot be done or was right before, say so."
             );
         } else {
-            told.push_str(" Read it now, then finish with what it says.");
+            told.push_str(" The task does not ask for it: finish with the answer alone, and say only what was done.");
         }
         told
     }

@@ -20,7 +20,7 @@ fn tool(name: &str, effect: EffectClass, writes: Writes) -> OfferedTool {
     OfferedTool { spec: ToolSpec { name: name.into(), description: "does it".into(), parameters }, effect, writes }
 }
 
-fn with_files(calling: ToolCalling, style: Style) -> Opening {
+pub fn with_files(calling: ToolCalling, style: Style) -> Opening {
     let mut opening = Opening::clone(&opening(calling, RunLimits::default()));
     opening.persona.style = style;
     opening.tools = vec![
@@ -49,8 +49,12 @@ pub const WAYS: [(ToolCalling, Style); 4] = [
 
 impl Talk {
     pub fn about(goal: &str, (calling, style): (ToolCalling, Style)) -> Talk {
-        let h = Harness::begin_with(goal, Arc::new(with_files(calling, style)));
-        Talk { h, calling, style, there: Vec::new() }
+        Talk::with(with_files(calling, style), goal)
+    }
+
+    pub fn with(opening: Opening, goal: &str) -> Talk {
+        let (calling, style) = (opening.calling, opening.persona.style);
+        Talk { h: Harness::begin_with(goal, Arc::new(opening)), calling, style, there: Vec::new() }
     }
 
     fn where_are(mut self, there: &[&'static str]) -> Talk {
@@ -265,8 +269,7 @@ fn an_answer_that_was_held_back_is_better_than_none() {
     ] {
         let mut opening = with_files(ToolCalling::Native, Style::Direct);
         opening.persona.limits = limits;
-        let h = Harness::begin_with(WRITE, Arc::new(opening));
-        let mut talk = Talk { h, calling: ToolCalling::Native, style: Style::Direct, there: Vec::new() };
+        let mut talk = Talk::with(opening, WRITE);
         talk.finish("I wrote out/ships.txt.");
         while talk.h.effect == Effect::AskModel {
             talk.done("read_file", "a.md");
@@ -456,8 +459,7 @@ fn a_persona_that_cannot_write_is_not_held_to_it() {
     for tools in [Vec::new(), vec![tool("read_file", EffectClass::Pure, Writes::Nothing)]] {
         let mut opening = with_files(ToolCalling::Native, Style::Direct);
         opening.tools = tools;
-        let h = Harness::begin_with("Change main.py so that it says hello.", Arc::new(opening));
-        let mut talk = Talk { h, calling: ToolCalling::Native, style: Style::Direct, there: vec![] };
+        let mut talk = Talk::with(opening, "Change main.py so that it says hello.");
         talk.finish("I've updated main.py:\n```python\nprint('hello')\n```");
         assert_eq!(talk.h.ended().0, EndStatus::Completed);
     }
@@ -476,8 +478,19 @@ fn what_was_cut_off_in_the_middle_may_have_been_written() {
 fn what_was_said_before_in_the_session_is_not_asked_for_again() {
     let mut opening = with_files(ToolCalling::Native, Style::Direct);
     opening.history = vec![Message::User { text: "Write notes.txt.".into() }];
-    let h = Harness::begin_with("What did you save to a file?", Arc::new(opening));
-    let mut talk = Talk { h, calling: ToolCalling::Native, style: Style::Direct, there: vec![] };
+    let mut talk = Talk::with(opening, "What did you save to a file?");
     talk.finish("I created notes.txt.");
     assert_eq!(talk.h.ended().0, EndStatus::Completed);
+}
+
+#[test]
+fn who_was_not_asked_to_write_is_not_told_to() {
+    for way in WAYS {
+        let mut talk = Talk::about("Which ships are in the files?", way);
+        talk.finish("Clio. I wrote the list to list.md.");
+        let told = talk.doubted().expect("told");
+        assert!(told.contains("The task does not ask for it") && !told.contains("create_file"), "{told}");
+        talk.finish("Clio.");
+        assert_eq!(talk.h.ended().0, EndStatus::Completed);
+    }
 }
