@@ -158,6 +158,8 @@ pub(super) struct Faults(Vec<Fault>);
 /// The end of a run: what was asked for, what it worked with, what its tools did, and what it says.
 pub(super) struct End<'a> {
     pub goal: &'a str,
+    /// The goal as the model was told it, with what it was told besides.
+    pub told: &'a str,
     pub opening: &'a Opening,
     pub work: &'a Work,
     pub answer: &'a str,
@@ -189,7 +191,7 @@ impl End<'_> {
         }
         let mut files: Vec<String> = self.claims().into_iter().map(|claim| claim.path).collect();
         files.extend(self.targets().into_iter().map(|target| target.path));
-        files.extend(self.unread().iter().cloned());
+        files.extend(self.unread());
         files.sort();
         files.dedup();
         files.truncate(MOST_FILES);
@@ -229,8 +231,8 @@ impl End<'_> {
                 faults.extend((!failed.is_empty()).then(|| Fault::Failed(failed.join(", "))));
             }
         }
-        let is_there = |path: &&String| seen.is_there(path) == Some(true);
-        faults.extend(self.unread().iter().filter(is_there).cloned().map(Fault::Unread));
+        let is_there = |path: &String| seen.is_there(path) == Some(true);
+        faults.extend(self.unread().into_iter().filter(is_there).map(Fault::Unread));
         faults.dedup();
         (!faults.is_empty()).then_some(Faults(faults))
     }
@@ -267,10 +269,16 @@ impl End<'_> {
         targets
     }
 
-    /// What the goal asks about, and no call of the run has looked at.
-    fn unread(&self) -> &[String] {
-        let is_question = self.reads() && self.work.written.is_empty() && !asks_to_write(self.goal);
-        if is_question { &self.work.unread } else { &[] }
+    /// What the goal asks about, no call of the run has looked at, and the run was not told at its beginning.
+    fn unread(&self) -> Vec<String> {
+        if !self.reads() || !self.work.written.is_empty() || asks_to_write(self.goal) {
+            return Vec::new();
+        }
+        // What stands behind such a line is the file's.
+        let quotes: Vec<_> =
+            self.told.lines().filter_map(|line| line.strip_prefix("File ")).map(str::to_lowercase).collect();
+        let is_quoted = |path: &String| quotes.iter().any(|line| line.contains(&name_of(path)));
+        self.work.unread.iter().filter(|path| !is_quoted(path)).cloned().collect()
     }
 
     /// Whether it says itself that something was not done, or needed not be. Once it has been told, that alone counts

@@ -20,7 +20,7 @@ fn tool(name: &str, effect: EffectClass, writes: Writes) -> OfferedTool {
     OfferedTool { spec: ToolSpec { name: name.into(), description: "does it".into(), parameters }, effect, writes }
 }
 
-pub fn with_files(calling: ToolCalling, style: Style) -> Opening {
+fn with_files(calling: ToolCalling, style: Style) -> Opening {
     let mut opening = Opening::clone(&opening(calling, RunLimits::default()));
     opening.persona.style = style;
     opening.tools = vec![
@@ -52,12 +52,12 @@ impl Talk {
         Talk::with(with_files(calling, style), goal)
     }
 
-    pub fn with(opening: Opening, goal: &str) -> Talk {
+    fn with(opening: Opening, goal: &str) -> Talk {
         let (calling, style) = (opening.calling, opening.persona.style);
         Talk { h: Harness::begin_with(goal, Arc::new(opening)), calling, style, there: Vec::new() }
     }
 
-    fn where_are(mut self, there: &[&'static str]) -> Talk {
+    pub fn where_are(mut self, there: &[&'static str]) -> Talk {
         self.there = there.to_vec();
         self
     }
@@ -123,7 +123,7 @@ impl Talk {
     }
 
     /// What the model was told of the answer that was held back, if it just was.
-    fn doubted(&self) -> Option<String> {
+    pub fn doubted(&self) -> Option<String> {
         let Some(Entry::Doubted { text, .. }) = self.h.journal.last().map(|recorded| &recorded.entry) else {
             return None;
         };

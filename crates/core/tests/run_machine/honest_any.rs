@@ -73,3 +73,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_a_run_is_told_of_a_file_at_its_beginning_counts_as_a_look() {
+    for (told, is_told) in [("File fleet.csv: Clio, 12 m", true), ("- fleet.csv (12 bytes)", false)] {
+        let goal = format!("Which ship in fleet.csv is the longest?\n{told}");
+        let mut talk = Talk::about(&goal, WAYS[1]).where_are(&["fleet.csv"]);
+        talk.finish("The Clio.");
+        assert_eq!(talk.doubted().is_none(), is_told, "{told}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::Recorder;
 use super::reply::calls_in;
-use crate::model::{ModelReply, ToolCalling};
+use crate::model::{Message, ModelReply, ToolCalling};
 use crate::run::Run;
 use crate::run::claims::{Doubt, End, Seen};
 use crate::run::finish::{self, Finishing};
@@ -39,8 +39,12 @@ impl Run {
     }
 
     fn end_with<'a>(&'a self, answer: &'a str) -> Option<End<'a>> {
-        let goal = &self.cycles.first()?.task;
-        Some(End { goal, opening: self.opening.as_deref()?, work: &self.work, answer })
+        let cycle = self.cycles.first()?;
+        let told = match cycle.history.messages()[..cycle.history.head()].last() {
+            Some(Message::User { text }) => text,
+            _ => "",
+        };
+        Some(End { goal: &cycle.task, told, opening: self.opening.as_deref()?, work: &self.work, answer })
     }
 }
 
