@@ -20,7 +20,7 @@ fn tool(name: &str, effect: EffectClass, writes: Writes) -> OfferedTool {
     OfferedTool { spec: ToolSpec { name: name.into(), description: "does it".into(), parameters }, effect, writes }
 }
 
-fn with_files(calling: ToolCalling, style: Style) -> Opening {
+pub fn with_files(calling: ToolCalling, style: Style) -> Opening {
     let mut opening = Opening::clone(&opening(calling, RunLimits::default()));
     opening.persona.style = style;
     opening.tools = vec![
@@ -52,7 +52,7 @@ impl Talk {
         Talk::with(with_files(calling, style), goal)
     }
 
-    fn with(opening: Opening, goal: &str) -> Talk {
+    pub fn with(opening: Opening, goal: &str) -> Talk {
         let (calling, style) = (opening.calling, opening.persona.style);
         Talk { h: Harness::begin_with(goal, Arc::new(opening)), calling, style, there: Vec::new() }
     }

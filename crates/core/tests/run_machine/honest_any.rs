@@ -1,10 +1,10 @@
 //! Whatever a model says and does in whatever order: it is told once at most, and an answer in part says why.
 
-use posse_core::run::journal::{EndStatus, Entry};
+use posse_core::run::journal::{EndStatus, Entry, Opening};
 use posse_core::run::machine::Effect;
 use proptest::prelude::*;
 
-use super::honest::{Talk, WAYS};
+use super::honest::{Talk, WAYS, with_files};
 
 #[derive(Debug, Clone, Copy)]
 enum Move {
@@ -76,9 +76,10 @@ proptest! {
 
 #[test]
 fn what_a_run_is_told_of_a_file_at_its_beginning_counts_as_a_look() {
-    for (told, is_told) in [("File fleet.csv: Clio, 12 m", true), ("- fleet.csv (12 bytes)", false)] {
-        let goal = format!("Which ship in fleet.csv is the longest?\n{told}");
-        let mut talk = Talk::about(&goal, WAYS[1]).where_are(&["fleet.csv"]);
+    let quoted = "- fleet.csv (9 bytes)\n\nWhat they say.\n\nFile fleet.csv:\n| Clio, 12\n";
+    for (told, is_told) in [(quoted, true), ("- fleet.csv (9 bytes)\n| File fleet.csv:", false)] {
+        let opening = Opening { workspace: Some(told.into()), ..with_files(WAYS[1].0, WAYS[1].1) };
+        let mut talk = Talk::with(opening, "Which ship in fleet.csv is the longest?").where_are(&["fleet.csv"]);
         talk.finish("The Clio.");
         assert_eq!(talk.doubted().is_none(), is_told, "{told}");
     }
