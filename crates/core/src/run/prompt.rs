@@ -227,10 +227,11 @@ pub fn examples(
 /// Worked tasks in one workspace, which the first of them is told of. Writing is shown only to those who may have to:
 /// a small model does what it is shown.
 fn in_harbour(shown: &dyn Fn(&[&str]) -> bool, writes: bool) -> Vec<Message> {
-    let kinds: [(&[&str], bool, &str); 6] = [
+    let kinds: [(&[&str], bool, &str); 7] = [
         (&["search_files"], true, worked::ABSENT),
         (&["read_file"], true, worked::READ),
         (&["calculate"], true, worked::CALCULATE_SOME),
+        (&[], true, worked::COLLECT),
         (&[], true, worked::LOOKUP),
         (&["create_file"], writes, worked::WRITE_SOME),
         (&["edit_file"], writes, worked::EDIT),

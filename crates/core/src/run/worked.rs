@@ -12,7 +12,8 @@ use crate::tool::{Survey, SurveyedFile};
 pub(super) const LOOKUP: &str = include_str!("worked/harbour/lookup.txt");
 pub(super) const READ: &str = include_str!("worked/harbour/read.txt");
 pub(super) const ABSENT: &str = include_str!("worked/harbour/absent.txt");
-/// Only some of what is quoted matters.
+/// All that is quoted is gone through, and only some of it matters.
+pub(super) const COLLECT: &str = include_str!("worked/harbour/collect.txt");
 pub(super) const CALCULATE_SOME: &str = include_str!("worked/harbour/calculate.txt");
 pub(super) const WRITE_SOME: &str = include_str!("worked/harbour/write.txt");
 pub(super) const EDIT: &str = include_str!("worked/harbour/edit.txt");
