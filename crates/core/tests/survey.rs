@@ -180,8 +180,10 @@ fn a_run_goes_on_with_what_it_was_told_at_first_and_older_ones_were_told_nothing
 #[test]
 fn who_is_told_in_which_folder_to_look_is_told_no_more() {
     let file = |path: &str| SurveyedFile { path: path.into(), bytes: 5, head: "mast\n".into() };
-    let there = Survey { files: vec![file("boats/clio.md"), file("quay.md")], has_more: false };
-    for goal in ["Which has a mast? See the files in the folder boats.", "Look into boats/.", "Read the boats folder"] {
+    let there = Survey { files: vec![file("boats/clio.md"), file("in/port/nora.md")], has_more: false };
+    for goal in
+        ["Which has a mast? See the files in the folder boats.", "Look into boats/.", "Which of in/port has a mast?"]
+    {
         assert_eq!(told(&there, goal, MAX_QUOTED), None, "{goal}");
     }
     for goal in [

@@ -70,7 +70,7 @@ pub fn told(survey: &Survey, goal: &str, most: usize) -> Option<String> {
     Some(in_words(survey, &named, &quotes))
 }
 
-/// Whether the goal names a folder as one: `reports/`, the folder reports, the reports folder.
+/// Whether the goal names a folder as one: `reports/`, `in/reports`, the folder reports, the reports folder.
 fn names_folder(survey: &Survey, goal: &str) -> bool {
     let is_around = |c: char| !(c.is_alphanumeric() || matches!(c, '/' | '_' | '-'));
     let words: Vec<_> = goal.split_whitespace().map(|word| word.trim_matches(is_around)).collect();
@@ -79,7 +79,7 @@ fn names_folder(survey: &Survey, goal: &str) -> bool {
         folder.len() > 1 && survey.files.iter().any(|file| file.path.starts_with(&folder))
     };
     let says_folder = |at: usize| matches!(words.get(at), Some(&("folder" | "directory")));
-    let is_named = |at: usize| words[at].ends_with('/') || says_folder(at.wrapping_sub(1)) || says_folder(at + 1);
+    let is_named = |at: usize| words[at].contains('/') || says_folder(at.wrapping_sub(1)) || says_folder(at + 1);
     (0..words.len()).any(|at| is_named(at) && is_there(words[at]))
 }
 
