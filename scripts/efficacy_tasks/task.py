@@ -6,9 +6,12 @@ import json
 import re
 from dataclasses import dataclass, field
 
-# The ways in which people say that something is not there.
+# The ways in which people say that something is not there. A word that something may as well be called ("an unknown
+# error") says it behind a verb alone.
 _DENIALS = re.compile(
-    r"\b(not|no|none|nothing|never|neither|nowhere|missing|absent|unknown|unable|cannot|without|lacks?)\b|n't\b|n’t\b", re.I
+    r"\b(not|no|none|nothing|never|neither|nowhere|unable to|cannot|without|lacks?)\b|n't\b|n’t\b"
+    r"|\b(is|are|was|were|remains?) (missing|absent|unknown|unable)\b",
+    re.I,
 )
 
 

@@ -72,9 +72,10 @@ struct Wanted {
     json: Option<Value>,
 }
 
-/// Words by which people say that something is not there.
-const DENIALS: &str =
-    "not|no|none|nothing|never|neither|nowhere|missing|absent|unknown|unable|cannot|without|lack|lacks";
+/// Words by which people say that something is not there. One that something may as well be called ("an unknown error")
+/// says it behind a verb alone.
+const DENIALS: &str = "not|no|none|nothing|never|neither|nowhere|cannot|without|lack|lacks|is missing|are missing|is absent|\
+     are absent|is unknown|are unknown|remains unknown|am unable|is unable|unable to";
 
 impl Task {
     /// Why what was answered and what became of the files is wrong; none where it is right.

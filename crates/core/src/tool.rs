@@ -243,8 +243,23 @@ pub trait Tools: Send + Sync {
 pub struct Survey {
     /// Files that tools may read.
     pub files: Vec<SurveyedFile>,
+    /// Tables that they make, for whoever has a tool that reads them.
+    pub tables: Vec<SurveyedTable>,
     /// Whether there may be more.
     pub has_more: bool,
+}
+
+/// A table that files of a workspace make.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SurveyedTable {
+    /// As a query names it.
+    pub name: String,
+    /// The file, or the folder of the files with `/` behind it.
+    pub path: String,
+    /// Their names, with what their numbers are given in.
+    pub columns: Vec<String>,
+    /// How many rows it has, where it was read to its end.
+    pub rows: Option<u64>,
 }
 
 /// A file of a workspace.

@@ -26,6 +26,7 @@ fn every_built_in_tool_is_offered_in_a_form_that_all_providers_take() {
             ("edit_file", Once),
             ("finish", Pure),
             ("list_files", Pure),
+            ("query_tables", Pure),
             ("read_file", Pure),
             ("search_files", Pure),
         ]

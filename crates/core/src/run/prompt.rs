@@ -227,11 +227,13 @@ pub fn examples(
 /// Worked tasks in one workspace, which the first of them is told of. Writing is shown only to those who may have to:
 /// a small model does what it is shown.
 fn in_harbour(shown: &dyn Fn(&[&str]) -> bool, writes: bool) -> Vec<Message> {
-    let kinds: [(&[&str], bool, &str); 7] = [
+    let queries = shown(&["query_tables"]);
+    let kinds: [(&[&str], bool, &str); 8] = [
         (&["search_files"], true, worked::ABSENT),
         (&["read_file"], true, worked::READ),
-        (&["calculate"], true, worked::CALCULATE_SOME),
-        (&[], true, worked::COLLECT),
+        (&["calculate"], !queries, worked::CALCULATE_SOME),
+        (&[], !queries, worked::COLLECT),
+        (&["query_tables"], true, worked::QUERY),
         (&[], true, worked::LOOKUP),
         (&["create_file"], writes, worked::WRITE_SOME),
         (&["edit_file"], writes, worked::EDIT),
@@ -239,7 +241,7 @@ fn in_harbour(shown: &dyn Fn(&[&str]) -> bool, writes: bool) -> Vec<Message> {
     let chosen = kinds.iter().filter(|(names, is_wanted, _)| *is_wanted && shown(names));
     let mut out: Vec<_> = chosen.flat_map(|(_, _, text)| messages(text)).collect();
     if let Some(Message::User { text }) = out.first_mut() {
-        *text = format!("{}\n\n{text}", worked::harbour());
+        *text = format!("{}\n\n{text}", worked::harbour(queries));
     }
     out
 }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::results::{is_data, one_line, quoted};
 use crate::text::{count, plural};
-use crate::tool::{Survey, SurveyedFile};
+use crate::tool::{Survey, SurveyedFile, SurveyedTable};
 
 /// Most bytes of texts that are quoted.
 pub const MAX_QUOTED: usize = 3000;
@@ -19,6 +19,9 @@ pub const MAX_NAMED: usize = 60;
 /// Most bytes of their names together, and of one: a name is told whole or not at all.
 const MAX_NAMES: usize = 4000;
 const MAX_NAME: usize = 250;
+
+/// Most bytes of what is told of tables.
+const MAX_TABLES: usize = 1500;
 
 /// Most bytes of one text that are quoted, and the least of which a quote that is not whole is worth its place.
 const MAX_OF_ONE: usize = 2048;
@@ -40,12 +43,12 @@ const EMPTY_WORDS: [&str; 60] = [
     "there", "they", "this", "to", "was", "were", "what", "which", "who", "will", "with", "write",
 ];
 
-/// What a run with this goal is told of its workspace, with quotes of at most `most` bytes; nothing where no file was
-/// found.
+/// What a run with this goal is told of its workspace, with quotes of at most `most` bytes, and which tables there
+/// are for whoever reads them; nothing where no file was found.
 ///
 /// Nothing either where the goal says in which folder to look: shown beginnings of its files, a small model takes the first
 /// few for all (of five such jobs it did none, and all when it looked by itself).
-pub fn told(survey: &Survey, goal: &str, most: usize) -> Option<String> {
+pub fn told(survey: &Survey, goal: &str, most: usize, with_tables: bool) -> Option<String> {
     if names_folder(survey, goal) {
         return None;
     }
@@ -66,8 +69,9 @@ pub fn told(survey: &Survey, goal: &str, most: usize) -> Option<String> {
         return None;
     }
     named.sort_by(|a, b| survey.files[*a].path.cmp(&survey.files[*b].path));
+    let tables = if with_tables { tables(survey, &ranked) } else { String::new() };
     let quotes = quotes(ranked.into_iter().map(|at| &survey.files[at]), most);
-    Some(in_words(survey, &named, &quotes))
+    Some(in_words(survey, &named, &tables, &quotes))
 }
 
 /// Whether the goal names a folder as one: `reports/`, `in/reports`, the folder reports, the reports folder.
@@ -83,7 +87,29 @@ fn names_folder(survey: &Survey, goal: &str) -> bool {
     (0..words.len()).any(|at| is_named(at) && is_there(words[at]))
 }
 
-fn in_words(survey: &Survey, named: &[usize], quotes: &[String]) -> String {
+/// The tables that there is room for, those of the nearest files first.
+fn tables(survey: &Survey, ranked: &[usize]) -> String {
+    let is_of = |table: &SurveyedTable, at: usize| {
+        let path = &survey.files[at].path;
+        *path == table.path || path.rfind('/').is_some_and(|end| path[..=end] == table.path)
+    };
+    let mut order: Vec<_> = survey.tables.iter().collect();
+    order.sort_by_key(|table| ranked.iter().position(|at| is_of(table, *at)).unwrap_or(usize::MAX));
+    let mut out = String::from("\nTables for query_tables:\n");
+    let most = out.len() + MAX_TABLES;
+    for SurveyedTable { name, path, columns, rows } in order {
+        let columns: Vec<_> = columns.iter().map(|column| one_line(column)).collect();
+        let rows = rows.map(|rows| format!("{}, ", plural(rows, "row"))).unwrap_or_default();
+        let line = format!("- {}({}): {rows}{}\n", one_line(name), columns.join(", "), one_line(path));
+        if out.len() + line.len() <= most {
+            out.push_str(&line);
+        }
+    }
+    out.push_str("- lines(file, number, line): each line of each text\n");
+    out
+}
+
+fn in_words(survey: &Survey, named: &[usize], tables: &str, quotes: &[String]) -> String {
     let there = survey.files.len();
     let more = if survey.has_more { "more than " } else { "" };
     let mut out = format!("The workspace has {more}{}:\n", plural(there as u64, "file"));
@@ -97,6 +123,7 @@ fn in_words(survey: &Survey, named: &[usize], quotes: &[String]) -> String {
         let left = left.max(usize::from(survey.has_more)) as u64;
         let _ = writeln!(out, "({least}{} more; list_files and search_files find them)", count(left));
     }
+    out.push_str(tables);
     if !quotes.is_empty() {
         let all = if quotes.len() == there { "they" } else { "some of them" };
         let _ = write!(out, "\nWhat {all} say. {}\n{}", is_data(), quotes.concat());

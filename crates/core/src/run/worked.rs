@@ -6,7 +6,7 @@
 
 use super::survey::{self, MAX_QUOTED};
 use crate::model::Message;
-use crate::tool::{Survey, SurveyedFile};
+use crate::tool::{Survey, SurveyedFile, SurveyedTable};
 
 /// Of those that are told of their workspace: what its files say, or do not say, as they are quoted or read.
 pub(super) const LOOKUP: &str = include_str!("worked/harbour/lookup.txt");
@@ -15,6 +15,8 @@ pub(super) const ABSENT: &str = include_str!("worked/harbour/absent.txt");
 /// All that is quoted is gone through, and only some of it matters.
 pub(super) const COLLECT: &str = include_str!("worked/harbour/collect.txt");
 pub(super) const CALCULATE_SOME: &str = include_str!("worked/harbour/calculate.txt");
+/// The same by a query.
+pub(super) const QUERY: &str = include_str!("worked/harbour/query.txt");
 pub(super) const WRITE_SOME: &str = include_str!("worked/harbour/write.txt");
 pub(super) const EDIT: &str = include_str!("worked/harbour/edit.txt");
 
@@ -46,21 +48,35 @@ pub(super) fn messages(text: &str) -> Vec<Message> {
 }
 
 /// What the worked tasks are told of the workspace that they stand in.
-pub(super) fn harbour() -> String {
+pub(super) fn harbour(with_tables: bool) -> String {
     let file = |(path, bytes, head): &(&str, u64, &str)| {
         let bytes = if head.is_empty() { *bytes } else { head.len() as u64 };
         SurveyedFile { path: (*path).into(), bytes, head: (*head).into() }
     };
-    let survey = Survey { files: HARBOUR.iter().map(file).collect(), has_more: false };
-    survey::told(&survey, "boats catch", MAX_QUOTED).unwrap_or_default()
+    let table = |(name, path, columns): &(&str, &str, &[&str])| {
+        let columns = columns.iter().map(|column| (*column).to_owned()).collect();
+        SurveyedTable { name: (*name).into(), path: (*path).into(), columns, rows: Some(3) }
+    };
+    let survey = Survey {
+        files: HARBOUR.iter().map(file).collect(),
+        tables: HARBOUR_TABLES.iter().map(table).collect(),
+        has_more: false,
+    };
+    survey::told(&survey, "boats catch", MAX_QUOTED, with_tables).unwrap_or_default()
 }
 
 /// Path, length, and text where it is quoted.
 const HARBOUR: [(&str, u64, &str); 6] = [
-    ("boats/clio.md", 0, "Clio is green\nLength: 14 m\nSkipper: Ana Reis\n"),
-    ("boats/nora.md", 0, "Nora is red\nLength: 11 m\nSkipper: Tove Lund\n"),
-    ("boats/pippa.md", 0, "Pippa is green\nLength: 9 m\nSkipper: Ana Reis\n"),
+    ("boats/clio.md", 0, "Clio\nColour: green\nLength: 14 m\nSkipper: Ana Reis\n"),
+    ("boats/nora.md", 0, "Nora\nColour: red\nLength: 11 m\nSkipper: Tove Lund\n"),
+    ("boats/pippa.md", 0, "Pippa\nColour: green\nLength: 9 m\nSkipper: Ana Reis\n"),
     ("catch.csv", 0, "boat,fish,kg\nClio,cod,3.25\nNora,hake,1.5\nClio,eel,0.75\n"),
     ("log/monday.txt", 51, ""),
     ("quay.md", 640, ""),
+];
+
+/// Name, path and columns of what the tools make of it; each has three rows.
+const HARBOUR_TABLES: [(&str, &str, &[&str]); 2] = [
+    ("boats", "boats/", &["name", "colour", "length in m", "skipper", "file"]),
+    ("catch", "catch.csv", &["boat", "fish", "kg"]),
 ];

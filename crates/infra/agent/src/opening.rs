@@ -23,6 +23,9 @@ use super::{GenericAgentExecutor, results};
 /// The tool without which nobody is told what files there are.
 const READ_FILE: &str = "read_file";
 
+/// The tool without which nobody is told what tables there are.
+const QUERY_TABLES: &str = "query_tables";
+
 /// Stands for the id of a call where a run's beginning looks through its workspace.
 const SURVEY: &str = "survey";
 
@@ -144,7 +147,9 @@ impl GenericAgentExecutor {
         };
         let (registry, context) = (Arc::clone(&self.registry), self.context(cx, SURVEY));
         let goal = setup.goal.clone();
-        let looking = tokio::task::spawn_blocking(move || survey::told(&registry.survey(&context), &goal, most));
+        let with_tables = setup.tools().iter().any(|tool| tool.spec.name == QUERY_TABLES);
+        let looking =
+            tokio::task::spawn_blocking(move || survey::told(&registry.survey(&context), &goal, most, with_tables));
         looking.await.unwrap_or_else(|error| {
             warn!("the workspace could not be looked through: {error}");
             None

@@ -11,5 +11,6 @@ mod lack;
 mod long;
 mod paths;
 mod protection;
+mod query_tables;
 mod support;
 mod survey;

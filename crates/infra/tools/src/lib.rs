@@ -12,6 +12,7 @@ mod function;
 mod registry;
 pub mod sandbox;
 mod survey;
+mod tables;
 pub(crate) mod text;
 pub mod workspace;
 
@@ -22,6 +23,7 @@ mod create_file;
 mod edit_file;
 mod finish;
 mod list_files;
+mod query_tables;
 mod read_file;
 mod read_skill_file;
 mod run_command;
@@ -43,6 +45,7 @@ type Make = fn() -> FnTool;
 const PACKS: &[(&str, Make)] = &[
     ("annotations", annotate::tool),
     ("calculator", calculate::tool),
+    ("calculator", query_tables::tool),
     ("filesystem", append_file::tool),
     ("filesystem", create_file::tool),
     ("filesystem", edit_file::tool),

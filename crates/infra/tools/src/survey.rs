@@ -6,18 +6,26 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use posse_core::tool::{Survey, SurveyedFile, ToolContext, ToolErrorCategory};
+use posse_core::tool::{Survey, SurveyedFile, SurveyedTable, ToolContext, ToolErrorCategory};
 
+use super::tables::{Column, Source, Table, tables};
 use super::text::{Content, HEAD, classify, decode, whole_chars};
 use super::workspace::{Dir, Found, Kind, Links, Workspace};
 
-const MAX_FILES: usize = 500;
-/// Folders and whatever else is met on the way.
-const MAX_VISITED: usize = 20_000;
-const MAX_TIME: Duration = Duration::from_secs(1);
-/// How much is read of one text, and of all together.
-const MAX_HEAD: usize = 16 * 1024;
-const MAX_READ: usize = 1 << 20;
+/// How much is looked at.
+pub(super) struct Limits {
+    pub files: usize,
+    /// Folders and whatever else is met on the way.
+    pub visited: usize,
+    pub time: Duration,
+    /// How many bytes are read of one text, and of all together.
+    pub head: usize,
+    pub read: usize,
+}
+
+/// Before a run begins.
+const TOLD: Limits =
+    Limits { files: 500, visited: 20_000, time: Duration::from_secs(1), head: 16 * 1024, read: 1 << 20 };
 
 /// Folders of what programs make for themselves, beside those whose names begin with a dot.
 const PASSED_OVER: [&str; 2] = ["node_modules", "__pycache__"];
@@ -25,8 +33,30 @@ const PASSED_OVER: [&str; 2] = ["node_modules", "__pycache__"];
 /// What there is for a call's file tools, the nearest to the root first where there is too much. Nothing is named that
 /// they would not open.
 pub(super) fn survey(cx: &ToolContext) -> Survey {
+    let mut found = files(cx, &TOLD);
+    let sources: Vec<_> = found.files.iter().map(Source::of).collect();
+    found.tables = tables(&sources).iter().map(surveyed).collect();
+    found
+}
+
+fn surveyed(table: &Table) -> SurveyedTable {
+    let column = |column: &Column| match &column.unit {
+        Some(unit) => format!("{} in {unit}", column.name),
+        None => column.name.clone(),
+    };
+    SurveyedTable {
+        name: table.name.clone(),
+        path: table.path.clone(),
+        columns: table.columns.iter().map(column).collect(),
+        rows: (!table.is_cut).then_some(table.rows.len() as u64),
+    }
+}
+
+/// The files alone, with the beginnings of their texts.
+pub(super) fn files(cx: &ToolContext, limits: &Limits) -> Survey {
     let Ok(workspace) = Workspace::of(cx) else { return Survey::default() };
-    let mut look = Look { workspace: &workspace, began: Instant::now(), visited: 0, read: 0, found: Survey::default() };
+    let began = Instant::now();
+    let mut look = Look { workspace: &workspace, limits, began, visited: 0, read: 0, found: Survey::default() };
     let mut folders = VecDeque::from([PathBuf::new()]);
     while let Some(folder) = folders.pop_front() {
         if cx.stop.reason().is_some() || !look.folder(&folder, &mut folders) {
@@ -40,6 +70,7 @@ pub(super) fn survey(cx: &ToolContext) -> Survey {
 
 struct Look<'a> {
     workspace: &'a Workspace,
+    limits: &'a Limits,
     began: Instant,
     visited: usize,
     read: usize,
@@ -55,7 +86,7 @@ impl Look<'_> {
         let mut walk = self.workspace.walk(&dir, false);
         for (name, kind) in walk.by_ref() {
             self.visited += 1;
-            if self.visited > MAX_VISITED || self.began.elapsed() > MAX_TIME {
+            if self.visited > self.limits.visited || self.began.elapsed() > self.limits.time {
                 return false;
             }
             // What cannot be written down in a line cannot be asked for either.
@@ -65,7 +96,7 @@ impl Look<'_> {
             }
             match kind {
                 Kind::Folder if !PASSED_OVER.contains(&plain) => folders.push_back(folder.join(&name)),
-                Kind::File if self.found.files.len() == MAX_FILES => return false,
+                Kind::File if self.found.files.len() == self.limits.files => return false,
                 Kind::File if !self.file(&dir, &name, folder) => return false,
                 _ => {}
             }
@@ -91,7 +122,7 @@ impl Look<'_> {
 
     /// The beginning of a text; nothing of what is none.
     fn head(&mut self, file: File) -> String {
-        let most = MAX_HEAD.min(MAX_READ - self.read);
+        let most = self.limits.head.min(self.limits.read - self.read);
         let mut bytes = Vec::new();
         if file.take(most as u64).read_to_end(&mut bytes).is_err() {
             return String::new();
