@@ -227,13 +227,13 @@ pub fn examples(
 /// Worked tasks in one workspace, which the first of them is told of. Writing is shown only to those who may have to:
 /// a small model does what it is shown.
 fn in_harbour(shown: &dyn Fn(&[&str]) -> bool, writes: bool) -> Vec<Message> {
-    let queries = shown(&["query_tables"]);
+    let queries = shown(&["query_tables"]) && !writes;
     let kinds: [(&[&str], bool, &str); 8] = [
         (&["search_files"], true, worked::ABSENT),
         (&["read_file"], true, worked::READ),
         (&["calculate"], !queries, worked::CALCULATE_SOME),
         (&[], !queries, worked::COLLECT),
-        (&["query_tables"], true, worked::QUERY),
+        (&["query_tables"], queries, worked::QUERY),
         (&[], true, worked::LOOKUP),
         (&["create_file"], writes, worked::WRITE_SOME),
         (&["edit_file"], writes, worked::EDIT),

@@ -147,7 +147,9 @@ impl GenericAgentExecutor {
         };
         let (registry, context) = (Arc::clone(&self.registry), self.context(cx, SURVEY));
         let goal = setup.goal.clone();
-        let with_tables = setup.tools().iter().any(|tool| tool.spec.name == QUERY_TABLES);
+        // Of those who have to write, small models asked them first and then said what they had found.
+        let with_tables =
+            !wish::asks_to_write(&goal) && setup.tools().iter().any(|tool| tool.spec.name == QUERY_TABLES);
         let looking =
             tokio::task::spawn_blocking(move || survey::told(&registry.survey(&context), &goal, most, with_tables));
         looking.await.unwrap_or_else(|error| {

@@ -82,7 +82,7 @@ fn a_text_that_is_not_there_is_answered_with_the_line_that_may_be_meant() {
     assert_eq!(told("f:4: Length: 14.5 m"), without("the file's name and the number before each line", length));
     let two = "[f, lines 3 to 4 of 5]\nColour: green\nLength: 14.5 m";
     assert_eq!(told("| Colour: green\n| Length: 14.5 m"), without("the | before each line", two));
-    let nearest = format!("Nearest to it is this line; copy the text exactly:\n{length}");
+    let nearest = "Nearest to it is line 4. Call edit_file again with exactly this old_text:\nLength: 14.5 m";
     assert_eq!(told("Length: 15.5 m"), nearest);
     let spaces = "It differs only in spaces or line breaks. Copy the text exactly:\n";
     assert_eq!(told("Colour:  green\nLength:  14.5 m"), format!("{spaces}{two}"));

@@ -86,7 +86,8 @@ fn with_names(sql: &str, tables: &[Table]) -> String {
     for table in tables {
         let path = table.path.trim_end_matches('/');
         let own = path.rsplit('/').next().unwrap_or(path);
-        for written in [path, own] {
+        let without_ending = path.rsplit_once('.').map_or(path, |(stem, _)| stem);
+        for written in [path, own, without_ending] {
             if written.is_empty() || written == table.name {
                 continue;
             }

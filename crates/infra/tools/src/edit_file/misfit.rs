@@ -41,7 +41,7 @@ pub(super) fn hint(path: &str, bytes: &[u8], old: &str) -> String {
         match missing_line(&file.text, old) {
             Missing::Line(line) => {
                 return match file.nearest(line) {
-                    Some(at) => format!("Nearest to it is this line; copy the text exactly:\n{}", file.shown(at..=at)),
+                    Some(at) => file.nearest_told(at),
                     None => "No line of it is like that. Read the file and copy the text exactly".into(),
                 };
             }
@@ -153,6 +153,15 @@ impl Lines<'_> {
             }
         }
         best.map(|(_, at)| at)
+    }
+
+    /// The line alone behind the words: small models copied the words beside it as well.
+    fn nearest_told(&self, at: usize) -> String {
+        let line = self.text.lines().nth(at - 1).unwrap_or_default();
+        match line.len() > MAX_LINE {
+            true => format!("Nearest to it is this line; copy the text exactly:\n{}", self.shown(at..=at)),
+            false => format!("Nearest to it is line {at}. Call edit_file again with exactly this old_text:\n{line}"),
+        }
     }
 
     /// Lines as `read_file` shows them.
