@@ -83,6 +83,31 @@ pub struct LocalFile {
     pub bytes: u64,
     /// What it is good for.
     pub good_for: &'static str,
+    /// What it did of small jobs; null where nobody has measured it.
+    pub measured: Option<Measured>,
+}
+
+/// What a model did of small jobs that nothing was tuned for, each with a few files (`scripts/efficacy` of the sources).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Measured {
+    /// So many were done right.
+    pub right: u32,
+    /// Of so many.
+    pub of: u32,
+    /// Tokens read and written, for each.
+    pub tokens: u32,
+    /// The seconds that each took, on 2 cores.
+    pub seconds: u32,
+}
+
+impl Measured {
+    /// Right answers and speed in two cells of a table, for people.
+    pub fn brief(one: Option<Measured>) -> (String, String) {
+        let unknown = || ("-".to_owned(), "-".to_owned());
+        one.map_or_else(unknown, |Measured { right, of, seconds, .. }| {
+            (format!("{right} of {of}"), format!("{seconds} s"))
+        })
+    }
 }
 
 /// The document of `posse model list --json`.

@@ -228,13 +228,14 @@ pub fn examples(
 /// a small model does what it is shown.
 fn in_harbour(shown: &dyn Fn(&[&str]) -> bool, writes: bool) -> Vec<Message> {
     let queries = shown(&["query_tables"]) && !writes;
-    let kinds: [(&[&str], bool, &str); 8] = [
+    let kinds: [(&[&str], bool, &str); 9] = [
         (&["search_files"], true, worked::ABSENT),
         (&["read_file"], true, worked::READ),
         (&["calculate"], !queries, worked::CALCULATE_SOME),
         (&[], !queries, worked::COLLECT),
         (&["query_tables"], queries, worked::QUERY),
         (&[], true, worked::LOOKUP),
+        (&[], !writes, worked::HOP),
         (&["create_file"], writes, worked::WRITE_SOME),
         (&["edit_file"], writes, worked::EDIT),
     ];

