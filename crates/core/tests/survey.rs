@@ -178,22 +178,22 @@ fn a_run_goes_on_with_what_it_was_told_at_first_and_older_ones_were_told_nothing
 }
 
 #[test]
-fn who_is_told_in_which_folder_to_look_is_told_no_more() {
-    let file = |path: &str| SurveyedFile { path: path.into(), bytes: 5, head: "mast\n".into() };
-    let there = Survey { files: vec![file("boats/clio.md"), file("in/port/nora.md")], ..Survey::default() };
-    for goal in
-        ["Which has a mast? See the files in the folder boats.", "Look into boats/.", "Which of in/port has a mast?"]
-    {
-        assert_eq!(told(&there, goal, MAX_QUOTED, false), None, "{goal}");
-    }
-    for goal in [
-        "Which boats have a mast?",
-        "Look into the folder quays.",
-        "Which folder has a mast?",
-        "What is in boats/clio.md?",
-    ] {
-        assert!(told(&there, goal, MAX_QUOTED, false).is_some(), "{goal}");
-    }
+fn what_is_far_beside_the_nearest_is_not_quoted_and_the_nearest_comes_last() {
+    let there = survey(&[
+        ("suppliers/brill.md", "Ships to: Malta and Greece\nFlax and Greece wool\n"),
+        ("suppliers/kelda.md", "Ships to: Malta and Spain\nWool\n"),
+        ("suppliers/quill.md", "Ships to: Norway and Greece\nSilk\n"),
+        ("suppliers/terra.md", "Ships to: Norway and Spain\nWool\n"),
+    ]);
+    let quoted = |goal: &str| {
+        let told = told(&there, goal, MAX_QUOTED, false).expect("told");
+        let of = |line: &str| Some(line.strip_prefix("File suppliers/")?.strip_suffix(".md:")?.to_owned());
+        told.lines().filter_map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(quoted("Which supplier has silk? See the files in the folder suppliers."), ["quill"]);
+    assert_eq!(quoted("Which suppliers ship to Greece?"), ["quill", "brill"], "it has the word more often");
+    assert_eq!(quoted("Which suppliers ship anything?").len(), 4, "all are as near");
+    assert_eq!(quoted("Who has silk? See terra.md."), ["quill", "terra"], "what is named is quoted");
 }
 
 #[test]

@@ -35,6 +35,9 @@ const PATH_WEIGHT: f64 = 3.0;
 const SATURATION: f64 = 1.2;
 const LENGTH_SHARE: f64 = 0.75;
 
+/// How near a text has to be to be quoted, as a share of how near the nearest is.
+const LEAST_OF_BEST: f64 = 0.4;
+
 /// Words of English that say nothing of what is looked for.
 const EMPTY_WORDS: [&str; 60] = [
     "a", "about", "all", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can", "did", "do", "does",
@@ -45,13 +48,7 @@ const EMPTY_WORDS: [&str; 60] = [
 
 /// What a run with this goal is told of its workspace, with quotes of at most `most` bytes, and which tables there
 /// are for whoever reads them; nothing where no file was found.
-///
-/// Nothing either where the goal says in which folder to look: shown beginnings of its files, a small model takes the first
-/// few for all (of five such jobs it did none, and all when it looked by itself).
 pub fn told(survey: &Survey, goal: &str, most: usize, with_tables: bool) -> Option<String> {
-    if names_folder(survey, goal) {
-        return None;
-    }
     let ranked = nearest(survey, goal);
     let mut order: Vec<_> = ranked.clone();
     let is_ranked: HashSet<_> = ranked.iter().copied().collect();
@@ -70,21 +67,10 @@ pub fn told(survey: &Survey, goal: &str, most: usize, with_tables: bool) -> Opti
     }
     named.sort_by(|a, b| survey.files[*a].path.cmp(&survey.files[*b].path));
     let tables = if with_tables { tables(survey, &ranked) } else { String::new() };
-    let quotes = quotes(ranked.into_iter().map(|at| &survey.files[at]), most);
+    // The nearest stands next to the task.
+    let mut quotes = quotes(worth_quoting(survey, goal).into_iter().map(|at| &survey.files[at]), most);
+    quotes.reverse();
     Some(in_words(survey, &named, &tables, &quotes))
-}
-
-/// Whether the goal names a folder as one: `reports/`, `in/reports`, the folder reports, the reports folder.
-fn names_folder(survey: &Survey, goal: &str) -> bool {
-    let is_around = |c: char| !(c.is_alphanumeric() || matches!(c, '/' | '_' | '-'));
-    let words: Vec<_> = goal.split_whitespace().map(|word| word.trim_matches(is_around)).collect();
-    let is_there = |word: &str| {
-        let folder = format!("{}/", word.trim_end_matches('/'));
-        folder.len() > 1 && survey.files.iter().any(|file| file.path.starts_with(&folder))
-    };
-    let says_folder = |at: usize| matches!(words.get(at), Some(&("folder" | "directory")));
-    let is_named = |at: usize| words[at].contains('/') || says_folder(at.wrapping_sub(1)) || says_folder(at + 1);
-    (0..words.len()).any(|at| is_named(at) && is_there(words[at]))
 }
 
 /// The tables that there is room for, those of the nearest files first.
@@ -163,6 +149,20 @@ fn quotes<'a>(files: impl Iterator<Item = &'a SurveyedFile>, most: usize) -> Vec
 /// The files that have something of the goal, the nearest first: those that it names, then by BM25 over the words of
 /// their paths and texts.
 pub fn nearest(survey: &Survey, goal: &str) -> Vec<usize> {
+    ranked(survey, goal).into_iter().map(|(_, _, at)| at).collect()
+}
+
+/// Of these, those that are worth quoting: a small model takes what it is shown for what it is asked about, and mixed up
+/// which of many files said what.
+fn worth_quoting(survey: &Survey, goal: &str) -> Vec<usize> {
+    let ranked = ranked(survey, goal);
+    let best = ranked.iter().map(|(_, score, _)| *score).fold(0.0, f64::max);
+    let is_near = |(is_named, score, _): &&(bool, f64, usize)| *is_named || *score >= LEAST_OF_BEST * best;
+    ranked.iter().filter(is_near).map(|(_, _, at)| *at).collect()
+}
+
+/// Whether the goal names it, how near it is, and which one it is.
+fn ranked(survey: &Survey, goal: &str) -> Vec<(bool, f64, usize)> {
     let wanted: HashSet<String> = words(goal).filter(|word| !EMPTY_WORDS.contains(&word.as_str())).collect();
     let texts: Vec<Text> = survey.files.iter().map(|file| Text::of(file, &wanted)).collect();
     let many = texts.len() as f64;
@@ -194,7 +194,7 @@ pub fn nearest(survey: &Survey, goal: &str) -> Vec<usize> {
         let by_path = || survey.files[a.2].path.cmp(&survey.files[b.2].path);
         b.0.cmp(&a.0).then_with(|| b.1.total_cmp(&a.1)).then_with(by_path)
     });
-    ranked.into_iter().map(|(_, _, at)| at).collect()
+    ranked
 }
 
 /// How often a file has the words that are wanted, and how many words it has.

@@ -66,6 +66,21 @@ fn each_kind_of_table_is_counted_added_up_and_sorted() {
 }
 
 #[test]
+fn where_no_row_fits_those_are_told_that_have_a_part_of_what_was_asked() {
+    let bench = farm();
+    let near = ". These rows of it have a text of the query; LIKE '%…%' finds a part of one:\n\
+                name = Elsa, born = 2019-03-02, weight = 612, vet = Dr Bauer, file = cows/elsa.md";
+    for (sql, said) in [
+        ("SELECT name FROM cows WHERE vet = 'bauer'", "no row fits"),
+        ("SELECT count(*) FROM cows WHERE vet = 'Bauer'", "count(*) = 0"),
+        ("SELECT max(weight) FROM cows WHERE vet LIKE 'bauer%'", "max(weight) = nothing (no row fits)"),
+    ] {
+        assert_eq!(answer(&bench, sql), format!("{said}{near}"), "{sql}");
+    }
+    assert_eq!(answer(&bench, "SELECT name FROM cows WHERE vet = 'Cohen' OR vet = ''"), "no row fits");
+}
+
+#[test]
 fn a_file_may_be_named_by_its_path() {
     let bench = farm();
     bench.write("old/milk.csv", "day,litres\nMonday,1\n");

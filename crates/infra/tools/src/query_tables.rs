@@ -33,6 +33,8 @@ const MAX_SQL: usize = 10_000;
 /// How many rows are shown, and how much text at most.
 const MAX_ROWS: usize = 200;
 const MAX_SHOWN: usize = 16 * 1024;
+/// Most rows of a table that are told where none fits.
+const MAX_NEAR: usize = 5;
 /// Most tables that an error names.
 const MAX_NAMED: usize = 20;
 
@@ -72,7 +74,7 @@ fn query_tables(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     let (stop, began) = (cx.stop.clone(), Instant::now());
     let is_over = move || stop.reason().is_some() || began.elapsed() > MAX_TIME;
     connection.progress_handler(CHECK_EVERY, Some(is_over)).map_err(|error| failed(error.to_string()))?;
-    let shown = answer(&connection, &sql).map_err(|error| explained(error, cx, &tables))?;
+    let shown = answer(&connection, &sql, &tables).map_err(|error| explained(error, cx, &tables))?;
     let cut = tables.iter().filter(|table| table.is_cut && mentions(&sql, &table.name));
     let notes = cut.map(|table| {
         format!("\n({} is too long: only its first {} were read)", table.path, plural(table.rows.len() as u64, "row"))
@@ -156,7 +158,7 @@ impl From<rusqlite::Error> for Unanswered {
 }
 
 /// The rows as lines of text; a single value beside what it is.
-fn answer(connection: &Connection, sql: &str) -> Result<String, Unanswered> {
+fn answer(connection: &Connection, sql: &str, tables: &[Table]) -> Result<String, Unanswered> {
     let first = sql.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty()).unwrap_or_default();
     if !["select", "with", "values"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
         return Err(Unanswered::NotOneSelect);
@@ -179,11 +181,14 @@ fn answer(connection: &Connection, sql: &str) -> Result<String, Unanswered> {
         shown.push(cells);
     }
     if let ([row], [name]) = (&*shown, &*names) {
-        let cell = if row[0].is_empty() { "nothing (no row fits)" } else { &row[0] };
-        return Ok(format!("{name} = {cell}"));
+        return Ok(match &*row[0] {
+            "" => format!("{name} = nothing (no row fits){}", near_misses(sql, tables)),
+            "0" => format!("{name} = 0{}", near_misses(sql, tables)),
+            cell => format!("{name} = {cell}"),
+        });
     }
     if shown.is_empty() {
-        return Ok("no row fits".to_owned());
+        return Ok(format!("no row fits{}", near_misses(sql, tables)));
     }
     let mut out = format!("{}, {}:", plural(shown.len() as u64 + more, "row"), names.join(" | "));
     for row in &shown {
@@ -193,6 +198,37 @@ fn answer(connection: &Connection, sql: &str) -> Result<String, Unanswered> {
         let _ = write!(out, "\n({more} more; ask for fewer with WHERE or LIMIT)");
     }
     Ok(out)
+}
+
+/// Rows that have a text of the query within a longer one: whoever asks for `= 'Spain'` means "Spain and Malta" as well.
+fn near_misses(sql: &str, tables: &[Table]) -> String {
+    let texts = sql.split('\'').skip(1).step_by(2).map(|text| text.trim_matches('%').to_lowercase());
+    let texts: Vec<_> = texts.filter(|text| text.chars().count() > 1).collect();
+    let has = |cell: &Cell| match cell {
+        Cell::Text(text) => texts.iter().any(|wanted| text.to_lowercase().contains(wanted)),
+        _ => false,
+    };
+    let mut out = String::new();
+    for table in tables.iter().filter(|table| mentions(sql, &table.name)) {
+        for row in table.rows.iter().filter(|row| row.iter().any(has)).take(MAX_NEAR) {
+            let cells =
+                table.columns.iter().zip(row).map(|(column, cell)| format!("{} = {}", column.name, shown(cell)));
+            let _ = write!(out, "\n{}", cells.collect::<Vec<_>>().join(", "));
+        }
+    }
+    match out.is_empty() {
+        true => out,
+        false => format!(". These rows of it have a text of the query; LIKE '%…%' finds a part of one:{out}"),
+    }
+}
+
+fn shown(cell: &Cell) -> String {
+    match cell {
+        Cell::Nothing => String::new(),
+        Cell::Integer(number) => number.to_string(),
+        Cell::Real(number) => text(ValueRef::Real(*number)),
+        Cell::Text(text) => text.replace(['\n', '\r'], " "),
+    }
 }
 
 /// A number with at most 15 digits: the sum of 0.1 and 0.2 is 0.3.
@@ -219,7 +255,8 @@ fn explained(error: Unanswered, cx: &ToolContext, tables: &[Table]) -> ToolError
         Unanswered::Sql(error) => error,
     };
     if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
-        let out = |()| over_limit(format!("the query took more than {} seconds. Ask for less", MAX_TIME.as_secs()));
+        let out =
+            |()| over_limit(format!("the query took more than {}. Ask for less", plural(MAX_TIME.as_secs(), "second")));
         return check(&cx.stop).map(out).unwrap_or_else(|error| error);
     }
     let said = error.to_string();
