@@ -48,6 +48,8 @@ pub(super) struct Work {
     failed: BTreeSet<String>,
     /// Something ran that may have written anything.
     is_unseen: bool,
+    /// What the last call said, where it failed.
+    error: Option<String>,
     /// What the goal asks about and nothing has come of yet, as it is written there.
     unread: Vec<String>,
     /// The answer that its model was told to look at again.
@@ -84,6 +86,7 @@ impl Work {
 
     fn ended(&mut self, call: &OpenCall, outcome: CallOutcome, text: &str, writes: Writes) {
         let arguments = &call.request.arguments;
+        self.error = (!matches!(outcome, CallOutcome::Done)).then(|| text.to_owned());
         self.unread.retain(|path| {
             let names = |text: &str| text.to_lowercase().contains(&name_of(path));
             !names(arguments) && !names(text)
@@ -149,6 +152,8 @@ enum Fault {
     Failed(String),
     /// It was asked about a file, and nothing has looked at it.
     Unread(String),
+    /// It says what the last call, which failed, had said.
+    IsError,
 }
 
 /// What is wrong with an answer.
@@ -233,8 +238,18 @@ impl End<'_> {
         }
         let is_there = |path: &String| seen.is_there(path) == Some(true);
         faults.extend(self.unread().into_iter().filter(is_there).map(Fault::Unread));
+        faults.extend(self.is_error().then_some(Fault::IsError));
         faults.dedup();
         (!faults.is_empty()).then_some(Faults(faults))
+    }
+
+    /// Whether it is, in its first words or as a whole, what a tool said was wrong with a call.
+    fn is_error(&self) -> bool {
+        let words = |text: &str| text.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>();
+        let Some(error) = self.work.error.as_deref().map(words) else { return false };
+        let answer = words(self.answer);
+        let first = &error[..error.len().min(WORDS_OF_ERROR)];
+        first.len() == WORDS_OF_ERROR && answer.windows(first.len()).any(|part| part == first)
     }
 
     /// What it says was written, and no call of the run wrote.
@@ -303,6 +318,9 @@ impl End<'_> {
     }
 }
 
+/// Whoever says so many words of an error in a row says the error.
+const WORDS_OF_ERROR: usize = 8;
+
 /// Most files that are looked for at the end of a run.
 const MOST_FILES: usize = 16;
 
@@ -325,6 +343,7 @@ impl Fault {
         match self {
             Fault::SaysMissing(path) | Fault::SaysUnchanged(path) | Fault::Missing(path) => path,
             Fault::Unchanged(path) | Fault::Failed(path) | Fault::Unread(path) => path,
+            Fault::IsError => "",
         }
     }
 
@@ -341,6 +360,7 @@ impl Fault {
             Fault::Unchanged(path) => format!("{path} was to be written, and no call has written it"),
             Fault::Failed(paths) => format!("each call that was to write failed ({paths})"),
             Fault::Unread(path) => format!("the task is about {path}, and no call has looked at it"),
+            Fault::IsError => "the answer is what a tool said was wrong with a call".to_owned(),
         }
     }
 }
@@ -373,7 +393,12 @@ impl Faults {
                     write!(told, " The task asks to write, but each of your calls that were to do it failed ({paths}).")
                 }
                 Fault::Unread(path) => write!(told, " The task is about {path}, and you have not looked at it."),
+                Fault::IsError => write!(told, " It is what a tool said was wrong with your call."),
             };
+        }
+        if self.0.contains(&Fault::IsError) {
+            told.push_str(" Do the task in another way, or say plainly what is not there.");
+            return told;
         }
         let is_unread = self.0.iter().all(|fault| matches!(fault, Fault::Unread(_)));
         if is_unread {

@@ -25,6 +25,10 @@ pub const MAX_REPEATS: u32 = 12;
 /// How often of these, where calling is structured, until its tool is left out of the next step's schema.
 pub const HABIT: u32 = 2;
 
+/// How often in a row calls of one tool that only reads may fail, where calling is structured, until it is left out of the
+/// next step's schema: a small model asks the same in ever other words.
+const IN_VAIN: u32 = 2;
+
 /// With this begins what Posse says of a repetition, behind a tool's own words.
 const REMARK: &str = "\n\nYou had made this same call before, and nothing has changed since. ";
 
@@ -73,6 +77,8 @@ pub(super) struct Repeats {
     seen: BTreeMap<u64, Seen>,
     /// The calls lately asked for, from the last one that was new, each once.
     habit: Vec<CallRequest>,
+    /// The tool that only reads whose calls failed last, and how many of them in a row.
+    in_vain: Option<(String, u32)>,
     /// The number of the last reply.
     reply: u32,
     /// How long all calls took.
@@ -114,6 +120,9 @@ impl Repeats {
         self.took_ms = self.took_ms.saturating_add(ms);
         let (at_ms, from_tokens) = (self.took_ms, self.tokens);
         let only_reads = call.effect == Some(EffectClass::Pure);
+        let name = &call.request.name;
+        let so_far = self.in_vain.take().filter(|(tool, _)| tool == name).map_or(0, |(_, times)| times);
+        self.in_vain = (only_reads && outcome != CallOutcome::Done).then(|| (name.clone(), so_far + 1));
         let may_have_changed_something = !only_reads
             && match outcome {
                 CallOutcome::Failed { category } => !category.says_nothing_was_done(),
@@ -164,6 +173,11 @@ impl Repeats {
         let waited = part(self.took_ms.saturating_add(ms) - same.at_ms) < WHOLE;
         let times = same.times + u32::from(same.reply != self.reply);
         (times > 1).then_some(Again { times, waited })
+    }
+
+    /// The tool that gets nowhere, if the last calls were of one.
+    pub fn in_vain(&self) -> Option<&str> {
+        self.in_vain.as_ref().filter(|(_, times)| *times >= IN_VAIN).map(|(tool, _)| tool.as_str())
     }
 
     fn times(&self, call: &CallRequest) -> u32 {

@@ -55,17 +55,18 @@ impl Run {
         request
     }
 
-    /// Tools that stand in no step now: those of a habit that the model is in, else those for writing where an answer is
-    /// all that is asked for. Who does not get on without them, or was told more since the run began, has them.
+    /// Tools that stand in no step now: one that has got nowhere, those of a habit that the model is in, else those for
+    /// writing where an answer is all that is asked for. Who does not get on without them, or was told more since the run began, has them.
     fn left_out(&self) -> Vec<&str> {
         let top = self.top();
         let habits: Vec<_> = top.repeats.habits(HABIT).map(|call| call.name.as_str()).collect();
         let was_told_more = top.replans > 0 || !top.answers.is_empty() || self.spent_before != Spent::default();
         let only_answers = self.opening.as_ref().is_some_and(|opening| opening.only_answers) && self.depth() == 0;
         if !habits.is_empty() || was_told_more || !only_answers {
-            return habits;
+            return habits.into_iter().chain(top.repeats.in_vain()).collect();
         }
-        self.tools().filter(|tool| tool.writes == Writes::File).map(|tool| tool.spec.name.as_str()).collect()
+        let writers = self.tools().filter(|tool| tool.writes == Writes::File).map(|tool| tool.spec.name.as_str());
+        writers.chain(top.repeats.in_vain()).collect()
     }
 
     /// What a model is told to do instead of a call that it has made before.

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 use super::results::{is_data, one_line, quoted};
+use super::wish::asks_to_write;
 use crate::text::{count, plural};
 use crate::tool::{Survey, SurveyedFile, SurveyedTable};
 
@@ -157,7 +158,9 @@ pub fn nearest(survey: &Survey, goal: &str) -> Vec<usize> {
 fn worth_quoting(survey: &Survey, goal: &str) -> Vec<usize> {
     let ranked = ranked(survey, goal);
     let best = ranked.iter().map(|(_, score, _)| *score).fold(0.0, f64::max);
-    let is_near = |(is_named, score, _): &&(bool, f64, usize)| *is_named || *score >= LEAST_OF_BEST * best;
+    // Who has to write may need all.
+    let least = if asks_to_write(goal) { 0.0 } else { LEAST_OF_BEST * best };
+    let is_near = |(is_named, score, _): &&(bool, f64, usize)| *is_named || *score >= least;
     ranked.iter().filter(is_near).map(|(_, _, at)| *at).collect()
 }
 

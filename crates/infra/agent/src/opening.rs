@@ -74,6 +74,9 @@ impl GenericAgentExecutor {
         let (calling, has_tokenizer) = (profile.tool_calling, model.tokenizer().is_some());
         let mut tools = setup.tools();
         tools.retain(|tool| tool.spec.name != READ_SKILL_FILE);
+        // Small models that had to write asked tables first, and then said what they had found.
+        let asks_tables = calling == ToolCalling::Native || !wish::asks_to_write(&setup.goal);
+        tools.retain(|tool| asks_tables || tool.spec.name != QUERY_TABLES);
         let named = self.named_skills(&setup.persona);
         // Whoever has a tool of that name keeps it; then nothing could be found.
         let most = match tools.iter().any(|tool| tool.spec.name == FIND_SKILLS) {
@@ -94,7 +97,7 @@ impl GenericAgentExecutor {
         let is_told = |skill: &&OfferedSkill| !skill.inner && !skill.unlisted;
         let callable: Vec<_> = skills.iter().filter(is_told).map(|skill| skill.spec.clone()).collect();
         let before = results::before(cx, profile.context_window).await?;
-        let workspace = self.surveyed(cx, &setup, calling).await;
+        let workspace = self.surveyed(cx, &setup, &tools, calling).await;
         let telling =
             Telling { goal: &setup.goal, of_workspace: workspace.is_some(), of_results: before.told.is_some() };
         let examples = prompt::examples(setup.persona.style, calling, &specs, &usable(&skills), telling);
@@ -135,10 +138,16 @@ impl GenericAgentExecutor {
 
     /// What the run is told of its workspace: names alone where the model looks by itself, and nothing where it could not
     /// read a file of it.
-    async fn surveyed(&self, cx: &JobContext, setup: &RunSetup, calling: ToolCalling) -> Option<String> {
+    async fn surveyed(
+        &self,
+        cx: &JobContext,
+        setup: &RunSetup,
+        tools: &[OfferedTool],
+        calling: ToolCalling,
+    ) -> Option<String> {
         let reader = self.registry.get(READ_FILE)?;
         // One that a hook put in its place may read other files.
-        if !setup.tools().iter().any(|tool| tool.spec == *reader.spec()) {
+        if !tools.iter().any(|tool| tool.spec == *reader.spec()) {
             return None;
         }
         let most = match (calling, setup.persona.style) {
@@ -147,9 +156,7 @@ impl GenericAgentExecutor {
         };
         let (registry, context) = (Arc::clone(&self.registry), self.context(cx, SURVEY));
         let goal = setup.goal.clone();
-        // Of those who have to write, small models asked them first and then said what they had found.
-        let with_tables =
-            !wish::asks_to_write(&goal) && setup.tools().iter().any(|tool| tool.spec.name == QUERY_TABLES);
+        let with_tables = tools.iter().any(|tool| tool.spec.name == QUERY_TABLES);
         let looking =
             tokio::task::spawn_blocking(move || survey::told(&registry.survey(&context), &goal, most, with_tables));
         looking.await.unwrap_or_else(|error| {

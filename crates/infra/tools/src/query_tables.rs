@@ -89,7 +89,8 @@ fn with_names(sql: &str, tables: &[Table]) -> String {
         let path = table.path.trim_end_matches('/');
         let own = path.rsplit('/').next().unwrap_or(path);
         let without_ending = path.rsplit_once('.').map_or(path, |(stem, _)| stem);
-        for written in [path, own, without_ending] {
+        let dotted = without_ending.replace('/', ".");
+        for written in [path, own, without_ending, dotted.as_str()] {
             if written.is_empty() || written == table.name {
                 continue;
             }
