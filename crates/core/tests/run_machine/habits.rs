@@ -60,6 +60,31 @@ fn two_calls_in_turn_are_a_habit_too() {
     assert_eq!(asked, 2 * HABIT - 1);
 }
 
+#[test]
+fn a_tool_that_only_reads_and_fails_twice_in_a_row_is_left_out_once() {
+    let mut h = Harness::begin(ToolCalling::Structured, RunLimits { max_turns: 100, ..RunLimits::default() });
+    let offered = |h: &Harness, tool: &str| {
+        h.run.request().schema.expect("a schema").to_string().contains(&format!(r#""const":"{tool}""#))
+    };
+    let mut at = 0;
+    let mut call = |h: &mut Harness, tool: &str, is_wrong: bool| {
+        at += 1;
+        h.say(reply(&format!(r#"{{"thinking": "", "tool": "{tool}", "arguments": {{"at": {at}}}}}"#), &[]));
+        let (id, _) = h.running().into_iter().next().expect("it runs");
+        let wrong = ToolError::new(ToolErrorCategory::NotFound, format!("no such table: t{at}"));
+        h.end_call(&id, if is_wrong { Err(wrong) } else { Ok(ToolOutput::from(format!("{at}"))) });
+    };
+    call(&mut h, "look", true);
+    call(&mut h, "look", false);
+    call(&mut h, "look", true);
+    assert!(offered(&h, "look"), "not in a row");
+    call(&mut h, "look", true);
+    assert!(!offered(&h, "look") && offered(&h, "write"));
+    call(&mut h, "write", true);
+    call(&mut h, "write", true);
+    assert!(offered(&h, "look") && offered(&h, "write"), "what changes something is tried again");
+}
+
 /// How often the same calls are made, with results made of the number of the round, until the run ends.
 fn rounds(calls: &[&str], most: usize, mut result: impl FnMut(&str, usize) -> Result<ToolOutput, ToolError>) -> usize {
     let mut h = Harness::begin(ToolCalling::Native, RunLimits { max_turns: 1000, ..RunLimits::default() });

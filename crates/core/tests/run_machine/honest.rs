@@ -171,6 +171,28 @@ fn who_does_it_once_told_has_a_whole_answer() {
 }
 
 #[test]
+fn what_a_tool_said_was_wrong_with_a_call_is_no_answer() {
+    const WRONG: &str = "no such file or folder 'ships.csv'. The workspace has ships.md, quay.md and log/monday.txt";
+    for way in WAYS {
+        let wrong = || Err(ToolError::new(ToolErrorCategory::NotFound, WRONG));
+        let mut talk = Talk::about("Which ship is green?", way);
+        talk.call("read_file", "ships.csv", wrong()).finish(&format!("Sorry: {}", WRONG.to_uppercase()));
+        let told = talk.doubted().expect("told");
+        assert!(told.contains("It is what a tool said was wrong with your call. Do the task in another way"), "{told}");
+        talk.finish(WRONG);
+        let (status, _, reason) = talk.h.ended();
+        assert_eq!((status, &*reason), (EndStatus::Partial, "the answer is what a tool said was wrong with a call"));
+
+        let mut talk = Talk::about("Which ship is green?", way);
+        talk.call("read_file", "ships.csv", wrong()).finish("There is no ships.csv: the files do not say it.");
+        assert_eq!(talk.h.ended().0, EndStatus::Completed, "its own words");
+        let mut talk = Talk::about("Which files are there?", way);
+        talk.call("read_file", "ships.csv", wrong()).done("read_file", "ships.md").finish(WRONG);
+        assert_eq!(talk.h.ended().0, EndStatus::Completed, "it went on");
+    }
+}
+
+#[test]
 fn an_answer_in_words_is_held_back_too() {
     let mut talk = Talk::about(WRITE, WAYS[0]);
     talk.say(parts::reply("I wrote out/ships.txt.", Vec::new()));
