@@ -61,6 +61,7 @@ impl Bench {
             skill_folder: None,
             reader: Default::default(),
             time_left: None,
+            tasks: None,
             stop: Stop::never(),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

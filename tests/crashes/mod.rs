@@ -7,6 +7,7 @@
 //!
 //! `POSSE_CRASH_SEEDS=10000` runs more; `POSSE_CRASH_SEED=17` runs one again.
 
+mod children;
 mod model;
 
 use crate::support::dice::{Dice, number};
@@ -48,6 +49,7 @@ impl Project {
         let persona =
             r#"{"role": "tester", "goal": "append lines", "tools": ["filesystem"], "limits": {"max_turns": 100}}"#;
         std::fs::write(root.join("config/personas/tester.json"), persona).expect("the persona");
+        std::fs::write(root.join("config/personas/lead.json"), children::LEAD).expect("the persona");
         drop(SqliteStore::open(&root.join("posse.db"), Options::default()).expect("a new database"));
         let store =
             SqliteStore::open_read_only(&root.join("posse.db"), Keys::default()).expect("the database is there");
@@ -76,9 +78,12 @@ impl Project {
     }
 
     fn enqueue(&self, seed: u64) -> JobId {
-        let goal = format!("STEPS={STEPS} FILE=s{seed}.txt");
+        self.enqueue_for("tester", &format!("STEPS={STEPS} FILE=s{seed}.txt"))
+    }
+
+    fn enqueue_for(&self, role: &str, goal: &str) -> JobId {
         let out = posse(self.root())
-            .args(["enqueue", "--json", "--role", "tester", "--max-attempts", "20", "--workspace", "ws", &goal])
+            .args(["enqueue", "--json", "--role", role, "--max-attempts", "20", "--workspace", "ws", goal])
             .output()
             .expect("posse runs");
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
@@ -89,7 +94,7 @@ impl Project {
     fn start_worker(&mut self) {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.root().join("work.log"));
         let worker = posse(self.root())
-            .args(["work", "--role", "tester"])
+            .arg("work")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log.expect("a log file"))

@@ -157,17 +157,37 @@ fn answer(request: &Value, shared: &Shared) -> Value {
     let goal = messages.iter().find(|m| m["role"] == "user").and_then(|m| m["content"].as_str()).unwrap_or_default();
     let word = |name: &str| goal.split_whitespace().find_map(|w| w.strip_prefix(name)).unwrap_or_default().to_owned();
     let (file, steps) = (word("FILE="), word("STEPS=").parse::<u32>().unwrap_or(0));
+    let (family, parts) = (word("FAMILY="), word("PARTS=").parse::<u32>().unwrap_or(0));
     {
         let mut requests = shared.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        *requests.entry(file.clone()).or_default() += 1;
+        let of = if family.is_empty() { &file } else { &family };
+        *requests.entry(of.clone()).or_default() += 1;
         shared.came.notify_all();
     }
-    let (next, check) = standing(messages, &file);
-    let call = |name: &str, arguments: Value| {
-        let function = json!({"name": name, "arguments": arguments.to_string()});
-        json!({"role": "assistant", "content": null, "tool_calls": [{"id": "call_1", "type": "function", "function": function}]})
+    let all = |calls: Vec<(&str, Value)>| {
+        let call = |(n, (name, arguments)): (usize, (&str, Value))| {
+            let function = json!({"name": name, "arguments": arguments.to_string()});
+            json!({"id": format!("call_{n}"), "type": "function", "function": function})
+        };
+        let calls: Vec<_> = calls.into_iter().enumerate().map(call).collect();
+        json!({"role": "assistant", "content": null, "tool_calls": calls})
     };
-    let (message, finish) = if check {
+    let call = |name: &str, arguments: Value| all(vec![(name, arguments)]);
+    let (next, check) = if parts > 0 { (0, false) } else { standing(messages, &file) };
+    let (message, finish) = if parts > 0 {
+        match messages.iter().rfind(|message| message["role"] == "tool") {
+            None => {
+                let part = |n| json!({"role": "tester", "goal": format!("STEPS={steps} FILE={family}p{n}.txt FAMILY={family}")});
+                let mut calls: Vec<_> = (1..=parts).map(|n| ("task_create", part(n))).collect();
+                calls.push(("task_wait", json!({})));
+                (all(calls), "tool_calls")
+            }
+            Some(result) => {
+                let read = result["content"].as_str().unwrap_or_default().matches("| done").count();
+                (json!({"role": "assistant", "content": format!("joined {read}")}), "stop")
+            }
+        }
+    } else if check {
         (call("read_file", json!({"path": file})), "tool_calls")
     } else if next <= steps {
         (call("append_file", json!({"path": file, "text": format!("step-{next};\n")})), "tool_calls")

@@ -349,6 +349,7 @@ async fn jobs_of_the_first_schema_keep_their_attempts_outputs_and_reasons() {
         entries: vec![],
         seq: 0,
         children: vec![],
+        waits_for: vec![],
     };
     store.finish(lease, ending, 7).await.expect("the lease stands");
     let last = store.attempts(JobId(1)).await.expect("reads").pop().expect("is there");

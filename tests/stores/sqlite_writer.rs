@@ -294,6 +294,7 @@ async fn events_come_from_other_processes_too() {
         entries: vec![],
         seq: 0,
         children: vec![],
+        waits_for: vec![],
     };
     other.finish(claimed.lease, end, 2).await.expect("finishes");
     for events in [&mut here, &mut there] {

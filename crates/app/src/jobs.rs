@@ -3,10 +3,11 @@
 use posse_core::annotation::Annotation;
 use posse_core::clock::Millis;
 use posse_core::job::dependency::{Dependency, GroupWait};
-use posse_core::job::question::Question;
+use posse_core::job::question::{Question, QuestionId};
 use posse_core::job::{Attempt, Job, JobId, JobState, Output};
 use posse_core::port::{JobFilter, QuestionFilter, RepositoryError, Store};
 use posse_core::run::journal::{LedgerRow, Recorded};
+use posse_core::text::head;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -104,6 +105,56 @@ pub struct JobDocument {
     pub awaited_groups: Vec<GroupWait>,
     /// Jobs that it made.
     pub children: Vec<Child>,
+    /// All jobs beneath it, each before those it made; the first [`MAX_BENEATH`].
+    pub beneath: Vec<Beneath>,
+}
+
+/// Most jobs beneath another that are told of.
+pub const MAX_BENEATH: usize = 200;
+
+/// A job beneath another one.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Beneath {
+    /// Its number.
+    pub id: JobId,
+    /// How far beneath, from 1.
+    pub depth: u32,
+    /// The job that made it.
+    pub parent: JobId,
+    /// Who works it.
+    pub role: String,
+    /// Where it is in its life.
+    pub state: JobState,
+    /// The beginning of what is asked for.
+    pub goal: String,
+    /// Its questions that people have not answered.
+    pub questions: Vec<QuestionId>,
+}
+
+/// Bytes of a goal that are told where a job is one of many.
+const GOAL_BYTES: usize = 200;
+
+/// The jobs beneath one whose own are `children`, each before those it made.
+async fn beneath(store: &dyn Store, children: &[Job]) -> Result<Vec<Beneath>> {
+    let of = |job: &Job, depth: u32| {
+        let goal = head(&job.payload.goal, GOAL_BYTES).to_owned();
+        let parent = job.parent.unwrap_or(JobId(0));
+        Beneath { id: job.id, depth, parent, role: job.role.clone(), state: job.state, goal, questions: Vec::new() }
+    };
+    let mut ahead: Vec<_> = children.iter().rev().map(|job| of(job, 1)).collect();
+    let mut found = Vec::new();
+    while let Some(mut next) = ahead.pop() {
+        if found.len() == MAX_BENEATH {
+            break;
+        }
+        if next.state == JobState::Suspended {
+            let open = QuestionFilter { settled: false, job: Some(next.id), limit: 20 };
+            next.questions = store.questions(open).await?.into_iter().map(|question| question.id).collect();
+        }
+        ahead.extend(store.children(next.id).await?.iter().rev().map(|job| of(job, next.depth + 1)));
+        found.push(next);
+    }
+    Ok(found)
 }
 
 /// How much of a job is read.
@@ -123,7 +174,9 @@ impl JobDocument {
         let (annotations, dependencies) = (store.annotations(id).await?, store.dependencies(id).await?);
         let awaited_groups = store.awaited_groups(id).await?;
         let child = |job: Job| Child { id: job.id, role: job.role, state: job.state, output: job.output };
-        let children = store.children(id).await?.into_iter().map(child).collect();
+        let children = store.children(id).await?;
+        let beneath = beneath(store, &children).await?;
+        let children = children.into_iter().map(child).collect();
         let questions = store.questions(QuestionFilter { settled: whole, job: Some(id), limit: 1000 }).await?;
         let waits = why(store, std::slice::from_ref(&job), now).await?.remove(&id);
         let (attempts, journal, ledger) = match depth {
@@ -141,6 +194,7 @@ impl JobDocument {
             dependencies,
             awaited_groups,
             children,
+            beneath,
         })
     }
 }

@@ -12,6 +12,7 @@ use posse_core::run::hook::Hooks;
 use posse_core::skill::shelf::{self, FIND_SKILLS};
 use posse_core::skill::{Skill, SkillScope, Skills};
 use posse_core::text::{count, nearest, plural};
+use posse_core::tool::tasks::TASK_CREATE;
 use posse_core::tool::{EffectClass, Tool, ToolSpec, Tools};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -67,7 +68,18 @@ impl Sources {
                 false
             }
         });
+        let all = found.clone();
+        found.personas.retain(|PersonaFile { file, persona }| match nobody_to_delegate_to(&all, persona) {
+            None => true,
+            Some((name, wrong)) => {
+                let line = self.personas.line_with(file, &name);
+                problems.push(PersonaFileProblem::error(file, line, Some("may_delegate_to"), wrong));
+                false
+            }
+        });
         found.problems.extend(problems);
+        let half = found.personas.iter().filter_map(|file| offer.half_delegates(file));
+        found.problems.extend(half);
         let heavy = found.personas.iter().filter_map(|file| offer.weight_of_skills(file));
         found.problems.extend(heavy);
         Ok(found)
@@ -165,6 +177,22 @@ impl Offer {
         (left_out > 0).then(|| PersonaFileProblem::warning(file, None, Some("skills"), message))
     }
 
+    /// That a persona has the tools for giving tasks and nobody to give them to, or the other way round.
+    fn half_delegates(&self, PersonaFile { file, persona }: &PersonaFile) -> Option<PersonaFileProblem> {
+        let tools = self.tools.resolve(&persona.tools).ok()?;
+        let has_tool = tools.iter().any(|tool| tool.spec().name == TASK_CREATE);
+        let message = match (has_tool, persona.may_delegate_to.is_empty()) {
+            (true, true) => {
+                "names nobody, so the tools of the pack 'tasks' are not offered; name roles of other personas"
+            }
+            (false, false) => {
+                "names personas, and without the tools of the pack 'tasks' no task is given; add it to tools"
+            }
+            _ => return None,
+        };
+        Some(PersonaFileProblem::warning(file, None, Some("may_delegate_to"), message.into()))
+    }
+
     fn unknown_model(&self, field: &'static str, name: Option<&String>) -> Option<Unknown> {
         let name = name.filter(|name| !self.models.contains(*name))?;
         let names: Vec<_> = self.models.iter().map(String::as_str).collect();
@@ -193,6 +221,15 @@ impl Offer {
         };
         personas.iter().any(has)
     }
+}
+
+/// The first role that a persona names to give tasks to and nobody plays, with what is wrong.
+fn nobody_to_delegate_to(personas: &Personas, persona: &PersonaTemplate) -> Option<(String, String)> {
+    let role = persona.may_delegate_to.iter().find(|role| personas.get(role).is_none())?;
+    let roles = personas.roles();
+    let near = did_you_mean(role, roles.iter().map(String::as_str));
+    let there_are = if roles.is_empty() { "none".into() } else { roles.join(", ") };
+    Some((role.clone(), format!("names '{role}', and there is no such persona{near} There are: {there_are}")))
 }
 
 /// The persona that plays `role`, or why there is none.
@@ -237,7 +274,7 @@ pub fn chosen(personas: &Personas, roles: &[String]) -> Result<Vec<PersonaFile>>
         chosen.clone_from(&personas.personas);
     }
     if chosen.is_empty() {
-        let what = "there is no persona to work for; posse persona check says why, posse init writes four";
+        let what = "there is no persona to work for; posse persona check says why, posse init writes five";
         return Err(Error::invalid(what));
     }
     Ok(chosen)

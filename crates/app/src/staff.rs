@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use posse_core::persona::{PersonaFile, PersonaFileProblem, Personas, Severity};
+use posse_core::persona::{PersonaFile, PersonaFileProblem, PersonaTemplate, Personas, Severity};
 use posse_core::skill::Skill;
 use posse_core::worker::executor::AgentExecutor;
 
@@ -33,20 +33,23 @@ pub enum News {
 }
 
 /// Makes who works the jobs of a persona, or says why nobody can.
-pub type Hire<'a> = &'a dyn Fn(&Offer, &PersonaFile) -> Result<Arc<dyn AgentExecutor>, String>;
+pub type Hire<'a> = &'a dyn Fn(&Offer, &Personas, &PersonaFile) -> Result<Arc<dyn AgentExecutor>, String>;
 
 /// What a role is worked by.
 #[derive(PartialEq)]
 struct Known {
     persona: PersonaFile,
     skills: Vec<Skill>,
+    /// To whom it gives tasks.
+    delegates: Vec<PersonaTemplate>,
 }
 
 impl Known {
-    fn of(offer: &Offer, persona: &PersonaFile) -> Known {
+    fn of(offer: &Offer, personas: &Personas, persona: &PersonaFile) -> Known {
         // Skills call others, which no list of a persona tells: any that changed may be meant.
         let skills = if persona.persona.skills.is_empty() { Vec::new() } else { offer.skills.skills.clone() };
-        Known { persona: persona.clone(), skills }
+        let delegates = personas.delegates(&persona.persona);
+        Known { persona: persona.clone(), skills, delegates }
     }
 }
 
@@ -70,7 +73,7 @@ impl Staff {
         personas: &[PersonaFile],
         only: Vec<String>,
     ) -> Staff {
-        let known = |persona: &PersonaFile| (persona.persona.role.clone(), Known::of(offer, persona));
+        let known = |persona: &PersonaFile| (persona.persona.role.clone(), Known::of(offer, found, persona));
         Staff {
             known: personas.iter().map(known).collect(),
             told: found.problems.iter().map(ToString::to_string).collect(),
@@ -104,11 +107,11 @@ impl Staff {
         let mut news = self.new_problems(personas);
         let is_ours = |role: &String| self.only.is_empty() || self.only.contains(role);
         for persona in personas.personas.iter().filter(|persona| is_ours(&persona.persona.role)) {
-            let (role, now) = (persona.persona.role.clone(), Known::of(offer, persona));
+            let (role, now) = (persona.persona.role.clone(), Known::of(offer, personas, persona));
             if self.known.get(&role) == Some(&now) {
                 continue;
             }
-            news.push(match hire(offer, persona) {
+            news.push(match hire(offer, personas, persona) {
                 Err(why) => News::Unfit(why),
                 Ok(executor) => match self.known.insert(role.clone(), now) {
                     None => News::New(role, executor),

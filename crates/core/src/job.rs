@@ -17,6 +17,7 @@ pub mod lease;
 pub mod name;
 pub mod question;
 pub mod retry;
+pub mod task;
 pub mod transition;
 pub mod unique;
 
@@ -190,6 +191,9 @@ pub struct Payload {
     /// Where its journal was copied from, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,
+    /// Who gave it to whom, where it is a task of another job's run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<task::TaskOf>,
 }
 
 /// Where a fork's journal was copied from.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use crate::job::deaths::MOST_CRASHES;
 use crate::job::name::check_role;
 use crate::job::retry::RetryPolicy;
+use crate::job::task::{TaskBounds, TaskOf};
 use crate::text::{has_too_many, is_default, named};
 
 mod file;
@@ -40,6 +41,9 @@ pub struct PersonaTemplate {
     /// Skills it may call, by name (`posse skill list`); `"*"` alone is all there are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<String>,
+    /// Roles of other personas that it may give tasks to, with the pack `tasks`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub may_delegate_to: Vec<String>,
     /// Hooks that run before each of its runs begins: `project_rules` tells it the workspace's `AGENTS.md`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<String>,
@@ -136,6 +140,37 @@ pub struct RunLimits {
     /// on without an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_wait_seconds: Option<u64>,
+    /// Tasks of one job that may be open at once; 8 when absent. Those who work its tasks have no more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_open_tasks: Option<u32>,
+    /// Tasks that there may be beneath a job in all, those of its tasks too; 50 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tasks: Option<u32>,
+    /// How deep tasks of tasks may lie beneath a job; 3 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_task_depth: Option<u32>,
+}
+
+impl RunLimits {
+    /// How many tasks it allows.
+    pub fn tasks(&self) -> TaskBounds {
+        let usual = TaskBounds::default();
+        TaskBounds {
+            open: self.max_open_tasks.unwrap_or(usual.open),
+            all: self.max_tasks.unwrap_or(usual.all),
+            depth: self.max_task_depth.unwrap_or(usual.depth),
+        }
+    }
+
+    /// The same for a run that works `task`: no more than was left to whoever gave it.
+    pub fn of_task(self, task: &TaskOf) -> RunLimits {
+        let least = |own: Option<u64>, above: Option<u64>| [own, above].into_iter().flatten().min();
+        RunLimits {
+            max_tokens: least(self.max_tokens, task.max_tokens),
+            max_seconds: least(self.max_seconds, task.max_seconds),
+            ..self
+        }
+    }
 }
 
 impl Default for RunLimits {
@@ -147,6 +182,9 @@ impl Default for RunLimits {
             max_tool_rounds: None,
             max_crashes: None,
             max_wait_seconds: None,
+            max_open_tasks: None,
+            max_tasks: None,
+            max_task_depth: None,
         }
     }
 }
@@ -194,7 +232,9 @@ impl PersonaTemplate {
         if self.skills.len() > 1 && self.skills.iter().any(|name| name == ALL_SKILLS) {
             report("skills", format!("has '{ALL_SKILLS}', which is all skills, beside names; keep one or the other"));
         }
-        for (field, names) in [("skills", &self.skills), ("hooks", &self.hooks)] {
+        for (field, names) in
+            [("skills", &self.skills), ("hooks", &self.hooks), ("may_delegate_to", &self.may_delegate_to)]
+        {
             if let Some(twice) = names.iter().enumerate().find(|(n, name)| names[..*n].contains(name)) {
                 report(field, format!("names '{}' twice; remove one", twice.1));
             }

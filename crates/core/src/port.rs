@@ -19,6 +19,7 @@ mod queue;
 mod relations;
 mod session;
 mod store;
+mod task;
 mod upkeep;
 mod worker;
 
@@ -37,6 +38,7 @@ pub use queue::{QueueRepository, RateLimiter, Rules};
 pub use relations::{BatchMark, BatchStanding, Chunk, JobRelations, JobSearch, Reach, StateRow};
 pub use session::{SessionQueries, SessionRepository};
 pub use store::Store;
+pub use task::TaskRepository;
 pub use upkeep::{Backup, Compacted, Database, Resealed, Restored, SchemaSteps, Upkeep};
 pub use worker::{Forfeit, Heartbeat, Overdue, ProcessProbe, Rescued, WorkerRecord};
 

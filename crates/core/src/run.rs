@@ -29,6 +29,7 @@ pub mod spoken;
 mod state;
 pub mod structured;
 pub mod survey;
+pub mod tasks;
 pub mod wish;
 mod worked;
 

@@ -33,6 +33,7 @@ pub mod retention;
 pub mod schedules;
 pub mod seal;
 pub mod sessions;
+pub mod tasks;
 mod unique;
 pub mod views;
 pub mod waits;

@@ -16,6 +16,9 @@ use crate::stop::Stop;
 use crate::text::{is_default, named};
 use crate::workspace::folder::FolderId;
 use crate::workspace::protected::Protected;
+use tasks::Tasks;
+
+pub mod tasks;
 
 /// What the model is told of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -117,6 +120,8 @@ pub struct ToolContext {
     pub reader: Reader,
     /// What was left of the run's time when the call began; none where it is not limited.
     pub time_left: Option<Duration>,
+    /// Who is asked about tasks, where the run may give any.
+    pub tasks: Option<Arc<dyn Tasks>>,
     /// Fires when the call should end early.
     pub stop: Stop,
 }
@@ -128,11 +133,14 @@ pub struct ToolOutput {
     pub text: String,
     /// Annotations to be saved in the same transaction as the result.
     pub annotations: Vec<NewAnnotation>,
+    /// Jobs that must have ended before there is a result, where there are any: the run is suspended until then, without a
+    /// slot, and the call is made again. So the tool must be one that may run twice, and nothing else of this counts.
+    pub waits_for: Vec<JobId>,
 }
 
 impl From<String> for ToolOutput {
     fn from(text: String) -> Self {
-        ToolOutput { text, annotations: Vec::new() }
+        ToolOutput { text, ..ToolOutput::default() }
     }
 }
 

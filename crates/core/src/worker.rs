@@ -18,12 +18,14 @@ use crate::worker::executor::{AgentExecutor, JobContext, StepOutcome};
 
 pub mod executor;
 mod fleet;
+mod halt;
 mod heartbeat;
 mod in_flight;
 mod maintenance;
 mod outage_log;
 mod overdue;
 mod prefetch;
+mod tasks;
 
 pub use fleet::{Fleet, FleetOptions, Phase, Progress};
 use in_flight::{InFlight, Worked};
@@ -215,7 +217,8 @@ impl WorkerService {
     /// What the attempt's end does to the job.
     fn ending(&self, cx: &JobContext, outcome: StepOutcome) -> Ending {
         let now = self.fleet.clock.now();
-        let (mut due_at, mut output, mut entries, mut children) = (now, None, Vec::new(), Vec::new());
+        let (mut due_at, mut output, mut entries) = (now, None, Vec::new());
+        let (mut children, mut waits_for) = (Vec::new(), Vec::new());
         let given_back = |why: &str| Some(format!("{why}; the attempt was given back"));
         let (event, reason) = match outcome {
             StepOutcome::Completed { output: answer, entries: last } => {
@@ -238,8 +241,8 @@ impl WorkerService {
                 due_at = now.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX / 2));
                 (Event::Snooze, Some(reason))
             }
-            StepOutcome::Suspended { reason, children: beneath, entries: last } => {
-                (children, entries) = (beneath, last);
+            StepOutcome::Suspended { reason, children: beneath, waits_for: others, entries: last } => {
+                (children, waits_for, entries) = (beneath, others, last);
                 (Event::Suspend, Some(reason))
             }
             StepOutcome::Stopped(StopReason::Shutdown) => (Event::Interrupt, given_back(SHUT_DOWN)),
@@ -259,7 +262,7 @@ impl WorkerService {
             StepOutcome::Continue => unreachable!("steps go on until something ends them"),
         };
         let seq = cx.run.as_ref().map_or(0, |run| run.next_seq()) - entries.len() as u64;
-        Ending { event, due_at, reason, output, entries, seq, children }
+        Ending { event, due_at, reason, output, entries, seq, children, waits_for }
     }
 
     /// Stores the ends of attempts, once the database takes them; of a job that is somebody else's nothing is changed.
@@ -311,6 +314,7 @@ impl WorkerService {
             reason: Some(format!("the jobs that it was to wait for cannot be made: {why}")),
             entries: Vec::new(),
             children: Vec::new(),
+            waits_for: Vec::new(),
             ..ending
         };
         AttemptEnd { lease, ending }

@@ -27,7 +27,16 @@ fn request(limit: u32) -> ClaimRequest {
 }
 
 fn completed() -> Ending {
-    Ending { event: Event::Complete, due_at: 1, reason: None, output: None, entries: vec![], seq: 0, children: vec![] }
+    Ending {
+        event: Event::Complete,
+        due_at: 1,
+        reason: None,
+        output: None,
+        entries: vec![],
+        seq: 0,
+        children: vec![],
+        waits_for: vec![],
+    }
 }
 
 /// Enqueues with so many callers, each with batches of so many.

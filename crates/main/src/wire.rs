@@ -8,12 +8,13 @@ use anyhow::{Context as _, Result};
 use posse_app::Code;
 use posse_app::enqueue::LOCAL_MODEL;
 use posse_app::personas::{self, Offer, Sources};
-use posse_core::clock::Clock;
+use posse_core::clock::{Clock, Millis};
 use posse_core::model::Models;
 use posse_core::persona::{PersonaFile, Personas};
 use posse_core::port::{Database, RepositoryError, Store};
 use posse_core::queue::retention::Retention;
 use posse_core::skill::SkillScope;
+use posse_core::worker::executor::Delegation;
 use posse_core::workspace::protected::Protected;
 use posse_infra::agent::GenericAgentExecutor;
 use posse_infra::hook::HookRegistry;
@@ -28,6 +29,7 @@ use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 use crate::env;
 use crate::exit::{fail, usage};
 use crate::faults::warn_of_skills_of;
+use crate::fleet::RoleWork;
 use crate::models::{self, Catalog};
 use crate::output::text::visible;
 use crate::settings::{self, DEFAULT_DATABASE, ModelKind, Settings, Tokenizer};
@@ -200,7 +202,8 @@ pub const COMMANDS_WAY_OUT: &str = "let users make namespaces (sysctl user.max_u
     until then agents are told that no command can run";
 
 /// Personas by role, and skills by name: used where a project has no folder of its own for them, and written by `posse init`.
-pub const BUILT_IN_PERSONAS: [(&str, &str); 4] = [
+pub const BUILT_IN_PERSONAS: [(&str, &str); 5] = [
+    ("coordinator", include_str!("../../../config/personas/coordinator.json")),
     ("researcher", include_str!("../../../config/personas/researcher.json")),
     ("reviewer", include_str!("../../../config/personas/reviewer.json")),
     ("scribe", include_str!("../../../config/personas/scribe.json")),
@@ -242,6 +245,8 @@ pub struct Project {
     pub personas: Personas,
     /// The real path of the folder in which jobs are worked that name none.
     pub workspace: PathBuf,
+    /// What tasks begin with that agents give.
+    tasks: Delegation,
 }
 
 impl Project {
@@ -258,24 +263,31 @@ impl Project {
         }
         let workspace = workspace::real_path(settings, workspace)?;
         let models = Arc::new(Catalog::find(settings, &env::own).await?);
-        Ok(Project { models, sources, offer, personas, workspace })
+        let priority_step_ms = settings.priority_step.as_millis() as Millis;
+        let tasks = Delegation { priority_step_ms, max_crashes: settings.max_crashes, to: Vec::new() };
+        Ok(Project { models, sources, offer, personas, workspace, tasks })
     }
 
-    /// Gathers it for one persona, whose jobs are worked in this process by `model`, or by its own. A
-    /// missing key is told of here, before there is a job.
+    /// Gathers it for one persona and those to whom its tasks may go, whose jobs are worked in this process by `model`, or by
+    /// their own. A missing key is told of here, before there is a job.
     pub async fn gather_for(
         out: &crate::output::Out,
         settings: &Settings,
         role: &str,
         model: Option<&str>,
-    ) -> Result<(Project, PersonaFile, Arc<GenericAgentExecutor>)> {
+    ) -> Result<(Project, Vec<PersonaFile>, Vec<RoleWork>)> {
         let project = Project::gather(settings).await?;
         project.models.insist();
-        let file = personas::find(&project.personas, role)?.clone();
-        warn_of_skills_of(out, &project.offer.skills, &file.persona);
-        let executor = project.executor(&project.offer, &file)?;
-        project.models.get(model.or(file.persona.model.as_deref()))?;
-        Ok((project, file, executor))
+        personas::find(&project.personas, role)?;
+        let files: Vec<_> = project.personas.team(role).into_iter().cloned().collect();
+        let mut team = Vec::new();
+        for file in &files {
+            warn_of_skills_of(out, &project.offer.skills, &file.persona);
+            let executor = project.executor(&project.offer, &project.personas, file)?;
+            project.models.get(model.or(file.persona.model.as_deref()))?;
+            team.push(RoleWork { role: file.persona.role.clone(), executor });
+        }
+        Ok((project, files, team))
     }
 
     /// Opens the database, to be worked. From now on the models here are asked as often as all processes on it may ask
@@ -286,13 +298,20 @@ impl Project {
         Ok(store)
     }
 
-    /// Who works the jobs of `persona`, which may name what is in `offer`.
-    pub fn executor(&self, offer: &Offer, persona: &PersonaFile) -> Result<Arc<GenericAgentExecutor>> {
+    /// Who works the jobs of `persona`, one of `personas`, which may name what is in `offer`.
+    pub fn executor(
+        &self,
+        offer: &Offer,
+        personas: &Personas,
+        persona: &PersonaFile,
+    ) -> Result<Arc<GenericAgentExecutor>> {
         let (persona, models) = (&persona.persona, self.models.clone() as Arc<dyn Models>);
         let made = GenericAgentExecutor::new(persona.clone(), Arc::clone(&offer.tools), models, self.workspace.clone());
         let made = made.with_context(|| format!("the persona '{}' cannot be used", persona.role))?;
         let hooks = offer.hooks.resolve(&persona.hooks)?;
-        Ok(Arc::new(made.with_skills(offer.skills.skills.clone()).with_hooks(hooks)))
+        let delegation = Delegation { to: personas.delegates(persona), ..self.tasks.clone() };
+        let made = made.with_skills(offer.skills.skills.clone()).with_hooks(hooks);
+        Ok(Arc::new(made.with_delegation(delegation)))
     }
 }
 

@@ -33,7 +33,12 @@ impl AgentExecutor for Foreman {
                 ..NewJob::default()
             };
             let children = cx.job.payload.goal.split(' ').map(child).collect();
-            return StepOutcome::Suspended { reason: "asks others".into(), children, entries: Vec::new() };
+            return StepOutcome::Suspended {
+                reason: "asks others".into(),
+                children,
+                waits_for: Vec::new(),
+                entries: Vec::new(),
+            };
         }
         let said = |child: &posse_core::job::Job| match &child.output {
             Some(output) => output.text.clone(),
@@ -217,7 +222,12 @@ struct Dreamer;
 impl AgentExecutor for Dreamer {
     async fn process_job(&self, _: &mut JobContext) -> StepOutcome {
         let child = NewJob { after: vec![After::Job(JobId(999))], ..for_role("dreamer", "x") };
-        StepOutcome::Suspended { reason: "asks".into(), children: vec![child], entries: Vec::new() }
+        StepOutcome::Suspended {
+            reason: "asks".into(),
+            children: vec![child],
+            waits_for: Vec::new(),
+            entries: Vec::new(),
+        }
     }
 }
 

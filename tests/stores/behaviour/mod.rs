@@ -38,6 +38,7 @@ pub mod ruling;
 pub mod schedules;
 pub mod sessions;
 pub mod sharing;
+pub mod tasks;
 pub mod unique;
 pub mod waiting;
 pub mod world;
@@ -160,6 +161,16 @@ macro_rules! suite {
                 ends_stored_together_know_of_each_other,
                 a_job_that_ends_as_it_begins_holds_no_key,
                 a_cancel_reaches_as_far_as_it_is_told;
+            tasks:
+                a_task_is_made_once_for_each_effect_key,
+                a_fan_out_of_five_with_room_for_three_gives_three,
+                an_ended_task_gives_its_place_back_however_it_ended,
+                depth_and_number_are_counted_from_the_root,
+                a_stale_worker_gives_and_ends_no_task,
+                who_is_to_be_cancelled_gives_no_task,
+                a_job_waits_for_its_tasks_without_a_slot,
+                nobody_works_tasks_for_a_job_that_came_to_nothing,
+                a_question_of_a_task_comes_with_its_path;
             many:
                 jobs_are_found_by_what_they_are,
                 a_group_tells_how_it_stands,
@@ -358,7 +369,16 @@ pub async fn running(store: &dyn Store, role: &str, now: Millis) -> Lease {
 
 /// An ending with `event` and nothing more.
 pub fn ending(event: Event, due_at: Millis) -> Ending {
-    Ending { event, due_at, reason: None, output: None, entries: Vec::new(), seq: 0, children: Vec::new() }
+    Ending {
+        event,
+        due_at,
+        reason: None,
+        output: None,
+        entries: Vec::new(),
+        seq: 0,
+        children: Vec::new(),
+        waits_for: Vec::new(),
+    }
 }
 
 /// Ends the attempt with `event`.

@@ -61,7 +61,22 @@ pub struct Question {
     pub expires_at: Option<Millis>,
     /// When it was settled, if it is.
     pub settled_at: Option<Millis>,
+    /// The jobs above the one that asks, the root first: where that is a task, for whom it is done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<Above>,
 }
+
+/// A job above another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Above {
+    /// Its number.
+    pub job: JobId,
+    /// Who works it.
+    pub role: String,
+}
+
+/// Most jobs of a path.
+pub const MAX_PATH: usize = 20;
 
 /// What became of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]

@@ -87,6 +87,26 @@ impl Personas {
         self.personas.iter().find(|p| p.persona.role == role)
     }
 
+    /// The personas that `persona` may give tasks to, in the order in which it names them.
+    pub fn delegates(&self, persona: &PersonaTemplate) -> Vec<PersonaTemplate> {
+        persona.may_delegate_to.iter().filter_map(|role| Some(self.get(role)?.persona.clone())).collect()
+    }
+
+    /// The persona that plays `role`, and those to whom its tasks and theirs may go.
+    pub fn team(&self, role: &str) -> Vec<&PersonaFile> {
+        let mut team: Vec<_> = self.get(role).into_iter().collect();
+        let mut at = 0;
+        while let Some(one) = team.get(at).copied() {
+            for file in one.persona.may_delegate_to.iter().filter_map(|role| self.get(role)) {
+                if team.iter().all(|known| known.persona.role != file.persona.role) {
+                    team.push(file);
+                }
+            }
+            at += 1;
+        }
+        team
+    }
+
     /// The roles that can be worked, sorted.
     pub fn roles(&self) -> Vec<String> {
         self.personas.iter().map(|p| p.persona.role.clone()).collect()

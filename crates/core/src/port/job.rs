@@ -121,6 +121,8 @@ pub struct Ending {
     pub seq: u64,
     /// Jobs made beneath this one, for which it waits; with [`Event::Suspend`] alone, and not if it is cancelled.
     pub children: Vec<NewJob>,
+    /// Jobs that are there for which it waits as well, likewise; those that are not are left out.
+    pub waits_for: Vec<JobId>,
 }
 
 /// The end of one attempt.

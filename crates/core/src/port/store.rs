@@ -2,7 +2,7 @@
 
 use super::{
     CareRepository, JobQueries, JobRelations, JobRepository, JobSearch, MetricsQueries, QueueRepository, RateLimiter,
-    Rules, Upkeep,
+    Rules, TaskRepository, Upkeep,
 };
 
 /// A store: all that an application asks of one database. Nothing is to be implemented for it; whatever implements the
@@ -17,6 +17,7 @@ pub trait Store:
     + QueueRepository
     + RateLimiter
     + MetricsQueries
+    + TaskRepository
     + Upkeep
 {
 }
@@ -31,6 +32,7 @@ impl<T> Store for T where
         + QueueRepository
         + RateLimiter
         + MetricsQueries
+        + TaskRepository
         + Upkeep
 {
 }

@@ -16,19 +16,25 @@ use serde_json::Value;
 use super::call::OpenCall;
 use super::journal::{CallOutcome, Entry, Opening};
 use super::wish::{Words, asks_to_write};
+use crate::id::JobId;
 use crate::model::Message;
 use crate::skill::READ_SKILL_FILE;
 use crate::tool::{EffectClass, ToolSpec, Writes};
 use said::{Claim, claims};
 use words::{name_of, sentences};
 
-/// Which files are there, of those that somebody looked for; of the others nothing is known.
+/// What was looked at before a reply is taken, that matters should it end the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seen(pub BTreeMap<String, bool>);
+pub struct Seen {
+    /// Which files are there, of those that somebody looked for; of the others nothing is known.
+    pub files: BTreeMap<String, bool>,
+    /// The run's tasks that have not ended.
+    pub open_tasks: Vec<JobId>,
+}
 
 impl Seen {
     fn is_there(&self, path: &str) -> Option<bool> {
-        self.0.get(path).copied()
+        self.files.get(path).copied()
     }
 }
 

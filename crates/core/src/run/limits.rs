@@ -2,6 +2,7 @@
 
 use super::Run;
 use crate::clock::Millis;
+use crate::job::task::TaskBounds;
 use crate::run::journal::EndStatus;
 use crate::text::{count, plural};
 
@@ -73,5 +74,17 @@ impl Run {
         let max = self.opening.as_ref()?.persona.limits.max_seconds?;
         let used = self.worked_ms - self.spent_before.ms;
         Some(i64::try_from(max.saturating_mul(1000).saturating_sub(used)).unwrap_or(Millis::MAX))
+    }
+
+    /// Tokens left before the limit, if there is one.
+    pub fn tokens_left(&self) -> Option<u64> {
+        let max = self.opening.as_ref()?.persona.limits.max_tokens?;
+        Some(max.saturating_sub(self.usage.total().saturating_sub(self.spent_before.tokens)))
+    }
+
+    /// How many tasks it may give, by its persona and by those above it.
+    pub fn task_bounds(&self, above: Option<TaskBounds>) -> TaskBounds {
+        let own = self.opening.as_ref().map(|opening| opening.persona.limits.tasks()).unwrap_or_default();
+        above.map_or(own, |above| own.within(above))
     }
 }

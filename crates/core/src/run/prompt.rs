@@ -9,14 +9,17 @@ use super::compaction::shorter;
 use super::phase::{self, guide};
 use super::results;
 pub use super::results::{task, task_with};
+use super::tasks;
 use super::wish::{asks_to_write, names_file};
 use super::worked::{self, messages};
 use super::{finish, journal::Opening};
+use crate::id::JobId;
 use crate::model::{Message, ToolCalling};
 use crate::persona::{PersonaTemplate, Style};
 use crate::session::Exchange;
 use crate::skill::OfferedSkill;
 use crate::tool::ToolSpec;
+use crate::tool::tasks::{TASK_CREATE, TASK_WAIT};
 
 /// What a reopened run is told.
 pub(crate) const GO_ON: &str =
@@ -210,6 +213,9 @@ pub fn examples(
     if let Some(ToolSpec { name, .. }) = skills.first() {
         out.extend(messages(&worked::SKILL.replace("{skill}", name)));
     }
+    if let Some(role) = given_tasks(tools) {
+        out.extend(messages(&in_tasks(role)));
+    }
     // The last, so the nearest to a task of that kind: without it the model answered with another example's words.
     if telling.of_results {
         let told = results::told_in_example(&[
@@ -222,6 +228,25 @@ pub fn examples(
         out.extend(messages(&text.replace("{told}", &told)));
     }
     out
+}
+
+/// The first role that tasks may be given to, where they are waited for too.
+fn given_tasks(tools: &[ToolSpec]) -> Option<&str> {
+    let create = tools.iter().find(|tool| tool.name == TASK_CREATE)?;
+    tools.iter().find(|tool| tool.name == TASK_WAIT)?;
+    create.parameters["properties"]["role"]["enum"][0].as_str()
+}
+
+fn in_tasks(role: &str) -> String {
+    let answers = tasks::answers_in_example(&[
+        (JobId(7), role, "Say how deep the harbour is, and which file says so.", "6 m (depth.md)"),
+        (JobId(8), role, "Say who owns the ferry, and which file says so.", "Ana Reis (ferry.md)"),
+    ]);
+    let told = [("{role}", role), ("{answers}", &answers)];
+    let text = worked::TASKS
+        .replace("{given_7}", &tasks::given(JobId(7), role))
+        .replace("{given_8}", &tasks::given(JobId(8), role));
+    told.iter().fold(text, |text, (name, told)| text.replace(name, told))
 }
 
 /// Worked tasks in one workspace, which the first of them is told of. Writing is shown only to those who may have to:

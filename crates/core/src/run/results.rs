@@ -104,7 +104,7 @@ pub fn told(counts: &ResultCounts, jobs: &[Job], most: usize) -> (String, bool) 
     (framed(counts, &entries), is_all)
 }
 
-fn entry(standing: &str, goal: &str, answer: &str) -> String {
+pub(super) fn entry(standing: &str, goal: &str, answer: &str) -> String {
     format!("\n{standing}\nIts task:\n{}\nIts answer:\n{}\n", quoted(&shorter(goal.trim(), MAX_GOAL)), quoted(answer))
 }
 
@@ -136,7 +136,7 @@ pub(super) fn told_in_example(jobs: &[(&str, &str, &str)]) -> String {
 }
 
 /// The largest size that texts of these lengths may be cut to so that all fit into `room`.
-fn fair_cap(lengths: impl Iterator<Item = usize>, room: usize) -> usize {
+pub(super) fn fair_cap(lengths: impl Iterator<Item = usize>, room: usize) -> usize {
     let mut lengths: Vec<_> = lengths.collect();
     lengths.sort_unstable();
     let mut room = room;
@@ -152,7 +152,7 @@ fn fair_cap(lengths: impl Iterator<Item = usize>, room: usize) -> usize {
 }
 
 /// What a job came to, in words; never blank.
-fn answer(job: &Job) -> String {
+pub(super) fn answer(job: &Job) -> String {
     let text = job.output.as_ref().map(|output| output.text.trim()).filter(|text| !text.is_empty());
     let text = text.map(str::to_owned);
     let why = job.damage.as_deref().or(job.reason.as_deref()).map(str::trim).filter(|why| !why.is_empty());
@@ -167,7 +167,7 @@ fn answer(job: &Job) -> String {
     }
 }
 
-fn standing(job: &Job) -> String {
+pub(super) fn standing(job: &Job) -> String {
     format!("Job {} ({}): {}", job.id, one_line(&job.role), job.state)
 }
 

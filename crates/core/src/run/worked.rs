@@ -28,6 +28,8 @@ pub(super) const CALCULATE: &str = include_str!("worked/calculate.txt");
 pub(super) const WRITE: &str = include_str!("worked/write.txt");
 /// `{skill}` stands for its name.
 pub(super) const SKILL: &str = include_str!("worked/skill.txt");
+/// `{role}` stands for whom tasks are given to, `{given_7}`, `{given_8}` and `{answers}` for what is told of them.
+pub(super) const TASKS: &str = include_str!("worked/tasks.txt");
 /// `{told}` stands for what other jobs came to.
 pub(super) const TOLD: &str = include_str!("worked/told.txt");
 pub(super) const TOLD_FILE: &str = include_str!("worked/told_file.txt");

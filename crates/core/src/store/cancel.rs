@@ -61,3 +61,15 @@ pub fn cancel_within<D: Driver>(
     }
     Ok(told)
 }
+
+/// Asks for the end of the tasks of a job that came to no answer, and of those beneath them: nobody is left who would read
+/// theirs.
+pub fn tasks_of<D: Driver>(tx: &mut Tx<'_, D>, job: JobId, ended: JobState, now: Millis) -> Outcome<()> {
+    let reason = format!("job {job}, for which it was to be done, was {ended}");
+    for task in tx.db.ids(IdsOf::Children(job))? {
+        if tx.db.job(task)?.is_some_and(|row| !row.standing.state.is_final()) {
+            cancel_within(tx, task, Reach::Beneath, &reason, now)?;
+        }
+    }
+    Ok(())
+}

@@ -7,7 +7,7 @@ use super::fault::Fault;
 use super::jobs::{Why, end_attempts, store};
 use super::seal::{Keys, Sealed};
 use super::views::{content, job};
-use super::{Done, Outcome, Tx, deaths, waits};
+use super::{Done, Outcome, Tx, cancel, deaths, waits};
 use crate::clock::Millis;
 use crate::job::deaths::{Claimable, Suspect, claimable};
 use crate::job::lease::Lease;
@@ -193,6 +193,7 @@ pub fn give_up<D: Driver>(tx: &mut Tx<'_, D>, unworkable: &[Unworkable], now: Mi
         let change = transition(row.standing, Event::GiveUp, now)?;
         end_attempts(tx, &[job], Event::GiveUp, Some(&reason), now)?;
         store(tx, &row, &change, Why::Said(&reason), now)?;
+        cancel::tasks_of(tx, job, change.to.state, now)?;
         waits::ended(tx, &row, change.to.state, now)?;
         tracing::warn!(job.id = job.0, "job {job} is discarded: {reason}");
     }

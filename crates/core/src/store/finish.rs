@@ -5,10 +5,10 @@ use std::collections::hash_map::Entry;
 
 use super::driver::{ArchivedRow, Driver, JobChange, LeaseAfter, Moved, ProgressRow, WorkedRow};
 use super::enqueue::{Ancestors, Batch, enqueue};
-use super::jobs::{end_attempts, existing, set_reason, whole};
+use super::jobs::{end_attempts, set_reason, whole};
 use super::journal::{self, Sheet};
 use super::seal::{Keys, Place, Sealed};
-use super::{Answer, Done, Fault, Outcome, Tx, Verb, cancel, deaths, limits, questions, waits};
+use super::{Answer, Done, Fault, Outcome, ROW, Tx, Verb, cancel, deaths, limits, questions, waits};
 use crate::clock::Millis;
 use crate::job::dependency::{OnFailed, waits_for, would_wait_for_itself};
 use crate::job::lease::Lease;
@@ -65,8 +65,10 @@ pub struct End {
     output: Option<String>,
     sheets: Vec<Sheet>,
     seq: u64,
-    /// The jobs for which it then waits.
+    /// The jobs that are made beneath it, for which it then waits.
     children: Batch,
+    /// Those for which it waits as well.
+    waits_for: Vec<JobId>,
     now: Millis,
 }
 
@@ -83,6 +85,7 @@ impl End {
             sheets: Sheet::all(&ending.entries)?,
             seq: ending.seq,
             children: Batch::new(ending.children.clone(), now)?,
+            waits_for: ending.waits_for.clone(),
             now,
         })
     }
@@ -90,7 +93,12 @@ impl End {
     /// Roughly what it will take.
     pub fn bytes(&self) -> usize {
         let written = self.output.as_ref().map_or(0, String::len) + self.sheets.iter().map(Sheet::bytes).sum::<usize>();
-        300 + written + self.children.bytes()
+        300 + written + self.children.bytes() + self.waits_for.len() * ROW
+    }
+
+    /// Whether its job waits for others then.
+    fn waits_for_jobs(&self) -> bool {
+        !self.children.is_empty() || !self.waits_for.is_empty()
     }
 }
 
@@ -110,7 +118,7 @@ impl Verb for Finish {
         // Jobs that come to stand alike are stored by one statement.
         let mut alike: Vec<(Left, Vec<JobId>)> = Vec::new();
         // What others have to do with the ends follows when those are stored.
-        let (mut awaited, mut parents, mut asking) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut awaited, mut parents, mut asking, mut failed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut answers = Vec::with_capacity(ends.len());
         for end in ends {
             let job = end.lease.job;
@@ -136,9 +144,9 @@ impl Verb for Finish {
             };
             if left.to.state == JobState::Suspended {
                 questions::reopen(tx.db, job)?;
-                match end.children.is_empty() {
-                    true => asking.push((job, end.now)),
-                    false => parents.push((answers.len(), end)),
+                match end.waits_for_jobs() {
+                    false => asking.push((job, end.now)),
+                    true => parents.push((answers.len(), end)),
                 }
             }
             if !end.sheets.is_empty() {
@@ -147,6 +155,9 @@ impl Verb for Finish {
             if end.event == Event::Suspend && left.to.state != JobState::Suspended {
                 // Its end was asked for while it was asking.
                 questions::close(tx.db, job, end.now)?;
+            }
+            if matches!(left.to.state, JobState::Discarded | JobState::Cancelled) {
+                failed.push((job, left.to.state, end.now));
             }
             answers.push(Ok(left.to.state));
             match alike.iter_mut().rev().find(|(other, _)| *other == left) {
@@ -167,12 +178,15 @@ impl Verb for Finish {
         for (job, now) in asking {
             questions::tell_again(tx, job, now)?;
         }
+        for (job, to, now) in failed {
+            cancel::tasks_of(tx, job, to, now)?;
+        }
         for (job, to, now) in awaited {
             waits::tell(tx, job, to, now)?;
         }
         // Last: a child may be a job that is there already, by its unique key, and that ended just now.
         for (place, end) in parents {
-            answers[place] = Ok(wait_for_children(tx, end.lease.job, &end.children, end.now)?);
+            answers[place] = Ok(wait_for_others(tx, end)?);
         }
         Ok(answers)
     }
@@ -212,8 +226,8 @@ struct Left<'a> {
 
 /// What becomes of the running job of this row by `end`.
 fn change(row: &WorkedRow, end: &End) -> Result<Standing> {
-    if !end.children.is_empty() && end.event != Event::Suspend {
-        let said = "an ending brings children but does not suspend the job; nothing was saved";
+    if end.waits_for_jobs() && end.event != Event::Suspend {
+        let said = "an ending brings jobs to wait for but does not suspend the job; nothing was saved";
         return Err(RepositoryError::Unusable(said.into()));
     }
     let at = match end.event {
@@ -260,13 +274,16 @@ impl Left<'_> {
     }
 }
 
-/// Makes the jobs beneath `parent`, which is suspended, and has it wait for them. Tells where it is
-/// then.
-fn wait_for_children<D: Driver>(tx: &mut Tx<'_, D>, parent: JobId, children: &Batch, now: Millis) -> Outcome<JobState> {
-    let root = whole(tx.db, parent)?.1.root;
-    let above = Ancestors { parent, root: root.unwrap_or(parent) };
-    let made = enqueue(tx, children, Some(above))?;
-    let mut ids: Vec<_> = made.into_iter().map(|made| made.id).collect();
+/// Makes the jobs that an ending brings beneath its own, which is suspended, and has that wait for them and for others. Tells
+/// where it is then.
+fn wait_for_others<D: Driver>(tx: &mut Tx<'_, D>, end: &End) -> Outcome<JobState> {
+    let (parent, now) = (end.lease.job, end.now);
+    let mut ids = end.waits_for.clone();
+    if !end.children.is_empty() {
+        let root = whole(tx.db, parent)?.1.root;
+        let above = Ancestors { parent, root: root.unwrap_or(parent) };
+        ids.extend(enqueue(tx, &end.children, Some(above))?.into_iter().map(|made| made.id));
+    }
     // Two with one unique key are one.
     ids.sort();
     ids.dedup();
@@ -274,8 +291,8 @@ fn wait_for_children<D: Driver>(tx: &mut Tx<'_, D>, parent: JobId, children: &Ba
         cancel::cancel_within(tx, parent, Reach::Beneath, &would_wait_for_itself(child, parent), now)?;
         return Ok(JobState::Cancelled);
     }
-    let states = ids.into_iter().map(|id| Ok((id, existing(tx.db, id)?.standing.state)));
-    let states = states.collect::<Outcome<Vec<_>>>()?;
+    let rows = ids.into_iter().map(|id| tx.db.job(id)).collect::<Done<Vec<_>>>()?;
+    let states: Vec<_> = rows.into_iter().flatten().map(|row| (row.id, row.standing.state)).collect();
     // However they end, the parent wants to know.
     waits::wait_for(tx.db, parent, &states, JobState::Suspended, OnFailed::Run)?;
     let open: Vec<_> = states.iter().filter(|(_, state)| !state.is_final()).map(|(id, _)| *id).collect();

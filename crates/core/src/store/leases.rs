@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::driver::{Driver, Forgets, IdsOf, JobChange, JobRow, JobsOf};
 use super::jobs::{Why, end_attempts, store};
-use super::{Done, Outcome, Tx, deaths, waits};
+use super::{Done, Outcome, Tx, cancel, deaths, waits};
 use crate::clock::Millis;
 use crate::job::JobState;
 use crate::job::deaths::{deadly, died_in_last_attempt};
@@ -132,6 +132,9 @@ fn died<D: Driver>(tx: &mut Tx<'_, D>, row: JobRow, now: Millis) -> Outcome<Resc
         _ => lost,
     };
     store(tx, &row, &change, unless_cancelled(&change, &said), now)?;
+    if change.to.state == JobState::Discarded {
+        cancel::tasks_of(tx, job, change.to.state, now)?;
+    }
     waits::ended(tx, &row, change.to.state, now)?;
     Ok(Rescued { job, worker, state: change.to.state })
 }

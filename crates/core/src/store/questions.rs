@@ -7,30 +7,44 @@ use super::seal::{Keys, Place, Sealed};
 use super::{Done, Outcome, Tx, journal, waits};
 use crate::clock::Millis;
 use crate::job::JobId;
-use crate::job::question::{Answered, Question, QuestionId, QuestionState};
+use crate::job::question::{Above, Answered, MAX_PATH, Question, QuestionId, QuestionState};
 use crate::port::QuestionFilter;
 use crate::run::journal::Entry;
 
 /// Questions settled in one transaction.
 const EXPIRED_AT_ONCE: u32 = 500;
 
-fn question(keys: &Keys, row: AskRow) -> Question {
+fn question<D: Driver>(db: &mut D, keys: &Keys, row: AskRow) -> Outcome<Question> {
     let AskRow { id, job, seq, position, text, answer, .. } = row;
     let text = keys.show(Place::question(job.0, seq, position), &text);
     let answer = answer.map(|answer| keys.show(Place::answer(job.0, seq, position), &answer));
     let AskRow { role, state, settled_by, created_at, expires_at, settled_at, .. } = row;
-    Question { id, job, role, text, state, answer, settled_by, created_at, expires_at, settled_at }
+    let path = above(db, job)?;
+    Ok(Question { id, job, role, text, state, answer, settled_by, created_at, expires_at, settled_at, path })
+}
+
+/// The jobs above one, the root first, as far as they are there.
+fn above<D: Driver>(db: &mut D, job: JobId) -> Done<Vec<Above>> {
+    let mut path = Vec::new();
+    let mut next = db.whole_jobs(&[job])?.pop().and_then(|(_, data)| data.parent);
+    while let Some(parent) = next.filter(|_| path.len() < MAX_PATH) {
+        let Some((row, data)) = db.whole_jobs(&[parent])?.pop() else { break };
+        path.insert(0, Above { job: parent, role: row.role });
+        next = data.parent;
+    }
+    Ok(path)
 }
 
 /// One question.
 pub fn one<D: Driver>(db: &mut D, keys: &Keys, id: QuestionId) -> Outcome<Option<Question>> {
-    Ok(db.asks(AsksOf::One(id))?.pop().map(|row| question(keys, row)))
+    let row = db.asks(AsksOf::One(id))?.pop();
+    row.map(|row| question(db, keys, row)).transpose()
 }
 
 /// Questions by filter, oldest first.
 pub fn list<D: Driver>(db: &mut D, keys: &Keys, filter: &QuestionFilter) -> Outcome<Vec<Question>> {
     let of = AsksOf::Listed { job: filter.job, settled: filter.settled, most: filter.limit };
-    Ok(db.asks(of)?.into_iter().map(|row| question(keys, row)).collect())
+    db.asks(of)?.into_iter().map(|row| question(db, keys, row)).collect()
 }
 
 /// Saves an answer, unless the question is settled.
@@ -43,7 +57,7 @@ pub fn answer<D: Driver>(
 ) -> Outcome<Option<Answered>> {
     let Some(row) = tx.db.asks(AsksOf::One(id))?.pop() else { return Ok(None) };
     if row.state != QuestionState::Open {
-        return Ok(Some(Answered::Settled { question: question(tx.keys, row) }));
+        return Ok(Some(Answered::Settled { question: question(tx.db, tx.keys, row)? }));
     }
     let open = settle(tx, &row, Some((answer, by)), now)?;
     Ok(Some(Answered::Accepted { job: row.job, open }))

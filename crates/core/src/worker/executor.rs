@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::fleet::{Fleet, Progress};
+pub use super::halt::Halt;
+use super::halt::until_available;
+pub use super::tasks::{Delegation, TaskDesk};
 use crate::clock::Millis;
 use crate::job::lease::Lease;
 use crate::job::{Job, JobId, JobProgress, NewJob, Output};
@@ -56,6 +59,8 @@ pub enum StepOutcome {
         /// Jobs to be made beneath it. It is taken up again when the last of them has ended, however
         /// they end; [`JobContext::children`] then gives their outputs.
         children: Vec<NewJob>,
+        /// Jobs that are there for which it waits in the same way.
+        waits_for: Vec<JobId>,
         /// Last entries of the journal, committed together with it.
         entries: Vec<Entry>,
     },
@@ -93,21 +98,6 @@ pub struct JobContext {
 
 /// A report of progress is a commit of its own at most so often, in milliseconds.
 const PROGRESS_EVERY: Millis = 1000;
-
-/// Why nothing more may be done for a job by this worker now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Halt {
-    /// Asked to end.
-    Stop(StopReason),
-    /// The database cannot be used, in words.
-    Broken(String),
-}
-
-impl From<StopReason> for Halt {
-    fn from(reason: StopReason) -> Self {
-        Halt::Stop(reason)
-    }
-}
 
 impl From<Halt> for StepOutcome {
     fn from(halt: Halt) -> Self {
@@ -283,23 +273,27 @@ impl JobContext {
         self.fleet.store.installation()
     }
 
-    async fn until_available<T, F>(&self, mut call: impl FnMut() -> F) -> Result<T, Halt>
+    async fn until_available<T, F>(&self, call: impl FnMut() -> F) -> Result<T, Halt>
     where
         F: Future<Output = Result<T, RepositoryError>>,
     {
-        let mut wait = Duration::from_millis(500);
-        loop {
-            match call().await {
-                Ok(value) => return Ok(value),
-                Err(RepositoryError::LeaseLost(_)) => return Err(StopReason::LeaseLost.into()),
-                Err(RepositoryError::Unavailable(why)) => self.fleet.warn_unavailable(&why),
-                Err(other) => return Err(Halt::Broken(other.to_string())),
-            }
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                reason = self.stop.stopped() => return Err(reason.into()),
-            }
-            wait = (wait * 2).min(Duration::from_secs(10));
-        }
+        until_available(&self.fleet, &self.stop, call).await
+    }
+
+    /// The desk at which the run asks about its tasks.
+    pub fn task_desk(&self, delegation: Arc<Delegation>, run: &Run) -> TaskDesk {
+        TaskDesk::new((Arc::clone(&self.fleet), self.stop.clone(), self.lease), &self.job, delegation, run)
+    }
+
+    /// The tasks of the job that have not ended.
+    pub async fn open_tasks(&self) -> Result<Vec<JobId>, Halt> {
+        let children = self.children().await?;
+        Ok(children.iter().filter(|job| !job.state.is_final()).map(|job| job.id).collect())
+    }
+
+    /// Asks for the end of a task of the job.
+    pub async fn cancel_task(&self, task: JobId, reason: &str) -> Result<(), Halt> {
+        let cancel = || self.fleet.store.cancel_task(self.lease, task, reason.to_owned(), self.now());
+        self.until_available(cancel).await.map(drop)
     }
 }

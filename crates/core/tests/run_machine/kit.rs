@@ -88,7 +88,8 @@ impl Harness {
     /// The model replies, while of all files only these are there.
     pub fn say_where(&mut self, there: &[&str], reply: ModelReply) -> &mut Self {
         let files = self.run.files_of(&reply).into_iter();
-        let seen = Seen(files.map(|path| (path.clone(), there.contains(&&*path))).collect());
+        let files = files.map(|path| (path.clone(), there.contains(&&*path))).collect();
+        let seen = Seen { files, ..Seen::default() };
         let next = step(&mut self.run, Input::Replied { reply, ms: 1, check: &check, seen: &seen });
         self.take(next);
         self

@@ -25,7 +25,7 @@ use posse_core::stop::{Stop, StopReason};
 use posse_core::text::plural;
 use posse_core::tool::{Reader, ToolContext, ToolError, ToolErrorCategory, ToolOutput, Tools, UnknownTool};
 use posse_core::worker::Progress;
-use posse_core::worker::executor::{AgentExecutor, Halt, JobContext, StepOutcome};
+use posse_core::worker::executor::{AgentExecutor, Delegation, Halt, JobContext, StepOutcome};
 use posse_core::workspace::folder::FolderId;
 
 use posse_host::folder::{Unusable, identify, pinned};
@@ -34,8 +34,10 @@ mod opening;
 mod recall;
 mod results;
 mod summary;
+mod tasks;
 
 use opening::NotOpened;
+use tasks::{Ran, Told, suspended};
 
 /// How long a tool that was asked to end may take before its result is no longer waited for.
 const TOOL_GRACE: Duration = Duration::from_secs(5);
@@ -52,6 +54,7 @@ pub struct GenericAgentExecutor {
     /// Where jobs work that name no workspace, and which folder that was at the start.
     default_workspace: (PathBuf, Option<FolderId>),
     hooks: Arc<dyn RunHook>,
+    delegation: Arc<Delegation>,
 }
 
 impl GenericAgentExecutor {
@@ -70,7 +73,8 @@ impl GenericAgentExecutor {
         let default_workspace = default_workspace.canonicalize().unwrap_or(default_workspace);
         let id = identify(&default_workspace).ok();
         let default_workspace = (default_workspace, id);
-        Ok(Self { persona, tools, skills: Vec::new(), registry, models, default_workspace, hooks })
+        let delegation = Arc::default();
+        Ok(Self { persona, tools, skills: Vec::new(), registry, models, default_workspace, hooks, delegation })
     }
 
     pub fn with_skills(mut self, skills: Vec<Skill>) -> Self {
@@ -108,9 +112,13 @@ impl GenericAgentExecutor {
         loop {
             let Step { entries, effect } = next;
             match effect {
-                Effect::End => return Ok(end(run, entries)),
+                Effect::End => {
+                    self.end_tasks(cx, run).await?;
+                    return Ok(end(run, entries));
+                }
                 Effect::Suspend => {
-                    return Ok(StepOutcome::Suspended { reason: waits_for(run), children: Vec::new(), entries });
+                    let (children, waits_for) = Default::default();
+                    return Ok(StepOutcome::Suspended { reason: waits_for_people(run), children, waits_for, entries });
                 }
                 _ => {}
             }
@@ -127,7 +135,10 @@ impl GenericAgentExecutor {
                     asked = true;
                     self.ask_model(cx, run).await?
                 }
-                Effect::RunCalls(calls) => self.run_calls(cx, run, calls).await?,
+                Effect::RunCalls(calls) => match self.run_calls(cx, run, calls).await? {
+                    Ran::Step(step) => step,
+                    Ran::Waits(jobs) => return Ok(suspended(jobs)),
+                },
                 Effect::Count(what) => self.count(cx, run, &what).await?,
                 Effect::Summarise(_) if asked => return Ok(StepOutcome::Continue),
                 Effect::Summarise(what) => {
@@ -190,7 +201,7 @@ impl GenericAgentExecutor {
             Ok(reply) => {
                 let opening = run.opening().cloned();
                 let check = |call: &CallRequest| self.check(opening.as_deref(), call);
-                let seen = self.look(cx, run, &reply).await;
+                let seen = self.look(cx, run, &reply).await?;
                 step(run, Input::Replied { reply, ms, check: &check, seen: &seen })
             }
             Err(error) => step(run, Input::ModelFailed { error, ms }),
@@ -252,12 +263,17 @@ impl GenericAgentExecutor {
         checked.map(|_| tool.effect).map_err(|error| error.message)
     }
 
-    /// Runs calls at once and commits each result as it comes, all but the last with what follows.
-    async fn run_calls(&self, cx: &JobContext, run: &mut Run, calls: Vec<OpenCall>) -> Result<Step, Halt> {
+    /// Runs calls at once and commits each result as it comes, all but the last with what follows. Those that have none
+    /// before other jobs have ended stay as they are: they run again when the run is taken up.
+    async fn run_calls(&self, cx: &JobContext, run: &mut Run, calls: Vec<OpenCall>) -> Result<Ran, Halt> {
         cx.still_ours().await?;
         let folder = run.skill().and_then(|skill| skill.folder.clone());
-        let (reader, left) = (run.reader(), time_left(run));
-        let start = |call| self.run_call(cx, run.opening().cloned(), call, folder.clone(), reader.clone(), left);
+        let (reader, left, desk) = (run.reader(), time_left(run), self.task_desk(cx, run));
+        let start = |call| {
+            let told =
+                Told { skill_folder: folder.clone(), reader: reader.clone(), time_left: left, tasks: desk.clone() };
+            self.run_call(cx, run.opening().cloned(), call, told)
+        };
         let mut running: FuturesUnordered<_> = calls.iter().map(start).collect();
         let overdue = async {
             if cx.stop.stopped().await != StopReason::LeaseLost {
@@ -265,14 +281,21 @@ impl GenericAgentExecutor {
             }
         };
         tokio::pin!(overdue);
+        let mut waits_for = Vec::new();
         loop {
             let ended = tokio::select! {
                 biased;
                 ended = running.next() => ended,
                 () = &mut overdue => return Err(cx.check().err().unwrap_or(StopReason::Shutdown.into())),
             };
-            let Some((call_id, result, ms)) = ended else {
-                return Err(Halt::Broken("no call was left to run".into()));
+            let (call_id, result, ms) = match ended {
+                Some((_, Ok(ToolOutput { waits_for: jobs, .. }), _)) if !jobs.is_empty() => {
+                    waits_for.extend(jobs);
+                    continue;
+                }
+                Some(ended) => ended,
+                None if waits_for.is_empty() => return Err(Halt::Broken("no call was left to run".into())),
+                None => return Ok(Ran::Waits(waits_for)),
             };
             let seq = run.next_seq();
             let opening = run.opening().cloned();
@@ -284,7 +307,7 @@ impl GenericAgentExecutor {
                 return Err(cx.check().err().unwrap_or(StopReason::Shutdown.into()));
             }
             if next.effect != Effect::Wait {
-                return Ok(next);
+                return Ok(Ran::Step(next));
             }
             cx.append(seq, next.entries).await?;
         }
@@ -295,13 +318,11 @@ impl GenericAgentExecutor {
         cx: &JobContext,
         opening: Option<Arc<Opening>>,
         call: &OpenCall,
-        skill_folder: Option<PathBuf>,
-        reader: Reader,
-        time_left: Option<Duration>,
+        Told { skill_folder, reader, time_left, tasks }: Told,
     ) -> (String, Result<ToolOutput, ToolError>, u64) {
         let began = Instant::now();
         let id = call.request.id.clone();
-        let context = ToolContext { skill_folder, reader, time_left, ..self.context(cx, &id) };
+        let context = ToolContext { skill_folder, reader, time_left, tasks, ..self.context(cx, &id) };
         let result = self.result(cx, opening.as_deref(), &call.request, &context).await;
         (id, result, ms_since(began))
     }
@@ -320,21 +341,23 @@ impl GenericAgentExecutor {
             skill_folder: None,
             reader: Reader::default(),
             time_left: None,
+            tasks: None,
             stop: cx.stop.clone(),
         }
     }
 
-    /// Which of the files are there that matter should this reply end the run.
-    async fn look(&self, cx: &JobContext, run: &Run, reply: &ModelReply) -> Seen {
+    /// Which of the files are there that matter should this reply end the run, and which tasks have not ended.
+    async fn look(&self, cx: &JobContext, run: &Run, reply: &ModelReply) -> Result<Seen, Halt> {
+        let open_tasks = self.open_tasks(cx, run).await?;
         let files = run.files_of(reply);
         if files.is_empty() {
-            return Seen::default();
+            return Ok(Seen { open_tasks, ..Seen::default() });
         }
         let (registry, context) = (Arc::clone(&self.registry), self.context(cx, ""));
         let looked = tokio::task::spawn_blocking(move || registry.are_there(&context, &files));
         // What takes too long, or breaks down, says nothing.
         let looked = tokio::time::timeout(LOOK_TIME, looked).await;
-        Seen(looked.ok().and_then(Result::ok).unwrap_or_default())
+        Ok(Seen { files: looked.ok().and_then(Result::ok).unwrap_or_default(), open_tasks })
     }
 
     /// What a call gives: of the run's own tools where it was offered those, else of a registered one.
@@ -382,7 +405,7 @@ async fn count_tokens(model: Option<&dyn Model>, texts: &[&str]) -> Option<Vec<u
     (counted.len() == texts.len()).then_some(counted)
 }
 
-fn waits_for(run: &Run) -> String {
+fn waits_for_people(run: &Run) -> String {
     let what = match run.asked().map_or(0, |asked| asked.questions.len()) {
         1 => "a question".into(),
         n => plural(n as u64, "question"),

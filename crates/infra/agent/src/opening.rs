@@ -59,12 +59,15 @@ impl GenericAgentExecutor {
         if cx.job.payload.model.is_some() {
             persona.model.clone_from(&cx.job.payload.model);
         }
+        if let Some(task) = &cx.job.payload.task {
+            persona.limits = persona.limits.of_task(task);
+        }
         let goal = cx.job.payload.goal.clone();
         let company = match cx.job.payload.session {
             Some(_) => Company::InSession,
             None => Company::Alone,
         };
-        let mut setup = RunSetup::new(persona, self.tools.clone(), goal, self.workspace(&cx.job).0);
+        let mut setup = RunSetup::new(persona, self.tools_for(&cx.job), goal, self.workspace(&cx.job).0);
         self.hooks.before_run(&mut setup).await.map_err(|error| {
             let is_unfit = matches!(error, HookError::WorkerUnfit(_));
             NotOpened::Refused(error.to_string(), if is_unfit { Again::after_lack(0) } else { Again::Later })

@@ -72,6 +72,7 @@ pub fn complete_in(
         entries: Vec::new(),
         seq: 0,
         children: Vec::new(),
+        waits_for: Vec::new(),
     };
     let end = End::new(&AttemptEnd { lease, ending }, now).map_err(not_json)?;
     let answers = within(connection, keys, |tx| Finish::run(tx, &[&end]))?;

@@ -9,6 +9,7 @@ use posse_core::run::hook::{RunHook, compose};
 use posse_core::run::journal::{CallState, Entry, LedgerChange, ledger_changes};
 use posse_core::skill::Skill;
 use posse_core::tool::{EffectClass, Tool, ToolError};
+use posse_core::worker::executor::Delegation;
 use posse_core::worker::{Fleet, FleetOptions, Progress, WorkerService, maintain};
 use posse_infra::agent::GenericAgentExecutor;
 use posse_infra::process::{LinuxProcessProbe, SystemClock, this_process};
@@ -135,6 +136,7 @@ pub struct WorkerOptions {
     pub tools: Vec<Arc<dyn Tool>>,
     pub hooks: Vec<Arc<dyn RunHook>>,
     pub skills: Vec<Skill>,
+    pub delegation: Delegation,
     pub slots: usize,
     pub clock: Arc<dyn Clock>,
 }
@@ -154,6 +156,7 @@ impl Default for WorkerOptions {
             tools: Vec::new(),
             hooks: Vec::new(),
             skills: Vec::new(),
+            delegation: Delegation::default(),
             slots: 4,
             clock: Arc::new(SystemClock),
         }
@@ -166,7 +169,7 @@ impl Worker {
     }
 
     pub async fn start_with(home: &Home, model: Arc<dyn Model>, options: WorkerOptions) -> Worker {
-        let WorkerOptions { mut persona, tools, hooks, skills, slots, clock } = options;
+        let WorkerOptions { mut persona, tools, hooks, skills, delegation, slots, clock } = options;
         let mut registry = ToolRegistry::builtin();
         for tool in tools {
             if !persona.tools.contains(&tool.spec().name) {
@@ -200,11 +203,12 @@ impl Worker {
         let watch = fleet.watch();
         let models = Arc::new(OneModel(model));
         let executor = GenericAgentExecutor::new(persona, Arc::new(registry), models, home.workspace());
+        let executor = executor.expect("known tools").with_hooks(compose(hooks)).with_skills(skills);
         let service = Arc::new(WorkerService {
             handles_role: ROLE.into(),
             queues: Vec::new(),
             slots,
-            executor: Arc::new(executor.expect("known tools").with_hooks(compose(hooks)).with_skills(skills)),
+            executor: Arc::new(executor.with_delegation(delegation)),
             fleet: Arc::clone(&fleet),
         });
         let tasks = vec![tokio::spawn(service.run()), tokio::spawn(maintain(Arc::clone(&fleet)))];

@@ -18,4 +18,5 @@ mod seeds;
 mod sessions;
 mod skills;
 mod survey;
+mod tasks;
 mod transcript;

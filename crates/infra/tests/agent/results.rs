@@ -50,7 +50,7 @@ async fn end_all(home: &Home, mut end: impl FnMut(JobId) -> Ending) {
 fn ending(event: Event, text: &str, reason: Option<&str>) -> Ending {
     let output = Some(Output { text: text.into(), ..Output::default() }).filter(|_| !text.is_empty());
     let reason = reason.map(str::to_owned);
-    Ending { event, due_at: 0, reason, output, entries: vec![], seq: 0, children: vec![] }
+    Ending { event, due_at: 0, reason, output, entries: vec![], seq: 0, children: vec![], waits_for: vec![] }
 }
 
 fn completed(text: &str) -> Ending {

@@ -17,6 +17,7 @@ pub fn context() -> ToolContext {
         skill_folder: None,
         reader: Default::default(),
         time_left: None,
+        tasks: None,
         stop: Stop::never(),
     }
 }

@@ -54,5 +54,6 @@ fn annotate(args: Args) -> Result<ToolOutput, ToolError> {
         tags.push(tag.to_owned());
     }
     let saved = if tags.is_empty() { "Saved.".into() } else { format!("Saved with the tags {}.", tags.join(", ")) };
-    Ok(ToolOutput { text: saved, annotations: vec![NewAnnotation { text: text.to_owned(), tags }] })
+    let annotations = vec![NewAnnotation { text: text.to_owned(), tags }];
+    Ok(ToolOutput { text: saved, annotations, ..ToolOutput::default() })
 }

@@ -28,6 +28,7 @@ mod read_file;
 mod read_skill_file;
 mod run_command;
 mod search_files;
+mod tasks;
 mod there;
 
 use std::sync::Arc;
@@ -54,6 +55,11 @@ const PACKS: &[(&str, Make)] = &[
     ("filesystem", search_files::tool),
     ("finish", finish::tool),
     ("skill_files", read_skill_file::tool),
+    ("tasks", tasks::cancel),
+    ("tasks", tasks::create),
+    ("tasks", tasks::list),
+    ("tasks", tasks::status),
+    ("tasks", tasks::wait),
 ];
 
 impl ToolRegistry {

@@ -10,7 +10,7 @@ use posse_core::session::Session;
 use super::prelude::*;
 use super::work::EndpointArgs;
 use crate::chat::{Chat, Conversation};
-use crate::fleet::{Plan, RoleWork, WorkerProcess};
+use crate::fleet::{Plan, WorkerProcess};
 use crate::output::text::plural;
 use crate::output::{Unwritten, before_change};
 use crate::process::Signals;
@@ -40,7 +40,7 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     let endpoint = endpoint.checked()?;
     let settings = cx.settings(Overrides { model: model.clone(), endpoint, ..Overrides::default() })?;
     let mut signals = Signals::listen()?;
-    let (project, persona, executor) = Project::gather_for(&cx.out, &settings, &role, model.as_deref()).await?;
+    let (project, personas, team) = Project::gather_for(&cx.out, &settings, &role, model.as_deref()).await?;
     let wanted = session.as_deref().map(Which::parse).transpose()?;
     before_change()?;
     let store = project.open(&settings)?;
@@ -48,22 +48,23 @@ pub async fn chat(cx: &Context, args: ChatArgs) -> Result<Exit> {
     // A queue of the session's own: a chat that is taken up again works what the last one left, and
     // any posse work does too.
     let queue = format!("chat-{}", session.id);
+    let persona = personas.first().map(|file| file.persona.clone()).unwrap_or_default();
     let request = store.queue(queue.clone()).await?.defaults.fill(EnqueueRequest {
         role: role.clone(),
         goal: "hello".into(),
         queue: queue.clone(),
         priority_step_ms: settings.priority_step.as_millis() as i64,
-        max_crashes: persona.persona.limits.max_crashes.or(settings.max_crashes),
-        retry: persona.persona.retry,
+        max_crashes: persona.limits.max_crashes.or(settings.max_crashes),
+        retry: persona.retry,
         model,
         ..EnqueueRequest::default()
     });
     // Everything but the goal is checked here, before the first prompt.
     accept(request.clone(), &project.personas.roles())?;
     greet(cx, &session, is_new)?;
-    let one = RoleWork { role: role.clone(), executor };
-    let plan = Plan { queues: vec![queue], slots: 1, watched: true };
-    let mut process = WorkerProcess::start(&store, &settings, vec![one], plan).await?;
+    let slots = if team.len() == 1 { 1 } else { settings.slots };
+    let plan = Plan { queues: vec![queue], slots, watched: true };
+    let mut process = WorkerProcess::start(&store, &settings, team, plan).await?;
     let conversation = Conversation {
         talk: Talk { store, session, request, roles: project.personas.roles() },
         models: Arc::clone(&project.models),

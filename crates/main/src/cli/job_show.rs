@@ -1,7 +1,7 @@
 //! `posse show`: everything about one job.
 
 use posse_app::Code;
-use posse_app::jobs::{Child, Depth, JobDocument, JobItem};
+use posse_app::jobs::{Beneath, Child, Depth, JobDocument, JobItem, MAX_BENEATH};
 use posse_app::waits::Waits;
 use posse_core::annotation::Annotation;
 use posse_core::events::Follower;
@@ -67,6 +67,7 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
     let mut follower = Follower::new(queries, id);
     head(&cx.out, job, waits.as_ref(), children, args.full)?;
     relations(&cx.out, &shown)?;
+    tree(&cx.out, &shown.beneath)?;
     let events = follower.poll().await?;
     if !events.is_empty() {
         cx.out.line("")?;
@@ -167,6 +168,28 @@ fn relations(out: &Out, shown: &JobDocument) -> Result<()> {
         ("tags", (!job.tags.is_empty()).then(|| visible(&job.tags.join(", ")))),
         ("meta", (!job.meta.is_empty()).then(meta)),
     ])
+}
+
+/// The jobs beneath it, one in each line.
+fn tree(out: &Out, beneath: &[Beneath]) -> Result<()> {
+    if beneath.is_empty() {
+        return Ok(());
+    }
+    out.line("")?;
+    for Beneath { id, depth, role, state, goal, questions, .. } in beneath {
+        let paint = out.paint;
+        let indent = "  ".repeat(*depth as usize);
+        let asks = questions.iter().map(|question| format!("  {} question {question}", paint.yellow("?")));
+        let (role, state) = (paint.cyan(visible(role)), paint.state(*state, state.to_string()));
+        let asks = asks.collect::<String>();
+        out.line(format!("{indent}{id}  {role}  {state}  {}{asks}", one_line(goal, 80)))?;
+    }
+    if beneath.len() == MAX_BENEATH {
+        out.line(
+            out.paint.dim(format!("  the first {MAX_BENEATH}; posse show of one of these shows those beneath it")),
+        )?;
+    }
+    Ok(())
 }
 
 fn in_words(job: JobId, state: Option<JobState>) -> String {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use posse_app::Code;
 use posse_app::jobs::JobItem;
 use posse_core::clock::Millis;
-use posse_core::job::JobId;
+use posse_core::job::{Job, JobId};
 use posse_core::port::Store;
 
 use super::prelude::*;
@@ -39,9 +39,14 @@ pub fn cells(cx: &Context, JobItem { job, waits }: &JobItem, now: Millis) -> Vec
         plain(ago(job.created_at, now).replace(" ago", "")),
         match &job.damage {
             Some(why) => painted(one_line(why, 200), move |text| paint.red(text)),
-            None => plain(one_line(&job.payload.goal, 200)),
+            None => plain(format!("{}{}", beneath(job), one_line(&job.payload.goal, 200))),
         },
     ]
+}
+
+/// Where it is in a tree: the job that made it.
+fn beneath(job: &Job) -> String {
+    job.parent.map(|parent| format!("[of {parent}] ")).unwrap_or_default()
 }
 
 /// The database that a job is looked for in.

@@ -107,6 +107,7 @@ fn show(cx: &Context, found: &PersonaFile, offer: &Offer) -> Result<Exit> {
         ("tools", Some(if tools.is_empty() { "none".into() } else { tools.join(", ") })),
         ("skills", Some(skills.join(", "))),
         ("hooks", Some(p.hooks.join(", "))),
+        ("delegates", Some(p.may_delegate_to.join(", "))),
         ("fallback", Some(fallbacks.join(", "))),
         ("style", Some(p.style.as_str().into())),
         ("model", Some(p.model.clone().unwrap_or_else(|| "the default one".into()))),
@@ -123,8 +124,8 @@ fn show(cx: &Context, found: &PersonaFile, offer: &Offer) -> Result<Exit> {
 }
 
 fn limits_in_words(persona: &PersonaTemplate) -> String {
-    let RunLimits { max_turns, max_tokens, max_seconds, max_tool_rounds, max_crashes, max_wait_seconds } =
-        persona.limits;
+    let RunLimits { max_turns, max_tokens, max_seconds, max_tool_rounds, .. } = persona.limits;
+    let RunLimits { max_crashes, max_wait_seconds, max_open_tasks, max_tasks, max_task_depth, .. } = persona.limits;
     let limits = [
         Some(plural(max_turns.into(), "turn")),
         max_tool_rounds.map(|n| plural(n.into(), "tool round")),
@@ -133,6 +134,9 @@ fn limits_in_words(persona: &PersonaTemplate) -> String {
         persona.max_reply_tokens.map(|n| format!("{} in one reply", plural(n.into(), "token"))),
         max_seconds.map(|n| format!("{} s of work", count(n))),
         max_wait_seconds.map(|n| format!("{} s for an answer to a question", count(n))),
+        max_open_tasks.map(|n| format!("{} open at once", plural(n.into(), "task"))),
+        max_tasks.map(|n| format!("{} in all", plural(n.into(), "task"))),
+        max_task_depth.map(|n| format!("tasks of tasks {} deep", plural(n.into(), "level"))),
     ];
     limits.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

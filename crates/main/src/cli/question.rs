@@ -86,11 +86,20 @@ fn row(cx: &Context, question: &Question, now: Millis) -> Vec<Cell> {
     vec![
         plain(question.id.to_string()),
         plain(question.job.to_string()),
-        plain(one_line(&question.role, 24)),
+        plain(asker(question)),
         painted(state, move |t| if open { paint.yellow(t) } else { paint.dim(t) }),
         plain(ago(question.created_at, now)),
         plain(one_line(&question.text, 200)),
     ]
+}
+
+/// Who asks, and for which job that is done at the top.
+fn asker(question: &Question) -> String {
+    let role = one_line(&question.role, 24);
+    match question.path.first() {
+        Some(root) => format!("{role}, for job {}", root.job),
+        None => role,
+    }
 }
 
 async fn show(cx: &Context, id: i64) -> Result<Exit> {
@@ -107,6 +116,11 @@ async fn show(cx: &Context, id: i64) -> Result<Exit> {
         paint.cyan(visible(role)),
         state.as_str()
     ))?;
+    if !question.path.is_empty() {
+        let path = question.path.iter().map(|above| format!("job {} ({})", above.job, visible(&above.role)));
+        let path = path.chain([format!("job {job} ({})", visible(role))]).collect::<Vec<_>>().join(" > ");
+        cx.out.line(paint.dim(format!("  {path}")))?;
+    }
     for line in wrap(&visible(&question.text), cx.out.width.saturating_sub(2)) {
         cx.out.line(format!("  {line}"))?;
     }

@@ -12,7 +12,7 @@ use posse_core::job::enqueue::EnqueueRequest;
 use posse_core::job::{Job, JobState};
 use posse_core::metrics::ModelTallies;
 use posse_core::model::Models as _;
-use posse_core::persona::PersonaFile;
+use posse_core::persona::{PersonaFile, Personas};
 use posse_core::port::Store;
 use posse_core::worker::executor::AgentExecutor;
 use tokio::net::TcpListener;
@@ -140,8 +140,8 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     let model = terms.model.clone();
     let settings = cx.settings(Overrides { model: model.clone(), endpoint, ..Overrides::default() })?;
     let mut signals = Signals::listen()?;
-    let (project, persona, executor) = Project::gather_for(&cx.out, &settings, &role, model.as_deref()).await?;
-    warn_of_commands(cx, &settings, &project, std::slice::from_ref(&persona)).await;
+    let (project, personas, team) = Project::gather_for(&cx.out, &settings, &role, model.as_deref()).await?;
+    warn_of_commands(cx, &settings, &project, &personas).await;
     // A queue of its own, so that this process works this job and no other; any posse work takes it
     // over should this process end before it.
     let queue = format!("run-{:08x}", random() & 0xffff_ffff);
@@ -153,10 +153,11 @@ pub async fn run(cx: &Context, args: RunArgs) -> Result<Exit> {
     };
     before_change()?;
     let store = project.open(&settings)?;
-    let one = RoleWork { role: persona.persona.role.clone(), executor };
     // Before there is a job, so that this process hears of it before any other can.
-    let plan = Plan { queues: vec![queue], slots: 1, watched: true };
-    let mut process = WorkerProcess::start(&store, &settings, vec![one], plan).await?;
+    // The job itself, or as many of its tasks as each role works at once.
+    let slots = if team.len() == 1 { 1 } else { settings.slots };
+    let plan = Plan { queues: vec![queue], slots, watched: true };
+    let mut process = WorkerProcess::start(&store, &settings, team, plan).await?;
     let id = match store.enqueue(vec![job], wire::now()).await {
         Ok(enqueued) => enqueued[0].id,
         Err(error) => {
@@ -251,7 +252,7 @@ async fn at_work(cx: &Context, args: WorkArgs, says_how_to_go_on: bool) -> Resul
     said.into_iter().for_each(|said| cx.out.warn(said));
     warn_of_commands(cx, &settings, &project, &personas).await;
     let work = personas.iter().map(|persona| {
-        let executor = project.executor(&project.offer, persona)?;
+        let executor = project.executor(&project.offer, &project.personas, persona)?;
         Ok(RoleWork { role: persona.persona.role.clone(), executor })
     });
     let work = work.collect::<Result<Vec<_>>>()?;
@@ -336,10 +337,11 @@ async fn serve(
 ) -> Result<Exit> {
     let Serving { project, personas, work, only, queues, quiet, metrics } = serving;
     let mut staff = Staff::new(project.sources.clone(), (&project.offer, &project.personas), &personas, only);
-    let hire = |offer: &Offer, persona: &PersonaFile| match project.executor(offer, persona) {
-        Ok(executor) => Ok(executor as Arc<dyn AgentExecutor>),
-        Err(error) => Err(format!("{error:#}")),
-    };
+    let hire =
+        |offer: &Offer, personas: &Personas, persona: &PersonaFile| match project.executor(offer, personas, persona) {
+            Ok(executor) => Ok(executor as Arc<dyn AgentExecutor>),
+            Err(error) => Err(format!("{error:#}")),
+        };
     let plan = Plan { queues, slots: settings.slots, watched: !quiet || cx.out.json };
     let mut process = WorkerProcess::start(store, settings, work, plan).await?;
     let watched = match metrics {

@@ -9,6 +9,7 @@ use crate::run::finish::{self, Finishing};
 use crate::run::journal::{EndStatus, Entry};
 use crate::run::limits::Reached;
 use crate::run::phase::{self, AGENT_STEP, Content, WorkStatus};
+use crate::run::tasks;
 
 impl Run {
     /// The files that it is of interest whether they are there, should this reply end the run.
@@ -52,6 +53,9 @@ impl Recorder<'_> {
     /// Ends the conversation at work with its answer. The run's own is held against what its tools did: its model is told
     /// once what they do not bear out, and if that stands, or there is no turn left, the answer counts in part.
     pub(super) fn answered(&mut self, call_id: Option<String>, answer: String, seen: &Seen) {
+        if self.held_for_tasks(call_id.as_deref(), &answer, seen) {
+            return;
+        }
         let end = if self.run.depth() == 0 { self.run.end_with(&answer) } else { None };
         let faults = end.as_ref().and_then(|end| Some((end.faults(seen)?, end)));
         let Some((faults, end)) = faults else { return self.end(EndStatus::Completed, answer, None) };
@@ -65,6 +69,28 @@ impl Recorder<'_> {
             None => text,
         };
         self.record(Entry::Doubted { call_id, answer, why, text });
+    }
+
+    /// Holds the run's end back while tasks that it gave have not ended; where it has no turn left to wait for them, it ends
+    /// with what it has. Tells whether anything was done.
+    pub(super) fn held_for_tasks(&mut self, call_id: Option<&str>, answer: &str, seen: &Seen) -> bool {
+        let open = &seen.open_tasks;
+        if open.is_empty() || self.run.depth() > 0 {
+            return false;
+        }
+        if self.run.limit().is_some() {
+            self.end_run(EndStatus::Partial, answer.to_owned(), Some(tasks::had_not_ended(open)));
+            return true;
+        }
+        let why = tasks::not_ended(open);
+        match call_id.and_then(|id| Some((id.to_owned(), self.run.open_call(id)?.asked().clone()))) {
+            Some((call_id, asked)) => {
+                let text = self.told(&asked, why);
+                self.refuse(call_id, text);
+            }
+            None => self.record(Entry::Note { text: why }),
+        }
+        true
     }
 
     /// Ends the run at a limit.

@@ -158,6 +158,8 @@ impl Recorder<'_> {
         }
         match act {
             Some((call_id, Act::End(EndStatus::Completed, text, None))) => self.answered(Some(call_id), text, seen),
+            Some((call_id, Act::End(EndStatus::Partial, text, _)))
+                if self.held_for_tasks(Some(&call_id), &text, seen) => {}
             Some((_, Act::End(status, text, reason))) => self.end(status, text, reason),
             Some((call_id, Act::Ask(questions))) => {
                 let open_ms = self.run.question_ms();

@@ -10,11 +10,12 @@ use crate::clock::Millis;
 use crate::job::change::{Change, Changed};
 use crate::job::lease::{Lease, WorkerId};
 use crate::job::question::{Answered, QuestionId};
+use crate::job::task::Given;
 use crate::job::{JobId, JobProgress, JobState, NewJob};
 use crate::port::{
     AnnotationRepository, Appended, AttemptEnd, Cancelled, Chunk, ClaimRequest, Claimed, Enqueued, Forfeit,
     ForkRepository, Heartbeat, JobRelations, JobRepository, MemoryRepository, QuestionRepository, Reach,
-    RepositoryError, Rescued, Result, SessionRepository, WorkerRecord,
+    RepositoryError, Rescued, Result, SessionRepository, TaskRepository, WorkerRecord,
 };
 use crate::run::fork::Fork;
 use crate::run::journal::Entry;
@@ -25,7 +26,7 @@ use crate::store::enqueue::Batch;
 use crate::store::leases::Fate;
 use crate::store::{
     MANY_ROWS, ROW, annotations, cancel, change, claim, enqueue, finish, forks, journal, leases, questions, retention,
-    sessions,
+    sessions, tasks,
 };
 
 #[async_trait]
@@ -172,6 +173,22 @@ impl<E: Engine> ForkRepository for E {
     async fn fork(&self, fork: Fork, now: Millis) -> Result<JobId> {
         let prepared = forks::Prepared::new(fork, self.sealing_keys(), now).map_err(unwritable)?;
         self.write(prepared.bytes(), move |tx| forks::fork(tx, &prepared, now)).await
+    }
+}
+
+#[async_trait]
+impl<E: Engine> TaskRepository for E {
+    async fn give_task(&self, lease: Lease, job: NewJob, now: Millis) -> Result<Given> {
+        let Some(task) = job.payload.task.clone() else {
+            let said = format!("a job that is no task was to be given by job {}; nothing was saved", lease.job);
+            return Err(RepositoryError::Misused(said));
+        };
+        let batch = Batch::new(vec![job], now).map_err(unwritable)?;
+        self.write(batch.bytes(), move |tx| tasks::give(tx, lease, &batch, &task)).await
+    }
+
+    async fn cancel_task(&self, lease: Lease, task: JobId, reason: String, now: Millis) -> Result<Cancelled> {
+        self.write(MANY_ROWS, move |tx| tasks::cancel(tx, lease, task, &reason, now)).await
     }
 }
 
