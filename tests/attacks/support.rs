@@ -60,6 +60,8 @@ impl Bench {
             rules_file: None,
             skill_folder: None,
             reader: Default::default(),
+            web: Default::default(),
+            remarks: None,
             time_left: None,
             tasks: None,
             stop: Stop::never(),

@@ -1,6 +1,7 @@
 //! The program as people and scripts use it: what it prints, how it ends, what it leaves.
 
 mod agents;
+mod annotations;
 mod care;
 mod certificates;
 mod chat;

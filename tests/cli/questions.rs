@@ -53,6 +53,7 @@ fn questions_are_listed_shown_and_answered_without_a_worker() {
     assert!(job.contains("question 2: Which") && job.contains("posse question answer 2"), "{job}");
     let tags = project.posse(&["show", "1", "--json"]).ok().json()["annotations"][0]["tags"].clone();
     assert_eq!(tags, json!(["clarification_needed", "job:1"]));
+    assert!(job.contains("[clarification_needed, job:1]"), "{job}");
 
     let saved = project.posse(&["question", "answer", "2", "the", "old", "one"]).ok().out;
     assert!(saved.contains("saved; job 1 waits for 1 more"), "{saved}");

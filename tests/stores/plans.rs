@@ -24,6 +24,7 @@ fn is_bounded(step: &str, sql: &str) -> bool {
         "tool_calls",
         "blobs",
         "annotations",
+        "annotation_tags",
         "asks",
         "dependencies",
         "group_waits",

@@ -10,8 +10,9 @@ use posse_core::job::{JobProgress, JobState, NewJob, Payload};
 use posse_core::port::AnnotationRepository as _;
 use posse_core::port::RateLimiter;
 use posse_core::port::{
-    CareRepository, Database as _, Ending, JobFilter, JobQueries, JobRepository, JobSearch, MemoryRepository,
-    QuestionFilter, QuestionRepository, RepositoryError, SessionQueries, SessionRepository, Upkeep as _,
+    AnnotationQueries, CareRepository, Database as _, Ending, JobFilter, JobQueries, JobRepository, JobSearch,
+    MemoryRepository, QuestionFilter, QuestionRepository, RepositoryError, SessionQueries, SessionRepository,
+    Upkeep as _,
 };
 use posse_core::queue::rate::{ModelRates, ModelUse, RequestOutcome};
 use posse_core::run::journal::Entry;

@@ -18,6 +18,7 @@ use posse_app::schedules::ScheduleDocument;
 use posse_app::sessions::SessionDocument;
 use posse_app::status::Standing;
 use posse_app::workers::WorkerView;
+use posse_core::annotation::Annotation;
 use posse_core::events::JobEvent;
 use posse_core::events::run::Happened;
 use posse_core::job::question::Question;
@@ -36,6 +37,7 @@ fn add<T: JsonSchema>(generator: &mut SchemaGenerator, documents: &mut Map<Strin
 fn the_schemas_of_what_is_given_out_stay_as_they_are() {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let mut documents = Map::new();
+    add::<Annotation>(&mut generator, &mut documents, "annotation");
     add::<Preview>(&mut generator, &mut documents, "change of many jobs");
     add::<Diagnosis>(&mut generator, &mut documents, "doctor");
     add::<EnqueuedView>(&mut generator, &mut documents, "enqueued job");

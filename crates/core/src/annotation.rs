@@ -2,14 +2,22 @@
 
 use crate::clock::Millis;
 use crate::id::JobId;
+use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Most bytes of a remark.
 pub const MAX_TEXT_BYTES: usize = 64 * 1024;
 
 /// Most bytes of a remark's tag.
 pub const MAX_TAG_BYTES: usize = 128;
+
+/// The tag of a remark that says what a job asks people.
+pub const CLARIFICATION_NEEDED: &str = "clarification_needed";
+
+/// Remarks whose texts are searched for words, the newest that fit the rest of a filter; older ones are not found.
+pub const SEARCHED_AT_MOST: u32 = 20_000;
 
 /// Whether a text can be a remark, whoever makes it, and if not, why.
 pub fn check_text(text: &str) -> Result<(), String> {
@@ -40,7 +48,7 @@ pub struct NewAnnotation {
 impl NewAnnotation {
     /// The remark that a job waits for answers to these questions.
     pub fn clarification(job: JobId, questions: &[String]) -> NewAnnotation {
-        NewAnnotation { text: questions.join("\n"), tags: vec!["clarification_needed".into(), format!("job:{job}")] }
+        NewAnnotation { text: questions.join("\n"), tags: vec![CLARIFICATION_NEEDED.into(), format!("job:{job}")] }
     }
 }
 
@@ -59,4 +67,48 @@ pub struct Annotation {
     pub tags: Vec<String>,
     /// When it was saved.
     pub created_at: Millis,
+}
+
+/// Which remarks to find: newest first, or by words the nearest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AnnotationFilter {
+    /// Only this one.
+    pub id: Option<i64>,
+    /// Only about this job.
+    pub job: Option<JobId>,
+    /// Only by this author.
+    pub author: Option<String>,
+    /// Only with all of these tags.
+    pub tags: Vec<String>,
+    /// Only with at least one of these words in text or tags ([`words_of`]); those with most of them come first. See
+    /// [`SEARCHED_AT_MOST`].
+    pub words: Vec<String>,
+    /// Only with numbers below this one: the way to the next page.
+    pub before: Option<i64>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// Remarks that are there, for a tool that looks for some.
+#[async_trait]
+pub trait Remarks: Send + Sync {
+    /// Those that fit; or why they cannot be read, in words.
+    async fn find(&self, filter: AnnotationFilter) -> Result<Vec<Annotation>, String>;
+}
+
+/// The words of a text, in small letters, each once and in its order; punctuation is no part of any.
+pub fn words_of(text: &str) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase);
+    words.filter(|word| seen.insert(word.clone())).collect()
+}
+
+impl Annotation {
+    /// How many of these words stand in its text or its tags, alone or as the beginning of a longer one.
+    pub fn has_of(&self, words: &[String]) -> usize {
+        let texts = std::iter::once(&self.text).chain(&self.tags);
+        let own: BTreeSet<String> = texts.flat_map(|text| words_of(text)).collect();
+        let begins = |word: &&String| own.range(word.to_string()..).next().is_some_and(|one| one.starts_with(*word));
+        words.iter().filter(begins).count()
+    }
 }

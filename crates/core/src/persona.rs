@@ -9,6 +9,7 @@ use crate::job::name::check_role;
 use crate::job::retry::RetryPolicy;
 use crate::job::task::{TaskBounds, TaskOf};
 use crate::text::{has_too_many, is_default, named};
+use crate::tool::web::WebRules;
 
 mod file;
 
@@ -47,6 +48,9 @@ pub struct PersonaTemplate {
     /// Hooks that run before each of its runs begins: `project_rules` tells it the workspace's `AGENTS.md`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<String>,
+    /// What its tool `http_fetch` may reach of the web; nothing when absent.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub web: WebRules,
     /// How it works: `direct` or `phased`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub style: Style,
@@ -238,6 +242,16 @@ impl PersonaTemplate {
             if let Some(twice) = names.iter().enumerate().find(|(n, name)| names[..*n].contains(name)) {
                 report(field, format!("names '{}' twice; remove one", twice.1));
             }
+        }
+        if let Some(problem) = self.web.problem() {
+            report("web", problem);
+        }
+        if let Some(tool) = self.tools.iter().find(|tool| matches!(tool.as_str(), "http_fetch" | "web"))
+            && self.web.hosts.is_empty()
+        {
+            let message =
+                format!("names no host, so '{tool}' could reach nothing: \"web\": {{\"hosts\": [\"example.com\"]}}");
+            report("web", message);
         }
         if let Some(t) = self.temperature.filter(|t| !(0.0..=2.0).contains(t)) {
             report("temperature", format!("is {t}; it must lie between 0 and 2"));

@@ -24,7 +24,7 @@ mod upkeep;
 mod worker;
 
 pub use agents::{PersonaRepository, SkillRepository};
-pub use annotation::AnnotationRepository;
+pub use annotation::{AnnotationQueries, AnnotationRepository};
 pub use care::{Awaited, CareRepository, ClockJump, DueJobs, Firing, HeldJob, Pruned, Storage, Waiting};
 pub use fork::ForkRepository;
 pub use job::{

@@ -10,15 +10,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::annotation::NewAnnotation;
+use crate::annotation::{NewAnnotation, Remarks};
 use crate::id::JobId;
 use crate::stop::Stop;
 use crate::text::{is_default, named};
 use crate::workspace::folder::FolderId;
 use crate::workspace::protected::Protected;
 use tasks::Tasks;
+use web::{Method, WebRules};
 
 pub mod tasks;
+pub mod web;
 
 /// What the model is told of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,6 +49,16 @@ pub enum EffectClass {
 named!(EffectClass: Pure = "pure", Idempotent = "idempotent", Once = "once");
 
 impl EffectClass {
+    /// What a request of the web does if it is made twice.
+    pub fn of_request(method: Method) -> EffectClass {
+        match method {
+            Method::Get | Method::Head => EffectClass::Pure,
+            // By what the web's protocol says they are.
+            Method::Put | Method::Delete => EffectClass::Idempotent,
+            Method::Post | Method::Patch => EffectClass::Once,
+        }
+    }
+
     /// Whether a call whose fate is unknown may simply run again.
     pub fn repeatable(self) -> bool {
         !matches!(self, EffectClass::Once)
@@ -95,6 +107,16 @@ pub struct Reader {
     pub room: Option<usize>,
 }
 
+/// The remarks on jobs that a call may read.
+#[derive(Clone)]
+pub struct Stored(pub Arc<dyn Remarks>);
+
+impl fmt::Debug for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stored")
+    }
+}
+
 /// What a call is told about its circumstances.
 #[derive(Debug, Clone)]
 pub struct ToolContext {
@@ -118,6 +140,10 @@ pub struct ToolContext {
     pub skill_folder: Option<PathBuf>,
     /// Who reads what it gives.
     pub reader: Reader,
+    /// What it may reach of the web.
+    pub web: WebRules,
+    /// The remarks on jobs that are there; none where it is called for no job of a database.
+    pub remarks: Option<Stored>,
     /// What was left of the run's time when the call began; none where it is not limited.
     pub time_left: Option<Duration>,
     /// Who is asked about tasks, where the run may give any.
@@ -207,6 +233,11 @@ pub trait Tool: Send + Sync {
 
     /// What happens if it runs twice.
     fn effect(&self) -> EffectClass;
+
+    /// What happens if a call with these arguments runs twice: less, perhaps, than all that the tool can do.
+    fn effect_of(&self, _args: &Value) -> EffectClass {
+        self.effect()
+    }
 
     /// What it may change of the workspace.
     fn writes(&self) -> Writes {

@@ -24,6 +24,7 @@ mod support {
 mod calculator;
 mod hooks;
 mod host;
+mod http_fetch;
 mod persona_files;
 mod tool_annotations;
 mod tool_arguments;

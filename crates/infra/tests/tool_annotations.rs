@@ -1,4 +1,4 @@
-//! Remarks of agents.
+//! Remarks of agents, made and found.
 #![allow(clippy::unwrap_used)]
 
 use futures::FutureExt as _;
@@ -40,4 +40,13 @@ fn empty_and_endless_remarks_are_refused() {
     assert!(with("x", &many).is_ok(), "one tag, many times");
     let different: Vec<_> = (0..=MAX_TAGS).map(|n| n.to_string()).collect();
     assert!(with("x", &different.iter().map(String::as_str).collect::<Vec<_>>()).is_err());
+}
+
+#[test]
+fn remarks_are_read_of_a_database_alone() {
+    for (name, args) in [("annotation_list", json!({})), ("annotation_search", json!({"words": "price"}))] {
+        let tool = ToolRegistry::builtin().get(name).unwrap();
+        let refused = tool.call(&context(), args).now_or_never().expect("it waits for nothing").unwrap_err();
+        assert!(refused.message.contains("no job of a database"), "{}", refused.message);
+    }
 }

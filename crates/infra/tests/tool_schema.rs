@@ -20,6 +20,8 @@ fn every_built_in_tool_is_offered_in_a_form_that_all_providers_take() {
         all,
         [
             ("annotate", Idempotent),
+            ("annotation_list", Pure),
+            ("annotation_search", Pure),
             ("append_file", Once),
             ("calculate", Pure),
             ("create_file", Once),
@@ -114,5 +116,5 @@ fn finish_takes_the_final_answer() {
 fn an_unknown_tool_is_an_error_with_near_matches() {
     let error = ToolRegistry::builtin().resolve(&names(&["filesystem", "serch_files"])).err().unwrap();
     assert_eq!(error.near.first().map(String::as_str), Some("search_files"));
-    assert!(error.to_string().contains("annotations (annotate)"), "{error}");
+    assert!(error.to_string().contains("annotations (annotate, annotation_list, annotation_search)"), "{error}");
 }

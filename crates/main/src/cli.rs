@@ -13,6 +13,7 @@ use crate::output::{ColorChoice, Out};
 use crate::settings::{self, Overrides, Settings};
 use crate::wire;
 
+mod annotation;
 mod change;
 mod chat;
 mod db;
@@ -107,6 +108,9 @@ enum Command {
     /// Questions that agents ask, and your answers
     #[command(subcommand)]
     Question(question::QuestionCommand),
+    /// Remarks on jobs, by agents and people
+    #[command(subcommand)]
+    Annotation(annotation::AnnotationCommand),
     /// Groups of jobs: how far they are, what they cost
     #[command(subcommand)]
     Group(group::GroupCommand),
@@ -239,6 +243,7 @@ impl Cli {
             Command::Cancel(args) => change::cancel(&cx, args).await,
             Command::Retry(args) => change::retry(&cx, args).await,
             Command::Question(command) => question::dispatch(&cx, command).await,
+            Command::Annotation(command) => annotation::dispatch(&cx, command).await,
             Command::Group(command) => group::dispatch(&cx, command).await,
             Command::Queue(command) => queue::dispatch(&cx, command).await,
             Command::Limit(command) => rules::limit(&cx, command).await,

@@ -17,6 +17,7 @@ use posse_core::job::enqueue::MAX_PRIORITY_STEP_MS;
 use posse_core::queue::retention::Keep;
 use posse_core::store::seal::{KEYS_VARIABLE, Keys};
 use posse_infra::sandbox::CommandLimits;
+use posse_infra::tool::web::WebSettings;
 
 use crate::env::{self, Env, text};
 use crate::exit::usage;
@@ -71,6 +72,7 @@ pub struct Settings {
     pub keys: Keys,
     pub key_file: Option<PathBuf>,
     pub commands: CommandLimits,
+    pub web: WebSettings,
     pub models: BTreeMap<String, FileModel>,
     pub default_model: Option<String>,
     pub endpoint: Endpoint,
@@ -150,6 +152,7 @@ impl Settings {
             keys: keys(env, key_file.as_deref())?,
             key_file,
             commands: said.commands.resolve().map_err(usage)?,
+            web: said.web.resolve(&|written| expanded(written, env)).map_err(usage)?,
             models: said.models,
             default_model: model.or(said.default_model),
             endpoint: overrides.endpoint.clone(),
@@ -241,6 +244,22 @@ pub fn keys(env: Env<'_>, file: Option<&Path>) -> Result<Keys> {
     let mut said = String::new();
     file.take(KEY_FILE_BYTES).read_to_string(&mut said).map_err(unreadable)?;
     Keys::parse(&said).map_err(|why| usage(format!("{shown} ([sealing] key_file): {why}")))
+}
+
+/// A header's value with `${NAME}` replaced by the variable NAME, or which one is not set.
+fn expanded(written: &str, env: Env<'_>) -> Result<String, String> {
+    let (mut out, mut rest) = (String::new(), written);
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((name, after)) = after.split_once('}') else { break };
+        let value = env(name).and_then(|value| value.into_string().ok()).filter(|value| !value.trim().is_empty());
+        let value = value.ok_or_else(|| {
+            format!("a header of [web.headers] in config/posse.toml takes its value from {name}, which is not set")
+        })?;
+        out.push_str(before);
+        out.push_str(value.trim());
+        rest = after;
+    }
+    Ok(out + rest)
 }
 
 pub fn load(overrides: &Overrides) -> Result<Settings> {

@@ -24,6 +24,7 @@ use posse_infra::process::SystemClock;
 use posse_infra::sandbox::{Commands, Exact};
 use posse_infra::skill::{self, SkillFolders};
 use posse_infra::sqlite::{Options, SqliteDatabase, SqliteStore, Synchronous, extension};
+use posse_infra::tool::web::Web;
 use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 
 use crate::env;
@@ -182,7 +183,7 @@ pub fn commands(settings: &Settings) -> Commands {
 }
 
 pub fn tools(settings: &Settings) -> ToolRegistry {
-    ToolRegistry::builtin().with_commands(commands(settings))
+    ToolRegistry::builtin().with_commands(commands(settings)).with_web(Web::new(settings.web.clone()))
 }
 
 /// Which limits of commands are held exactly here, or why none can run; none if no persona runs any.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::*;
-use posse_core::annotation::NewAnnotation;
+use posse_core::annotation::{AnnotationFilter, NewAnnotation, words_of};
 use posse_core::model::{Author, CallRequest, Extra, FailedTry, Finish, Reasoning, ToolCalling, Usage};
 use posse_core::persona::PersonaTemplate;
 use posse_core::run::journal::{
@@ -251,6 +251,46 @@ pub async fn annotations_by_hand_are_saved(store: Arc<dyn Store>) {
     let second = store.annotate(id, "person".into(), remark("two"), T0).await.expect("is saved");
     let saved = store.annotations(id).await.expect("can be read");
     assert_eq!(saved.iter().map(|a| (a.id, a.text.as_str())).collect::<Vec<_>>(), [(first, "one"), (second, "two")]);
+}
+
+pub async fn annotations_are_found_by_tag_job_author_and_words(store: Arc<dyn Store>) {
+    let jobs = [enqueue(&*store, "r", T0).await, enqueue(&*store, "r", T0).await];
+    let mut ids = Vec::new();
+    for (job, author, text, tags) in [
+        (0, "person", "The price of wool is missing.", &["price", "gap"][..]),
+        (1, "r", "Wool comes from Bergen", &["supplier"]),
+        (1, "r", "which price? And which wool?", &["clarification_needed", "gap"]),
+        (0, "r", "\u{e9}crit en fran\u{e7}ais", &[]),
+    ] {
+        let remark = NewAnnotation { text: text.into(), tags: tags.iter().map(|tag| (*tag).to_owned()).collect() };
+        ids.push(store.annotate(jobs[job], author.into(), remark, T0).await.expect("is saved"));
+    }
+    let all = AnnotationFilter { limit: 10, ..AnnotationFilter::default() };
+    let found = async |filter: AnnotationFilter| {
+        let found = store.find_annotations(filter).await.expect("can be read");
+        found.iter().map(|one| ids.iter().position(|id| *id == one.id).expect("is one of them")).collect::<Vec<_>>()
+    };
+    let words = |words: &str| AnnotationFilter { words: words_of(words), ..all.clone() };
+    let tagged =
+        |tags: &[&str]| AnnotationFilter { tags: tags.iter().map(|tag| (*tag).into()).collect(), ..all.clone() };
+    assert_eq!(found(all.clone()).await, [3, 2, 1, 0], "newest first");
+    assert_eq!(found(AnnotationFilter { limit: 2, ..all.clone() }).await, [3, 2]);
+    assert_eq!(found(AnnotationFilter { before: Some(ids[2]), ..all.clone() }).await, [1, 0], "the next page");
+    assert_eq!(found(AnnotationFilter { id: Some(ids[1]), ..all.clone() }).await, [1]);
+    assert_eq!(found(AnnotationFilter { job: Some(jobs[0]), ..all.clone() }).await, [3, 0]);
+    assert_eq!(found(AnnotationFilter { author: Some("person".into()), ..all.clone() }).await, [0]);
+    assert_eq!(found(tagged(&["gap"])).await, [2, 0]);
+    assert_eq!(found(tagged(&["gap", "price"])).await, [0], "all of the tags");
+    assert_eq!(found(tagged(&["ga"])).await, [0; 0], "a tag is whole");
+    assert_eq!(found(words("WOOL, price!")).await, [2, 0, 1], "those with most of the words, then the newer");
+    assert_eq!(found(words("berg")).await, [1], "the beginning of a word will do");
+    assert_eq!(found(words("\u{c9}CRIT")).await, [3], "in any case");
+    assert_eq!(found(words("suppliers clarification")).await, [2], "tags have words too");
+    assert_eq!(found(words("' OR 1=1 -- * %")).await, [0; 0]);
+    assert_eq!(found(AnnotationFilter { words: words_of("wool"), ..tagged(&["supplier"]) }).await, [1]);
+    let remark = store.find_annotations(tagged(&["supplier"])).await.expect("can be read").remove(0);
+    assert_eq!((remark.job, remark.author.as_str(), remark.text.as_str()), (jobs[1], "r", "Wool comes from Bergen"));
+    assert_eq!((remark.tags.as_slice(), remark.created_at), (&["supplier".to_owned()][..], T0));
 }
 
 pub async fn large_parts_are_read_back(store: Arc<dyn Store>) {

@@ -197,6 +197,7 @@ macro_rules! suite {
                 an_effect_key_names_one_call_of_one_job,
                 annotations_are_saved_with_their_entry,
                 annotations_by_hand_are_saved,
+                annotations_are_found_by_tag_job_author_and_words,
                 large_parts_are_read_back;
             questions:
                 questions_are_saved_with_their_entry,

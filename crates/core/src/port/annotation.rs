@@ -3,13 +3,24 @@
 use async_trait::async_trait;
 
 use super::Result;
-use crate::annotation::NewAnnotation;
+use crate::annotation::{Annotation, AnnotationFilter, NewAnnotation};
 use crate::clock::Millis;
 use crate::job::JobId;
 
-/// Remarks on jobs; [`JobQueries::annotations`](super::JobQueries::annotations) reads them.
+/// Changes remarks on jobs.
 #[async_trait]
 pub trait AnnotationRepository: Send + Sync {
     /// Adds a remark; gives its number.
     async fn annotate(&self, job: JobId, author: String, annotation: NewAnnotation, now: Millis) -> Result<i64>;
+}
+
+/// Reads remarks on jobs.
+#[async_trait]
+pub trait AnnotationQueries: Send + Sync {
+    /// All about one job, oldest first.
+    async fn annotations(&self, job: JobId) -> Result<Vec<Annotation>>;
+
+    /// Those that fit. Costs what a page has, with words as many as
+    /// [`SEARCHED_AT_MOST`](crate::annotation::SEARCHED_AT_MOST) remarks.
+    async fn find_annotations(&self, filter: AnnotationFilter) -> Result<Vec<Annotation>>;
 }

@@ -6,10 +6,10 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::{
-    AnnotationRepository, Forfeit, ForkRepository, Heartbeat, MemoryRepository, Overdue, QuestionFilter,
-    QuestionRepository, RepositoryError, Rescued, Result, SessionQueries, SessionRepository, WorkerRecord,
+    AnnotationQueries, AnnotationRepository, Forfeit, ForkRepository, Heartbeat, MemoryRepository, Overdue,
+    QuestionFilter, QuestionRepository, RepositoryError, Rescued, Result, SessionQueries, SessionRepository,
+    WorkerRecord,
 };
-use crate::annotation::Annotation;
 use crate::clock::Millis;
 use crate::job::lease::{Lease, WorkerId};
 use crate::job::question::{Question, QuestionId};
@@ -214,7 +214,7 @@ pub trait JobRepository:
 
 /// Everything that is asked about jobs.
 #[async_trait]
-pub trait JobQueries: SessionQueries + Send + Sync {
+pub trait JobQueries: AnnotationQueries + SessionQueries + Send + Sync {
     /// One job.
     async fn job(&self, id: JobId) -> Result<Option<Job>>;
 
@@ -241,9 +241,6 @@ pub trait JobQueries: SessionQueries + Send + Sync {
 
     /// A job's attempts, oldest first.
     async fn attempts(&self, job: JobId) -> Result<Vec<Attempt>>;
-
-    /// Remarks about a job, oldest first.
-    async fn annotations(&self, job: JobId) -> Result<Vec<Annotation>>;
 
     /// The earliest time at which an open question expires.
     async fn next_expiry(&self) -> Result<Option<Millis>>;

@@ -1,10 +1,12 @@
 //! Remarks about jobs.
 
-use super::driver::{AnnotationInsert, AnnotationRow, Driver};
+use std::cmp::Reverse;
+
+use super::driver::{AnnotationInsert, AnnotationRow, AnnotationsOf, Driver};
 use super::fault::no_such;
 use super::seal::{Keys, Place};
 use super::{Outcome, Tx};
-use crate::annotation::{Annotation, NewAnnotation};
+use crate::annotation::{Annotation, AnnotationFilter, NewAnnotation, SEARCHED_AT_MOST};
 use crate::clock::Millis;
 use crate::job::JobId;
 
@@ -37,11 +39,40 @@ pub fn annotate<D: Driver>(
 
 /// Remarks about a job, oldest first.
 pub fn of<D: Driver>(db: &mut D, keys: &Keys, job: JobId) -> Outcome<Vec<Annotation>> {
-    let annotation = |AnnotationRow { id, author, text, tags, created_at }| {
-        // A remark without its tags is still one.
-        let tags = serde_json::from_str(&tags).unwrap_or_default();
-        let text = keys.show(Place::annotation(job.0), &text);
-        Annotation { id, job, author, text, tags, created_at }
-    };
-    Ok(db.annotations(job)?.into_iter().map(annotation).collect())
+    Ok(db.annotations(AnnotationsOf::Job(job))?.into_iter().map(|row| annotation(keys, row)).collect())
+}
+
+/// Texts that are opened at once: they may be long, and of most nothing is kept.
+const TEXTS_AT_ONCE: u32 = 500;
+
+/// Remarks that fit, newest first, or those with most of the words first.
+pub fn find<D: Driver>(db: &mut D, keys: &Keys, filter: &AnnotationFilter) -> Outcome<Vec<Annotation>> {
+    if filter.words.is_empty() {
+        let rows = db.annotations(AnnotationsOf::Fitting(filter, filter.before, filter.limit))?;
+        return Ok(rows.into_iter().map(|row| annotation(keys, row)).collect());
+    }
+    let (mut found, mut before, mut left) = (Vec::new(), filter.before, SEARCHED_AT_MOST);
+    while left > 0 {
+        let most = left.min(TEXTS_AT_ONCE);
+        let rows = db.annotations(AnnotationsOf::Fitting(filter, before, most))?;
+        let is_last = (rows.len() as u64) < u64::from(most);
+        before = rows.last().map(|row| row.id);
+        let opened = rows.into_iter().map(|row| annotation(keys, row));
+        found.extend(opened.map(|one| (one.has_of(&filter.words), one)).filter(|(words, _)| *words > 0));
+        // The newer of two with as many words stands before the other already.
+        found.sort_by_key(|(words, _)| Reverse(*words));
+        found.truncate(filter.limit as usize);
+        left -= most;
+        if is_last {
+            break;
+        }
+    }
+    Ok(found.into_iter().map(|(_, one)| one).collect())
+}
+
+fn annotation(keys: &Keys, AnnotationRow { id, job, author, text, tags, created_at }: AnnotationRow) -> Annotation {
+    // A remark without its tags is still one.
+    let tags = serde_json::from_str(&tags).unwrap_or_default();
+    let text = keys.show(Place::annotation(job.0), &text);
+    Annotation { id, job, author, text, tags, created_at }
 }

@@ -24,7 +24,9 @@ pub use kept::{
     BatchName, BatchRow, BreakerRow, BreakersOf, DeathRow, DeathsOf, Duty, Forgets, KeepFor, Keeps, LastServed,
     Passing, Rates, Record, Run, ScheduleRow, SchedulesOf,
 };
-pub use people::{AnnotationInsert, AnnotationRow, AskChange, AskInsert, AskRow, AskSet, AsksOf, PeopleRows};
+pub use people::{
+    AnnotationInsert, AnnotationRow, AnnotationsOf, AskChange, AskInsert, AskRow, AskSet, AsksOf, PeopleRows,
+};
 pub use sessions::{ArchivedRow, SessionRows, SessionsOf, SummaryRow};
 pub use views::{CountsOf, Ended, IdsOf, Number, Queues, StatesOf, ViewRows};
 pub use waits::{Closing, GroupWaitsOf, WaitRow, WaitRows, WaitsOf};

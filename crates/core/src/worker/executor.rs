@@ -9,6 +9,7 @@ use super::fleet::{Fleet, Progress};
 pub use super::halt::Halt;
 use super::halt::until_available;
 pub use super::tasks::{Delegation, TaskDesk};
+use crate::annotation::{Annotation, AnnotationFilter, Remarks};
 use crate::clock::Millis;
 use crate::job::lease::Lease;
 use crate::job::{Job, JobId, JobProgress, NewJob, Output};
@@ -273,6 +274,11 @@ impl JobContext {
         self.fleet.store.installation()
     }
 
+    /// The remarks that are there, for tools.
+    pub fn remarks(&self) -> Arc<dyn Remarks> {
+        Arc::new(Stored { fleet: Arc::clone(&self.fleet), stop: self.stop.clone() })
+    }
+
     async fn until_available<T, F>(&self, call: impl FnMut() -> F) -> Result<T, Halt>
     where
         F: Future<Output = Result<T, RepositoryError>>,
@@ -295,5 +301,22 @@ impl JobContext {
     pub async fn cancel_task(&self, task: JobId, reason: &str) -> Result<(), Halt> {
         let cancel = || self.fleet.store.cancel_task(self.lease, task, reason.to_owned(), self.now());
         self.until_available(cancel).await.map(drop)
+    }
+}
+
+/// What a tool of a job may read of the database.
+struct Stored {
+    fleet: Arc<Fleet>,
+    stop: Stop,
+}
+
+#[async_trait]
+impl Remarks for Stored {
+    async fn find(&self, filter: AnnotationFilter) -> Result<Vec<Annotation>, String> {
+        let found = until_available(&self.fleet, &self.stop, || self.fleet.store.find_annotations(filter.clone()));
+        found.await.map_err(|halt| match halt {
+            Halt::Stop(_) => "the call was stopped".into(),
+            Halt::Broken(why) => why,
+        })
     }
 }

@@ -23,7 +23,8 @@ use posse_core::run::{OpenCall, Run, Seen, finish};
 use posse_core::skill::{Skill, shelf};
 use posse_core::stop::{Stop, StopReason};
 use posse_core::text::plural;
-use posse_core::tool::{Reader, ToolContext, ToolError, ToolErrorCategory, ToolOutput, Tools, UnknownTool};
+use posse_core::tool::web::WebRules;
+use posse_core::tool::{Reader, Stored, ToolContext, ToolError, ToolErrorCategory, ToolOutput, Tools, UnknownTool};
 use posse_core::worker::Progress;
 use posse_core::worker::executor::{AgentExecutor, Delegation, Halt, JobContext, StepOutcome};
 use posse_core::workspace::folder::FolderId;
@@ -260,7 +261,10 @@ impl GenericAgentExecutor {
             return Err(format!("The tool '{}' is no longer available. Go on without it.", call.name));
         };
         let checked = self.registry.validate_args(&tool.spec, &call.arguments);
-        checked.map(|_| tool.effect).map_err(|error| error.message)
+        // One that was replaced for this run does what is said of it there.
+        let own = self.registry.get(&call.name).filter(|own| own.effect() == tool.effect);
+        let effect = |args| own.map_or(tool.effect, |own| own.effect_of(&args));
+        checked.map(effect).map_err(|error| error.message)
     }
 
     /// Runs calls at once and commits each result as it comes, all but the last with what follows. Those that have none
@@ -322,7 +326,8 @@ impl GenericAgentExecutor {
     ) -> (String, Result<ToolOutput, ToolError>, u64) {
         let began = Instant::now();
         let id = call.request.id.clone();
-        let context = ToolContext { skill_folder, reader, time_left, tasks, ..self.context(cx, &id) };
+        let web = opening.as_deref().map(|opening| opening.persona.web.clone()).unwrap_or_default();
+        let context = ToolContext { skill_folder, reader, time_left, tasks, web, ..self.context(cx, &id) };
         let result = self.result(cx, opening.as_deref(), &call.request, &context).await;
         (id, result, ms_since(began))
     }
@@ -340,6 +345,8 @@ impl GenericAgentExecutor {
             rules_file: self.hooks.rules_file(),
             skill_folder: None,
             reader: Reader::default(),
+            web: WebRules::default(),
+            remarks: Some(Stored(cx.remarks())),
             time_left: None,
             tasks: None,
             stop: cx.stop.clone(),

@@ -201,6 +201,13 @@ diesel::table! {
 }
 
 diesel::table! {
+    annotation_tags (tag, annotation_id) {
+        tag -> Text,
+        annotation_id -> BigInt,
+    }
+}
+
+diesel::table! {
     workers (id) {
         id -> Text,
         host -> Text,
@@ -396,3 +403,4 @@ diesel::allow_tables_to_appear_in_same_query!(
     sessions
 );
 diesel::allow_tables_to_appear_in_same_query!(steps, blobs);
+diesel::allow_tables_to_appear_in_same_query!(annotations, annotation_tags);

@@ -4,7 +4,7 @@ use posse_core::clock::Clock;
 use posse_core::job::JobState;
 use posse_core::job::question::{Answered, QuestionState};
 use posse_core::model::Message;
-use posse_core::port::{JobQueries, JobRepository, QuestionFilter, QuestionRepository};
+use posse_core::port::{AnnotationQueries, JobQueries, JobRepository, QuestionFilter, QuestionRepository};
 use posse_infra::process::SystemClock;
 use posse_testing::scripted::{Play, ScriptedModel, text_reply};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use posse_core::clock::Clock;
 use posse_core::job::{JobState, Output};
 use posse_core::model::{CallRequest, ModelRequest};
 use posse_core::persona::PersonaTemplate;
-use posse_core::port::{JobQueries, QuestionFilter, QuestionRepository};
+use posse_core::port::{AnnotationQueries, JobQueries, QuestionFilter, QuestionRepository};
 use posse_core::run::journal::{CallState, Entry};
 use posse_core::run::phase;
 use posse_core::skill::{Skill, SkillScope, SkillSource};

@@ -16,6 +16,8 @@ pub fn context() -> ToolContext {
         rules_file: None,
         skill_folder: None,
         reader: Default::default(),
+        web: Default::default(),
+        remarks: None,
         time_left: None,
         tasks: None,
         stop: Stop::never(),

@@ -32,6 +32,7 @@ pub struct FnTool {
     spec: ToolSpec,
     effect: EffectClass,
     writes: Writes,
+    effect_of: Option<fn(&Value) -> EffectClass>,
     call: Box<Call>,
 }
 
@@ -47,12 +48,17 @@ impl FnTool {
         };
         let (name, description) = (name.to_owned(), description.to_owned());
         let spec = ToolSpec { name, description, parameters: parameters_of::<A>() };
-        FnTool { spec, effect, writes: Writes::Anything, call: Box::new(call) }
+        FnTool { spec, effect, writes: Writes::Anything, effect_of: None, call: Box::new(call) }
     }
 
     /// The same, which changes no more of the workspace than that.
     pub fn writing(self, writes: Writes) -> Self {
         FnTool { writes, ..self }
+    }
+
+    /// The same, of which a call may do less if it runs twice, by its arguments.
+    pub fn with_effect_of(self, effect_of: fn(&Value) -> EffectClass) -> Self {
+        FnTool { effect_of: Some(effect_of), ..self }
     }
 
     /// A tool whose function blocks, on files for instance. It runs on a thread of its own and is
@@ -98,6 +104,10 @@ impl Tool for FnTool {
 
     fn effect(&self) -> EffectClass {
         self.effect
+    }
+
+    fn effect_of(&self, args: &Value) -> EffectClass {
+        self.effect_of.map_or(self.effect, |effect_of| effect_of(args))
     }
 
     fn writes(&self) -> Writes {

@@ -14,6 +14,7 @@ pub mod sandbox;
 mod survey;
 mod tables;
 pub(crate) mod text;
+pub mod web;
 pub mod workspace;
 
 mod annotate;
@@ -21,7 +22,9 @@ mod append_file;
 mod calculate;
 mod create_file;
 mod edit_file;
+mod find_annotations;
 mod finish;
+mod http_fetch;
 mod list_files;
 mod query_tables;
 mod read_file;
@@ -34,6 +37,7 @@ mod there;
 use std::sync::Arc;
 
 use crate::sandbox::Commands;
+use crate::web::Web;
 
 pub use arguments::{ArgumentCheck, field_path};
 pub use function::FnTool;
@@ -45,6 +49,8 @@ type Make = fn() -> FnTool;
 /// The tools that need nothing but a workspace, by pack.
 const PACKS: &[(&str, Make)] = &[
     ("annotations", annotate::tool),
+    ("annotations", find_annotations::list),
+    ("annotations", find_annotations::search),
     ("calculator", calculate::tool),
     ("calculator", query_tables::tool),
     ("filesystem", append_file::tool),
@@ -70,6 +76,12 @@ impl ToolRegistry {
             registry.register(pack, Arc::new(tool())).expect("a test registers every built-in tool");
         }
         registry
+    }
+
+    /// The same with `http_fetch`, in the pack `web`. What it reaches is each persona's.
+    pub fn with_web(mut self, web: Web) -> Self {
+        self.register("web", Arc::new(http_fetch::tool(web))).expect("a test registers it");
+        self
     }
 
     /// The same with `run_command`, in a pack of its own: only personas that name it or the pack get it. Its program

@@ -3,7 +3,7 @@
 use posse_app::Code;
 use posse_app::jobs::{Beneath, Child, Depth, JobDocument, JobItem, MAX_BENEATH};
 use posse_app::waits::Waits;
-use posse_core::annotation::Annotation;
+use posse_core::annotation::{Annotation, CLARIFICATION_NEEDED};
 use posse_core::events::Follower;
 use posse_core::job::{Job, JobId, JobProgress, JobState};
 
@@ -77,7 +77,7 @@ pub async fn show(cx: &Context, args: ShowArgs) -> Result<Exit> {
             cx.out.line(line)?;
         }
     }
-    by_people(&cx.out, annotations, &job.role, args.full)?;
+    remarks(&cx.out, annotations, &job.role, args.full)?;
     for question in questions {
         // Its words stand above, where it was asked.
         let text = format!("question {}: {}", question.id, one_line(&question.text, 60));
@@ -221,9 +221,10 @@ fn state_in_words(job: &Job, waits: Option<&Waits>) -> String {
     }
 }
 
-/// Remarks of people; those of the agent stand where it made them.
-fn by_people(out: &Out, annotations: &[Annotation], role: &str, full: bool) -> Result<()> {
-    for note in annotations.iter().filter(|note| note.author != role) {
+/// Remarks of people, and that the agent needs an answer; its other remarks stand where it made them.
+fn remarks(out: &Out, annotations: &[Annotation], role: &str, full: bool) -> Result<()> {
+    let is_told = |note: &&Annotation| note.author != role || note.tags.iter().any(|tag| tag == CLARIFICATION_NEEDED);
+    for note in annotations.iter().filter(is_told) {
         let tags = if note.tags.is_empty() { String::new() } else { format!(" [{}]", note.tags.join(", ")) };
         let text = excerpt(&note.text, out.width.saturating_sub(5), GOAL_LINES, full).replace('\n', "\n     ");
         out.line_at(5, format!("  ✎  {}: {text}{}", visible(&note.author), visible(&tags)))?;

@@ -10,6 +10,7 @@ use posse_core::model::conversation::ReasoningBack;
 use posse_core::queue::retention::{Keep, Kept};
 use posse_core::text::nearest;
 use posse_infra::sandbox::CommandLimits;
+use posse_infra::tool::web::{Secrets, WebSettings};
 use serde::Deserialize;
 
 use crate::exit::{fail, usage};
@@ -35,6 +36,8 @@ pub struct FileSettings {
     pub sealing: FileSealing,
     #[serde(default)]
     pub commands: FileCommands,
+    #[serde(default)]
+    pub web: FileWeb,
     pub default_model: Option<String>,
     #[serde(default)]
     pub models: BTreeMap<String, FileModel>,
@@ -114,6 +117,52 @@ impl FileCommands {
             }
         }
         Ok(limits)
+    }
+}
+
+/// The `[web]` table: what holds for all requests of agents (`http_fetch`). 1 kB is 1,024 bytes.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileWeb {
+    pub seconds: Option<u64>,
+    pub max_kb: Option<usize>,
+    /// Whether `robots.txt` is honoured.
+    pub robots: Option<bool>,
+    /// Addresses beside the public internet that may be reached.
+    #[serde(default)]
+    pub reach: Vec<String>,
+    /// Headers by origin, whose values may name variables.
+    #[serde(default)]
+    pub headers: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl FileWeb {
+    /// What is said here, over the defaults; or which key is wrong, and how. `value` gives a header's value for what is
+    /// written, or why there is none.
+    pub fn resolve(&self, value: &dyn Fn(&str) -> Result<String, String>) -> Result<WebSettings, String> {
+        let usual = WebSettings::default();
+        let seconds = self.seconds.unwrap_or(usual.seconds);
+        let max_kb = self.max_kb.unwrap_or(usual.max_bytes >> 10);
+        if !(1..=600).contains(&seconds) {
+            return Err(format!("[web] seconds is {seconds}; it must lie between 1 and 600"));
+        }
+        if !(1..=102_400).contains(&max_kb) {
+            return Err(format!("[web] max_kb is {max_kb}; it must lie between 1 and 102400"));
+        }
+        let reach = self.reach.iter().map(|range| range.parse().map_err(|why| format!("[web] reach: {why}")));
+        let mut headers = BTreeMap::new();
+        for (origin, named) in &self.headers {
+            let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+            if host.is_none_or(|host| host.is_empty() || host.contains('/')) {
+                return Err(format!("[web.headers] '{origin}' is no origin; write \"https://api.example.com\""));
+            }
+            check_headers(named).map_err(|what| format!("[web.headers] {what}"))?;
+            let all = named.iter().map(|(name, written)| Ok((name.clone(), value(written)?)));
+            let all: Result<_, String> = all.collect();
+            headers.insert(origin.clone(), all.map(Secrets));
+        }
+        let (reach, robots) = (reach.collect::<Result<_, String>>()?, self.robots.unwrap_or(usual.robots));
+        Ok(WebSettings { seconds, max_bytes: max_kb << 10, robots, reach, headers })
     }
 }
 
@@ -219,7 +268,8 @@ pub fn read(path: &Path) -> Result<FileSettings> {
 /// What `text` says; `path` is only used to speak of it.
 pub fn parse(path: &Path, text: &str) -> Result<FileSettings> {
     let settings: FileSettings = toml::from_str(text).map_err(|error| usage(explain(path, text, &error)))?;
-    if let Err(what) = settings.retention.resolve().map(drop).and(settings.commands.resolve().map(drop)) {
+    let web = settings.web.resolve(&|_| Ok(String::new())).map(drop);
+    if let Err(what) = settings.retention.resolve().map(drop).and(settings.commands.resolve().map(drop)).and(web) {
         return Err(usage(format!("{}: {what}", path.display())));
     }
     for (name, model) in &settings.models {

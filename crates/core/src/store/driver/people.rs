@@ -1,5 +1,6 @@
 //! Rows of what people and runs say to each other.
 
+use crate::annotation::AnnotationFilter;
 use crate::clock::Millis;
 use crate::job::JobId;
 use crate::job::question::{QuestionId, QuestionState};
@@ -9,8 +10,8 @@ use crate::store::seal::Sealed;
 
 /// Rows of what people and runs say to each other.
 pub trait PeopleRows {
-    /// Remarks about a job, oldest first.
-    fn annotations(&mut self, job: JobId) -> Done<Vec<AnnotationRow>>;
+    /// Remarks: all about a job, oldest first, or those that fit a filter whatever their words, newest first.
+    fn annotations(&mut self, of: AnnotationsOf<'_>) -> Done<Vec<AnnotationRow>>;
     /// Stores a remark and gives its number.
     fn annotate(&mut self, job: JobId, row: AnnotationInsert<'_>) -> Done<i64>;
     /// Questions, oldest first.
@@ -21,11 +22,22 @@ pub trait PeopleRows {
     fn change_asks(&mut self, which: AskSet, to: AskChange<'_>) -> Done<()>;
 }
 
+/// Which remarks.
+#[derive(Debug, Clone, Copy)]
+pub enum AnnotationsOf<'a> {
+    /// All about a job.
+    Job(JobId),
+    /// Those that fit but for their words, below a number, at most so many.
+    Fitting(&'a AnnotationFilter, Option<i64>, u32),
+}
+
 /// A remark.
 #[derive(Debug)]
 pub struct AnnotationRow {
     /// Its number.
     pub id: i64,
+    /// The job it is about.
+    pub job: JobId,
     /// Who made it.
     pub author: String,
     /// What it says.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use crate::annotation::Annotation;
+use crate::annotation::{Annotation, AnnotationFilter};
 use crate::clock::Millis;
 use crate::job::dependency::{Dependency, GroupWait};
 use crate::job::question::{Question, QuestionId};
 use crate::job::{Attempt, GroupStanding, GroupUse, Job, JobId, JobState};
 use crate::port::{
-    BatchStanding, JobFilter, JobQueries, JobSearch, Overdue, QuestionFilter, Result, SessionQueries, StateRow,
-    WorkerRecord,
+    AnnotationQueries, BatchStanding, JobFilter, JobQueries, JobSearch, Overdue, QuestionFilter, Result,
+    SessionQueries, StateRow, WorkerRecord,
 };
 use crate::run::journal::{LedgerRow, Recorded};
 use crate::run::results::ResultCounts;
@@ -44,6 +44,17 @@ impl<E: Engine> SessionQueries for E {
 
     async fn session_summary(&self, of: Stretch) -> Result<Option<String>> {
         self.read(move |db, keys| sessions::summary(db, keys, of)).await
+    }
+}
+
+#[async_trait]
+impl<E: Engine> AnnotationQueries for E {
+    async fn annotations(&self, job: JobId) -> Result<Vec<Annotation>> {
+        self.read(move |db, keys| annotations::of(db, keys, job)).await
+    }
+
+    async fn find_annotations(&self, filter: AnnotationFilter) -> Result<Vec<Annotation>> {
+        self.read(move |db, keys| annotations::find(db, keys, &filter)).await
     }
 }
 
@@ -84,10 +95,6 @@ impl<E: Engine> JobQueries for E {
 
     async fn attempts(&self, job: JobId) -> Result<Vec<Attempt>> {
         self.read_at_once(move |db, keys| jobs::attempts(db, keys, job)).await
-    }
-
-    async fn annotations(&self, job: JobId) -> Result<Vec<Annotation>> {
-        self.read(move |db, keys| annotations::of(db, keys, job)).await
     }
 
     async fn next_expiry(&self) -> Result<Option<Millis>> {

@@ -4,14 +4,14 @@ use diesel::prelude::*;
 use posse_core::job::JobId;
 use posse_core::job::question::{QuestionId, QuestionState};
 use posse_core::store::driver::{
-    AnnotationInsert, AnnotationRow, AskChange, AskInsert, AskRow, AskSet, AsksOf, PeopleRows,
+    AnnotationInsert, AnnotationRow, AnnotationsOf, AskChange, AskInsert, AskRow, AskSet, AsksOf, PeopleRows,
 };
 use posse_core::store::seal::Sealed;
 use posse_core::store::{Done, Unreadable};
 
 use super::Rows;
 use crate::literal::{IsOpenAsk, update};
-use crate::schema::{annotations, asks, jobs, session_jobs};
+use crate::schema::{annotation_tags, annotations, asks, jobs, session_jobs};
 use crate::sealed_text::Text;
 
 #[derive(Queryable, Selectable)]
@@ -54,11 +54,37 @@ impl AskColumns {
 }
 
 impl PeopleRows for Rows {
-    fn annotations(&mut self, job: JobId) -> Done<Vec<AnnotationRow>> {
+    fn annotations(&mut self, of: AnnotationsOf<'_>) -> Done<Vec<AnnotationRow>> {
         type Row = (i64, i64, String, Sealed, String, i64);
-        let annotation =
-            |(id, _, author, text, tags, created_at): Row| AnnotationRow { id, author, text, tags, created_at };
-        self.load(annotations::table.filter(annotations::job_id.eq(job.0)).order(annotations::id), annotation)
+        let annotation = |(id, job, author, text, tags, created_at): Row| {
+            let job = JobId(job);
+            AnnotationRow { id, job, author, text, tags, created_at }
+        };
+        let (filter, before, most) = match of {
+            AnnotationsOf::Job(job) => {
+                let of_job = annotations::table.filter(annotations::job_id.eq(job.0)).order(annotations::id);
+                return self.load(of_job, annotation);
+            }
+            AnnotationsOf::Fitting(filter, before, most) => (filter, before, most),
+        };
+        let mut query = annotations::table.order(annotations::id.desc()).limit(i64::from(most)).into_boxed();
+        for tag in &filter.tags {
+            let tagged = annotation_tags::table.filter(annotation_tags::tag.eq(tag));
+            query = query.filter(annotations::id.eq_any(tagged.select(annotation_tags::annotation_id)));
+        }
+        if let Some(id) = filter.id {
+            query = query.filter(annotations::id.eq(id));
+        }
+        if let Some(job) = filter.job {
+            query = query.filter(annotations::job_id.eq(job.0));
+        }
+        if let Some(author) = &filter.author {
+            query = query.filter(annotations::author.eq(author));
+        }
+        if let Some(before) = before {
+            query = query.filter(annotations::id.lt(before));
+        }
+        self.load(query, annotation)
     }
 
     fn annotate(&mut self, job: JobId, row: AnnotationInsert<'_>) -> Done<i64> {

@@ -1,0 +1,2 @@
+DROP TRIGGER annotations_tagged;
+DROP TABLE annotation_tags;
