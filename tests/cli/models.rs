@@ -66,6 +66,53 @@ fn model_files_lie_in_the_cache_of_the_user() {
 }
 
 #[test]
+fn the_embedder_is_found_in_order() {
+    let of = |settings: &str, env: &[(&str, &str)]| {
+        let list = posse(settings, env, &["model", "list", "--json"]).ok().json();
+        list["embedder"].clone()
+    };
+    let named = |settings: &str, env: &[(&str, &str)]| {
+        let embedder = of(settings, env);
+        ["model", "origin", "place"].map(|key| embedder[key].as_str().expect("a word").to_owned())
+    };
+    let (key, openai) = (("OPENAI_API_KEY", "k"), "https://api.openai.com/v1");
+    assert_eq!(named("", &[]), ["all-MiniLM-L6-v2", "built_in", "on this machine"]);
+    assert_eq!(named("", &[key]), ["text-embedding-3-small", "environment", openai]);
+    // That key is for another endpoint.
+    assert_eq!(
+        named("", &[key, ("OPENAI_BASE_URL", "http://127.0.0.1:1/v1"), ("OPENAI_MODEL", "m")])[0],
+        "all-MiniLM-L6-v2"
+    );
+    assert_eq!(named("[embedder]\nkind='local'", &[key])[..2], ["all-MiniLM-L6-v2", "file"]);
+    assert_eq!(of("[embedder]\nkind='none'", &[key]), Value::Null);
+    let here = "[embedder]\nbase_url='http://127.0.0.1:8080/v1'\nmodel='nomic'";
+    assert_eq!(named(here, &[key]), ["nomic", "file", "http://127.0.0.1:8080/v1"]);
+    assert_eq!(of(here, &[key])["key_env"], Value::Null, "a key goes only where it belongs");
+    assert_eq!(of("[embedder]\ndimension=256", &[key])["key_env"], "OPENAI_API_KEY");
+}
+
+#[test]
+fn a_wrong_embedder_is_refused_by_its_key() {
+    let wrong = |table: &str| posse(&format!("[embedder]\n{table}"), &[], &["model", "list"]).expect(2).err;
+    let cases = [
+        ("base_url='http://127.0.0.1:1/v1'", "[embedder] says no model"),
+        ("base_url='127.0.0.1'\nmodel='m'", "must begin with http:// or https://"),
+        ("kind='local'\nmodel='m'", "takes no other key"),
+        ("batch=513", "batch is 513; it must lie between 1 and 512"),
+        ("dimension=0", "dimension is 0; it must lie between 1 and 8192"),
+        ("model='m'\n[embedder.headers]\nAuthorization='Bearer x'", "header Authorization holds a secret"),
+    ];
+    for (table, words) in cases {
+        let said = wrong(table);
+        assert!(said.contains(words), "{table}: {said}");
+    }
+    let none = posse("[embedder]\nkind='none'", &[], &["model", "test", "--embedder"]).expect(2);
+    assert!(none.err.contains("there is to be no embedder"), "{}", none.err);
+    let not_here = posse("", &[], &["model", "test", "--embedder"]);
+    assert!(not_here.err.contains("fetch it with posse model pull all-minilm-l6-v2"), "{}", not_here.err);
+}
+
+#[test]
 fn a_model_may_be_named_at_what_was_found() {
     let models = listed("", &[("OPENAI_API_KEY", "k"), ("POSSE_MODEL", "gpt-x")]);
     let named = named(&models, "gpt-x");

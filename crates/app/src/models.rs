@@ -110,6 +110,25 @@ impl Measured {
     }
 }
 
+/// What turns texts into vectors, as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct EmbedderView {
+    /// `local` or `endpoint`.
+    pub kind: &'static str,
+    /// The model, as its vectors are known by.
+    pub model: String,
+    /// Where it is asked.
+    pub place: String,
+    /// How we know of it.
+    pub origin: Origin,
+    /// The environment variable that holds its key.
+    pub key_env: Option<String>,
+    /// Whether that is set.
+    pub key_set: Option<bool>,
+    /// The model file that it is run from, one of `local_files`.
+    pub file: Option<&'static str>,
+}
+
 /// The document of `posse model list --json`.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ModelList {
@@ -120,4 +139,6 @@ pub struct ModelList {
     pub next: Option<i64>,
     /// Model files that can be fetched.
     pub local_files: Vec<LocalFile>,
+    /// What turns texts into vectors; null where the settings want none.
+    pub embedder: Option<EmbedderView>,
 }

@@ -17,6 +17,7 @@ use crate::tool::ToolSpec;
 
 pub mod breaker;
 pub mod conversation;
+pub mod embedder;
 pub mod tokens;
 
 use crate::text::named;

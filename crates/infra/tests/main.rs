@@ -6,6 +6,7 @@ mod any_history;
 mod conversation;
 mod host_recognise;
 mod local_model;
+mod minilm;
 mod models;
 mod skill_fields;
 mod skill_loading;

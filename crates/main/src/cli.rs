@@ -30,6 +30,7 @@ mod lists;
 mod metrics;
 mod model;
 mod model_bench;
+mod model_embedder;
 mod persona;
 mod prelude;
 mod question;

@@ -3,6 +3,7 @@
 
 mod chat;
 mod cli;
+mod embedder;
 mod env;
 mod exit;
 mod faults;

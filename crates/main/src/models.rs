@@ -33,7 +33,7 @@ mod probe;
 /// The provider's model where an OpenAI key is all that is known.
 pub const OPENAI_DEFAULT_MODEL: &str = "gpt-4.1-mini";
 
-const OPENAI_URL: &str = "https://api.openai.com/v1";
+pub const OPENAI_URL: &str = "https://api.openai.com/v1";
 
 #[derive(Debug, Clone)]
 pub struct Known {
@@ -347,7 +347,8 @@ fn name_at_endpoint(known: &mut BTreeMap<String, Known>, at: Option<&str>, model
 }
 
 /// Everything the adapter needs to know about an endpoint.
-fn config(name: &str, known: &Known, env: Env<'_>) -> Result<OpenAiConfig, ModelError> {
+/// How the endpoint of a model is asked, its key read.
+pub fn config(name: &str, known: &Known, env: Env<'_>) -> Result<OpenAiConfig, ModelError> {
     let table = &known.table;
     let base_url = table.base_url.as_deref().unwrap_or(OPENAI_URL);
     let model = match &table.model {

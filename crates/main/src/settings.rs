@@ -25,7 +25,7 @@ use crate::trust::{Extent, Trust, Untrusted, found_in};
 
 pub mod file;
 
-pub use file::{Calling, FileModel, ModelKind, Synchronous, Tokenizer};
+pub use file::{Calling, EmbedderKind, FileEmbedder, FileModel, ModelKind, Synchronous, Tokenizer};
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Endpoint {
@@ -73,6 +73,7 @@ pub struct Settings {
     pub key_file: Option<PathBuf>,
     pub commands: CommandLimits,
     pub web: WebSettings,
+    pub embedder: FileEmbedder,
     pub models: BTreeMap<String, FileModel>,
     pub default_model: Option<String>,
     pub endpoint: Endpoint,
@@ -153,6 +154,7 @@ impl Settings {
             key_file,
             commands: said.commands.resolve().map_err(usage)?,
             web: said.web.resolve(&|written| expanded(written, env)).map_err(usage)?,
+            embedder: said.embedder,
             models: said.models,
             default_model: model.or(said.default_model),
             endpoint: overrides.endpoint.clone(),

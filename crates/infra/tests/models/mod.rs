@@ -1,6 +1,7 @@
 //! Language models behind OpenAI-compatible endpoints, against servers on loopback.
 
 mod adapting;
+mod embedder;
 mod failures;
 mod fallback;
 mod outage;

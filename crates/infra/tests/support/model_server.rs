@@ -88,6 +88,7 @@ struct Shared {
     script: Mutex<Script>,
     models: Option<Value>,
     tokenize: Mutex<Option<Script>>,
+    embed: Mutex<Option<Script>>,
     received: Mutex<Vec<Received>>,
     violations: Mutex<Vec<String>>,
     /// How many connections the client has closed while they were held open.
@@ -119,6 +120,7 @@ impl ModelServer {
             script: Mutex::new(Box::new(script)),
             models,
             tokenize: Mutex::default(),
+            embed: Mutex::default(),
             received: Mutex::default(),
             violations: Mutex::default(),
             dropped: watch::Sender::new(0),
@@ -135,6 +137,17 @@ impl ModelServer {
     /// Answers `POST /tokenize` by `script` on its body from now on.
     pub fn tokenize(&self, script: impl FnMut(&Value) -> Answer + Send + 'static) {
         *self.shared.tokenize.lock().expect("not poisoned") = Some(Box::new(script));
+    }
+
+    /// Answers `POST /v1/embeddings` by `script` on its body from now on.
+    pub fn embed(&self, script: impl FnMut(&Value) -> Answer + Send + 'static) {
+        *self.shared.embed.lock().expect("not poisoned") = Some(Box::new(script));
+    }
+
+    /// The bodies of the requests for embeddings.
+    pub fn embedded(&self) -> Vec<Value> {
+        let is_embed = |r: &Received| r.line.starts_with("POST /v1/embeddings ");
+        self.received().into_iter().filter(is_embed).map(|r| r.body).collect()
     }
 
     /// The bodies of the requests for tokens.
@@ -190,8 +203,11 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
             shared.violations.lock().expect("not poisoned").extend(wrong);
             Answer::json(400, json!({"error": {"message": message, "type": "invalid_request_error"}}))
         }
-    } else if request.line.starts_with("POST /tokenize ") {
-        match shared.tokenize.lock().expect("not poisoned").as_mut() {
+    } else if let Some(script) = [("POST /tokenize ", &shared.tokenize), ("POST /v1/embeddings ", &shared.embed)]
+        .into_iter()
+        .find_map(|(line, script)| request.line.starts_with(line).then_some(script))
+    {
+        match script.lock().expect("not poisoned").as_mut() {
             Some(script) => script(&request.body),
             None => Answer::json(404, json!({"detail": "Not Found"})),
         }

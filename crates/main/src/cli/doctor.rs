@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use posse_app::doctor::{self, Diagnosis, Look};
+use posse_app::models::Origin;
 use posse_core::doctor::{Finding, Verdict, space};
 use posse_core::model::Models as _;
 use posse_core::persona::Severity;
@@ -10,6 +11,8 @@ use posse_infra::process::LinuxProcessProbe;
 use posse_infra::sandbox::Exact;
 
 use super::prelude::*;
+use crate::embedder::Chosen;
+use crate::env;
 use crate::output::text::visible;
 use crate::settings::Settings;
 use crate::wire::Project;
@@ -53,6 +56,7 @@ async fn project(settings: &Settings) -> Vec<Finding> {
                 }
             }));
             findings.extend(models(&project));
+            findings.push(embedder(settings));
             findings.push(match wire::probe_commands(settings, &project.offer, &project.personas.personas).await {
                 None => Finding::ok("commands", "no persona runs any"),
                 Some(Ok(exact)) => Finding::ok("commands", format!("run in sandboxes; {}", held(exact))),
@@ -89,6 +93,19 @@ fn models(project: &Project) -> Vec<Finding> {
         }
     };
     asked.into_iter().map(judge).collect()
+}
+
+/// Whether texts can be found by their meaning. Where they cannot they are found by their words, so nothing is broken.
+fn embedder(settings: &Settings) -> Finding {
+    let chosen = Chosen::of(settings, &env::own);
+    match (chosen.build(&env::own), chosen.view(&env::own)) {
+        (Ok(_), Some(view)) => Finding::ok("embedder", format!("{}, {}, can be asked", view.model, view.place)),
+        (Err(error), Some(view)) if view.kind == "local" && view.origin == Origin::BuiltIn => {
+            Finding::ok("embedder", format!("texts are found by their words alone: {}", error.message))
+        }
+        (Err(error), _) => Finding::warning("embedder", error.message, "posse model test --embedder"),
+        (Ok(_), None) => Finding::ok("embedder", "none, as the settings say: texts are found by their words alone"),
+    }
 }
 
 fn space_at(what: &str, folder: &Path) -> Option<Finding> {

@@ -12,12 +12,13 @@ use posse_core::queue::rate::EndpointState;
 use posse_core::stop::Stop;
 use posse_infra::local_model;
 use posse_infra::local_model::cache::models_dir;
-use posse_infra::local_model::catalogue::{self, DEFAULT, KnownModel, MODELS, by_name, default_model};
+use posse_infra::local_model::catalogue::{self, DEFAULT, KnownModel, default_model, fetchable};
 use posse_infra::local_model::pull::Progress;
 
-use super::model_bench;
 use super::prelude::*;
 use super::work::EndpointArgs;
+use super::{model_bench, model_embedder};
+use crate::embedder::Chosen;
 use crate::env;
 use crate::models::{Catalog, Known};
 use crate::output::table::{painted, plain};
@@ -40,6 +41,9 @@ pub enum ModelCommand {
         /// Have it do 14 small jobs with files, one of each kind, and say which it did right
         #[arg(long)]
         bench: bool,
+        /// Ask what turns texts into vectors instead, and say how near each other it puts a few sentences
+        #[arg(long, conflicts_with_all = ["name", "bench", "base_url", "api_key_env", "organization", "header"])]
+        embedder: bool,
         #[command(flatten)]
         endpoint: EndpointArgs,
     },
@@ -49,7 +53,8 @@ pub async fn dispatch(cx: &Context, command: ModelCommand) -> Result<Exit> {
     match command {
         ModelCommand::List => list(cx).await,
         ModelCommand::Pull { name } => pull(cx, name.as_deref()),
-        ModelCommand::Test { name, bench, endpoint } => test(cx, name, bench, endpoint).await,
+        ModelCommand::Test { embedder: true, .. } => model_embedder::test(cx).await,
+        ModelCommand::Test { name, bench, embedder: false, endpoint } => test(cx, name, bench, endpoint).await,
     }
 }
 
@@ -60,24 +65,16 @@ async fn list(cx: &Context) -> Result<Exit> {
     let describe = |(name, known): (&String, &Known)| describe(name, known, catalog.default_name(), &failing);
     let listed: Vec<_> = catalog.known.iter().map(describe).collect();
     let files = local_files();
+    let embedder = Chosen::of(&settings, &env::own).view(&env::own);
     if cx.out.json {
-        return cx.out.document(&ModelList { models: json::listed(listed, false)?, next: None, local_files: files });
+        let models = json::listed(listed, false)?;
+        return cx.out.document(&ModelList { models, next: None, local_files: files, embedder });
     }
     let (paint, now) = (cx.out.paint, wire::now());
     let said: Vec<_> =
         listed.iter().filter_map(|l| Some((l.name.clone(), l.failing.as_ref()?.reason.clone()?))).collect();
     let rows = listed.into_iter().map(|l| {
-        let key = match (&l.key_env, l.key_set) {
-            (Some(variable), Some(true)) => format!("{variable} (set)"),
-            (Some(variable), _) => format!("{variable} (not set)"),
-            (None, _) => "none".into(),
-        };
-        let origin = match l.origin {
-            Origin::File => "settings",
-            Origin::Environment => "environment",
-            Origin::Ollama => "found running",
-            Origin::BuiltIn => "built in",
-        };
+        let (key, origin) = (key_of(l.key_env.as_deref(), l.key_set), from(l.origin));
         let mark = if l.default { "*" } else { "" };
         let model = l.model.unwrap_or_else(|| "-".into());
         vec![
@@ -99,6 +96,12 @@ async fn list(cx: &Context) -> Result<Exit> {
         cx.out.warn(format!("{name} failed last with: {}", one_line(&reason, 300)));
     }
     cx.out.line("")?;
+    let rows = embedder.into_iter().map(|e| {
+        let key = key_of(e.key_env.as_deref(), e.key_set);
+        vec![plain(one_line(&e.model, 48)), plain(from(e.origin)), plain(key), plain(one_line(&e.place, 200))]
+    });
+    cx.out.table(&["EMBEDDER", "FROM", "KEY", "WHERE"], rows)?;
+    cx.out.line("")?;
     let rows = files.into_iter().map(|f| {
         let (status, ready) = (f.status, f.status == "ready");
         let (right, takes) = Measured::brief(f.measured);
@@ -116,6 +119,23 @@ async fn list(cx: &Context) -> Result<Exit> {
                 fetches a file";
     cx.out.hint(note);
     Ok(Exit::Ok)
+}
+
+fn key_of(variable: Option<&str>, is_set: Option<bool>) -> String {
+    match variable {
+        Some(variable) if is_set == Some(true) => format!("{variable} (set)"),
+        Some(variable) => format!("{variable} (not set)"),
+        None => "none".into(),
+    }
+}
+
+fn from(origin: Origin) -> &'static str {
+    match origin {
+        Origin::File => "settings",
+        Origin::Environment => "environment",
+        Origin::Ollama => "found running",
+        Origin::BuiltIn => "built in",
+    }
 }
 
 fn health(failing: Option<&EndpointState>, now: Millis) -> String {
@@ -168,8 +188,8 @@ fn describe(name: &str, known: &Known, default: Option<&str>, failing: &[Endpoin
 fn pull(cx: &Context, name: Option<&str>) -> Result<Exit> {
     let model = match name {
         None => default_model(),
-        Some(name) => by_name(name).ok_or_else(|| {
-            let names = MODELS.iter().map(|m| m.name).collect::<Vec<_>>().join(", ");
+        Some(name) => fetchable().find(|model| model.name == name).ok_or_else(|| {
+            let names = fetchable().map(|m| m.name).collect::<Vec<_>>().join(", ");
             usage(format!("there is no model '{name}' to fetch; there are {names}"))
         })?,
     };

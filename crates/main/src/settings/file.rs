@@ -9,6 +9,7 @@ use posse_app::{Code, times};
 use posse_core::model::conversation::ReasoningBack;
 use posse_core::queue::retention::{Keep, Kept};
 use posse_core::text::nearest;
+use posse_infra::model::embedder::MOST_BATCH;
 use posse_infra::sandbox::CommandLimits;
 use posse_infra::tool::web::{Secrets, WebSettings};
 use serde::Deserialize;
@@ -38,6 +39,8 @@ pub struct FileSettings {
     pub commands: FileCommands,
     #[serde(default)]
     pub web: FileWeb,
+    #[serde(default)]
+    pub embedder: FileEmbedder,
     pub default_model: Option<String>,
     #[serde(default)]
     pub models: BTreeMap<String, FileModel>,
@@ -251,6 +254,69 @@ pub enum Calling {
     Structured,
 }
 
+/// The `[embedder]` table: what turns texts into vectors. All of it is optional.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileEmbedder {
+    kind: Option<EmbedderKind>,
+    pub base_url: Option<String>,
+    pub api_key_env: Option<String>,
+    pub model: Option<String>,
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// Numbers in a vector, asked of a model that makes them of any length.
+    pub dimension: Option<usize>,
+    /// Texts in a request.
+    pub batch: Option<usize>,
+    /// Tokens of a text that the model reads; longer texts are cut.
+    pub max_tokens: Option<usize>,
+    pub retries: Option<u32>,
+    pub idle_timeout_seconds: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EmbedderKind {
+    #[serde(alias = "openai")]
+    Endpoint,
+    Local,
+    /// Texts are found by their words alone.
+    None,
+}
+
+impl FileEmbedder {
+    /// What is said here: whoever says anything else means an endpoint. None where nothing is said.
+    pub fn kind(&self) -> Option<EmbedderKind> {
+        self.kind.or((*self != Self::default()).then_some(EmbedderKind::Endpoint))
+    }
+
+    /// What is wrong here, by key.
+    fn check(&self) -> Result<(), String> {
+        check_headers(&self.headers)?;
+        let is_endpoint = self.kind() == Some(EmbedderKind::Endpoint);
+        if self.kind.is_some() && !is_endpoint && *self != (Self { kind: self.kind, ..Self::default() }) {
+            return Err("asks no endpoint, by its kind, so it takes no other key; leave kind out".into());
+        }
+        if let Some(url) = &self.base_url {
+            if !(url.starts_with("http://") || url.starts_with("https://")) {
+                return Err(format!("base_url '{url}' must begin with http:// or https://"));
+            }
+            if self.model.is_none() {
+                return Err("says no model; add model = \"<the provider's name>\"".into());
+            }
+        }
+        let within = |key: &str, value: Option<usize>, least: usize, most: usize| match value {
+            Some(n) if !(least..=most).contains(&n) => {
+                Err(format!("{key} is {n}; it must lie between {least} and {most}"))
+            }
+            _ => Ok(()),
+        };
+        within("dimension", self.dimension, 1, 8192)?;
+        within("batch", self.batch, 1, MOST_BATCH)?;
+        within("max_tokens", self.max_tokens, 16, 1 << 20)
+    }
+}
+
 const MAX_BYTES: u64 = 1024 * 1024;
 
 pub fn read(path: &Path) -> Result<FileSettings> {
@@ -276,6 +342,9 @@ pub fn parse(path: &Path, text: &str) -> Result<FileSettings> {
         if let Err(what) = check_model(name, model, &settings.models) {
             return Err(usage(format!("{}: [models.{name}] {what}", path.display())));
         }
+    }
+    if let Err(what) = settings.embedder.check() {
+        return Err(usage(format!("{}: [embedder] {what}", path.display())));
     }
     if let Some(name) = &settings.default_model
         && !is_there(name, &settings.models)
