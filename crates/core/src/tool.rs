@@ -277,6 +277,17 @@ pub trait Tools: Send + Sync {
     }
 }
 
+/// Whether a path, as an answer or a goal has it, may mean the file at `path` of the workspace: by its own name where it
+/// names no folder, and else by the folders too, but those before the workspace or left out.
+pub fn may_mean(named: &str, path: &str) -> bool {
+    let plain = |path: &str| path.trim_start_matches("./").trim_end_matches('/').to_lowercase();
+    let (named, path) = (plain(named), plain(path));
+    let ends =
+        |long: &str, short: &str| long.strip_suffix(short).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
+    let is_whole = path.contains('/') || named.starts_with('/');
+    ends(&path, &named) || is_whole && ends(&named, &path)
+}
+
 /// What a look through a workspace found, in the order of the paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Survey {

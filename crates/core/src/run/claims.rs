@@ -19,7 +19,7 @@ use super::wish::{Words, asks_to_write};
 use crate::id::JobId;
 use crate::model::Message;
 use crate::skill::READ_SKILL_FILE;
-use crate::tool::{EffectClass, ToolSpec, Writes};
+use crate::tool::{EffectClass, ToolSpec, Writes, may_mean};
 use said::{Claim, claims};
 use words::{name_of, sentences};
 
@@ -45,7 +45,8 @@ pub(super) struct Doubt {
     pub why: String,
 }
 
-/// What the tools of a run have done, as far as its answer is held against it. Files are known by their own names.
+/// What the tools of a run have done, as far as its answer is held against it. Files are known by their own names, but
+/// those written by their paths.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Work {
     /// Written, or maybe.
@@ -101,23 +102,23 @@ impl Work {
             return;
         }
         let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
-        let Some(path) = arguments["path"].as_str().map(name_of) else {
+        let Some(path) = arguments["path"].as_str() else {
             self.is_unseen = true;
             return;
         };
         match outcome {
             CallOutcome::Refused => {}
             CallOutcome::Failed { category } if category.says_nothing_was_done() => {
-                self.failed.insert(path);
+                self.failed.insert(name_of(path));
             }
             CallOutcome::Done | CallOutcome::Unknown | CallOutcome::Failed { .. } => {
-                self.written.insert(path);
+                self.written.insert(path.to_owned());
             }
         }
     }
 
     fn has_written(&self, path: &str) -> bool {
-        self.written.contains(&name_of(path))
+        self.written.iter().any(|written| may_mean(path, written))
     }
 }
 
@@ -274,7 +275,7 @@ impl End<'_> {
                 (false, written) => is_asked && !written,
             };
             is_sound
-                && !claim.beside.iter().any(|name| self.work.written.contains(name))
+                && !claim.beside.iter().any(|name| self.work.has_written(name))
                 && !is_told(self.opening, &claim.path)
         });
         claims

@@ -253,11 +253,12 @@ fn in_tasks(role: &str) -> String {
 /// a small model does what it is shown.
 fn in_harbour(shown: &dyn Fn(&[&str]) -> bool, writes: bool) -> Vec<Message> {
     let queries = shown(&["query_tables"]) && !writes;
-    let kinds: [(&[&str], bool, &str); 9] = [
+    let kinds: [(&[&str], bool, &str); 10] = [
         (&["search_files"], true, worked::ABSENT),
         (&["read_file"], true, worked::READ),
         (&["calculate"], !queries, worked::CALCULATE_SOME),
         (&[], !queries, worked::COLLECT),
+        (&["calculate"], queries, worked::PLAIN),
         (&["query_tables"], queries, worked::QUERY),
         (&[], true, worked::LOOKUP),
         (&[], !writes, worked::HOP),

@@ -17,6 +17,8 @@ pub(super) const ABSENT: &str = include_str!("worked/harbour/absent.txt");
 /// All that is quoted is gone through, and only some of it matters.
 pub(super) const COLLECT: &str = include_str!("worked/harbour/collect.txt");
 pub(super) const CALCULATE_SOME: &str = include_str!("worked/harbour/calculate.txt");
+/// Without a file.
+pub(super) const PLAIN: &str = include_str!("worked/harbour/plain.txt");
 /// The same by a query.
 pub(super) const QUERY: &str = include_str!("worked/harbour/query.txt");
 pub(super) const WRITE_SOME: &str = include_str!("worked/harbour/write.txt");

@@ -330,6 +330,8 @@ const HONEST: &[Case] = &[
     ("Write the names to names.txt.", &[], &["out/names.txt"], "The names were written to names.txt."),
     ("Write the names to ./out/names.txt.", &[], &["out/names.txt"], "Done."),
     ("Write the names to names.txt.", &[], &["/w/names.txt"], "names.txt has been created."),
+    ("Write the names to /w/out/names.txt.", &[], &["out/names.txt"], "Done."),
+    ("Write the names to out/names.txt.", &[], &["/w/out/Names.txt"], "Done."),
     ("Write the names to names.txt.", &[], &[], "There are no names, so I did not write names.txt."),
     ("Write the names to names.txt.", &["names.txt"], &[], "names.txt already has all names."),
     ("Write the names to names.txt.", &[], &[], "I couldn't create names.txt."),
@@ -452,6 +454,8 @@ const FALSE: &[Case] = &[
     ("Read a.md and write what it says to b.md.", &["a.md"], &[], "Ships."),
     ("Write which ships in a.md are not red to b.md.", &["a.md"], &[], "Clio and Thalia."),
     ("Write the names of ships that are red to b.md.", &[], &[], "Clio and Thalia."),
+    ("Write a label for it into labels/o31.txt.", &[], &["objects/o31.txt"], "I wrote the label into labels/o31.txt."),
+    ("Write a label for it into labels/o31.txt.", &[], &["o31.txt"], "Done."),
     ("Set the port to 80 in app.toml.", &["app.toml"], &[], "I've updated app.toml, and the port is 80."),
 ];
 

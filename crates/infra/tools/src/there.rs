@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use posse_core::tool::{ToolContext, ToolErrorCategory};
+use posse_core::tool::{ToolContext, ToolErrorCategory, may_mean};
 
 use super::workspace::{Found, Kind, Workspace};
 
@@ -11,7 +11,7 @@ use super::workspace::{Found, Kind, Workspace};
 const MAX_VISITED: usize = 20_000;
 const MAX_TIME: Duration = Duration::from_secs(1);
 
-/// Which of these files are there: by their paths, or anywhere by their own names, since an answer may well leave the
+/// Which of these files are there: by their paths, or by what they may mean, since an answer may well leave a
 /// folder out. Nothing is said of what may be there and was not seen.
 pub(super) fn are_there(cx: &ToolContext, paths: &[String]) -> BTreeMap<String, bool> {
     let mut there = BTreeMap::new();
@@ -31,16 +31,15 @@ pub(super) fn are_there(cx: &ToolContext, paths: &[String]) -> BTreeMap<String, 
         return there;
     }
     let Ok(Found::Folder(root)) = workspace.find(".") else { return there };
-    let own_name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_lowercase();
     let began = Instant::now();
     let mut walk = workspace.walk(&root, true);
     for (visited, (path, kind)) in walk.by_ref().enumerate() {
         if visited == MAX_VISITED || began.elapsed() > MAX_TIME || cx.stop.reason().is_some() {
             return there;
         }
-        let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-        if kind != Kind::Folder && missing.iter().any(|path| own_name(path) == name) {
-            missing.retain(|path| own_name(path) != name || there.insert((*path).clone(), true).is_some());
+        let real = path.to_string_lossy();
+        if kind != Kind::Folder {
+            missing.retain(|named| !may_mean(named, &real) || there.insert((*named).clone(), true).is_some());
         }
     }
     if walk.lacked.is_none() && walk.cut.is_empty() && walk.unreadable == 0 {

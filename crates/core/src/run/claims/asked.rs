@@ -79,6 +79,8 @@ fn target(sentence: &Sentence, verb: usize) -> Option<Target> {
         return None;
     }
     let mut maybe = None;
+    // What stands behind may belong to what it is for; but what goes into a file is what is written.
+    let mut is_behind = false;
     for at in verb + 1..words.len() {
         // The next wish is another one's.
         if at > verb + 1 && words[at - 1].ends_part && is_verb(sentence.at(at)) {
@@ -86,9 +88,9 @@ fn target(sentence: &Sentence, verb: usize) -> Option<Target> {
         }
         let Some(path) = &words[at].path else {
             let next = sentence.at(at + 1);
+            is_behind |= matches!(sentence.at(at), "for" | "by" | "using") && !changes;
             let is_over = match sentence.at(at) {
                 "and" => is_verb(next),
-                "for" | "by" | "using" => !changes,
                 // Of ships that are red, and no script that saves something.
                 "that" => !matches!(next, "is" | "are" | "was" | "were" | "has" | "have"),
                 "about" | "like" => true,
@@ -107,6 +109,7 @@ fn target(sentence: &Sentence, verb: usize) -> Option<Target> {
         let is_sure = match sentence.at(before) {
             _ if is_direct => matches!(word, "create" | "write" | "update" | "edit" | "rewrite" | "overwrite"),
             "into" => writes || changes,
+            _ if is_behind => false,
             "to" => writes || word == "insert",
             // What is wrong in a file may be put right in another one.
             "in" => changes && word != "fix",
@@ -117,7 +120,7 @@ fn target(sentence: &Sentence, verb: usize) -> Option<Target> {
             return Some(Target { path: path.clone(), is_sure });
         }
         let is_place = match sentence.at(before) {
-            _ if is_direct => false,
+            _ if is_direct || is_behind => false,
             "into" | "to" => !changes,
             "in" | "as" => word != "add",
             _ => false,
