@@ -34,6 +34,6 @@ pub mod wish;
 mod worked;
 
 pub use call::OpenCall;
-pub use claims::Seen;
+pub use claims::{Seen, asks_for_new_file};
 pub use cycle::Asked;
 pub use state::{Ended, Run};

@@ -80,6 +80,10 @@ fn who_is_told_of_a_workspace_is_shown_tasks_in_one_and_of_writing_only_where_it
         ToolCalling::Structured,
         of_workspace("Write who owns the ferry into a.md."),
     );
+    let goal = "Write who owns the ferry into a.md.";
+    let new = opening_text(ToolCalling::Structured, Telling { for_new_file: true, ..of_workspace(goal) });
+    let shows = |text: &str, tool: &str| text.contains(&format!("\"tool\":\"{tool}\""));
+    assert!(shows(&new, "create_file") && !shows(&new, "edit_file"), "a new file is written and nothing changed");
     let shown = opening_text(ToolCalling::Structured, of_workspace("Who owns the ferry?"));
     assert_eq!(shown.matches("The workspace has").count(), 1, "once, before the first: {shown}");
     assert!(!shown.contains("\"create_file\"") && !shown.contains("\"edit_file\""), "{shown}");

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use posse_core::model::Message;
-use posse_core::run::Run;
 use posse_core::run::journal::{Entry, Opening, Recorded};
 use posse_core::run::prompt;
 use posse_core::run::survey::{MAX_NAMED, MAX_QUOTED, nearest, told};
+use posse_core::run::{Run, asks_for_new_file};
 use posse_core::tool::{Survey, SurveyedFile, SurveyedTable};
 use proptest::prelude::*;
 
@@ -221,4 +221,21 @@ fn tables_are_told_to_whoever_reads_them_the_nearest_first() {
     assert!(!told(&there, "What is the heaviest fish?", 0, false).expect("told").contains("catch("));
     there.tables = (0..200).map(|at| table(&format!("t{at}"), "x.csv", &["a", "b"], None)).collect();
     assert!(told(&there, "x", 0, true).expect("told").len() < 2000);
+}
+
+#[test]
+fn a_goal_asks_for_a_new_file_where_the_one_that_it_is_to_write_is_not_there() {
+    let mut there = survey(&[("a/ships.md", "x"), ("notes.md", "y")]);
+    for (goal, is_new) in [
+        ("Write the names into ships.txt.", true),
+        ("Write the names into a/ships.md.", false),
+        ("Add Clio to ships.md.", false),
+        ("Write the names of a/ships.md into b/ships.md.", true),
+        ("Clio has a new owner. Correct her file.", false),
+        ("What stands in ships.txt?", false),
+    ] {
+        assert_eq!(asks_for_new_file(goal, &there), is_new, "{goal}");
+    }
+    there.has_more = true;
+    assert!(!asks_for_new_file("Write the names into ships.txt.", &there), "it may be there");
 }

@@ -19,7 +19,7 @@ use super::wish::{Words, asks_to_write};
 use crate::id::JobId;
 use crate::model::Message;
 use crate::skill::READ_SKILL_FILE;
-use crate::tool::{EffectClass, ToolSpec, Writes, may_mean};
+use crate::tool::{EffectClass, Survey, ToolSpec, Writes, may_mean};
 use said::{Claim, claims};
 use words::{name_of, sentences};
 
@@ -327,6 +327,13 @@ impl End<'_> {
 
 /// Whoever says so many words of an error in a row says the error.
 const WORDS_OF_ERROR: usize = 8;
+
+/// Whether a goal asks to write a file that is none of these.
+pub fn asks_for_new_file(goal: &str, survey: &Survey) -> bool {
+    let is_there = |path: &str| survey.files.iter().any(|file| may_mean(path, &file.path));
+    let targets = asked::targets(goal);
+    !targets.is_empty() && !survey.has_more && !targets.iter().any(|target| is_there(&target.path))
+}
 
 /// Most files that are looked for at the end of a run.
 const MOST_FILES: usize = 16;

@@ -179,6 +179,8 @@ pub struct Telling<'a> {
     pub goal: &'a str,
     /// With what its workspace has.
     pub of_workspace: bool,
+    /// What it asks for is a file that its workspace does not have.
+    pub for_new_file: bool,
     /// With what the jobs before it came to.
     pub of_results: bool,
 }
@@ -200,7 +202,7 @@ pub fn examples(
     }
     let shown = |names: &[&str]| names.iter().all(|name| tools.iter().any(|tool| tool.name == *name));
     let mut out = match telling.of_workspace {
-        true => in_harbour(&shown, asks_to_write(telling.goal)),
+        true => in_harbour(&shown, asks_to_write(telling.goal), telling.for_new_file),
         false => {
             let kinds = [
                 (["search_files", "read_file"], worked::SEARCH),
@@ -250,8 +252,8 @@ fn in_tasks(role: &str) -> String {
 }
 
 /// Worked tasks in one workspace, which the first of them is told of. Writing is shown only to those who may have to:
-/// a small model does what it is shown.
-fn in_harbour(shown: &dyn Fn(&[&str]) -> bool, writes: bool) -> Vec<Message> {
+/// a small model does what it is shown, and changed a file that was there where it was to write one.
+fn in_harbour(shown: &dyn Fn(&[&str]) -> bool, writes: bool, for_new_file: bool) -> Vec<Message> {
     let queries = shown(&["query_tables"]) && !writes;
     let kinds: [(&[&str], bool, &str); 10] = [
         (&["search_files"], true, worked::ABSENT),
@@ -263,7 +265,7 @@ fn in_harbour(shown: &dyn Fn(&[&str]) -> bool, writes: bool) -> Vec<Message> {
         (&[], true, worked::LOOKUP),
         (&[], !writes, worked::HOP),
         (&["create_file"], writes, worked::WRITE_SOME),
-        (&["edit_file"], writes, worked::EDIT),
+        (&["edit_file"], writes && !for_new_file, worked::EDIT),
     ];
     let chosen = kinds.iter().filter(|(names, is_wanted, _)| *is_wanted && shown(names));
     let mut out: Vec<_> = chosen.flat_map(|(_, _, text)| messages(text)).collect();

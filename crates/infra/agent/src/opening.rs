@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use posse_core::model::{ModelError, ToolCalling};
 use posse_core::persona::{ALL_SKILLS, PersonaTemplate, Style};
-use posse_core::run::Run;
 use posse_core::run::hook::{HookError, RunSetup};
 use posse_core::run::journal::{OfferedSkill, OfferedTool, Opening};
 use posse_core::run::machine::Again;
@@ -12,6 +11,7 @@ use posse_core::run::prompt::{self, Company, Telling};
 use posse_core::run::results::READ_ANSWER;
 use posse_core::run::survey::{self, MAX_QUOTED};
 use posse_core::run::wish;
+use posse_core::run::{Run, asks_for_new_file};
 use posse_core::skill::shelf::{self, FIND_SKILLS};
 use posse_core::skill::{READ_SKILL_FILE, Skill, child_message, reachable};
 use posse_core::tool::{ToolSpec, Writes};
@@ -28,6 +28,13 @@ const QUERY_TABLES: &str = "query_tables";
 
 /// Stands for the id of a call where a run's beginning looks through its workspace.
 const SURVEY: &str = "survey";
+
+/// What a look through the workspace came to.
+struct Surveyed {
+    told: String,
+    /// Whether the file that was asked for is not there.
+    lacks_target: bool,
+}
 
 pub(super) enum NotOpened {
     /// For the reason given; whether it may later.
@@ -101,8 +108,12 @@ impl GenericAgentExecutor {
         let callable: Vec<_> = skills.iter().filter(is_told).map(|skill| skill.spec.clone()).collect();
         let before = results::before(cx, profile.context_window).await?;
         let workspace = self.surveyed(cx, &setup, &tools, calling).await;
-        let telling =
-            Telling { goal: &setup.goal, of_workspace: workspace.is_some(), of_results: before.told.is_some() };
+        let telling = Telling {
+            goal: &setup.goal,
+            of_workspace: workspace.is_some(),
+            for_new_file: workspace.as_ref().is_some_and(|workspace| workspace.lacks_target),
+            of_results: before.told.is_some(),
+        };
         let examples = prompt::examples(setup.persona.style, calling, &specs, &usable(&skills), telling);
         specs.extend(callable);
         let RunSetup { persona, system: appended, .. } = setup;
@@ -133,7 +144,7 @@ impl GenericAgentExecutor {
             skills,
             memory: recalled.memory,
             history: recalled.history,
-            workspace,
+            workspace: workspace.map(|workspace| workspace.told),
             results: before.told,
         };
         Ok(Arc::new(opening))
@@ -147,7 +158,7 @@ impl GenericAgentExecutor {
         setup: &RunSetup,
         tools: &[OfferedTool],
         calling: ToolCalling,
-    ) -> Option<String> {
+    ) -> Option<Surveyed> {
         let reader = self.registry.get(READ_FILE)?;
         // One that a hook put in its place may read other files.
         if !tools.iter().any(|tool| tool.spec == *reader.spec()) {
@@ -160,8 +171,11 @@ impl GenericAgentExecutor {
         let (registry, context) = (Arc::clone(&self.registry), self.context(cx, SURVEY));
         let goal = setup.goal.clone();
         let with_tables = tools.iter().any(|tool| tool.spec.name == QUERY_TABLES);
-        let looking =
-            tokio::task::spawn_blocking(move || survey::told(&registry.survey(&context), &goal, most, with_tables));
+        let looking = tokio::task::spawn_blocking(move || {
+            let survey = registry.survey(&context);
+            let told = survey::told(&survey, &goal, most, with_tables)?;
+            Some(Surveyed { told, lacks_target: asks_for_new_file(&goal, &survey) })
+        });
         looking.await.unwrap_or_else(|error| {
             warn!("the workspace could not be looked through: {error}");
             None
