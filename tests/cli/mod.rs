@@ -15,6 +15,8 @@ mod metrics;
 mod model_bench;
 mod models;
 mod output;
+mod own_hooks;
+mod own_tools;
 mod questions;
 mod queues;
 mod reading;

@@ -98,6 +98,11 @@ impl Project {
         self.env.push((name.into(), value.into()));
     }
 
+    /// Takes a variable out of its environment.
+    pub fn unset(&mut self, name: &str) {
+        self.env.retain(|(known, _)| known != name);
+    }
+
     pub fn path(&self) -> &Path {
         self.folder.path()
     }

@@ -30,7 +30,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod own;
 mod project_rules;
+mod today;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,6 +43,9 @@ use posse_tools::is_legal_name;
 
 /// The hook that tells a project's rules.
 const PROJECT_RULES: &str = "project_rules";
+
+/// The hook that tells which day it is.
+const TODAY: &str = "today";
 
 /// Every hook of the process. Built once at the start, read by everybody.
 #[derive(Default)]
@@ -61,7 +66,13 @@ pub enum RegisterHookError {
 impl HookRegistry {
     pub fn builtin() -> Self {
         let project_rules: Arc<dyn RunHook> = Arc::new(project_rules::ProjectRules);
-        HookRegistry { hooks: [(PROJECT_RULES.to_owned(), project_rules)].into() }
+        let today: Arc<dyn RunHook> = Arc::new(today::Today);
+        HookRegistry { hooks: [(PROJECT_RULES.to_owned(), project_rules), (TODAY.to_owned(), today)].into() }
+    }
+
+    /// Their names, in order.
+    pub fn names(&self) -> Vec<String> {
+        self.hooks.keys().cloned().collect()
     }
 
     pub fn register(&mut self, name: &str, hook: Arc<dyn RunHook>) -> Result<(), RegisterHookError> {

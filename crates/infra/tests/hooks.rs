@@ -52,7 +52,7 @@ async fn hooks_run_in_the_order_of_the_list_and_stop_at_an_error() {
 #[test]
 fn names_are_checked() {
     let unknown = registry().resolve(&["a".into(), "x\n".into()]).err().unwrap();
-    assert_eq!(unknown.to_string(), "there is no hook 'x\\n'; there are: a, b, project_rules, stop");
+    assert_eq!(unknown.to_string(), "there is no hook 'x\\n'; there are: a, b, project_rules, stop, today");
     let mut registry = registry();
     assert_eq!(registry.register("a", Arc::new(Says("a"))), Err(RegisterHookError::NameTaken("a".into())));
     assert_eq!(registry.register("a b", Arc::new(Says("a"))), Err(RegisterHookError::BadName("a b".into())));

@@ -21,6 +21,7 @@ mod doctor;
 mod enqueue;
 mod filter;
 mod group;
+mod hook;
 mod init;
 mod job;
 mod job_events;
@@ -134,9 +135,12 @@ enum Command {
     /// Models: which there are, fetching the local one, testing
     #[command(subcommand)]
     Model(model::ModelCommand),
-    /// Tools that personas may use
+    /// Tools that personas may use: list, show, check, run
     #[command(subcommand)]
     Tool(tool::ToolCommand),
+    /// Hooks: what runs before and after an agent's run
+    #[command(subcommand)]
+    Hook(hook::HookCommand),
     /// Skills: instructions that personas call by name
     #[command(subcommand)]
     Skill(skill::SkillCommand),
@@ -253,8 +257,9 @@ impl Cli {
             Command::Schedule(command) => schedule::dispatch(&cx, command).await,
             Command::Persona(command) => persona::dispatch(&cx, command),
             Command::Model(command) => model::dispatch(&cx, command).await,
+            Command::Hook(command) => hook::dispatch(&cx, command),
             Command::Skill(command) => skill::dispatch(&cx, command),
-            Command::Tool(command) => tool::dispatch(&cx, command),
+            Command::Tool(command) => tool::dispatch(&cx, command).await,
             Command::Worker(command) => worker::dispatch(&cx, command).await,
             Command::Db(command) => db::dispatch(&cx, command).await,
             Command::Doctor { full } => doctor::doctor(&cx, full).await,

@@ -85,7 +85,7 @@ impl Untrusted {
 }
 
 pub fn found_in(folder: &Path) -> Vec<String> {
-    let finer = ["config/posse.toml", "config/personas", "config/skills"];
+    let finer = ["config/posse.toml", "config/personas", "config/skills", "config/tools", "config/hooks"];
     let named = finer.iter().chain(&DECIDING[1..]).filter(|name| folder.join(name).symlink_metadata().is_ok());
     named.map(|name| (*name).to_owned()).collect()
 }

@@ -14,6 +14,7 @@ use posse_core::persona::{PersonaFile, Personas};
 use posse_core::port::{Database, RepositoryError, Store};
 use posse_core::queue::retention::Retention;
 use posse_core::skill::SkillScope;
+use posse_core::tool::Tools;
 use posse_core::worker::executor::Delegation;
 use posse_core::workspace::protected::Protected;
 use posse_infra::agent::GenericAgentExecutor;
@@ -24,6 +25,7 @@ use posse_infra::process::SystemClock;
 use posse_infra::sandbox::{Commands, Exact};
 use posse_infra::skill::{self, SkillFolders};
 use posse_infra::sqlite::{Options, SqliteDatabase, SqliteStore, Synchronous, extension};
+use posse_infra::tool::own::OwnProblem;
 use posse_infra::tool::web::Web;
 use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
 
@@ -183,7 +185,31 @@ pub fn commands(settings: &Settings) -> Commands {
 }
 
 pub fn tools(settings: &Settings) -> ToolRegistry {
-    ToolRegistry::builtin().with_commands(commands(settings)).with_web(Web::new(settings.web.clone()))
+    tools_and_problems(settings).0
+}
+
+/// The tools, those of the project among them, and what is wrong with the files of others.
+pub fn tools_and_problems(settings: &Settings) -> (ToolRegistry, Vec<OwnProblem>) {
+    let (commands, web) = (commands(settings), Web::new(settings.web.clone()));
+    let tools = ToolRegistry::builtin().with_commands(commands.clone()).with_web(web);
+    match settings.is_trusted {
+        true => tools.with_own(&settings.root.join("config/tools"), &commands, &variable),
+        false => (tools, Vec::new()),
+    }
+}
+
+/// The hooks, those of the project among them, and what is wrong with the files of others.
+pub fn hooks_and_problems(settings: &Settings, tools: &Arc<dyn Tools>) -> (HookRegistry, Vec<OwnProblem>) {
+    let hooks = HookRegistry::builtin();
+    match settings.is_trusted {
+        true => hooks.with_own(&settings.root.join("config/hooks"), tools, &commands(settings), &variable),
+        false => (hooks, Vec::new()),
+    }
+}
+
+/// What a variable of this process's environment says.
+fn variable(name: &str) -> Option<String> {
+    env::own(name)?.into_string().ok()
 }
 
 /// Which limits of commands are held exactly here, or why none can run; none if no persona runs any.
@@ -218,6 +244,7 @@ pub const BUILT_IN_SKILLS: [(&str, &str); 1] =
 pub fn sources(settings: &Settings) -> Sources {
     let Settings { root, personas: folder, personas_named, is_trusted, .. } = settings;
     let tools = Arc::new(tools(settings));
+    let (hooks, _) = hooks_and_problems(settings, &(Arc::clone(&tools) as Arc<dyn Tools>));
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let roots = skill::roots(root, home.as_deref());
     let (roots, left_out): (Vec<_>, Vec<_>) =
@@ -234,7 +261,7 @@ pub fn sources(settings: &Settings) -> Sources {
         }),
         skills: Arc::new(SkillFolders { roots, left_out, built_in, tools: Arc::clone(&tools) }),
         tools,
-        hooks: Arc::new(HookRegistry::builtin()),
+        hooks: Arc::new(hooks),
         models: models::names(settings),
     }
 }
@@ -252,6 +279,11 @@ pub struct Project {
 
 impl Project {
     pub async fn gather(settings: &Settings) -> Result<Project> {
+        let (tools, mut problems) = tools_and_problems(settings);
+        problems.extend(hooks_and_problems(settings, &(Arc::new(tools) as Arc<dyn Tools>)).1);
+        for problem in problems {
+            tracing::warn!("{}", visible(&problem.to_string()));
+        }
         let sources = sources(settings);
         let (offer, personas) = sources.look()?;
         let workspace = &settings.workspace;

@@ -1,4 +1,4 @@
-//! Hooks: code that runs before a run begins and may change what it begins with.
+//! Hooks: what runs before a run begins, and may change what it begins with, and what hears how it ended.
 //!
 //! A persona names its hooks; they run in that order, each on what the one before left. What they
 //! leave is fixed for the life of the run.
@@ -6,12 +6,14 @@
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::job::{JobId, Output};
 use crate::persona::PersonaTemplate;
 use crate::run::finish;
 use crate::run::journal::OfferedTool;
+use crate::workspace::folder::FolderId;
 
 /// What a run will begin with.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +24,10 @@ pub struct RunSetup {
     pub goal: String,
     /// The folder its tools are confined to.
     pub workspace: PathBuf,
+    /// Which folder that is, if it is known.
+    pub workspace_id: Option<FolderId>,
+    /// The job that is worked.
+    pub job: JobId,
     /// Text for the end of the system message; empty at first.
     pub system: String,
     tools: BTreeMap<String, OfferedTool>,
@@ -30,7 +36,9 @@ pub struct RunSetup {
 impl RunSetup {
     /// A setup with these tools, and nothing to add to the system message.
     pub fn new(persona: PersonaTemplate, tools: Vec<OfferedTool>, goal: String, workspace: PathBuf) -> Self {
-        let mut setup = RunSetup { persona, goal, workspace, system: String::new(), tools: BTreeMap::new() };
+        let (system, tools_by_name) = (String::new(), BTreeMap::new());
+        let mut setup =
+            RunSetup { persona, goal, workspace, workspace_id: None, job: JobId(0), system, tools: tools_by_name };
         tools.into_iter().for_each(|tool| setup.offer(tool));
         setup
     }
@@ -59,6 +67,25 @@ impl RunSetup {
     }
 }
 
+/// How a run ended.
+#[derive(Debug)]
+pub struct RunEnd<'a> {
+    /// The job that was worked.
+    pub job: JobId,
+    /// Whose run it was.
+    pub role: &'a str,
+    /// What was asked for.
+    pub goal: &'a str,
+    /// The folder its tools were confined to.
+    pub workspace: &'a Path,
+    /// Which folder that is, if it is known.
+    pub workspace_id: Option<FolderId>,
+    /// The answer, and what it took.
+    pub output: &'a Output,
+    /// The same should it be told again.
+    pub effect_key: &'a str,
+}
+
 /// A hook could not do its work; the run does not begin, and the job is tried again later. It says what is wrong, and
 /// the way out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,12 +98,18 @@ pub enum HookError {
     WorkerUnfit(String),
 }
 
-/// Changes what a run begins with. It runs once before a run begins, and again where the process
+/// Changes what a run begins with, and hears how it ended. Before a run it runs once, and again where the process
 /// died before the beginning was saved: it may look at the world, and must not change it.
 #[async_trait]
 pub trait RunHook: Send + Sync {
     /// Looks at the setup and changes it.
     async fn before_run(&self, setup: &mut RunSetup) -> Result<(), HookError>;
+
+    /// Hears how a run ended, before that is saved: again, with the same effect key, where the process dies in between. It
+    /// may change the world, and not the end. A run that is cancelled, or given up with its job, has no such end.
+    async fn after_run(&self, _end: &RunEnd<'_>) -> Result<(), HookError> {
+        Ok(())
+    }
 
     /// The file of the workspace that it tells an agent its rules from, if it tells any: no tool may change it.
     fn rules_file(&self) -> Option<PathBuf> {
@@ -98,6 +131,15 @@ impl RunHook for InOrder {
             hook.before_run(setup).await?;
         }
         Ok(())
+    }
+
+    /// All of them, whatever becomes of one: each has its own to do. The errors are told as one.
+    async fn after_run(&self, end: &RunEnd<'_>) -> Result<(), HookError> {
+        let mut failed = Vec::new();
+        for hook in &self.0 {
+            failed.extend(hook.after_run(end).await.err().map(|error| error.to_string()));
+        }
+        if failed.is_empty() { Ok(()) } else { Err(HookError::Failed(failed.join("; "))) }
     }
 
     fn rules_file(&self) -> Option<PathBuf> {

@@ -9,7 +9,7 @@ use super::fleet::{Fleet, Progress};
 pub use super::halt::Halt;
 use super::halt::until_available;
 pub use super::tasks::{Delegation, TaskDesk};
-use crate::annotation::{Annotation, AnnotationFilter, Remarks};
+use crate::annotation::{Annotation, AnnotationFilter, NewAnnotation, Remarks};
 use crate::clock::Millis;
 use crate::job::lease::Lease;
 use crate::job::{Job, JobId, JobProgress, NewJob, Output};
@@ -184,6 +184,12 @@ impl JobContext {
     /// Keeps what is about to leave the run's conversation with its entry `seq`.
     pub async fn archive(&self, seq: u64, content: String) -> Result<(), Halt> {
         self.until_available(|| self.fleet.store.archive(self.lease, seq, content.clone(), self.now())).await
+    }
+
+    /// Makes a remark about the job.
+    pub async fn annotate(&self, author: &str, annotation: NewAnnotation) -> Result<(), Halt> {
+        let add = || self.fleet.store.annotate(self.job.id, author.to_owned(), annotation.clone(), self.now());
+        self.until_available(add).await.map(drop)
     }
 
     /// What was said before in the session that this job is an exchange of.

@@ -31,6 +31,7 @@ use posse_core::workspace::folder::FolderId;
 
 use posse_host::folder::{Unusable, identify, pinned};
 
+mod ending;
 mod opening;
 mod recall;
 mod results;
@@ -115,6 +116,7 @@ impl GenericAgentExecutor {
             match effect {
                 Effect::End => {
                     self.end_tasks(cx, run).await?;
+                    self.after_run(cx, run).await?;
                     return Ok(end(run, entries));
                 }
                 Effect::Suspend => {

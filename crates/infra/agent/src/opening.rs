@@ -74,7 +74,9 @@ impl GenericAgentExecutor {
             Some(_) => Company::InSession,
             None => Company::Alone,
         };
-        let mut setup = RunSetup::new(persona, self.tools_for(&cx.job), goal, self.workspace(&cx.job).0);
+        let (workspace, workspace_id) = self.workspace(&cx.job);
+        let mut setup = RunSetup::new(persona, self.tools_for(&cx.job), goal, workspace);
+        (setup.job, setup.workspace_id) = (cx.job.id, workspace_id);
         self.hooks.before_run(&mut setup).await.map_err(|error| {
             let is_unfit = matches!(error, HookError::WorkerUnfit(_));
             NotOpened::Refused(error.to_string(), if is_unfit { Again::after_lack(0) } else { Again::Later })

@@ -9,6 +9,7 @@
 mod arguments;
 mod failure;
 mod function;
+pub mod own;
 mod registry;
 pub mod sandbox;
 mod survey;

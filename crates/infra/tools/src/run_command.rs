@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::FnTool;
 use super::failure::{denied, failed, invalid, over_limit, unfit};
 use super::workspace::{Found, Workspace};
-use crate::sandbox::{CommandLimits, Commands, End, HALF, Limit, Order, Ran};
+use crate::sandbox::{CommandLimits, Commands, End, Given, HALF, Limit, Order, Ran};
 
 pub const RUN_COMMAND: &str = "run_command";
 
@@ -70,9 +70,11 @@ async fn run_command(commands: &Commands, cx: &ToolContext, args: Args) -> Resul
     let left = cx.time_left.unwrap_or(Duration::MAX);
     let time = Duration::from_secs(asked).min(left);
     let rules_file = cx.rules_file.as_deref();
-    let order = Order { command, workspace: &cx.workspace, workspace_id: cx.workspace_id, directory, rules_file, time };
+    let workspace_id = cx.workspace_id;
+    let given = Given::default();
+    let order = Order { command, workspace: &cx.workspace, workspace_id, directory, rules_file, time, given };
     let ran = commands.run(order, &cx.stop).await;
-    told(ran, limits, time, time == left)
+    told(ran, limits, time, time == left, &format!("; ask for more with timeout_s, up to {}", limits.max_seconds))
 }
 
 /// The folder to run in, relative to the workspace's root. Where it leads to is looked up again inside the sandbox,
@@ -90,11 +92,17 @@ async fn folder(cx: &ToolContext, directory: Option<&str>) -> Result<PathBuf, To
     looked.await.unwrap_or_else(|error| Err(denied(format!("the folder cannot be looked up: {error}"))))
 }
 
-/// What the model is told of a command's end.
-fn told(ran: Ran, limits: &CommandLimits, time: Duration, is_job_over: bool) -> Result<ToolOutput, ToolError> {
+/// What the model is told of a command's end; `way_out` is what it may do about its time.
+pub(crate) fn told(
+    ran: Ran,
+    limits: &CommandLimits,
+    time: Duration,
+    is_job_over: bool,
+    way_out: &str,
+) -> Result<ToolOutput, ToolError> {
     let took = format!("{:.1} s", ran.took.as_secs_f64());
     let output = output(&ran);
-    let CommandLimits { max_seconds, processes, memory_mb, written_mb, .. } = limits;
+    let CommandLimits { processes, memory_mb, written_mb, .. } = limits;
     match ran.end {
         Ok(End::Exited(0)) => Ok(format!("exit code 0, after {took}\n{output}").into()),
         Ok(End::Exited(code)) => Err(failed(format!("exit code {code}, after {took}\n{output}"))),
@@ -108,9 +116,7 @@ fn told(ran: Ran, limits: &CommandLimits, time: Duration, is_job_over: bool) -> 
                 Limit::Time if is_job_over => {
                     format!("timed out after {seconds:.0} s, when the time of the whole task was used up")
                 }
-                Limit::Time => {
-                    format!("timed out after {seconds:.0} s; ask for more with timeout_s, up to {max_seconds}")
-                }
+                Limit::Time => format!("timed out after {seconds:.0} s{way_out}"),
                 Limit::Memory => format!("ended after {took}: it used more than {memory_mb} MB of memory, the limit"),
                 Limit::Processes => format!("ended after {took}: it had more than {processes}, the limit"),
                 Limit::Written => format!("ended after {took}: it wrote more than {written_mb} MB, the limit"),

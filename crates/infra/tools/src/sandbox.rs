@@ -41,7 +41,7 @@ use tokio::process::{Child, Command};
 pub use spec::{CommandLimits, Exact};
 
 pub(crate) use kept::{HALF, Kept};
-pub(crate) use spec::{End, Limit};
+pub(crate) use spec::{End, Given, Limit};
 
 use crate::workspace::real_path;
 use posse_host::folder::{Unusable, pinned, places};
@@ -93,6 +93,8 @@ pub(crate) struct Order<'a> {
     /// A file of the workspace that it may not change, if it must not.
     pub rules_file: Option<&'a Path>,
     pub time: Duration,
+    /// What it is given besides.
+    pub given: Given,
 }
 
 pub(crate) struct Ran {
@@ -109,7 +111,9 @@ impl Commands {
     /// Which limits of commands are held exactly here; or why none can run, and what to do about it.
     pub async fn probe(&self, workspace: &Path) -> Result<Exact, String> {
         let (directory, time) = (PathBuf::new(), Duration::from_secs(20));
-        let order = Order { command: ":".into(), workspace, workspace_id: None, directory, rules_file: None, time };
+        let given = Given::default();
+        let (command, workspace_id, rules_file) = (":".into(), None, None);
+        let order = Order { command, workspace, workspace_id, directory, rules_file, time, given };
         let ran = self.run(order, &Stop::never()).await;
         match ran.end {
             Ok(End::Exited(0)) => Ok(ran.exact),
@@ -168,7 +172,7 @@ impl Commands {
 
     /// What to ask for, and the workspace, opened. Nothing of it is looked up by its path any more.
     async fn spec(&self, order: Order<'_>) -> Result<(Spec, OwnedFd), End> {
-        let Order { command, workspace, workspace_id, directory, rules_file, time } = order;
+        let Order { command, workspace, workspace_id, directory, rules_file, time, given } = order;
         let shown = workspace.display();
         let opened = pinned(workspace, workspace_id.as_ref())
             .map_err(|Unusable { why, is_lack }| if is_lack { End::Lacking(why) } else { End::Refused(why) })?;
@@ -203,7 +207,9 @@ impl Commands {
         let hidden = entries(&mut hidden.iter().map(PathBuf::as_path).chain(folders))?;
         let fixed = entries(&mut fixed.iter().map(PathBuf::as_path))?.difference(&hidden).cloned().collect();
         let (hidden, rules_file) = (hidden.into_iter().collect(), rules_file.map(Path::to_owned));
-        Ok((Spec { command, workspace: real, directory, hidden, fixed, rules_file, limits: self.limits, time }, opened))
+        let limits = self.limits;
+        let spec = Spec { command, workspace: real, directory, hidden, fixed, rules_file, limits, time, given };
+        Ok((spec, opened))
     }
 }
 

@@ -14,6 +14,7 @@ use crate::trust::{self, Extent, Trust};
 const FILES: &[(&str, &str)] = &[
     ("config/posse.toml", include_str!("../init/posse.toml")),
     ("config/personas.schema.json", include_str!("../../../../config/personas.schema.json")),
+    ("config/tools/count_lines.toml", include_str!("../init/tools/count_lines.toml")),
     ("examples/README.md", include_str!("../init/examples/README.md")),
     ("examples/expenses.csv", include_str!("../init/examples/expenses.csv")),
     ("examples/suppliers/fjordtex.md", include_str!("../init/examples/suppliers/fjordtex.md")),
@@ -74,6 +75,7 @@ pub fn init(cx: &Context, folder: &Path) -> Result<Exit> {
         ("config/posse.toml", "settings, all commented out"),
         ("config/personas/", "coordinator, researcher, reviewer, scribe, triager; a new file is a new kind of agent"),
         ("config/skills/", "summarise-files; instructions that a persona can call by name"),
+        ("config/tools/", "count_lines; a command that agents can call as a tool"),
         ("examples/", "files to try it on"),
     ] {
         cx.out.line(format!("  {} {what:<20} {}", paint.green("+"), paint.dim(why)))?;

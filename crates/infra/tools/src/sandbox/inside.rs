@@ -7,7 +7,7 @@
 
 use std::convert::Infallible;
 use std::fs;
-use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
+use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Seek as _, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -74,11 +74,13 @@ pub(super) fn live(spec: &Spec, was_root: bool, mut go: PipeReader, mut words: P
 fn prepare(spec: &Spec, was_root: bool) -> Result<bool, String> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| format!("prctl: {error}"))?;
     bound_processes(spec.limits.processes, was_root)?;
-    let ipc_is_bounded = bound_namespaces(&spec.limits)?;
+    let ipc_is_bounded = bound_namespaces(&spec.limits, spec.given.network)?;
     rustix::system::sethostname(b"sandbox").map_err(|error| format!("the host cannot be named: {error}"))?;
-    std::net::UdpSocket::bind("0.0.0.0:0")
-        .and_then(sys::loopback_up)
-        .map_err(|error| format!("the loopback cannot be switched on: {error}"))?;
+    if !spec.given.network {
+        std::net::UdpSocket::bind("0.0.0.0:0")
+            .and_then(sys::loopback_up)
+            .map_err(|error| format!("the loopback cannot be switched on: {error}"))?;
+    }
     root::build(spec)?;
     give_up_rights().map_err(|error| format!("privileges cannot be dropped: {error}"))?;
     Ok(ipc_is_bounded)
@@ -136,8 +138,11 @@ fn run(spec: &Spec, ipc_is_bounded: bool) -> Result<End, String> {
 fn become_command(spec: &Spec, ipc_is_bounded: bool) -> Result<Infallible, String> {
     let said = |what: &'static str| move |error: Errno| format!("{what}: {error}");
     setsid().map_err(said("a session cannot be made"))?;
-    let nothing: OwnedFd = fs::File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))?.into();
-    rustix::stdio::dup2_stdin(&nothing).map_err(said("standard input cannot be emptied"))?;
+    let input: OwnedFd = match &spec.given.input {
+        None => fs::File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))?.into(),
+        Some(text) => holding(text).map_err(|error| format!("standard input cannot be made: {error}"))?.into(),
+    };
+    rustix::stdio::dup2_stdin(&input).map_err(said("standard input cannot be set"))?;
     rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
     let _ = rustix::process::nice(5);
 
@@ -180,8 +185,17 @@ fn become_command(spec: &Spec, ipc_is_bounded: bool) -> Result<Infallible, Strin
             ("TERM", "dumb"),
             ("USER", "agent"),
         ])
+        .envs(spec.given.environment.iter().map(|(name, value)| (name, value)))
         .exec();
     Err(format!("/bin/sh cannot be started: {error}"))
+}
+
+/// A file in memory that has this text, to be read from its beginning.
+fn holding(text: &str) -> std::io::Result<fs::File> {
+    let mut file: fs::File = rustix::fs::memfd_create("input", rustix::fs::MemfdFlags::CLOEXEC)?.into();
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(file)
 }
 
 fn end_of(status: WaitStatus) -> End {
@@ -215,7 +229,7 @@ fn bound_processes(most: u32, was_root: bool) -> Result<(), String> {
 
 /// Has the kernel bound what it holds for the processes of these namespaces without any process having it in its memory.
 /// True if that holds for System V messages and semaphores too, which older kernels let nobody bound.
-fn bound_namespaces(limits: &CommandLimits) -> Result<bool, String> {
+fn bound_namespaces(limits: &CommandLimits, is_in_hosts_network: bool) -> Result<bool, String> {
     let pages = ((limits.memory_mb << 20) / rustix::param::page_size() as u64).to_string();
     let buffers = format!("4096 65536 {SOCKET_BUFFER}");
     let user = [
@@ -225,7 +239,8 @@ fn bound_namespaces(limits: &CommandLimits) -> Result<bool, String> {
         ("net/ipv4/tcp_rmem", &buffers),
         ("net/ipv4/tcp_wmem", &buffers),
     ];
-    for (name, value) in user {
+    // The host's network is not ours to bound.
+    for (name, value) in user.into_iter().filter(|(name, _)| !(is_in_hosts_network && name.starts_with("net/"))) {
         set_bound(name, value)?;
     }
     let ipc = [

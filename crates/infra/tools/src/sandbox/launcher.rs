@@ -63,7 +63,7 @@ fn launch(worker: &UnixStream) -> Result<Option<Report>, End> {
     // cannot be lowered again.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
     let mut group = Group::make(&spec.limits);
-    let was_root = leave_host()?;
+    let was_root = leave_host(spec.given.network)?;
 
     let mut meter = Meter::start(spec.limits)?;
     // The meter stays outside, like us.
@@ -110,16 +110,17 @@ fn unmade(error: Errno) -> End {
     }
 }
 
-/// Leaves the host's namespaces, but for the one of processes. True if we are root on the host.
-fn leave_host() -> Result<bool, End> {
+/// Leaves the host's namespaces, but for the one of processes, and that of its network where the command is to be in it.
+/// True if we are root on the host.
+fn leave_host(stays_in_network: bool) -> Result<bool, End> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let network = if stays_in_network { UnshareFlags::empty() } else { UnshareFlags::NEWNET };
     let namespaces = UnshareFlags::NEWUSER
         | UnshareFlags::NEWNS
-        | UnshareFlags::NEWNET
         | UnshareFlags::NEWIPC
         | UnshareFlags::NEWUTS
         | UnshareFlags::NEWCGROUP;
-    sys::leave(namespaces).map_err(unmade)?;
+    sys::leave(namespaces | network).map_err(unmade)?;
     let inside = root::USER;
     for (file, text) in [
         ("setgroups", "deny".to_owned()),

@@ -108,9 +108,11 @@ pub(super) fn build(spec: &Spec) -> Built {
         .map_err(with("the mounts cannot be made private"))?;
     // Where the worker opened it, whatever its path leads to by now.
     let workspace = view(".")?;
-    attributes(&workspace, PLAIN, &spec.workspace)?;
+    attributes(&workspace, if spec.given.read_only { READ_ONLY } else { PLAIN }, &spec.workspace)?;
     let programs = host_parts(&PROGRAMS)?;
     let settings = host_parts(&SETTINGS)?;
+    // Where names are looked up, for whoever can reach anybody.
+    let resolver = host_parts(if spec.given.network { &["/etc/resolv.conf"] } else { &[] })?;
     let device = |path: &&'static str| {
         let node = view(path)?;
         attributes(&node, DEVICE, path.as_ref())?;
@@ -118,12 +120,18 @@ pub(super) fn build(spec: &Spec) -> Built {
     };
     let devices: Vec<_> = DEVICES.iter().map(device).collect::<Built<_>>()?;
 
-    let root = tmpfs("1m")?;
+    // Room for the files of a tool of the project's own.
+    let root = tmpfs("4m")?;
     // Any folder that every host has will do: nothing is looked up in the old tree any more.
     attach(&root, Path::new("/tmp"))?;
     rustix::process::fchdir(&root).map_err(with("the new root cannot be entered"))?;
     put(programs)?;
     put(settings)?;
+    put(resolver)?;
+    for (name, text) in &spec.given.files {
+        let path = inside("/tool").join(name);
+        fs::create_dir_all("tool").and_then(|()| fs::write(&path, text)).map_err(with(path.display()))?;
+    }
     attach_new(&tmpfs(&format!("{}m", spec.limits.tmp_mb))?, Path::new("/tmp"))?;
     let dev = tmpfs("1m")?;
     attach_new(&dev, Path::new("/dev"))?;
@@ -328,7 +336,7 @@ fn write_etc() -> Built {
 
 /// Whether a workspace at this real path would take the place of what a command is given besides, or is part of it.
 pub(super) fn covers_system(workspace: &Path) -> bool {
-    let given = PROGRAMS.iter().chain(&SETTINGS).chain(&["/tmp", "/dev", "/proc", "/sys", "/etc"]);
+    let given = PROGRAMS.iter().chain(&SETTINGS).chain(&["/tmp", "/dev", "/proc", "/sys", "/etc", "/tool"]);
     let not_there = ["/dev", "/proc", "/sys"];
     given.into_iter().any(|path| Path::new(path).starts_with(workspace))
         || not_there.into_iter().any(|path| workspace.starts_with(path))

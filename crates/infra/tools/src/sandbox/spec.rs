@@ -48,6 +48,23 @@ pub(super) struct Spec {
     /// What it may use; its own time is beside.
     pub limits: CommandLimits,
     pub time: Duration,
+    /// What it is given besides.
+    pub given: Given,
+}
+
+/// What a command is given besides, where it is none of an agent's but the project's own.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Given {
+    /// What it reads on standard input; nothing where absent.
+    pub input: Option<String>,
+    /// Variables beside the usual ones.
+    pub environment: Vec<(String, String)>,
+    /// Files that it finds in `/tool`, by name, with what is in them.
+    pub files: Vec<(String, String)>,
+    /// Whether it is in the host's network, and not in one of its own where nobody else is.
+    pub network: bool,
+    /// Whether it may only read the workspace.
+    pub read_only: bool,
 }
 
 /// What a worker hears of a command in the end.
