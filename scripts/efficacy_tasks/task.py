@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 # error") says it behind a verb alone.
 _DENIALS = re.compile(
     r"\b(not|no|none|nothing|never|neither|nowhere|unable to|cannot|without|lacks?)\b|n't\b|n’t\b"
-    r"|\b(is|are|was|were|remains?) (missing|absent|unknown|unable)\b",
+    r"|^\W*(missing|absent|unknown)\W*$|\b(is|are|was|were|remains?) (missing|absent|unknown|unable)\b",
     re.I,
 )
 

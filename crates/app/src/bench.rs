@@ -87,7 +87,8 @@ impl Task {
         if let Some(why) = facts(&told, &self.says, &self.lacks) {
             return Some(format!("the answer {why}"));
         }
-        if self.absent && !says(&told, DENIALS) && !answer.contains("n't") && !answer.contains("n’t") {
+        let denies = says(&told, DENIALS) || answer.contains("n't") || answer.contains("n’t") || told == ["unknown"];
+        if self.absent && !denies {
             return Some("the answer does not say that it is not there".into());
         }
         let wanted =
