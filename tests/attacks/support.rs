@@ -64,6 +64,9 @@ impl Bench {
             remarks: None,
             time_left: None,
             tasks: None,
+            step: 0,
+            heard: Vec::new(),
+            memory: None,
             stop: Stop::never(),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

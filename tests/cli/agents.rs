@@ -158,8 +158,8 @@ fn up_says_what_it_serves() {
     project.posse(&["job", "watch", "1"]).ok();
     up.interrupt();
     let said = up.wait().ok().err;
-    for words in ["coordinator, researcher, reviewer, scribe, triager", "mock", "posse enqueue --role", "■ completed"]
-    {
+    let roles = "assistant, coordinator, researcher, reviewer, scribe, triager";
+    for words in [roles, "mock", "posse enqueue --role", "■ completed"] {
         assert!(said.contains(words), "{words}: {said}");
     }
 }

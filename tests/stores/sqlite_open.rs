@@ -355,3 +355,38 @@ async fn jobs_of_the_first_schema_keep_their_attempts_outputs_and_reasons() {
     let last = store.attempts(JobId(1)).await.expect("reads").pop().expect("is there");
     assert_eq!((last.number, last.ended_at, last.outcome.as_deref()), (2, Some(7), Some("completed")));
 }
+
+/// What left conversations before schema 0014 is found by its words; what a worker of that version still archives is not,
+/// which the doctor tells.
+#[tokio::test]
+async fn what_was_archived_before_is_found() {
+    use posse_core::memory::MemorySearch;
+    use posse_core::port::{MemoryQueries as _, MemoryRepository as _};
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("jobs.db");
+    some_jobs(&open(&path));
+    let old = rusqlite::Connection::open(&path).expect("opens");
+    old.execute_batch(include_str!("../../migrations/sqlite/0014_memory/down.sql")).expect("goes back");
+    let archive = "INSERT INTO memory_items (scope, tier, content, job_id, seq, created_at)
+        VALUES ('r', 'archival', ?1, 1, ?2, 5)";
+    for (seq, said) in [(3, "the ladder is behind the shed"), (7, "so bring it")] {
+        old.execute(archive, rusqlite::params![said, seq]).expect("is archived");
+    }
+    old.execute("DELETE FROM __diesel_schema_migrations WHERE version = '0014'", []).expect("is of the version before");
+    drop(old);
+    let store = open(&path);
+    let search = async || {
+        let what = MemorySearch { text: "Where is the ladder?".into(), limit: 9, ..MemorySearch::default() };
+        let found = store.search_memory(what).await.expect("is no error");
+        found.items.into_iter().map(|hit| hit.item.text).collect::<Vec<_>>()
+    };
+    assert_eq!(search().await, ["the ladder is behind the shed", "so bring it"]);
+    let archived = store.archived(JobId(1)).await.expect("can be read");
+    assert_eq!(archived.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [3, 7]);
+
+    let old = rusqlite::Connection::open(&path).expect("opens");
+    old.execute(archive, rusqlite::params!["a second ladder", 9]).expect("as the version before does it");
+    assert_eq!(store.memory_standing().await.expect("can be read").without_words, 1);
+    store.reindex_memory().await.expect("works");
+    assert!(search().await.contains(&"a second ladder".to_owned()));
+}

@@ -7,12 +7,13 @@ use async_trait::async_trait;
 use posse_core::annotation::NewAnnotation;
 use posse_core::job::transition::Event;
 use posse_core::job::{JobProgress, JobState, NewJob, Payload};
+use posse_core::memory::{Forgetting, MemoryFilter, MemoryId, MemorySearch, NewMemory, Origin};
 use posse_core::port::AnnotationRepository as _;
 use posse_core::port::RateLimiter;
 use posse_core::port::{
     AnnotationQueries, CareRepository, Database as _, Ending, JobFilter, JobQueries, JobRepository, JobSearch,
-    MemoryRepository, QuestionFilter, QuestionRepository, RepositoryError, SessionQueries, SessionRepository,
-    Upkeep as _,
+    MemoryQueries, MemoryRepository, QuestionFilter, QuestionRepository, RepositoryError, SessionQueries,
+    SessionRepository, Upkeep as _,
 };
 use posse_core::queue::rate::{ModelRates, ModelUse, RequestOutcome};
 use posse_core::run::journal::Entry;
@@ -78,6 +79,14 @@ async fn say_it_everywhere(store: &SqliteStore) {
     let entries = vec![behaviour::journals::began(CANARY), note(CANARY), long];
     store.append(first, 0, entries, T0).await.expect("is saved");
     store.archive(first, 2, CANARY.into(), T0).await.expect("is saved");
+    let origin = Origin { author: "kim".into(), ..Origin::default() };
+    let metadata = [("what".to_owned(), CANARY.into())].into_iter().collect();
+    let item =
+        |text: &str| NewMemory { scope: "r".into(), text: text.into(), origin: origin.clone(), ..NewMemory::default() };
+    let items = vec![NewMemory { metadata, ..item(&format!("a saved {CANARY}")) }, item("short")];
+    let saved = store.remember(items, None, T0).await.expect("is saved");
+    let how = Forgetting { reason: format!("it is {CANARY}"), erase: false };
+    store.forget_memory(vec![saved[1].id], how, None, T0).await.expect("is forgotten");
     store.report_progress(first, JobProgress::new(0.5, CANARY, T0)).await.expect("is kept");
     store.annotate(first.job, "kim".into(), NewAnnotation { text: CANARY.into(), tags: vec![] }, T0).await.expect("is");
     let done = Ending { output: Some(output(CANARY)), ..ending(Event::Complete, T0) };
@@ -127,6 +136,10 @@ async fn all_that_was_said(store: &SqliteStore) -> Vec<String> {
         let through = exchanges[0].job;
         said.push(format!("{exchanges:?}"));
         said.push(format!("{:?}", store.session_summary(Stretch { session: session.id, through }).await));
+    }
+    let all = MemoryFilter { ended: true, ..MemoryFilter::default() };
+    for item in store.memory_items(all, MemoryId(i64::MAX), 9).await.expect("can be listed") {
+        said.push(format!("{item:?}"));
     }
     said.push(format!("{:?}", store.schedules().await));
     said.push(format!("{:?}", store.failing_endpoints().await));
@@ -196,6 +209,40 @@ async fn a_database_is_sealed_turned_to_another_key_and_opened_again() {
     assert_eq!(exchange(keys(&["b"]), true).await, first);
     assert_eq!(all_that_was_said(&open(&path, Keys::default())).await, said);
     assert_eq!(found_in_files(&path), std::slice::from_ref(&path));
+}
+
+/// Case M-7.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_sealed_is_found_by_its_words_and_stands_in_no_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("jobs.db");
+    let store = open(&path, Keys::default());
+    say_it_everywhere(&store).await;
+    let search = async |store: &SqliteStore| {
+        let what = MemorySearch { text: "saved canary".into(), limit: 9, ..MemorySearch::default() };
+        let found = store.search_memory(what).await.expect("is no error");
+        found.items.into_iter().map(|hit| (hit.item.id, hit.score)).collect::<Vec<_>>()
+    };
+    let found = search(&store).await;
+    assert_eq!(found.len(), 2, "what was saved, and what left a conversation");
+    drop(store);
+    let store = open(&path, keys(&["a"]));
+    store.reseal(false, &mut |_, _| {}).await.expect("works");
+    drop(store);
+    SqliteDatabase { path: path.clone(), keys: Keys::default() }.compact().expect("is rewritten");
+    let store = open(&path, keys(&["a"]));
+    assert_eq!(search(&store).await, found, "it is found as before, and as well");
+    let new = NewMemory { scope: "r".into(), text: format!("another {CANARY}"), ..NewMemory::default() };
+    store.remember(vec![new.clone()], None, T0).await.expect("is saved");
+    assert_eq!(search(&store).await.len(), 3);
+    let known = store.remember(vec![new], None, T0).await.expect("is known")[0];
+    assert_eq!(known.became, posse_core::memory::Became::Known);
+    store.backup(&folder.path().join("jobs.db.copy")).await.expect("is copied");
+    assert_eq!(found_in_files(&path), [""; 0].map(PathBuf::from));
+    let words = rusqlite::Connection::open(&path).expect("opens");
+    let words: i64 =
+        words.query_row("SELECT count(*) FROM memory_words_docsize", [], |row| row.get(0)).expect("counts");
+    assert_eq!(words, 0);
 }
 
 #[tokio::test]

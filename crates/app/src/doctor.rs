@@ -3,6 +3,7 @@
 use posse_core::clock::Millis;
 use posse_core::doctor::keys::STUCK_MS;
 use posse_core::doctor::{Facts, Finding, RESTORE, Verdict};
+use posse_core::memory::MemoryStanding;
 use posse_core::port::{Database, JobFilter, ProcessProbe, RepositoryError, SchemaSteps, Store};
 use posse_core::queue::retention::{Keep, Kept, Retention};
 use posse_core::run::journal::disagreement;
@@ -143,7 +144,25 @@ async fn gathered(look: &Look<'_>) -> Result<Vec<Finding>> {
         None => {}
     }
     findings.extend(histories(store).await?);
+    findings.push(remembered(store.memory_standing().await?));
     Ok(findings)
+}
+
+/// Whether what is remembered can be found by its words.
+fn remembered(standing: MemoryStanding) -> Finding {
+    let MemoryStanding { items, without_words, stray_words } = standing;
+    let way_out = "posse memory reindex";
+    match (without_words, stray_words) {
+        (0, 0) => Finding::ok("memory", format!("{} remembered", plural(items, "item"))),
+        (0, stray) => {
+            let message = format!("words of {} are indexed that should not be", plural(stray, "item"));
+            Finding::warning("memory", message, way_out)
+        }
+        (without, _) => {
+            let message = format!("{} of {items} cannot be found by their words", plural(without, "item"));
+            Finding::warning("memory", message, way_out)
+        }
+    }
 }
 
 /// How long what has ended is kept, and whether the settings would have it otherwise.

@@ -101,6 +101,8 @@ codes! {
     ScheduleExists = "schedule.exists", Conflict;
     /// What is stored of the schedule cannot be read.
     ScheduleDamaged = "schedule.damaged", Conflict;
+    /// Nothing is remembered under that number.
+    MemoryNotFound = "memory.not_found", NotFound;
     /// There is no such session.
     SessionNotFound = "session.not_found", NotFound;
     /// There is a session of that name.

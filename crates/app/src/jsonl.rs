@@ -27,9 +27,9 @@ pub fn parse<T: DeserializeOwned>(line: &[u8]) -> Result<T, String> {
         return Err(format!("contains a NUL character at byte {at}; remove it"));
     }
     if text.starts_with('[') {
-        return Err("begins a JSON array; each job is an object in a line of its own: jq -c '.[]' FILE".into());
+        return Err("begins a JSON array; each one is an object in a line of its own: jq -c '.[]' FILE".into());
     }
-    let one_per_line = "each job stands in one line: jq -c . FILE";
+    let one_per_line = "each one stands in one line: jq -c . FILE";
     serde_json::from_str::<NoRepeats>(text).map_err(|error| {
         let rest = rest_of(text);
         match rest.map(str::trim_start) {

@@ -11,7 +11,7 @@
 //! - **Every write about a job carries its lease token.** See [`lease`].
 //!
 //! From the ground up, and none sees what comes after it: what everything is made of ([`id`], [`clock`], [`text`],
-//! [`stop`], [`annotation`], [`workspace`]), [`tool`]s and [`model`]s, a [`job`] and its [`queue`], [`persona`]s,
+//! [`stop`], [`annotation`], [`memory`], [`workspace`]), [`tool`]s and [`model`]s, a [`job`] and its [`queue`], [`persona`]s,
 //! [`schedule`]s and [`skill`]s, a [`session`], an agent's [`run`], what the world must offer ([`port`]), what onlookers see
 //! ([`event`], [`events`], [`metrics`], [`doctor`]), and the [`worker`] that joins them.
 
@@ -23,6 +23,7 @@ pub mod doctor;
 pub mod events;
 pub mod id;
 pub mod job;
+pub mod memory;
 pub mod metrics;
 pub mod model;
 pub mod panic;

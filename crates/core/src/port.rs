@@ -31,7 +31,7 @@ pub use job::{
     Appended, AttemptEnd, Cancelled, ClaimRequest, Claimed, Ending, Enqueued, JobFilter, JobQueries, JobRepository,
     SEARCHED_AT_MOST,
 };
-pub use memory::MemoryRepository;
+pub use memory::{MemoryQueries, MemoryRepository};
 pub use metrics::{JobsIn, MetricsQueries, Standing, Written};
 pub use question::{QuestionFilter, QuestionRepository};
 pub use queue::{QueueRepository, RateLimiter, Rules};

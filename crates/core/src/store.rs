@@ -27,6 +27,7 @@ pub mod journal;
 pub mod leases;
 pub mod ledger;
 pub mod limits;
+pub mod memory;
 mod ports;
 pub mod questions;
 pub mod retention;

@@ -117,6 +117,27 @@ pub fn folded(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// What stands before each line of a text that is data to whoever reads it.
+pub const QUOTE: &str = "| ";
+
+/// A text as data: each line of it stands behind [`QUOTE`], and nothing in it steers a terminal.
+pub fn quoted(text: &str) -> String {
+    let is_break = |c: char| matches!(c, '\n' | '\u{b}' | '\u{c}' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    let text = text.replace("\r\n", "\n");
+    let lines = text.split(is_break).map(|line| {
+        let line: String = line.chars().map(shown).collect();
+        format!("{QUOTE}{line}").trim_end().to_owned()
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A character, or the mark for one that would steer a terminal.
+pub(crate) fn shown(c: char) -> char {
+    let steers = (c.is_control() && c != '\t')
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if steers { '\u{fffd}' } else { c }
+}
+
 /// The beginning of `text`: at most `most` bytes, whole characters.
 pub fn head(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]

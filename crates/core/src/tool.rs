@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::annotation::{NewAnnotation, Remarks};
+use crate::clock::Millis;
 use crate::id::JobId;
+use crate::memory::{Forgetting, MemoryFound, MemoryId, MemoryItem, MemorySearch, NewMemory, Remembered, Revision};
 use crate::stop::Stop;
 use crate::text::{is_default, named};
 use crate::workspace::folder::FolderId;
@@ -89,12 +91,20 @@ pub struct OfferedTool {
     /// What it may change of the workspace.
     #[serde(default, skip_serializing_if = "is_default")]
     pub writes: Writes,
+    /// Whether nothing that it gives was written by others.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub own_words: bool,
 }
 
 impl OfferedTool {
     /// The tool as it is now.
     pub fn of(tool: &dyn Tool) -> OfferedTool {
-        OfferedTool { spec: tool.spec().clone(), effect: tool.effect(), writes: tool.writes() }
+        OfferedTool {
+            spec: tool.spec().clone(),
+            effect: tool.effect(),
+            writes: tool.writes(),
+            own_words: tool.gives_own_words(),
+        }
     }
 }
 
@@ -115,6 +125,24 @@ impl fmt::Debug for Stored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Stored")
     }
+}
+
+/// What agents of a role remember, as far as a call may read and change it. Each change is durable when its method
+/// returns, and none is made once the job is no longer this worker's.
+#[async_trait]
+pub trait Memory: Send + Sync + fmt::Debug {
+    /// Saves an item, unless the same is known, or this call has saved it before.
+    async fn save(&self, new: NewMemory) -> Result<Remembered, ToolError>;
+    /// Replaces an item by a changed one.
+    async fn revise(&self, id: MemoryId, to: Revision) -> Result<Remembered, ToolError>;
+    /// Has an item hold no more; whether it held.
+    async fn forget(&self, id: MemoryId, how: Forgetting) -> Result<bool, ToolError>;
+    /// One item, whatever became of it.
+    async fn item(&self, id: MemoryId) -> Result<Option<MemoryItem>, ToolError>;
+    /// Searches.
+    async fn search(&self, what: MemorySearch) -> Result<MemoryFound, ToolError>;
+    /// The time.
+    fn now(&self) -> Millis;
 }
 
 /// What a call is told about its circumstances.
@@ -148,6 +176,12 @@ pub struct ToolContext {
     pub time_left: Option<Duration>,
     /// Who is asked about tasks, where the run may give any.
     pub tasks: Option<Arc<dyn Tasks>>,
+    /// The entry of the job's journal before which it is made.
+    pub step: u64,
+    /// What the run has read that others wrote: names of tools, and where else it comes from.
+    pub heard: Vec<String>,
+    /// What agents of its role remember; none where nothing can be kept.
+    pub memory: Option<Arc<dyn Memory>>,
     /// Fires when the call should end early.
     pub stop: Stop,
 }
@@ -242,6 +276,12 @@ pub trait Tool: Send + Sync {
     /// What it may change of the workspace.
     fn writes(&self) -> Writes {
         Writes::Anything
+    }
+
+    /// Whether nothing that it gives was written by others: no text of a file, a page or another agent, in which there
+    /// may be instructions that nobody here gave.
+    fn gives_own_words(&self) -> bool {
+        false
     }
 
     /// Runs it. `args` fit the schema in [`Tool::spec`]; the caller has checked.

@@ -22,6 +22,7 @@ mod halt;
 mod heartbeat;
 mod in_flight;
 mod maintenance;
+mod memory;
 mod outage_log;
 mod overdue;
 mod prefetch;

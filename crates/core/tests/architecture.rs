@@ -88,6 +88,7 @@ const FROM_THE_GROUND_UP: &[&str] = &[
     "stop",
     "panic",
     "annotation",
+    "memory",
     "workspace",
     "tool",
     "model",

@@ -9,6 +9,7 @@ mod conversation;
 mod doctor;
 mod events;
 mod job;
+mod memory;
 mod metrics;
 mod model;
 mod phases;

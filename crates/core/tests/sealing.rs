@@ -25,7 +25,7 @@ proptest! {
         let bytes = keys.seal_bytes(place(here), text.as_bytes()).into_owned();
         if sealed {
             prop_assert!(here == there || keys.open(place(there), &stored).is_err());
-            prop_assert!(keys.open(Place::archived(here.0, here.1), &stored).is_err());
+            prop_assert!(keys.open(Place::remembered(here.0, here.1), &stored).is_err());
             prop_assert!(here == there || keys.open_bytes(place(there), bytes.clone()).is_err());
         }
         prop_assert_eq!(keys.open_bytes(place(here), bytes), Ok(text.into_bytes()));

@@ -42,7 +42,7 @@ fn skill(name: &str) -> Skill {
 
 fn offered(name: &str) -> OfferedTool {
     let spec = ToolSpec { name: name.into(), description: String::new(), parameters: json!({"type": "object"}) };
-    OfferedTool { spec, effect: EffectClass::Pure, writes: Writes::Nothing }
+    OfferedTool { spec, effect: EffectClass::Pure, writes: Writes::Nothing, own_words: false }
 }
 
 fn said(problems: &[SkillProblem]) -> Vec<String> {

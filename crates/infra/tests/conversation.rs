@@ -63,6 +63,7 @@ fn opening(calling: ToolCalling) -> Arc<Opening> {
         spec: ToolSpec { name: name.into(), description: "does it".into(), parameters: json!({"type": "object"}) },
         effect,
         writes: Writes::default(),
+        own_words: false,
     };
     let limits = RunLimits { max_turns: 1000, ..RunLimits::default() };
     Arc::new(Opening {

@@ -13,7 +13,7 @@ fn names(list: &[&str]) -> Vec<String> {
 #[test]
 fn every_built_in_tool_is_offered_in_a_form_that_all_providers_take() {
     let registry = ToolRegistry::builtin();
-    let tools = registry.resolve(&names(&["annotations", "calculator", "filesystem", "finish"])).unwrap();
+    let tools = registry.resolve(&names(&["annotations", "calculator", "filesystem", "finish", "memory"])).unwrap();
     let all: Vec<_> = tools.iter().map(|tool| (tool.spec().name.as_str(), tool.effect())).collect();
     use EffectClass::*;
     assert_eq!(
@@ -28,6 +28,10 @@ fn every_built_in_tool_is_offered_in_a_form_that_all_providers_take() {
             ("edit_file", Once),
             ("finish", Pure),
             ("list_files", Pure),
+            ("memory_forget", Idempotent),
+            ("memory_save", Idempotent),
+            ("memory_search", Pure),
+            ("memory_update", Idempotent),
             ("query_tables", Pure),
             ("read_file", Pure),
             ("search_files", Pure),

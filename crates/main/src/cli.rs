@@ -28,6 +28,7 @@ mod job_events;
 mod job_show;
 mod job_table;
 mod lists;
+mod memory;
 mod metrics;
 mod model;
 mod model_bench;
@@ -113,6 +114,9 @@ enum Command {
     /// Remarks on jobs, by agents and people
     #[command(subcommand)]
     Annotation(annotation::AnnotationCommand),
+    /// What agents and people remember: add, search, list, show, edit, forget, import, export
+    #[command(subcommand)]
+    Memory(memory::MemoryCommand),
     /// Groups of jobs: how far they are, what they cost
     #[command(subcommand)]
     Group(group::GroupCommand),
@@ -249,6 +253,7 @@ impl Cli {
             Command::Retry(args) => change::retry(&cx, args).await,
             Command::Question(command) => question::dispatch(&cx, command).await,
             Command::Annotation(command) => annotation::dispatch(&cx, command).await,
+            Command::Memory(command) => memory::dispatch(&cx, command).await,
             Command::Group(command) => group::dispatch(&cx, command).await,
             Command::Queue(command) => queue::dispatch(&cx, command).await,
             Command::Limit(command) => rules::limit(&cx, command).await,

@@ -27,7 +27,7 @@ pub fn began(system: &str) -> Entry {
             persona,
             model: "default".into(),
             calling: ToolCalling::Native,
-            tools: vec![OfferedTool { spec, effect: EffectClass::Pure, writes: Writes::Nothing }],
+            tools: vec![OfferedTool { spec, effect: EffectClass::Pure, writes: Writes::Nothing, own_words: false }],
             system: system.into(),
             ..Opening::default()
         }),

@@ -28,11 +28,13 @@ pub mod grouped;
 pub mod journals;
 pub mod limited;
 pub mod many;
+pub mod memory;
 pub mod model;
 pub mod people;
 pub mod properties;
 pub mod questions;
 pub mod ranking;
+pub mod remembering;
 pub mod rotation;
 pub mod ruling;
 pub mod schedules;
@@ -210,6 +212,15 @@ macro_rules! suite {
                 a_job_that_is_cancelled_while_it_asks_asks_nothing,
                 only_the_holder_of_the_lease_asks,
                 what_leaves_a_conversation_is_archived_once;
+            memory:
+                an_item_is_found_by_its_words_at_once,
+                a_question_may_have_anything_in_it,
+                what_is_known_is_saved_once,
+                what_contradicts_replaces_and_both_can_be_read,
+                what_is_forgotten_is_not_found,
+                what_stands_beside_an_item_finds_it_too,
+                what_left_a_conversation_is_found,
+                the_index_of_words_is_made_anew;
             grouped:
                 a_job_waits_for_every_job_of_a_group,
                 a_group_that_fails_is_met_by_the_rule,
@@ -306,6 +317,8 @@ macro_rules! suite {
                 the_source_may_go_on_meanwhile;
         }
         shared_behaviours! { $door =>
+            remembering:
+                what_one_process_saves_another_finds;
             sharing:
                 fifty_enqueue_one_key_at_once,
                 limits_hold_over_processes,

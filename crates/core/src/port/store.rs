@@ -1,8 +1,8 @@
 //! Everything that is kept, behind one name.
 
 use super::{
-    CareRepository, JobQueries, JobRelations, JobRepository, JobSearch, MetricsQueries, QueueRepository, RateLimiter,
-    Rules, TaskRepository, Upkeep,
+    CareRepository, JobQueries, JobRelations, JobRepository, JobSearch, MemoryQueries, MetricsQueries, QueueRepository,
+    RateLimiter, Rules, TaskRepository, Upkeep,
 };
 
 /// A store: all that an application asks of one database. Nothing is to be implemented for it; whatever implements the
@@ -12,6 +12,7 @@ pub trait Store:
     + JobQueries
     + JobRelations
     + JobSearch
+    + MemoryQueries
     + CareRepository
     + Rules
     + QueueRepository
@@ -27,6 +28,7 @@ impl<T> Store for T where
         + JobQueries
         + JobRelations
         + JobSearch
+        + MemoryQueries
         + CareRepository
         + Rules
         + QueueRepository

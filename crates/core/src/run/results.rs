@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::compaction::shorter;
 use crate::job::{Job, JobId, JobState};
-use crate::text::{count, plural};
+use crate::text::{QUOTE, count, plural, shown};
 use crate::tool::{ToolSpec, schema_of};
+
+pub use crate::text::quoted;
 
 /// The tool that reads what the first message has no room for.
 pub const READ_ANSWER: &str = "read_answer";
@@ -24,9 +26,6 @@ pub const PAGE_JOBS: usize = 50;
 
 /// Bytes of an answer that one call of [`READ_ANSWER`] gives.
 pub const PAGE_BYTES: usize = 8 * 1024;
-
-/// What stands before each line that is not ours.
-const QUOTE: &str = "| ";
 
 /// Most bytes that are shown of what another job was asked.
 const MAX_GOAL: usize = 300;
@@ -169,23 +168,6 @@ pub(super) fn answer(job: &Job) -> String {
 
 pub(super) fn standing(job: &Job) -> String {
     format!("Job {} ({}): {}", job.id, one_line(&job.role), job.state)
-}
-
-/// A text as data: each line of it stands behind [`QUOTE`], and nothing in it steers a terminal.
-pub fn quoted(text: &str) -> String {
-    let is_break = |c: char| matches!(c, '\n' | '\u{b}' | '\u{c}' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}');
-    let text = text.replace("\r\n", "\n");
-    let lines = text.split(is_break).map(|line| {
-        let line: String = line.chars().map(shown).collect();
-        format!("{QUOTE}{line}").trim_end().to_owned()
-    });
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-fn shown(c: char) -> char {
-    let steers = (c.is_control() && c != '\t')
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    if steers { '\u{fffd}' } else { c }
 }
 
 /// The same of what stands in a line of ours.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::job::Output;
+use crate::memory::told::{MEMORY_SEARCH, UNTRUSTED};
 use crate::model::conversation::NO_RESULT;
 use crate::model::tokens::{self, Gauge, Tally};
 use crate::model::{CallRequest, Message, ToolCalling, Usage};
@@ -11,6 +12,7 @@ use crate::persona::Style;
 use crate::run::journal::{
     Call, CallOutcome, Count, EndStatus, Entry, OfferedSkill, OfferedTool, Opening, Overflow, Recorded, Turn,
 };
+use crate::skill::shelf::FIND_SKILLS;
 use crate::skill::{READ_SKILL_FILE, SkillCallArgs};
 
 use super::call::{EndedCall, OpenCall, number_of};
@@ -57,6 +59,8 @@ pub struct Run {
     pub(super) asked_before: Vec<String>,
     /// What its tools did, as far as its answer is held against it.
     pub(super) work: Work,
+    /// What it has read that others wrote.
+    heard: BTreeSet<String>,
 }
 
 /// How a run ended.
@@ -105,6 +109,9 @@ impl Run {
         let mut work = std::mem::take(&mut self.work);
         work.take(entry, entry.call_id().and_then(|id| self.open_call(id)), self.opening.as_deref());
         self.work = work;
+        if let Entry::CallEnded { call_id, outcome, text, .. } = entry {
+            self.hear(call_id, *outcome, text);
+        }
         let calling = self.calling();
         match entry {
             Entry::Began { .. } if self.opening.is_some() => {}
@@ -193,6 +200,35 @@ impl Run {
                 };
             }
         }
+    }
+
+    /// Takes note of the tool whose result has words of others in it.
+    fn hear(&mut self, call_id: &str, outcome: CallOutcome, text: &str) {
+        if !matches!(outcome, CallOutcome::Done | CallOutcome::Failed { .. }) {
+            return;
+        }
+        let Some(name) = self.open_call(call_id).map(|call| call.request.name.clone()) else { return };
+        let offered = self.opening.iter().flat_map(|opening| &opening.tools).find(|tool| tool.spec.name == name);
+        let is_foreign = match name.as_str() {
+            MEMORY_SEARCH => text.starts_with(UNTRUSTED),
+            FIND_SKILLS => false,
+            _ => offered.is_some_and(|tool| !tool.own_words),
+        };
+        if is_foreign {
+            self.heard.insert(name);
+        }
+    }
+
+    /// What it has read that others wrote, so that nobody vouches for what it says then: names of tools, and what it was
+    /// told before its task.
+    pub fn heard(&self) -> Vec<String> {
+        let opening = self.opening.as_deref();
+        let told = [
+            (opening.is_some_and(|opening| opening.workspace.is_some()), "the workspace"),
+            (opening.is_some_and(|opening| opening.results.is_some()), "the answers of other jobs"),
+        ];
+        let told = told.into_iter().filter(|(is_told, _)| *is_told).map(|(_, what)| what.to_owned());
+        told.chain(self.heard.iter().cloned()).collect()
     }
 
     pub(super) fn begin(&mut self, goal: &str, opening: &Arc<Opening>) {

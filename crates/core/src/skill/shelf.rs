@@ -97,6 +97,7 @@ pub fn finder() -> OfferedTool {
         spec: ToolSpec { name: FIND_SKILLS.to_owned(), description, parameters },
         effect: EffectClass::Pure,
         writes: Writes::Nothing,
+        own_words: false,
     }
 }
 

@@ -9,6 +9,7 @@ mod claim;
 mod jobs;
 mod journal;
 mod kept;
+mod memory;
 mod people;
 mod sessions;
 mod views;
@@ -24,10 +25,11 @@ pub use kept::{
     BatchName, BatchRow, BreakerRow, BreakersOf, DeathRow, DeathsOf, Duty, Forgets, KeepFor, Keeps, LastServed,
     Passing, Rates, Record, Run, ScheduleRow, SchedulesOf,
 };
+pub use memory::{MemoryEnd, MemoryOf, MemoryRow, MemoryRows, WordsIn};
 pub use people::{
     AnnotationInsert, AnnotationRow, AnnotationsOf, AskChange, AskInsert, AskRow, AskSet, AsksOf, PeopleRows,
 };
-pub use sessions::{ArchivedRow, SessionRows, SessionsOf, SummaryRow};
+pub use sessions::{SessionRows, SessionsOf, SummaryRow};
 pub use views::{CountsOf, Ended, IdsOf, Number, Queues, StatesOf, ViewRows};
 pub use waits::{Closing, GroupWaitsOf, WaitRow, WaitRows, WaitsOf};
 
@@ -62,11 +64,11 @@ driver! {
     FleetRows,
     JobRows,
     JournalRows,
+    MemoryRows,
     PeopleRows,
     SessionRows,
     ViewRows,
     WaitRows,
-    Keeps<ArchivedRow>,
     Keeps<BatchName>,
     Keeps<BatchRow>,
     Keeps<BreakerRow>,
@@ -83,7 +85,6 @@ driver! {
     Keeps<ScheduleRow>,
     Keeps<SummaryRow>,
     Keeps<WorkerRecord>,
-    Forgets<ArchivedRow>,
     Forgets<BreakerRow>,
     Forgets<ClockJump>,
     Forgets<DeathRow>,

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use super::driver::Driver;
 use super::enqueue::{self, Enqueue};
 use super::finish::{End, Finish};
+use super::memory::held::Held;
 use super::seal::Keys;
 use super::{Answer, Fault, Tx};
 use crate::job::lease::WorkerId;
@@ -54,6 +55,13 @@ pub trait Engine: Send + Sync + 'static {
         T: Send + 'static,
         F: Into<Fault>,
         R: FnOnce(&mut Self::Rows, &Keys) -> Result<T, F> + Send + 'static;
+
+    /// Runs `read` as [`read`](Engine::read) does, with the words that this process holds in memory. One at a time.
+    fn read_words<T, F, R>(&self, read: R) -> impl Future<Output = Result<T>> + Send
+    where
+        T: Send + 'static,
+        F: Into<Fault>,
+        R: FnOnce(&mut Self::Rows, &Keys, &mut Held<Self::Rows>) -> Result<T, F> + Send + 'static;
 
     /// What texts are sealed with.
     fn sealing_keys(&self) -> &Keys;

@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::driver::{
-    ArchivedRow, AsksOf, CountsOf, Driver, IdsOf, JobsOf, Number, ProgressRow, StoredJob, WaitRow, WaitsOf,
-};
+use super::driver::{AsksOf, CountsOf, Driver, IdsOf, JobsOf, Number, ProgressRow, StoredJob, WaitRow, WaitsOf};
 use super::seal::{Keys, Place, Sealed};
 use super::views::to_job;
 use super::{Done, Outcome, limits};
@@ -38,14 +36,6 @@ pub fn list<D: Driver>(db: &mut D, keys: &Keys, filter: &JobFilter) -> Outcome<V
 pub fn those<D: Driver>(db: &mut D, keys: &Keys, of: IdsOf<'_>) -> Done<Vec<Job>> {
     let ids = db.ids(of)?;
     Ok(db.whole_jobs(&ids)?.into_iter().map(|row| to_job(keys, row)).collect())
-}
-
-/// What was archived of a job's conversation, oldest first.
-pub fn archived<D: Driver>(db: &mut D, keys: &Keys, job: JobId) -> Outcome<Vec<(u64, String)>> {
-    let archived = |ArchivedRow { seq, content, created_at, .. }| {
-        Ok((seq.unsigned_abs(), keys.open(Place::archived(created_at, seq), &content)?.into_owned()))
-    };
-    db.kept(job)?.into_iter().map(archived).collect()
 }
 
 /// Adds to jobs that are running how far they are.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::driver::{ArchivedRow, Driver, JobChange, LeaseAfter, Moved, ProgressRow, WorkedRow};
+use super::driver::{Driver, JobChange, LeaseAfter, Moved, ProgressRow, WorkedRow};
 use super::enqueue::{Ancestors, Batch, enqueue};
 use super::jobs::{end_attempts, set_reason, whole};
 use super::journal::{self, Sheet};
@@ -39,14 +39,6 @@ pub fn append<D: Driver>(
     };
     journal::append(tx, lease.job, &row.role, seq, begun, now)?;
     Ok(appended)
-}
-
-/// Keeps what leaves a run's conversation with its entry `seq`.
-pub fn archive<D: Driver>(tx: &mut Tx<'_, D>, lease: Lease, seq: u64, content: &str, now: Millis) -> Outcome<()> {
-    let role = guarded(tx.db, lease)?.role;
-    let seq = i64::try_from(seq).unwrap_or(i64::MAX);
-    let content = tx.keys.seal(Place::archived(now, seq), content);
-    Ok(tx.db.keep(&ArchivedRow { job: lease.job, role, seq, content, created_at: now })?)
 }
 
 /// Keeps what the holder of a lease tells of how far its job is.

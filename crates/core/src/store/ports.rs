@@ -5,6 +5,7 @@ use crate::port::RepositoryError;
 
 mod care;
 mod limits;
+mod memory;
 mod queries;
 mod work;
 

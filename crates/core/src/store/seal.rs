@@ -48,6 +48,8 @@ pub struct Keys(Arc<[Key]>);
 struct Key {
     id: String,
     cipher: XChaCha20Poly1305,
+    /// What fingerprints of texts are made with.
+    print: [u8; 32],
 }
 
 impl fmt::Debug for Keys {
@@ -69,7 +71,8 @@ impl Keys {
                     plural(2 * KEY_BYTES as u64, "hexadecimal digit")
                 )
             })?;
-            Ok(Key { id: id_of(&key), cipher: XChaCha20Poly1305::new(&key.into()) })
+            let print = Sha256::new().chain_update(b"posse fingerprints").chain_update(key).finalize().into();
+            Ok(Key { id: id_of(&key), cipher: XChaCha20Poly1305::new(&key.into()), print })
         });
         let keys = keys.collect::<Result<Vec<_>, String>>()?;
         match keys.is_empty() {
@@ -163,6 +166,16 @@ impl Keys {
         key.open(&place, sealed).ok_or_else(|| Closed::Broken(id.to_owned()))
     }
 
+    /// What tells a text from others and nothing of it to those who have not the key, as it is stored now.
+    pub fn fingerprint(&self, text: &str) -> Vec<u8> {
+        fingerprint(self.0.first().map(|key| &key.print), text)
+    }
+
+    /// The same as it may have been stored, with each of the keys and with none.
+    pub fn fingerprints(&self, text: &str) -> Vec<Vec<u8>> {
+        self.0.iter().map(|key| Some(&key.print)).chain([None]).map(|print| fingerprint(print, text)).collect()
+    }
+
     /// What values that are sealed with the sealing key begin with; with none, what only sealed ones do.
     pub fn prefix(&self) -> String {
         self.sealing().map_or_else(|| SEALED.to_owned(), |id| format!("{SEALED}{id}:"))
@@ -189,6 +202,11 @@ impl Key {
         let (nonce, sealed) = sealed.split_at_checked(NONCE_BYTES)?;
         self.cipher.decrypt(XNonce::from_slice(nonce), Payload { msg: sealed, aad: &place.bytes() }).ok()
     }
+}
+
+fn fingerprint(print: Option<&[u8; 32]>, text: &str) -> Vec<u8> {
+    let secret = print.map_or(&[][..], |print| print);
+    Sha256::new().chain_update(secret).chain_update(text).finalize()[..16].to_vec()
 }
 
 /// What a key is called: it tells keys apart, and nothing of them.
@@ -280,9 +298,20 @@ impl<'a> Place<'a> {
         Place::numbered("asks.answer", [job, seq, position as i64])
     }
 
-    /// What left a conversation then, with the entry at `seq`. It outlives its job, and so its number.
-    pub const fn archived(created_at: i64, seq: i64) -> Self {
+    /// What is remembered since then under the number `seq`: that of the entry with which it left a conversation, or
+    /// one of its own. It outlives its job, and so its number.
+    pub const fn remembered(created_at: i64, seq: i64) -> Self {
         Place::numbered("memory_items.content", [created_at, seq, 0])
+    }
+
+    /// What else is known of it.
+    pub const fn metadata(created_at: i64, seq: i64) -> Self {
+        Place::numbered("memory_items.metadata", [created_at, seq, 0])
+    }
+
+    /// Why it was forgotten.
+    pub const fn forgotten(created_at: i64, seq: i64) -> Self {
+        Place::numbered("memory_items.reason", [created_at, seq, 0])
     }
 
     /// A summary of a session through a job.

@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::driver::{
-    ArchivedRow, AskRow, AsksOf, Driver, Forgets, IdsOf, JobRow, JobsOf, SessionsOf, StoredJob, SummaryRow,
-};
+use super::driver::{AskRow, AsksOf, Driver, IdsOf, JobRow, JobsOf, SessionsOf, StoredJob, SummaryRow};
 use super::fault::refused;
 use super::seal::{Keys, Place, Sealed};
 use super::{Done, Outcome, Tx, cancel};
@@ -66,7 +64,7 @@ pub fn delete_by_hand<D: Driver>(tx: &mut Tx<'_, D>, id: SessionId, now: Millis)
             "others wait for job {job} of it; posse show {job} tells who. Cancel those first"
         )));
     }
-    Forgets::<ArchivedRow>::forget(tx.db, id)?;
+    tx.db.drop_archived(id)?;
     tx.db.delete_session(id, now)?;
     tx.db.drop_empty_sessions()?;
     Ok(Some(session.exchanges))

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::fleet::{Fleet, Progress};
 pub use super::halt::Halt;
 use super::halt::until_available;
+use super::memory::JobMemory;
 pub use super::tasks::{Delegation, TaskDesk};
 use crate::annotation::{Annotation, AnnotationFilter, NewAnnotation, Remarks};
 use crate::clock::Millis;
@@ -19,6 +20,7 @@ use crate::run::journal::{Entry, Recorded};
 use crate::run::results::ResultCounts;
 use crate::session::{Exchange, Session, SessionId, Stretch};
 use crate::stop::{Stop, StopReason};
+use crate::tool::Memory;
 
 /// What became of one step.
 #[derive(Debug, Clone)]
@@ -190,6 +192,12 @@ impl JobContext {
     pub async fn annotate(&self, author: &str, annotation: NewAnnotation) -> Result<(), Halt> {
         let add = || self.fleet.store.annotate(self.job.id, author.to_owned(), annotation.clone(), self.now());
         self.until_available(add).await.map(drop)
+    }
+
+    /// What agents of this role remember, for the tools of this job.
+    pub fn memory(&self, role: &str) -> Arc<dyn Memory> {
+        let (fleet, stop) = (Arc::clone(&self.fleet), self.stop.clone());
+        Arc::new(JobMemory { role: role.to_owned(), lease: self.lease, fleet, stop })
     }
 
     /// What was said before in the session that this job is an exchange of.

@@ -17,7 +17,12 @@ use super::sendable::unsendable;
 
 fn tool(name: &str, effect: EffectClass, writes: Writes) -> OfferedTool {
     let parameters = json!({"type": "object", "properties": {"path": {"type": "string"}}});
-    OfferedTool { spec: ToolSpec { name: name.into(), description: "does it".into(), parameters }, effect, writes }
+    OfferedTool {
+        spec: ToolSpec { name: name.into(), description: "does it".into(), parameters },
+        effect,
+        writes,
+        own_words: false,
+    }
 }
 
 pub fn with_files(calling: ToolCalling, style: Style) -> Opening {

@@ -12,6 +12,7 @@ pub fn tool(name: &str, effect: EffectClass) -> OfferedTool {
         spec: ToolSpec { name: name.into(), description: "does it".into(), parameters },
         effect,
         writes: Writes::default(),
+        own_words: false,
     }
 }
 

@@ -274,12 +274,15 @@ impl GenericAgentExecutor {
     async fn run_calls(&self, cx: &JobContext, run: &mut Run, calls: Vec<OpenCall>) -> Result<Ran, Halt> {
         cx.still_ours().await?;
         let folder = run.skill().and_then(|skill| skill.folder.clone());
-        let (reader, left, desk) = (run.reader(), time_left(run), self.task_desk(cx, run));
-        let start = |call| {
-            let told =
-                Told { skill_folder: folder.clone(), reader: reader.clone(), time_left: left, tasks: desk.clone() };
-            self.run_call(cx, run.opening().cloned(), call, told)
+        let told = Told {
+            skill_folder: folder,
+            reader: run.reader(),
+            time_left: time_left(run),
+            tasks: self.task_desk(cx, run),
+            step: run.next_seq(),
+            heard: run.heard(),
         };
+        let start = |call| self.run_call(cx, run.opening().cloned(), call, told.clone());
         let mut running: FuturesUnordered<_> = calls.iter().map(start).collect();
         let overdue = async {
             if cx.stop.stopped().await != StopReason::LeaseLost {
@@ -324,12 +327,12 @@ impl GenericAgentExecutor {
         cx: &JobContext,
         opening: Option<Arc<Opening>>,
         call: &OpenCall,
-        Told { skill_folder, reader, time_left, tasks }: Told,
+        Told { skill_folder, reader, time_left, tasks, step, heard }: Told,
     ) -> (String, Result<ToolOutput, ToolError>, u64) {
         let began = Instant::now();
         let id = call.request.id.clone();
         let web = opening.as_deref().map(|opening| opening.persona.web.clone()).unwrap_or_default();
-        let context = ToolContext { skill_folder, reader, time_left, tasks, web, ..self.context(cx, &id) };
+        let context = ToolContext { skill_folder, reader, time_left, tasks, web, step, heard, ..self.context(cx, &id) };
         let result = self.result(cx, opening.as_deref(), &call.request, &context).await;
         (id, result, ms_since(began))
     }
@@ -351,6 +354,9 @@ impl GenericAgentExecutor {
             remarks: Some(Stored(cx.remarks())),
             time_left: None,
             tasks: None,
+            step: 0,
+            heard: Vec::new(),
+            memory: Some(cx.memory(&self.persona.role)),
             stop: cx.stop.clone(),
         }
     }

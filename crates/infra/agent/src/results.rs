@@ -38,7 +38,7 @@ pub(super) async fn before(cx: &JobContext, window: Option<u32>) -> Result<Befor
 }
 
 pub(super) fn reader() -> OfferedTool {
-    OfferedTool { spec: results::spec(), effect: EffectClass::Pure, writes: Writes::Nothing }
+    OfferedTool { spec: results::spec(), effect: EffectClass::Pure, writes: Writes::Nothing, own_words: false }
 }
 
 /// Whose jobs a call of `name` reads: where the run was offered our tool, and not one of that name of somebody else's.

@@ -26,11 +26,14 @@ pub(super) enum Ran {
 }
 
 /// What calls are told of the run that makes them.
+#[derive(Clone)]
 pub(super) struct Told {
     pub skill_folder: Option<PathBuf>,
     pub reader: Reader,
     pub time_left: Option<Duration>,
     pub tasks: Option<Arc<dyn Tasks>>,
+    pub step: u64,
+    pub heard: Vec<String>,
 }
 
 /// A run that waits for other jobs.

@@ -1,6 +1,6 @@
 //! What SQLite brings to the core's store besides rows: the writer, the readers, notifications and the file.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use diesel::prelude::*;
 use posse_core::job::lease::WorkerId;
@@ -8,6 +8,7 @@ use posse_core::port::{Result, Storage, Written};
 use posse_core::store::engine::Engine;
 use posse_core::store::enqueue::{Batch, Enqueue};
 use posse_core::store::finish::{End, Finish};
+use posse_core::store::memory::held::Held;
 use posse_core::store::seal::Keys;
 use posse_core::store::{Answer, DbError, Fault, MANY_ROWS, Tx};
 use tokio::sync::watch;
@@ -66,6 +67,22 @@ impl Engine for SqliteStore {
         let keys = self.keys.clone();
         let read = move |connection: &mut SqliteConnection| read(Rows::of(connection), &keys).map_err(Into::into);
         self.readers.run(|connection| transaction(connection, read)).await
+    }
+
+    async fn read_words<T, F, R>(&self, read: R) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Into<Fault>,
+        R: FnOnce(&mut Rows, &Keys, &mut Held<Rows>) -> Result<T, F> + Send + 'static,
+    {
+        let (keys, held) = (self.keys.clone(), Arc::clone(&self.held));
+        let read = move |connection: &mut SqliteConnection| {
+            // Where texts are not sealed nothing is held, and nobody waits for another.
+            let mut none = Held::default();
+            let mut locked = keys.seals().then(|| held.lock().unwrap_or_else(PoisonError::into_inner));
+            read(Rows::of(connection), &keys, locked.as_deref_mut().unwrap_or(&mut none))
+        };
+        self.readers.run(read).await
     }
 
     fn sealing_keys(&self) -> &Keys {

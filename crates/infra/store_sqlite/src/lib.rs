@@ -59,6 +59,7 @@ use last_words::LastWords;
 use migrate::Schema;
 use notify::{Listener, Notifier};
 use paths::may_write;
+use posse_core::store::memory::held::Held;
 use posse_core::store::{Done, retention};
 use readers::Readers;
 use rows::Rows;
@@ -110,6 +111,8 @@ pub struct SqliteStore {
     last_words: LastWords,
     installation: Arc<str>,
     keys: Keys,
+    /// The words of sealed texts, in memory alone.
+    held: Arc<Mutex<Held<Rows>>>,
     path: PathBuf,
 }
 
@@ -152,6 +155,7 @@ impl SqliteStore {
             last_words: LastWords::beside(path),
             installation,
             keys: options.keys,
+            held: Arc::default(),
             path: path.clone(),
         })
     }
@@ -189,6 +193,7 @@ impl SqliteStore {
             last_words: LastWords::beside(path),
             installation,
             keys,
+            held: Arc::default(),
             path: path.clone(),
         })
     }

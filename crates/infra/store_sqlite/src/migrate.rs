@@ -9,6 +9,7 @@ use diesel::sql_types::BigInt;
 use diesel::sqlite::Sqlite;
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 use posse_core::port::{RepositoryError, Result, SchemaSteps};
+use posse_core::store::{Done, Unreadable};
 
 use super::connection::{open, traceless};
 use super::fault::describe;
@@ -58,6 +59,12 @@ pub(super) fn inspect(connection: &mut SqliteConnection, path: &Path) -> Result<
         )));
     }
     Ok(if applied == known { Schema::Current } else { Schema::Older })
+}
+
+/// Gives a new database in memory every step.
+pub(super) fn in_memory(connection: &mut SqliteConnection) -> Done<()> {
+    connection.run_pending_migrations(MIGRATIONS).map_err(|error| Unreadable(error.to_string()))?;
+    Ok(())
 }
 
 /// Runs the missing steps. All of them, and the look at what is missing, are one transaction that

@@ -7,6 +7,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Integer, Text};
 use posse_core::port::{Resealed, Result};
 use posse_core::store::Done;
+use posse_core::store::memory::words;
 use posse_core::store::seal::{Keys, Place, Row as PlaceRow};
 
 use super::meta;
@@ -40,7 +41,7 @@ const fn named(name: &'static str, key: &'static str) -> Column {
     Column { name, kind: Kind::Named(key) }
 }
 
-const COLUMNS: [Column; 13] = [
+const COLUMNS: [Column; 15] = [
     numbered("job_data.payload", ["job_id", "0"], ["job_id", "0", "0"]),
     numbered("jobs.output", ["id", "0"], ["id", "0", "0"]),
     numbered("jobs.reason", ["id", "0"], ["id", "0", "0"]),
@@ -51,6 +52,8 @@ const COLUMNS: [Column; 13] = [
     numbered("asks.text", ["id", "0"], ["job_id", "seq", "position"]),
     numbered("asks.answer", ["id", "0"], ["job_id", "seq", "position"]),
     numbered("memory_items.content", ["id", "0"], ["created_at", "seq", "0"]),
+    numbered("memory_items.metadata", ["id", "0"], ["created_at", "seq", "0"]),
+    numbered("memory_items.reason", ["id", "0"], ["created_at", "seq", "0"]),
     numbered("session_summaries.text", ["session_id", "through_job"], ["session_id", "through_job", "0"]),
     named("schedules.job", "name"),
     named("breakers.reason", "endpoint"),
@@ -102,6 +105,12 @@ pub(super) async fn reseal(
             cursor = next;
             progress(column.name, total.values);
         }
+    }
+    // What is searched for in the clear, and what texts are known by, follow from them.
+    let mut after = Some(0);
+    while let Some(from) = after {
+        let target = target.clone();
+        after = writer.run(BYTES, false, move |tx| words::reindex(tx.db, &target, from)).await?;
     }
     let sealing = target.sealing().map(str::to_owned);
     writer.run(1, false, move |tx| meta::set_sealing_key(&mut tx.db.0, sealing.as_deref())).await?;

@@ -10,6 +10,7 @@ mod jobs;
 mod journal;
 mod kept;
 mod limits;
+mod memory;
 mod people;
 mod sessions;
 mod views;

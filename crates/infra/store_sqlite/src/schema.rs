@@ -183,9 +183,38 @@ diesel::table! {
         scope -> Text,
         tier -> Text,
         content -> crate::sealed_text::SealedText,
+        metadata -> Nullable<crate::sealed_text::SealedText>,
+        tags -> Text,
         job_id -> Nullable<BigInt>,
         seq -> Nullable<BigInt>,
+        step -> Nullable<BigInt>,
+        author -> Text,
+        tool -> Nullable<Text>,
+        untrusted -> Bool,
+        source -> Nullable<Text>,
+        thread -> Nullable<Text>,
+        place -> Nullable<BigInt>,
+        fingerprint -> Nullable<Binary>,
+        effect_key -> Nullable<Text>,
+        version -> BigInt,
+        supersedes -> Nullable<BigInt>,
+        superseded_by -> Nullable<BigInt>,
+        ended_at -> Nullable<BigInt>,
+        reason -> Nullable<crate::sealed_text::SealedText>,
+        revision -> BigInt,
         created_at -> BigInt,
+        embedding -> Nullable<Binary>,
+        model -> Nullable<Text>,
+        dimension -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
+    // A full-text index.
+    memory_words (rowid) {
+        rowid -> BigInt,
+        content -> Text,
+        around -> Text,
     }
 }
 

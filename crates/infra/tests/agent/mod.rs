@@ -11,6 +11,7 @@ mod honest;
 mod hooks;
 mod kit;
 mod lease;
+mod memory;
 mod providers;
 mod questions;
 mod results;

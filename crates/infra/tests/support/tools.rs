@@ -20,6 +20,9 @@ pub fn context() -> ToolContext {
         remarks: None,
         time_left: None,
         tasks: None,
+        step: 0,
+        heard: Vec::new(),
+        memory: None,
         stop: Stop::never(),
     }
 }

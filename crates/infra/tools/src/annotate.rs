@@ -33,6 +33,7 @@ pub(super) fn tool() -> FnTool {
         |_cx: ToolContext, args| async { annotate(args) },
     )
     .writing(Writes::Nothing)
+    .in_own_words()
 }
 
 fn annotate(args: Args) -> Result<ToolOutput, ToolError> {

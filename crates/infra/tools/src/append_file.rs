@@ -32,6 +32,7 @@ pub(super) fn tool() -> FnTool {
         append_file,
     )
     .writing(Writes::File)
+    .in_own_words()
 }
 
 fn append_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {

@@ -33,6 +33,7 @@ pub(super) fn tool() -> FnTool {
         EffectClass::Pure,
         |_cx: ToolContext, args: Args| async move { calculate(&args.expression) },
     )
+    .in_own_words()
 }
 
 fn calculate(expression: &str) -> Result<ToolOutput, ToolError> {

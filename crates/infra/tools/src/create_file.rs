@@ -35,6 +35,7 @@ pub(super) fn tool() -> FnTool {
         create_file,
     )
     .writing(Writes::File)
+    .in_own_words()
 }
 
 fn create_file(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {

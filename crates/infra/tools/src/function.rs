@@ -33,6 +33,7 @@ pub struct FnTool {
     effect: EffectClass,
     writes: Writes,
     effect_of: Option<fn(&Value) -> EffectClass>,
+    own_words: bool,
     call: Box<Call>,
 }
 
@@ -48,7 +49,8 @@ impl FnTool {
         };
         let (name, description) = (name.to_owned(), description.to_owned());
         let spec = ToolSpec { name, description, parameters: parameters_of::<A>() };
-        FnTool { spec, effect, writes: Writes::Anything, effect_of: None, call: Box::new(call) }
+        let (writes, effect_of, own_words) = (Writes::Anything, None, false);
+        FnTool { spec, effect, writes, effect_of, own_words, call: Box::new(call) }
     }
 
     /// The same, which changes no more of the workspace than that.
@@ -59,6 +61,11 @@ impl FnTool {
     /// The same, of which a call may do less if it runs twice, by its arguments.
     pub fn with_effect_of(self, effect_of: fn(&Value) -> EffectClass) -> Self {
         FnTool { effect_of: Some(effect_of), ..self }
+    }
+
+    /// The same, of whose results nothing was written by others.
+    pub fn in_own_words(self) -> Self {
+        FnTool { own_words: true, ..self }
     }
 
     /// A tool whose function blocks, on files for instance. It runs on a thread of its own and is
@@ -112,6 +119,10 @@ impl Tool for FnTool {
 
     fn writes(&self) -> Writes {
         self.writes
+    }
+
+    fn gives_own_words(&self) -> bool {
+        self.own_words
     }
 
     async fn call(&self, cx: &ToolContext, args: Value) -> ToolResult {

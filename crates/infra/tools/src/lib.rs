@@ -27,6 +27,7 @@ mod find_annotations;
 mod finish;
 mod http_fetch;
 mod list_files;
+mod memory;
 mod query_tables;
 mod read_file;
 mod read_skill_file;
@@ -61,6 +62,10 @@ const PACKS: &[(&str, Make)] = &[
     ("filesystem", read_file::tool),
     ("filesystem", search_files::tool),
     ("finish", finish::tool),
+    ("memory", memory::forget),
+    ("memory", memory::save),
+    ("memory", memory::search),
+    ("memory", memory::update),
     ("skill_files", read_skill_file::tool),
     ("tasks", tasks::cancel),
     ("tasks", tasks::create),

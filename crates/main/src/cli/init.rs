@@ -73,7 +73,10 @@ pub fn init(cx: &Context, folder: &Path) -> Result<Exit> {
     let paint = cx.out.paint;
     for (what, why) in [
         ("config/posse.toml", "settings, all commented out"),
-        ("config/personas/", "coordinator, researcher, reviewer, scribe, triager; a new file is a new kind of agent"),
+        (
+            "config/personas/",
+            "assistant, coordinator, researcher, reviewer, scribe, triager; a new file is a new kind of agent",
+        ),
         ("config/skills/", "summarise-files; instructions that a persona can call by name"),
         ("config/tools/", "count_lines; a command that agents can call as a tool"),
         ("examples/", "files to try it on"),

@@ -141,6 +141,9 @@ async fn run(cx: &Context, settings: &Settings, args: RunArgs) -> Result<Exit> {
         remarks: None,
         time_left: None,
         tasks: None,
+        step: 0,
+        heard: Vec::new(),
+        memory: None,
         stop,
     };
     let mut signals = Signals::listen()?;

@@ -64,27 +64,3 @@ impl Record for SummaryRow {
 impl Passing for SummaryRow {
     type Which<'a> = JobId;
 }
-
-/// What left a job's conversation; what left it first with an entry stays. Found by the job, in the order of entries.
-#[derive(Debug)]
-pub struct ArchivedRow {
-    /// The job.
-    pub job: JobId,
-    /// The job's role.
-    pub role: String,
-    /// The entry with which it left.
-    pub seq: i64,
-    /// What it was.
-    pub content: Sealed,
-    /// When it left.
-    pub created_at: Millis,
-}
-
-impl Record for ArchivedRow {
-    type Of<'a> = JobId;
-}
-
-/// Those of all exchanges of a session.
-impl Passing for ArchivedRow {
-    type Which<'a> = SessionId;
-}

@@ -22,7 +22,9 @@ use crate::store::driver::{
 };
 use crate::store::engine::Engine;
 use crate::store::seal::Keys;
-use crate::store::{Done, annotations, enqueue, find, jobs, journal, leases, ledger, questions, sessions, waits};
+use crate::store::{
+    Done, annotations, enqueue, find, jobs, journal, leases, ledger, memory, questions, sessions, waits,
+};
 
 #[async_trait]
 impl<E: Engine> SessionQueries for E {
@@ -110,7 +112,7 @@ impl<E: Engine> JobQueries for E {
     }
 
     async fn archived(&self, job: JobId) -> Result<Vec<(u64, String)>> {
-        self.read(move |db, keys| find::archived(db, keys, job)).await
+        self.read(move |db, keys| memory::archived(db, keys, job)).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>> {

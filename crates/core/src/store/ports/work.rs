@@ -14,8 +14,8 @@ use crate::job::task::Given;
 use crate::job::{JobId, JobProgress, JobState, NewJob};
 use crate::port::{
     AnnotationRepository, Appended, AttemptEnd, Cancelled, Chunk, ClaimRequest, Claimed, Enqueued, Forfeit,
-    ForkRepository, Heartbeat, JobRelations, JobRepository, MemoryRepository, QuestionRepository, Reach,
-    RepositoryError, Rescued, Result, SessionRepository, TaskRepository, WorkerRecord,
+    ForkRepository, Heartbeat, JobRelations, JobRepository, QuestionRepository, Reach, RepositoryError, Rescued,
+    Result, SessionRepository, TaskRepository, WorkerRecord,
 };
 use crate::run::fork::Fork;
 use crate::run::journal::Entry;
@@ -139,13 +139,6 @@ impl<E: Engine> QuestionRepository for E {
 
     async fn expire_questions(&self, now: Millis) -> Result<u32> {
         self.write(MANY_ROWS, move |tx| questions::expire(tx, now)).await
-    }
-}
-
-#[async_trait]
-impl<E: Engine> MemoryRepository for E {
-    async fn archive(&self, lease: Lease, seq: u64, content: String, now: Millis) -> Result<()> {
-        self.write(content.len(), move |tx| finish::archive(tx, lease, seq, &content, now)).await
     }
 }
 

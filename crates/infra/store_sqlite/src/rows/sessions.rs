@@ -1,4 +1,4 @@
-//! Rows of `sessions`, `session_jobs`, `session_summaries` and `memory_items`.
+//! Rows of `sessions`, `session_jobs` and `session_summaries`.
 
 use diesel::dsl::{exists, not, sql};
 use diesel::prelude::*;
@@ -7,12 +7,12 @@ use posse_core::clock::Millis;
 use posse_core::job::JobId;
 use posse_core::session::{Session, SessionId, Stretch};
 use posse_core::store::Done;
-use posse_core::store::driver::{ArchivedRow, Forgets, Keeps, SessionRows, SessionsOf, SummaryRow};
+use posse_core::store::driver::{Forgets, Keeps, SessionRows, SessionsOf, SummaryRow};
 use posse_core::store::seal::Sealed;
 
 use super::Rows;
 use crate::literal::update;
-use crate::schema::{jobs, memory_items, session_jobs, session_summaries, sessions};
+use crate::schema::{jobs, session_jobs, session_summaries, sessions};
 use crate::sealed_text::Text;
 
 impl SessionRows for Rows {
@@ -150,43 +150,5 @@ impl Forgets<SummaryRow> for Rows {
         let of_it = session_jobs::table.filter(session_jobs::job_id.eq(exchange.0)).select(session_jobs::session_id);
         let tells = session_summaries::session_id.eq_any(of_it).and(session_summaries::through_job.ge(exchange.0));
         Ok(diesel::delete(session_summaries::table.filter(tells)).execute(&mut self.0)? > 0)
-    }
-}
-
-impl Keeps<ArchivedRow> for Rows {
-    fn kept(&mut self, of: JobId) -> Done<Vec<ArchivedRow>> {
-        let rows = memory_items::table.filter(memory_items::job_id.eq(of.0)).order(memory_items::seq).select((
-            memory_items::scope,
-            memory_items::seq,
-            memory_items::content,
-            memory_items::created_at,
-        ));
-        self.load(rows, |(role, seq, content, created_at): (String, Option<i64>, Sealed, i64)| ArchivedRow {
-            job: of,
-            role,
-            seq: seq.unwrap_or_default(),
-            content,
-            created_at,
-        })
-    }
-
-    fn keep(&mut self, row: &ArchivedRow) -> Done<()> {
-        let row = (
-            memory_items::scope.eq(&row.role),
-            memory_items::tier.eq("archival"),
-            memory_items::content.eq(Text(&row.content)),
-            memory_items::job_id.eq(row.job.0),
-            memory_items::seq.eq(row.seq),
-            memory_items::created_at.eq(row.created_at),
-        );
-        self.run(diesel::insert_or_ignore_into(memory_items::table).values(row))
-    }
-}
-
-impl Forgets<ArchivedRow> for Rows {
-    fn forget(&mut self, of: SessionId) -> Done<bool> {
-        let of_session = session_jobs::table.filter(session_jobs::session_id.eq(of.0));
-        let of_jobs = memory_items::job_id.eq_any(of_session.select(session_jobs::job_id.nullable()));
-        Ok(diesel::delete(memory_items::table.filter(of_jobs)).execute(&mut self.0)? > 0)
     }
 }
