@@ -21,9 +21,9 @@ use super::failure::{check, failed, invalid, missing, over_limit};
 use super::survey::{Limits, files};
 use super::tables::{Cell, Source, Table, tables};
 
-/// What is read to find the tables.
+/// What is read to find the tables. Held as cells it takes several times its length, for each call that runs.
 const READ: Limits =
-    Limits { files: 5000, visited: 50_000, time: Duration::from_secs(10), head: 16 << 20, read: 128 << 20 };
+    Limits { files: 5000, visited: 50_000, time: Duration::from_secs(10), head: 16 << 20, read: 32 << 20 };
 /// How long the query itself may take, and how often it is looked whether it has to end.
 const MAX_TIME: Duration = Duration::from_secs(4);
 const CHECK_EVERY: i32 = 10_000;
