@@ -204,3 +204,13 @@ fn much_is_shown_in_part() {
     );
     assert!(answer(&bench, "SELECT * FROM n, n m").len() < 32 * 1024);
 }
+
+#[test]
+fn what_was_not_read_to_its_end_is_not_counted_in_silence() {
+    let bench = Bench::new();
+    bench.write("short.txt", "one\ntwo\n");
+    assert_eq!(answer(&bench, "SELECT count(*) FROM lines"), "count(*) = 2");
+    bench.write("wide.txt", format!("{}\n", "x".repeat((1 << 20) - 1)).repeat(17));
+    let shown = answer(&bench, "SELECT count(*) FROM lines");
+    assert_eq!(shown, "count(*) = 18\n(not all texts were read to their end: lines lacks some)");
+}

@@ -79,7 +79,9 @@ fn query_tables(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     let notes = cut.map(|table| {
         format!("\n({} is too long: only its first {} were read)", table.path, plural(table.rows.len() as u64, "row"))
     });
-    Ok(format!("{shown}{}", notes.collect::<String>()).into())
+    let is_cut = mentions(&sql, LINES) && sources.iter().any(|source| source.is_cut && !source.text.is_empty());
+    let note = if is_cut { "\n(not all texts were read to their end: lines lacks some)" } else { "" };
+    Ok(format!("{shown}{}{note}", notes.collect::<String>()).into())
 }
 
 /// The query with the name of a table where it has the path or name of a file.
