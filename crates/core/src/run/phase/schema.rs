@@ -5,6 +5,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::{AGENT_STEP, MAX_FACTS, NewPlan, Phase, StepArgs, SubTaskOutcome, WorkStatus};
+use crate::run::structured::thought;
 use crate::tool::{ToolSpec, schema_of};
 
 /// What the model is told of `agent_step`, where it calls tools by the provider's protocol. Its
@@ -89,7 +90,7 @@ fn since(history: &[Phase], phase: Phase) -> &[Phase] {
 
 /// A step of one phase. Where a message says it all, there is no summary beside it.
 fn step<const N: usize>(phase: Phase, summary: bool, fields: [(&str, Value); N]) -> Value {
-    let head = [("thinking", json!({"type": "string"})), ("phase", json!({"const": phase}))];
+    let head = [("thinking", thought()), ("phase", json!({"const": phase}))];
     let summary = summary.then(|| ("summary", json!({"type": "string", "minLength": 1})));
     object(head.into_iter().chain(summary).chain(fields))
 }
