@@ -19,7 +19,7 @@ use super::wish::{Words, asks_to_write};
 use crate::id::JobId;
 use crate::model::Message;
 use crate::skill::READ_SKILL_FILE;
-use crate::tool::{EffectClass, Survey, ToolSpec, Writes, may_mean};
+use crate::tool::{EffectClass, Survey, ToolErrorCategory, ToolSpec, Writes, may_mean};
 use said::{Claim, claims};
 use words::{name_of, sentences};
 
@@ -57,6 +57,12 @@ pub(super) struct Work {
     is_unseen: bool,
     /// What the last call said, where it failed.
     error: Option<String>,
+    /// How many calls failed because of what they asked for.
+    corrected: u32,
+    /// Whether the last call did.
+    is_to_be_corrected: bool,
+    /// The files that the goal surely asks to be written.
+    due: Vec<String>,
     /// What the goal asks about and nothing has come of yet, as it is written there.
     unread: Vec<String>,
     /// The answer that its model was told to look at again.
@@ -69,6 +75,7 @@ impl Work {
         let writes = call.map_or(Writes::Nothing, |call| of_call(call, opening));
         match entry {
             Entry::Began { goal, opening } => {
+                self.due = asked::targets(goal).into_iter().filter(|due| due.is_sure).map(|due| due.path).collect();
                 self.unread = asked::sources(goal);
                 self.unread.retain(|path| !is_told(opening, path));
             }
@@ -94,6 +101,10 @@ impl Work {
     fn ended(&mut self, call: &OpenCall, outcome: CallOutcome, text: &str, writes: Writes) {
         let arguments = &call.request.arguments;
         self.error = (!matches!(outcome, CallOutcome::Done)).then(|| text.to_owned());
+        use ToolErrorCategory::{Conflict, InvalidArguments, NotFound};
+        self.is_to_be_corrected =
+            matches!(outcome, CallOutcome::Failed { category: InvalidArguments | NotFound | Conflict });
+        self.corrected += u32::from(self.is_to_be_corrected);
         self.unread.retain(|path| {
             let names = |text: &str| text.to_lowercase().contains(&name_of(path));
             !names(arguments) && !names(text)
@@ -115,6 +126,20 @@ impl Work {
                 self.written.insert(path.to_owned());
             }
         }
+    }
+
+    /// Whether a small model has to go on, whatever it would say: its last call asked for something wrong, which it
+    /// tends to report instead of asking again, or nothing has tried to write the file that is to be written. Only at
+    /// first: the work may be impossible.
+    pub fn is_unfinished(&self, opening: &Opening, turns: u32) -> bool {
+        let most = opening.persona.limits.max_turns;
+        if turns >= MOST_TURNS_HELD.min(most.saturating_sub(1)) || self.is_unseen || self.doubt.is_some() {
+            return false;
+        }
+        let can_write = || opening.tools.iter().any(|tool| tool.writes == Writes::File);
+        let is_due = || self.due.iter().any(|path| !self.has_written(path));
+        (self.is_to_be_corrected && self.corrected <= MOST_CORRECTED)
+            || (self.failed.is_empty() && can_write() && is_due())
     }
 
     fn has_written(&self, path: &str) -> bool {
@@ -324,6 +349,12 @@ impl End<'_> {
         !is_read || words.any(|word| NOT.has(word) || said::is_negated(word))
     }
 }
+
+/// How long, in turns, the end of a run is kept from a small model.
+const MOST_TURNS_HELD: u32 = 6;
+
+/// After how many wrong calls it is no more.
+const MOST_CORRECTED: u32 = 3;
 
 /// Whoever says so many words of an error in a row says the error.
 const WORDS_OF_ERROR: usize = 8;

@@ -254,16 +254,17 @@ fn in_tasks(role: &str) -> String {
 /// Worked tasks in one workspace, which the first of them is told of. Writing is shown only to those who may have to:
 /// a small model does what it is shown, and changed a file that was there where it was to write one.
 fn in_harbour(shown: &dyn Fn(&[&str]) -> bool, writes: bool, for_new_file: bool) -> Vec<Message> {
-    let queries = shown(&["query_tables"]) && !writes;
-    let kinds: [(&[&str], bool, &str); 10] = [
+    let queries = shown(&["query_tables"]);
+    let kinds: [(&[&str], bool, &str); 11] = [
         (&["search_files"], true, worked::ABSENT),
         (&["read_file"], true, worked::READ),
         (&["calculate"], !queries, worked::CALCULATE_SOME),
         (&[], !queries, worked::COLLECT),
-        (&["calculate"], queries, worked::PLAIN),
-        (&["query_tables"], queries, worked::QUERY),
+        (&["calculate"], queries && !writes, worked::PLAIN),
+        (&[], queries && !writes, worked::QUERY),
         (&[], true, worked::LOOKUP),
         (&[], !writes, worked::HOP),
+        (&["create_file"], queries && writes, worked::QUERY_WRITE),
         (&["create_file"], writes, worked::WRITE_SOME),
         (&["edit_file"], writes && !for_new_file, worked::EDIT),
     ];

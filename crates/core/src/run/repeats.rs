@@ -175,6 +175,11 @@ impl Repeats {
         (times > 1).then_some(Again { times, waited })
     }
 
+    /// The tool of the last call, if that one only reads and failed.
+    pub fn failed(&self) -> Option<&str> {
+        self.in_vain.as_ref().map(|(tool, _)| tool.as_str())
+    }
+
     /// The tool that gets nowhere, if the last calls were of one.
     pub fn in_vain(&self) -> Option<&str> {
         self.in_vain.as_ref().filter(|(_, times)| *times >= IN_VAIN).map(|(tool, _)| tool.as_str())

@@ -55,18 +55,30 @@ impl Run {
         request
     }
 
-    /// Tools that stand in no step now: one that has got nowhere, those of a habit that the model is in, else those for
+    /// Tools that stand in no step now: one that has got nowhere, `finish` where nothing is finished, those of a habit that the model is in, else those for
     /// writing where an answer is all that is asked for. Who does not get on without them, or was told more since the run began, has them.
     fn left_out(&self) -> Vec<&str> {
         let top = self.top();
         let habits: Vec<_> = top.repeats.habits(HABIT).map(|call| call.name.as_str()).collect();
         let was_told_more = top.replans > 0 || !top.answers.is_empty() || self.spent_before != Spent::default();
         let only_answers = self.opening.as_ref().is_some_and(|opening| opening.only_answers) && self.depth() == 0;
+        let end = self.is_unfinished().then_some(finish::FINISH);
+        // Who has to look again and could reckon instead does so, with numbers that it makes up.
+        let looks = end.is_some() && top.repeats.failed().is_some_and(|tool| tool != CALCULATE);
+        let end = end.into_iter().chain(looks.then_some(CALCULATE));
         if !habits.is_empty() || was_told_more || !only_answers {
-            return habits.into_iter().chain(top.repeats.in_vain()).collect();
+            return habits.into_iter().chain(top.repeats.in_vain()).chain(end).collect();
         }
         let writers = self.tools().filter(|tool| tool.writes == Writes::File).map(|tool| tool.spec.name.as_str());
-        writers.chain(top.repeats.in_vain()).collect()
+        writers.chain(top.repeats.in_vain()).chain(end).collect()
+    }
+
+    /// Whether its end is to be kept from it, see [`Work::is_unfinished`].
+    ///
+    /// [`Work::is_unfinished`]: super::claims::Work::is_unfinished
+    fn is_unfinished(&self) -> bool {
+        let Some(opening) = self.opening.as_ref().filter(|_| self.depth() == 0) else { return false };
+        self.top().replans == 0 && self.work.is_unfinished(opening, self.turns)
     }
 
     /// What a model is told to do instead of a call that it has made before.
@@ -130,6 +142,9 @@ impl Run {
         self.found.drain(..over);
     }
 }
+
+/// Knows nothing of the workspace.
+const CALCULATE: &str = "calculate";
 
 /// Most skills that a run has found and is told of; those found first are told of no more, and can be found again.
 const MOST_FOUND: usize = 20;

@@ -22,7 +22,7 @@ pub(super) fn thought() -> Value {
 /// thought comes first so that the choice can follow from it.
 ///
 /// Tools named by `without` are left out this once: their last calls were one too many of the same,
-/// and a model that cannot leave a habit by itself can be made to.
+/// and a model that cannot leave a habit by itself can be made to. So is `finish`, unless nothing else is left.
 pub fn schema(tools: &[ToolSpec], without: &[&str]) -> Value {
     let finish = finish::spec();
     let step = |spec: &ToolSpec| {
@@ -37,8 +37,11 @@ pub fn schema(tools: &[ToolSpec], without: &[&str]) -> Value {
             "additionalProperties": false,
         })
     };
-    let offered = tools.iter().filter(|tool| !without.contains(&tool.name.as_str()));
-    let steps: Vec<_> = offered.map(step).chain([step(&finish)]).collect();
+    let is_offered = |name: &str| !without.contains(&name);
+    let mut steps: Vec<_> = tools.iter().filter(|tool| is_offered(&tool.name)).map(step).collect();
+    if steps.is_empty() || is_offered(finish::FINISH) {
+        steps.push(step(&finish));
+    }
     json!({ "oneOf": steps })
 }
 

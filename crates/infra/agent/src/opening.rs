@@ -86,9 +86,6 @@ impl GenericAgentExecutor {
         let (calling, has_tokenizer) = (profile.tool_calling, model.tokenizer().is_some());
         let mut tools = setup.tools();
         tools.retain(|tool| tool.spec.name != READ_SKILL_FILE);
-        // Small models that had to write asked tables first, and then said what they had found.
-        let asks_tables = calling == ToolCalling::Native || !wish::asks_to_write(&setup.goal);
-        tools.retain(|tool| asks_tables || tool.spec.name != QUERY_TABLES);
         let named = self.named_skills(&setup.persona);
         // Whoever has a tool of that name keeps it; then nothing could be found.
         let most = match tools.iter().any(|tool| tool.spec.name == FIND_SKILLS) {

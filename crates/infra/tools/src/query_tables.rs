@@ -33,8 +33,13 @@ const MAX_SQL: usize = 10_000;
 /// How many rows are shown, and how much text at most.
 const MAX_ROWS: usize = 200;
 const MAX_SHOWN: usize = 16 * 1024;
-/// Most rows of a table that are told where none fits.
+/// Most rows of a table, or lines, that are told where none fits, and how much of a line.
 const MAX_NEAR: usize = 5;
+const MAX_LINE: usize = 200;
+/// How many rows show what a table is like.
+const MAX_FIRST: usize = 3;
+/// For how many texts of a query all files are looked through.
+const MAX_WANTED: usize = 8;
 /// Most tables that an error names.
 const MAX_NAMED: usize = 20;
 
@@ -74,7 +79,7 @@ fn query_tables(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     let (stop, began) = (cx.stop.clone(), Instant::now());
     let is_over = move || stop.reason().is_some() || began.elapsed() > MAX_TIME;
     connection.progress_handler(CHECK_EVERY, Some(is_over)).map_err(|error| failed(error.to_string()))?;
-    let shown = answer(&connection, &sql, &tables).map_err(|error| explained(error, cx, &tables))?;
+    let shown = answer(&connection, &sql, &tables, &sources).map_err(|error| explained(error, cx, &sql, &tables, &sources))?;
     let cut = tables.iter().filter(|table| table.is_cut && mentions(&sql, &table.name));
     let notes = cut.map(|table| {
         format!("\n({} is too long: only its first {} were read)", table.path, plural(table.rows.len() as u64, "row"))
@@ -161,7 +166,7 @@ impl From<rusqlite::Error> for Unanswered {
 }
 
 /// The rows as lines of text; a single value beside what it is.
-fn answer(connection: &Connection, sql: &str, tables: &[Table]) -> Result<String, Unanswered> {
+fn answer(connection: &Connection, sql: &str, tables: &[Table], sources: &[Source<'_>]) -> Result<String, Unanswered> {
     let first = sql.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty()).unwrap_or_default();
     if !["select", "with", "values"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
         return Err(Unanswered::NotOneSelect);
@@ -185,13 +190,13 @@ fn answer(connection: &Connection, sql: &str, tables: &[Table]) -> Result<String
     }
     if let ([row], [name]) = (&*shown, &*names) {
         return Ok(match &*row[0] {
-            "" => format!("{name} = nothing (no row fits){}", near_misses(sql, tables)),
-            "0" => format!("{name} = 0{}", near_misses(sql, tables)),
+            "" => format!("{name} = nothing (no row fits){}", near_misses(sql, tables, sources)),
+            "0" => format!("{name} = 0{}", near_misses(sql, tables, sources)),
             cell => format!("{name} = {cell}"),
         });
     }
     if shown.is_empty() {
-        return Ok(format!("no row fits{}", near_misses(sql, tables)));
+        return Ok(format!("no row fits{}", near_misses(sql, tables, sources)));
     }
     let mut out = format!("{}, {}:", plural(shown.len() as u64 + more, "row"), names.join(" | "));
     for row in &shown {
@@ -203,26 +208,60 @@ fn answer(connection: &Connection, sql: &str, tables: &[Table]) -> Result<String
     Ok(out)
 }
 
-/// Rows that have a text of the query within a longer one: whoever asks for `= 'Spain'` means "Spain and Malta" as well.
-fn near_misses(sql: &str, tables: &[Table]) -> String {
+/// What may help who got nothing: rows that have a text of the query within a longer one, for whoever asks for `= 'Spain'`
+/// means "Spain and Malta" as well; else lines of other files that have one; else what the rows of the table look like.
+fn near_misses(sql: &str, tables: &[Table], sources: &[Source<'_>]) -> String {
+    let texts = texts_of(sql);
+    let asked: Vec<_> = tables.iter().filter(|table| mentions(sql, &table.name)).collect();
+    let rows = rows_with(&texts, &asked);
+    if !rows.is_empty() {
+        return format!(". These rows of it have a text of the query; LIKE '%…%' finds a part of one:{rows}");
+    }
+    let lines = lines_with(&texts, sources);
+    if !lines.is_empty() {
+        return format!(". Other files have a text of the query:{lines}");
+    }
+    let first = |table: &&Table| table.rows.iter().take(MAX_FIRST).map(|row| told(table, row)).collect::<String>();
+    let first = asked.iter().map(first).collect::<String>();
+    if first.is_empty() { first } else { format!(". Its rows are like these:{first}") }
+}
+
+/// The texts that a query compares with, in small letters.
+fn texts_of(sql: &str) -> Vec<String> {
     let texts = sql.split('\'').skip(1).step_by(2).map(|text| text.trim_matches('%').to_lowercase());
-    let texts: Vec<_> = texts.filter(|text| text.chars().count() > 1).collect();
+    texts.filter(|text| text.chars().count() > 1).collect()
+}
+
+fn rows_with(texts: &[String], tables: &[&Table]) -> String {
     let has = |cell: &Cell| match cell {
         Cell::Text(text) => texts.iter().any(|wanted| text.to_lowercase().contains(wanted)),
         _ => false,
     };
-    let mut out = String::new();
-    for table in tables.iter().filter(|table| mentions(sql, &table.name)) {
-        for row in table.rows.iter().filter(|row| row.iter().any(has)).take(MAX_NEAR) {
-            let cells =
-                table.columns.iter().zip(row).map(|(column, cell)| format!("{} = {}", column.name, shown(cell)));
-            let _ = write!(out, "\n{}", cells.collect::<Vec<_>>().join(", "));
-        }
-    }
-    match out.is_empty() {
-        true => out,
-        false => format!(". These rows of it have a text of the query; LIKE '%…%' finds a part of one:{out}"),
-    }
+    let rows = |table: &&Table| {
+        let rows = table.rows.iter().filter(|row| row.iter().any(has)).take(MAX_NEAR);
+        rows.map(|row| told(table, row)).collect::<String>()
+    };
+    tables.iter().map(rows).collect()
+}
+
+fn told(table: &Table, row: &[Cell]) -> String {
+    let cells = table.columns.iter().zip(row).map(|(column, cell)| format!("{} = {}", column.name, shown(cell)));
+    format!("\n{}", cells.collect::<Vec<_>>().join(", "))
+}
+
+/// The lines that have one of these texts, or else a word of one that hardly any other line has: what is asked of a table may
+/// stand in another file, under another name.
+fn lines_with(texts: &[String], sources: &[Source<'_>]) -> String {
+    let lines_with = |wanted: &str| {
+        let lines = sources.iter().flat_map(|source| source.text.lines().map(|line| (source.path, line)));
+        let has = |(_, line): &(&str, &str)| line.to_lowercase().contains(wanted);
+        let lines: Vec<_> = lines.filter(has).take(MAX_NEAR + 1).collect();
+        (1..=MAX_NEAR).contains(&lines.len()).then_some(lines)
+    };
+    let words = texts.iter().flat_map(|text| text.split_whitespace()).filter(|word| word.chars().count() > 2);
+    let lines = texts.iter().map(String::as_str).chain(words).take(MAX_WANTED).find_map(lines_with);
+    let told = |(path, line): (&str, &str)| format!("\n{path}: {}", &line[..line.floor_char_boundary(MAX_LINE)]);
+    lines.into_iter().flatten().map(told).collect()
 }
 
 fn shown(cell: &Cell) -> String {
@@ -252,7 +291,13 @@ fn text(value: ValueRef<'_>) -> String {
     }
 }
 
-fn explained(error: Unanswered, cx: &ToolContext, tables: &[Table]) -> ToolError {
+fn explained(
+    error: Unanswered,
+    cx: &ToolContext,
+    sql: &str,
+    tables: &[Table],
+    sources: &[Source<'_>],
+) -> ToolError {
     let error = match error {
         Unanswered::NotOneSelect => return invalid("query_tables reads only: sql must be one SELECT"),
         Unanswered::Sql(error) => error,
@@ -267,8 +312,16 @@ fn explained(error: Unanswered, cx: &ToolContext, tables: &[Table]) -> ToolError
     let mut told: Vec<_> = tables.iter().take(MAX_NAMED).map(described).collect();
     told.push("lines(file, number, line)".to_owned());
     let more = if tables.len() > MAX_NAMED { " and more" } else { "" };
+    let texts = texts_of(sql);
+    let mut near = rows_with(&texts, &tables.iter().collect::<Vec<_>>());
+    if near.is_empty() {
+        near = lines_with(&texts, sources);
+    }
+    if !near.is_empty() {
+        near.insert_str(0, ". What the files say of it:");
+    }
     missing(format!(
-        "the query cannot be run: {said}. The tables are: {}{more}. Ask with these names, or read the files",
+        "the query cannot be run: {said}. The tables are: {}{more}. Ask with these names, or read the files{near}",
         told.join("; ")
     ))
 }
