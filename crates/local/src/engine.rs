@@ -268,6 +268,7 @@ impl Worker<'_> {
         let mut finish = Finish::Length;
         let mut count = 0;
         let mut piece = Vec::new();
+        let mut written = Vec::new();
         let send = |text: String| {
             if !text.is_empty() {
                 let _ = job.events.send(Event::Text(text));
@@ -298,7 +299,8 @@ impl Worker<'_> {
                     }
                 }
             }
-            if finish == Finish::Stop || count == most {
+            written.push(token);
+            if finish == Finish::Stop || count == most || repeats_itself(&written) {
                 send(out.finish());
                 return Ok(Some((finish, count)));
             }
@@ -318,6 +320,16 @@ impl Worker<'_> {
     }
 }
 
+/// Whether the last tokens are the same few, again and again. A small model that has fallen into that does not come out of
+/// it, and would go on until nothing is left of its limit; rows of equal lines that somebody wants are shorter.
+fn repeats_itself(written: &[LlamaToken]) -> bool {
+    const REPEATED: usize = 240;
+    const LONGEST: usize = 48;
+    let Some(begin) = written.len().checked_sub(REPEATED + LONGEST) else { return false };
+    let last = &written[begin + LONGEST..];
+    (1..=LONGEST).any(|length| last == &written[begin + LONGEST - length..written.len() - length])
+}
+
 /// Whether a JSON answer is complete: nothing but blanks could follow, and small models like to write many.
 fn is_whole_json(picker: &mut Picker, piece: &[u8], end: LlamaToken) -> bool {
     // A vocabulary without an end token has -1 here, which llama.cpp does not take.
@@ -335,4 +347,21 @@ fn log(usage: Usage, finish: Finish, read: Duration, generated: Duration) {
         usage.completion,
         rate(usage.completion, generated),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_repeats_itself_is_seen_when_it_is_long() {
+        let tokens = |ids: &mut dyn Iterator<Item = i32>| ids.map(LlamaToken).collect::<Vec<_>>();
+        for length in [1, 2, 7, 48] {
+            let said = |n: i32| tokens(&mut (0..60).map(|i| 1000 + i).chain((0..n).map(|i| i % length)));
+            assert!(repeats_itself(&said(240 + length)), "{length}");
+            assert!(!repeats_itself(&said(239)), "{length}: it may end yet");
+        }
+        assert!(!repeats_itself(&tokens(&mut (0..600).map(|i| i % 49))), "that may be a text");
+        assert!(!repeats_itself(&tokens(&mut (0..600))));
+    }
 }

@@ -11,6 +11,9 @@ use super::wish::asks_to_write;
 use crate::text::{count, plural};
 use crate::tool::{Survey, SurveyedFile, SurveyedTable};
 
+/// From how many bytes on it is told how long a file is: of shorter ones, but the empty, it decides nothing.
+const LONG: u64 = 4_000;
+
 /// Most bytes of texts that are quoted.
 pub const MAX_QUOTED: usize = 3000;
 
@@ -102,7 +105,8 @@ fn in_words(survey: &Survey, named: &[usize], tables: &str, quotes: &[String]) -
     let mut out = format!("The workspace has {more}{}:\n", plural(there as u64, "file"));
     for at in named {
         let SurveyedFile { path, bytes, .. } = &survey.files[*at];
-        let _ = writeln!(out, "- {} ({})", one_line(path), plural(*bytes, "byte"));
+        let length = if (1..LONG).contains(bytes) { String::new() } else { format!(" ({})", plural(*bytes, "byte")) };
+        let _ = writeln!(out, "- {}{length}", one_line(path));
     }
     let left = there - named.len();
     if left > 0 || survey.has_more {

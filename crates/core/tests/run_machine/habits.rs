@@ -85,6 +85,40 @@ fn a_tool_that_only_reads_and_fails_twice_in_a_row_is_left_out_once() {
     assert!(offered(&h, "look") && offered(&h, "write"), "what changes something is tried again");
 }
 
+#[test]
+fn a_small_model_does_not_end_with_what_was_wrong_or_before_it_has_written() {
+    let offered = |h: &Harness, tool: &str| {
+        h.run.request().schema.expect("a schema").to_string().contains(&format!(r#""const":"{tool}""#))
+    };
+    let call = |h: &mut Harness, at: u32, category: Option<ToolErrorCategory>| {
+        h.say(reply(&format!(r#"{{"thinking": "", "tool": "look", "arguments": {{"at": {at}}}}}"#), &[]));
+        let (id, _) = h.running().into_iter().next().expect("it runs");
+        let wrong = |category| Err(ToolError::new(category, format!("wrong at {at}")));
+        h.end_call(&id, category.map_or(Ok(ToolOutput::from(format!("{at}"))), wrong));
+    };
+    use ToolErrorCategory::{InvalidArguments, LimitExceeded, NotFound, PermissionDenied};
+    let mut h = Harness::begin(ToolCalling::Structured, RunLimits { max_turns: 100, ..RunLimits::default() });
+    assert!(offered(&h, "finish"));
+    for (at, (category, may_end)) in [
+        (Some(NotFound), false),
+        (None, true),
+        (Some(PermissionDenied), true),
+        (Some(LimitExceeded), true),
+        (Some(InvalidArguments), false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        call(&mut h, at as u32, category);
+        assert_eq!(offered(&h, "finish"), may_end, "after {category:?}");
+    }
+    call(&mut h, 9, Some(NotFound));
+    assert!(offered(&h, "finish"), "the work may be impossible");
+    let mut short = Harness::begin(ToolCalling::Structured, RunLimits { max_turns: 2, ..RunLimits::default() });
+    call(&mut short, 0, Some(NotFound));
+    assert!(offered(&short, "finish"), "the last turn is for an answer");
+}
+
 /// How often the same calls are made, with results made of the number of the round, until the run ends.
 fn rounds(calls: &[&str], most: usize, mut result: impl FnMut(&str, usize) -> Result<ToolOutput, ToolError>) -> usize {
     let mut h = Harness::begin(ToolCalling::Native, RunLimits { max_turns: 1000, ..RunLimits::default() });

@@ -91,3 +91,27 @@ fn an_opening_of_before_restricts_nothing() {
     let journal = [Recorded { seq: 0, at: 0, entry: Entry::Began { goal: "do it".into(), opening: Arc::new(read) } }];
     assert!(offers(&Run::replay(&journal), "write"));
 }
+
+#[test]
+fn a_small_model_does_not_end_before_it_has_tried_to_write_its_file() {
+    let begin = |calling, max_turns| {
+        let mut opening = Opening::clone(&opening(calling, RunLimits { max_turns, ..RunLimits::default() }));
+        opening.tools[1].writes = Writes::File;
+        Harness::begin_with("Write the names of the boats into out.md.", Arc::new(opening))
+    };
+    let look = |at: usize| format!(r#"{{"thinking": "", "tool": "look", "arguments": {{"at": {at}}}}}"#);
+    let mut h = begin(ToolCalling::Structured, 100);
+    assert!(!offers(&h.run, "finish") && offers(&h.run, "write"));
+    h.say(reply(&look(0), &[])).run_calls();
+    assert!(!offers(&h.run, "finish"), "who has looked has not written");
+    h.say(reply(r#"{"thinking": "", "tool": "write", "arguments": {"path": "out.md"}}"#, &[])).run_calls();
+    assert!(offers(&h.run, "finish"));
+    let mut h = begin(ToolCalling::Structured, 100);
+    for at in 0..6 {
+        assert!(!offers(&h.run, "finish"), "turn {at}");
+        h.say(reply(&look(at), &[])).run_calls();
+    }
+    assert!(offers(&h.run, "finish"), "it may be impossible");
+    assert!(offers(&begin(ToolCalling::Structured, 1).run, "finish"), "the last turn is for an answer");
+    assert!(offers(&begin(ToolCalling::Native, 100).run, "finish"), "who calls tools natively is never restricted");
+}

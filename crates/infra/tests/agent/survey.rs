@@ -11,7 +11,7 @@ use posse_testing::scripted::ScriptedModel;
 use super::kit::{Home, Worker, WorkerOptions, persona, until};
 
 const NAMES: &str =
-    "The workspace has 4 files:\n- alpha.txt (7 bytes)\n- beta.txt (6 bytes)\n- one.txt (1 byte)\n- two.txt (1 byte)";
+    "The workspace has 4 files:\n- alpha.txt\n- beta.txt\n- one.txt\n- two.txt";
 
 const FINISHED: &str = r#"{"thinking":"done","tool":"finish","arguments":{"final_summary":"ALPHA-7"}}"#;
 

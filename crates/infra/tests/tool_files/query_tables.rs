@@ -58,8 +58,6 @@ fn each_kind_of_table_is_counted_added_up_and_sorted() {
             "1 row, cow | vet:\nElsa | Dr Bauer",
         ),
         ("SELECT 0.1 + 0.2 AS x", "x = 0.3"),
-        ("SELECT name FROM cows WHERE weight > 5000", "no row fits"),
-        ("SELECT max(weight) FROM cows WHERE name = 'Nobody'", "max(weight) = nothing (no row fits)"),
     ] {
         assert_eq!(answer(&bench, sql), wanted, "{sql}");
     }
@@ -77,7 +75,37 @@ fn where_no_row_fits_those_are_told_that_have_a_part_of_what_was_asked() {
     ] {
         assert_eq!(answer(&bench, sql), format!("{said}{near}"), "{sql}");
     }
-    assert_eq!(answer(&bench, "SELECT name FROM cows WHERE vet = 'Cohen' OR vet = ''"), "no row fits");
+}
+
+#[test]
+fn where_no_row_is_near_other_files_are_told_or_what_the_rows_are_like() {
+    let bench = farm();
+    let elsewhere = "no row fits. Other files have a text of the query:\nlog.txt: ERROR no water";
+    assert_eq!(answer(&bench, "SELECT cow FROM milk WHERE from_ = 'no water'"), elsewhere);
+    assert_eq!(answer(&bench, "SELECT cow FROM milk WHERE from_ LIKE '%running water%'"), elsewhere, "by a word of it");
+    let like = ". Its rows are like these:\n\
+                kind = hay, euros = 12.5, tags = [\"dry\"]\n\
+                kind = oats, euros = , tags = ";
+    for (sql, said) in [
+        ("SELECT kind FROM feed WHERE kind = 'Cohen' OR kind = ''", "no row fits"),
+        ("SELECT kind FROM feed WHERE euros > 5000", "no row fits"),
+        ("SELECT max(euros) FROM feed WHERE kind = 'corn'", "max(euros) = nothing (no row fits)"),
+    ] {
+        assert_eq!(answer(&bench, sql), format!("{said}{like}"), "{sql}");
+    }
+    assert_eq!(answer(&bench, "SELECT 1 WHERE 0"), "no row fits");
+}
+
+#[test]
+fn a_query_that_cannot_be_run_is_told_what_the_files_say() {
+    let bench = farm();
+    let told = |sql: &str| ask(&bench, sql).expect_err(sql).to_string();
+    let near = ". What the files say of it:\nname = Rosa, born = 2021-07-19, weight = 1040, vet = Dr Ito, file = cows/rosa.md";
+    let error = told("SELECT stall FROM cows WHERE vet = 'ito'");
+    assert!(error.contains("no such column: stall. The tables are: ") && error.ends_with(near), "{error}");
+    let error = told("SELECT value FROM log WHERE name = 'no light'");
+    assert!(error.ends_with(". What the files say of it:\nlog.txt: ERROR no light"), "{error}");
+    assert!(told("SELECT value FROM log").ends_with("or read the files"));
 }
 
 #[test]
