@@ -10,8 +10,7 @@ use posse_testing::scripted::ScriptedModel;
 
 use super::kit::{Home, Worker, WorkerOptions, persona, until};
 
-const NAMES: &str =
-    "The workspace has 4 files:\n- alpha.txt\n- beta.txt\n- one.txt\n- two.txt";
+const NAMES: &str = "The workspace has 4 files:\n- alpha.txt\n- beta.txt\n- one.txt\n- two.txt";
 
 const FINISHED: &str = r#"{"thinking":"done","tool":"finish","arguments":{"final_summary":"ALPHA-7"}}"#;
 

@@ -100,7 +100,8 @@ fn where_no_row_is_near_other_files_are_told_or_what_the_rows_are_like() {
 fn a_query_that_cannot_be_run_is_told_what_the_files_say() {
     let bench = farm();
     let told = |sql: &str| ask(&bench, sql).expect_err(sql).to_string();
-    let near = ". What the files say of it:\nname = Rosa, born = 2021-07-19, weight = 1040, vet = Dr Ito, file = cows/rosa.md";
+    let near =
+        ". What the files say of it:\nname = Rosa, born = 2021-07-19, weight = 1040, vet = Dr Ito, file = cows/rosa.md";
     let error = told("SELECT stall FROM cows WHERE vet = 'ito'");
     assert!(error.contains("no such column: stall. The tables are: ") && error.ends_with(near), "{error}");
     let error = told("SELECT value FROM log WHERE name = 'no light'");

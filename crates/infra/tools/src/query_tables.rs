@@ -79,7 +79,8 @@ fn query_tables(cx: &ToolContext, args: Args) -> Result<ToolOutput, ToolError> {
     let (stop, began) = (cx.stop.clone(), Instant::now());
     let is_over = move || stop.reason().is_some() || began.elapsed() > MAX_TIME;
     connection.progress_handler(CHECK_EVERY, Some(is_over)).map_err(|error| failed(error.to_string()))?;
-    let shown = answer(&connection, &sql, &tables, &sources).map_err(|error| explained(error, cx, &sql, &tables, &sources))?;
+    let shown =
+        answer(&connection, &sql, &tables, &sources).map_err(|error| explained(error, cx, &sql, &tables, &sources))?;
     let cut = tables.iter().filter(|table| table.is_cut && mentions(&sql, &table.name));
     let notes = cut.map(|table| {
         format!("\n({} is too long: only its first {} were read)", table.path, plural(table.rows.len() as u64, "row"))
@@ -291,13 +292,7 @@ fn text(value: ValueRef<'_>) -> String {
     }
 }
 
-fn explained(
-    error: Unanswered,
-    cx: &ToolContext,
-    sql: &str,
-    tables: &[Table],
-    sources: &[Source<'_>],
-) -> ToolError {
+fn explained(error: Unanswered, cx: &ToolContext, sql: &str, tables: &[Table], sources: &[Source<'_>]) -> ToolError {
     let error = match error {
         Unanswered::NotOneSelect => return invalid("query_tables reads only: sql must be one SELECT"),
         Unanswered::Sql(error) => error,
