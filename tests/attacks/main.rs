@@ -18,6 +18,7 @@ mod devices;
 mod disk;
 mod links;
 mod memory;
+mod programs;
 mod reach;
 mod rights;
 mod script;
@@ -75,7 +76,13 @@ fn main() {
     let may_be_nobody = std::env::var_os(AS_NOBODY).is_none() && rustix::process::geteuid().is_root();
     let names = attacks.iter().map(|(name, _)| *name).filter(|_| may_be_nobody);
     let nobodys = names.map(|name| Trial::test(format!("as_nobody::{name}"), move || as_nobody(name)));
-    let trials = commands::all().into_iter().map(trial).chain(attempts).chain(nobodys);
+    let programs = named! { "";
+        programs: what_programs_give, calls_of_programs, it_does_the_same_each_time, hostile_programs_end_at_a_limit,
+            sources_that_are_none, time_ends_a_program_that_only_waits, an_engine_that_breaks_down_is_a_failed_call,
+            its_process_has_nothing,
+            a_stop_ends_it;
+    };
+    let trials = commands::all().into_iter().chain(programs).map(trial).chain(attempts).chain(nobodys);
     let trials = trials.map(|trial| trial.with_ignored_flag(why_not.is_some())).collect();
     if let Some(why) = why_not {
         eprintln!("ALL TESTS OF COMMANDS ARE SKIPPED, for this host cannot make sandboxes: {why}");

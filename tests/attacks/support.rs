@@ -64,6 +64,7 @@ impl Bench {
             remarks: None,
             time_left: None,
             tasks: None,
+            calls: None,
             step: 0,
             heard: Vec::new(),
             memory: None,

@@ -9,6 +9,7 @@
 
 mod children;
 mod model;
+mod programs;
 
 use crate::support::dice::{Dice, number};
 use crate::support::wait::wait_async;
@@ -50,6 +51,7 @@ impl Project {
             r#"{"role": "tester", "goal": "append lines", "tools": ["filesystem"], "limits": {"max_turns": 100}}"#;
         std::fs::write(root.join("config/personas/tester.json"), persona).expect("the persona");
         std::fs::write(root.join("config/personas/lead.json"), children::LEAD).expect("the persona");
+        std::fs::write(root.join("config/personas/programmer.json"), programs::PROGRAMMER).expect("the persona");
         drop(SqliteStore::open(&root.join("posse.db"), Options::default()).expect("a new database"));
         let store =
             SqliteStore::open_read_only(&root.join("posse.db"), Keys::default()).expect("the database is there");
@@ -100,6 +102,15 @@ impl Project {
             .stderr(log.expect("a log file"))
             .spawn();
         self.worker = Some(worker.expect("posse runs"));
+    }
+
+    /// Whether this host can make sandboxes.
+    fn can_run_programs(&self) -> bool {
+        let tried = posse(self.root()).args(["tool", "run", "execute_code", r#"{"code": "return 6 * 7;"}"#]).output();
+        let said = tried.expect("posse runs");
+        let (out, err) = (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+        assert!(out.contains("42") || err.contains("cannot run here"), "{out}{err}");
+        out.contains("42")
     }
 
     fn kill_worker(&mut self) {

@@ -18,9 +18,11 @@ use crate::stop::Stop;
 use crate::text::{is_default, named};
 use crate::workspace::folder::FolderId;
 use crate::workspace::protected::Protected;
+use calls::Calls;
 use tasks::Tasks;
 use web::{Method, WebRules};
 
+pub mod calls;
 pub mod tasks;
 pub mod web;
 
@@ -115,6 +117,8 @@ pub struct Reader {
     pub task: String,
     /// How many bytes it reads at once without trouble, where that is known.
     pub room: Option<usize>,
+    /// Whether it is a program, which takes what is long as it takes what is short.
+    pub computes: bool,
 }
 
 /// The remarks on jobs that a call may read.
@@ -176,6 +180,8 @@ pub struct ToolContext {
     pub time_left: Option<Duration>,
     /// Who is asked about tasks, where the run may give any.
     pub tasks: Option<Arc<dyn Tasks>>,
+    /// Who is asked for the calls of a program, where the call runs one for a job.
+    pub calls: Option<Arc<dyn Calls>>,
     /// The entry of the job's journal before which it is made.
     pub step: u64,
     /// What the run has read that others wrote: names of tools, and where else it comes from.

@@ -1,5 +1,6 @@
 //! The parts of a run, each by itself.
 
 mod audit;
+mod code;
 mod results;
 mod spoken;

@@ -7,6 +7,7 @@ mod habits;
 mod honest;
 mod honest_any;
 mod kit;
+mod programs;
 mod writing;
 
 use crate::support::{parts, sendable};

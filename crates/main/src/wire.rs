@@ -27,7 +27,7 @@ use posse_infra::skill::{self, SkillFolders};
 use posse_infra::sqlite::{Options, SqliteDatabase, SqliteStore, Synchronous, extension};
 use posse_infra::tool::own::OwnProblem;
 use posse_infra::tool::web::Web;
-use posse_infra::tool::{RUN_COMMAND, ToolRegistry};
+use posse_infra::tool::{CodeLimits, RUN_COMMAND, ToolRegistry};
 
 use crate::env;
 use crate::exit::{fail, usage};
@@ -191,7 +191,7 @@ pub fn tools(settings: &Settings) -> ToolRegistry {
 /// The tools, those of the project among them, and what is wrong with the files of others.
 pub fn tools_and_problems(settings: &Settings) -> (ToolRegistry, Vec<OwnProblem>) {
     let (commands, web) = (commands(settings), Web::new(settings.web.clone()));
-    let tools = ToolRegistry::builtin().with_commands(commands.clone()).with_web(web);
+    let tools = ToolRegistry::builtin().with_commands(commands.clone()).with_web(web).with_code(CodeLimits::default());
     match settings.is_trusted {
         true => tools.with_own(&settings.root.join("config/tools"), &commands, &variable),
         false => (tools, Vec::new()),
@@ -229,7 +229,8 @@ pub const COMMANDS_WAY_OUT: &str = "let users make namespaces (sysctl user.max_u
     until then agents are told that no command can run";
 
 /// Personas by role, and skills by name: used where a project has no folder of its own for them, and written by `posse init`.
-pub const BUILT_IN_PERSONAS: [(&str, &str); 6] = [
+pub const BUILT_IN_PERSONAS: [(&str, &str); 7] = [
+    ("analyst", include_str!("../../../config/personas/analyst.json")),
     ("assistant", include_str!("../../../config/personas/assistant.json")),
     ("coordinator", include_str!("../../../config/personas/coordinator.json")),
     ("researcher", include_str!("../../../config/personas/researcher.json")),

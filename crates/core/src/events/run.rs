@@ -71,6 +71,9 @@ pub enum Event {
         name: String,
         /// Its arguments; a string where the model wrote no JSON.
         args: Value,
+        /// The call whose program made it, where one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
         /// The call's id, unique within the run.
         call_id: String,
         /// Whether it is a skill.
@@ -211,6 +214,7 @@ impl Events {
             Entry::TurnFailed { reason, .. } => out.push(Event::Error { text: reason.clone() }),
             Entry::CallStarted { call_id } => self.start(call_id, false, &mut out),
             Entry::SkillBegan { call_id } => self.start(call_id, true, &mut out),
+            Entry::ProgramBegan { .. } | Entry::CallMade { .. } => {}
             Entry::CallEnded { call_id, outcome, text, .. } => self.end(call_id, *outcome, text, &mut out),
             Entry::FellBack { call_id, category, text, .. } => {
                 self.end(call_id, CallOutcome::Failed { category: *category }, text, &mut out);
@@ -313,9 +317,11 @@ impl Events {
         let args: Value = serde_json::from_str(&arguments).unwrap_or(Value::String(arguments));
         let input = if is_skill { SkillCallArgs::check(args.clone()).ok() } else { None };
         let depth = self.run.depth() + usize::from(is_skill);
+        let program = self.run.program().filter(|program| program.has_open(call_id));
+        let by = program.map(|program| program.call_id.clone());
         let call_id = call_id.to_owned();
         self.begun.push(Begun { call_id: call_id.clone(), name: name.clone(), is_skill, depth });
-        out.push(Event::ToolStart { name, args, call_id, is_skill, depth, input });
+        out.push(Event::ToolStart { name, args, by, call_id, is_skill, depth, input });
     }
 
     fn end(&mut self, call_id: &str, outcome: CallOutcome, text: &str, out: &mut Vec<Event>) {

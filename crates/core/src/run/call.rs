@@ -39,6 +39,13 @@ impl OpenCall {
         OpenCall { request, answers, effect: call.effect, started: false, not_run: 0 }
     }
 
+    /// Puts another call in its place, which failed.
+    pub(super) fn fall_back(&mut self, to: &Call) {
+        let answers = Some(Box::new(self.asked().clone()));
+        let not_run = if to.request.name == self.request.name { self.not_run + 1 } else { 0 };
+        *self = OpenCall { answers, not_run, ..OpenCall::new(to) };
+    }
+
     /// The call as the model made it.
     pub fn asked(&self) -> &CallRequest {
         self.answers.as_deref().unwrap_or(&self.request)

@@ -6,8 +6,8 @@ use serde::Serialize;
 use crate::clock::Millis;
 use crate::job::{JobId, Output};
 use crate::model::Message;
-use crate::run::Run;
 use crate::run::journal::Recorded;
+use crate::run::{Program, Run};
 
 /// The state of a run. What it says follows from the journal alone, so it is the same whenever it is made.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -43,6 +43,7 @@ pub fn checkpoint(job: JobId, journal: &[Recorded]) -> Option<Checkpoint> {
     let run = Run::replay(journal);
     let opening = run.opening()?;
     let open = run.asked().map(|asked| asked.questions.iter().filter(|(_, settled)| settled.is_none()));
+    let of_program = run.program().into_iter().flat_map(Program::open);
     Some(Checkpoint {
         job,
         step: last.seq,
@@ -51,7 +52,7 @@ pub fn checkpoint(job: JobId, journal: &[Recorded]) -> Option<Checkpoint> {
         model: opening.model.clone(),
         state: run.output(),
         depth: run.depth(),
-        open_calls: run.open_calls().iter().map(|call| call.request.name.clone()).collect(),
+        open_calls: run.open_calls().iter().chain(of_program).map(|call| call.request.name.clone()).collect(),
         open_questions: open.into_iter().flatten().map(|(question, _)| question.clone()).collect(),
         working_memory: run.request().tail,
         messages: run.messages().to_vec(),

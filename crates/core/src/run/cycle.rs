@@ -3,7 +3,9 @@
 use super::call::{EndedCall, OpenCall};
 use super::compaction::{History, Part};
 use super::phase::{self, AGENT_STEP};
+use super::program::Program;
 use super::repeats::Repeats;
+use crate::clock::Millis;
 use crate::model::conversation;
 use crate::model::tokens::{self, Tally};
 use crate::model::{CallRequest, Finish, Message, ToolCalling};
@@ -60,6 +62,8 @@ pub(super) struct Cycle {
     pub history: History,
     /// Calls that have not ended.
     pub open: Vec<OpenCall>,
+    /// The program that one of them runs.
+    pub program: Option<Program>,
     /// Results of calls that ended before one that was asked for earlier. Results stand in the order
     /// of the calls, whichever was faster, so that a conversation has one form only.
     held: Vec<EndedCall>,
@@ -132,9 +136,11 @@ impl Cycle {
     }
 
     pub fn start(&mut self, call_id: &str) -> Option<&OpenCall> {
-        let call = self.open.iter_mut().find(|c| c.request.id == call_id)?;
-        call.started = true;
-        Some(call)
+        if let Some(call) = self.open.iter_mut().find(|c| c.request.id == call_id) {
+            call.started = true;
+            return Some(call);
+        }
+        self.program.as_mut()?.start(call_id)
     }
 
     /// Counts what a call's end means for the patience with this model.
@@ -159,6 +165,7 @@ impl Cycle {
     ) -> Vec<EndedCall> {
         let Some(at) = self.open.iter().position(|c| c.request.id == call_id) else { return Vec::new() };
         let call = self.open.remove(at);
+        self.program = self.program.take().filter(|program| program.call_id != call_id);
         // What runs nothing (a step that only thinks) repeats nothing, and what was refused is counted as a correction.
         if call.started && outcome != CallOutcome::Refused {
             self.repeats.ended(&call, outcome, text, ms);
@@ -189,10 +196,30 @@ impl Cycle {
     /// Puts another call in the place of one that failed.
     pub fn fall_back(&mut self, call_id: &str, to: &Call) {
         if let Some(call) = self.open.iter_mut().find(|c| c.request.id == call_id) {
-            let answers = Some(Box::new(call.asked().clone()));
-            let not_run = if to.request.name == call.request.name { call.not_run + 1 } else { 0 };
-            *call = OpenCall { answers, not_run, ..OpenCall::new(to) };
+            call.fall_back(to);
+            self.program = self.program.take().filter(|program| program.call_id != call_id);
+        } else if let Some(program) = &mut self.program {
+            program.fall_back(call_id, to);
         }
+    }
+
+    /// Begins the program that a call runs, unless it has begun before.
+    pub fn begin_program(&mut self, call_id: &str, at: Millis) {
+        let runs = self.open.iter().any(|call| call.started && call.request.id == call_id);
+        if runs && self.program.as_ref().is_none_or(|program| program.call_id != call_id) {
+            self.program = Some(Program::new(call_id, at));
+        }
+    }
+
+    /// Ends a call of the program, if it is one: no model is told of it. Tells whether it was.
+    pub fn end_of_program(&mut self, call_id: &str, outcome: CallOutcome, text: &str, ms: u64) -> bool {
+        let Some(call) = self.program.as_mut().and_then(|program| program.end(call_id, outcome, text)) else {
+            return false;
+        };
+        if call.started && outcome != CallOutcome::Refused {
+            self.repeats.ended(call, outcome, text, ms);
+        }
+        true
     }
 
     pub fn note(&mut self, text: &str) {
@@ -235,6 +262,7 @@ impl Cycle {
         }
         self.history = History::begin(head);
         self.open.clear();
+        self.program = None;
         self.held.clear();
         self.repeats = Repeats::default();
         self.corrections = 0;
@@ -252,6 +280,7 @@ impl Cycle {
     /// not been given yet.
     pub fn close(&mut self, text: &str, calling: ToolCalling) -> Vec<EndedCall> {
         self.asked = None;
+        self.program = None;
         for call in std::mem::take(&mut self.open) {
             if call.started && call.effect != Some(EffectClass::Pure) {
                 self.repeats.something_changed();

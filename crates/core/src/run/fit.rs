@@ -93,7 +93,7 @@ impl Run {
     pub fn reader(&self) -> Reader {
         let bytes = |window| u64::from(window) / 4 * BYTES_OF_TOKEN;
         let room = self.window().map(bytes).and_then(|bytes| usize::try_from(bytes).ok());
-        Reader { task: self.top().task.clone(), room }
+        Reader { task: self.top().task.clone(), room, computes: false }
     }
 
     /// Most tokens of the next reply, so that the window has room for it behind the request.

@@ -271,7 +271,7 @@ pub enum Entry {
         /// Remarks saved with it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         annotations: Vec<NewAnnotation>,
-        /// How long it ran, in milliseconds.
+        /// How long it ran, in milliseconds; of a program, without its calls.
         #[serde(default, skip_serializing_if = "is_default")]
         ms: u64,
     },
@@ -279,6 +279,22 @@ pub enum Entry {
     SkillBegan {
         /// The call that asks for it.
         call_id: String,
+    },
+    /// The program of a call begins. What it calls stands below, until that call ends.
+    ProgramBegan {
+        /// The call that runs it.
+        call_id: String,
+        /// What its clock says, whenever it is run.
+        at: Millis,
+    },
+    /// A program called a tool.
+    CallMade {
+        /// The call that runs the program.
+        by: String,
+        /// Which of the program's calls it is, from 0.
+        number: u32,
+        /// The call.
+        call: Call,
     },
     // Or its worker could not begin it, and the same tool is called again.
     /// A tool failed and another takes its place under a call of its own.
@@ -412,6 +428,8 @@ impl Entry {
             Entry::CallStarted { .. } => "call_started",
             Entry::CallEnded { .. } => "call_ended",
             Entry::SkillBegan { .. } => "skill_began",
+            Entry::ProgramBegan { .. } => "program_began",
+            Entry::CallMade { .. } => "call_made",
             Entry::FellBack { .. } => "fell_back",
             Entry::Asked { .. } => "asked",
             Entry::Answered { .. } => "answered",

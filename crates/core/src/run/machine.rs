@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use super::compaction::{self, Cut, Decision, Purpose};
-use super::{OpenCall, Run, Seen, finish, phase, repeats};
+use super::{OpenCall, Program, Run, Seen, finish, phase, repeats};
+use crate::clock::Millis;
 use crate::model::tokens;
 use crate::model::{CallRequest, ModelError, ModelReply};
 use crate::run::journal::{Call, CallOutcome, Count, EndStatus, Entry, Opening};
@@ -16,6 +17,7 @@ use crate::tool::{EffectClass, ToolError, ToolErrorCategory, ToolOutput};
 
 mod again;
 mod answer;
+mod called;
 mod reply;
 
 pub use super::compaction::ToSummarise;
@@ -61,6 +63,24 @@ pub enum Input<'a> {
         /// Which of the files of [`Run::files_of`] are there.
         seen: &'a Seen,
     },
+    /// A program begins, or is run again.
+    ProgramBegins {
+        /// The call that runs it.
+        call_id: String,
+        /// The time.
+        at: Millis,
+    },
+    /// The program at work called tools.
+    Called {
+        /// Which of its calls the first of these is, from 0, as whoever runs it counts them this time.
+        from: usize,
+        /// The calls; what stands for their ids is not read.
+        calls: Vec<CallRequest>,
+        /// Decides about each that was not made before.
+        check: &'a dyn Fn(&CallRequest) -> Verdict,
+    },
+    /// The program at work has ended. It is told when the calls that run have ended, too.
+    ProgramStopped,
     /// The model could not be brought to reply, or, before the run has begun, to say what it can do.
     ModelFailed {
         /// What went wrong.
@@ -96,10 +116,12 @@ pub enum Input<'a> {
 pub enum Effect {
     /// Ask the model with [`Run::request`].
     AskModel,
-    /// Run these calls, all at once; report each as it ends.
+    /// Run these calls, all at once, those that do not run already; report each as it ends.
     RunCalls(Vec<OpenCall>),
     /// Wait: calls are still running.
     Wait,
+    /// Have the program at work end: it goes another way than before, for the reason given.
+    StopProgram(String),
     /// Have the model's tokenizer count these. Without an answer, estimates have to do.
     Count(Vec<ToCount>),
     /// Have this summarised by a model.
@@ -135,6 +157,9 @@ pub fn step(run: &mut Run, input: Input<'_>) -> Step {
             None
         }
         Input::PickedUp => recorder.picked_up(),
+        Input::ProgramBegins { call_id, at } => Some(recorder.program_begins(call_id, at)),
+        Input::Called { from, calls, check } => Some(recorder.called(from, calls, check)),
+        Input::ProgramStopped => Some(recorder.program_stopped()),
         Input::Replied { reply, ms, check, seen } => {
             recorder.replied(reply, ms, check, seen);
             None
@@ -182,6 +207,13 @@ impl Recorder<'_> {
 
     fn picked_up(&mut self) -> Option<Effect> {
         // Whatever was started and has not ended was in flight when the last worker stopped.
+        let of_program: Vec<_> = self.run.program().into_iter().flat_map(Program::open).cloned().collect();
+        for call in of_program {
+            // The others run again when the program, which is run again, comes to them.
+            if call.started && !call.effect.is_some_and(EffectClass::repeatable) {
+                self.answer(call.request.id, CallOutcome::Unknown, UNKNOWN.into());
+            }
+        }
         let in_flight = self.run.open_calls().iter().filter(|c| c.started).cloned();
         let (again, unknown): (Vec<_>, Vec<_>) = in_flight.partition(|c| c.effect.is_some_and(EffectClass::repeatable));
         for call in unknown {
@@ -197,6 +229,9 @@ impl Recorder<'_> {
         ms: u64,
         check: &dyn Fn(&CallRequest) -> Verdict,
     ) {
+        if self.run.program().is_some_and(|program| program.call_id == call_id) {
+            self.leave_program();
+        }
         if let Err(error) = &result
             && let Some(to) = self.fallback(&call_id, error, check)
         {
@@ -207,7 +242,8 @@ impl Recorder<'_> {
             Ok(output) => (CallOutcome::Done, output.text, output.annotations),
             Err(error) => (CallOutcome::Failed { category: error.category }, error.message, Vec::new()),
         };
-        let call = self.run.open_call(&call_id);
+        let call = self.run.open_calls().iter().find(|call| call.request.id == call_id);
+        // A program needs no advice.
         if let Some(again) = call.and_then(|call| self.run.top().repeats.again(&call.request, outcome, &text, ms)) {
             text.push_str(&repeats::remark(again, self.run.next_after_repeat()));
         }
@@ -298,6 +334,9 @@ impl Recorder<'_> {
             if self.run.ended().is_some() {
                 return Effect::End;
             }
+            if self.run.program().is_some() {
+                return self.next_of_program();
+            }
             if self.run.open_calls().iter().any(|call| call.started) {
                 return Effect::Wait;
             }
@@ -362,10 +401,7 @@ impl Recorder<'_> {
             if batch.is_empty() {
                 batch.push(first);
             }
-            for call in &mut batch {
-                self.record(Entry::CallStarted { call_id: call.request.id.clone() });
-                call.started = true;
-            }
+            self.begin_calls(&mut batch);
             return Some(Effect::RunCalls(batch));
         }
         if self.run.begins_skill(&first.request) {
@@ -379,6 +415,15 @@ impl Recorder<'_> {
         // Only a damaged journal leaves a call that nothing can be done about.
         self.refuse(id, LEFT_OPEN.into());
         None
+    }
+
+    /// The one place where calls begin, the model's and a program's: whatever has one wait first belongs here. One that has
+    /// not begun stays as it is while its run is suspended, a program's too, which is run again up to it.
+    fn begin_calls(&mut self, calls: &mut [OpenCall]) {
+        for call in calls {
+            self.record(Entry::CallStarted { call_id: call.request.id.clone() });
+            call.started = true;
+        }
     }
 
     /// Why the conversation at work goes in circles, if it does.

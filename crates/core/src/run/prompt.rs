@@ -255,13 +255,14 @@ fn in_tasks(role: &str) -> String {
 /// a small model does what it is shown, and changed a file that was there where it was to write one.
 fn in_harbour(shown: &dyn Fn(&[&str]) -> bool, writes: bool, for_new_file: bool) -> Vec<Message> {
     let queries = shown(&["query_tables"]);
-    let kinds: [(&[&str], bool, &str); 11] = [
+    let kinds: [(&[&str], bool, &str); 12] = [
         (&["search_files"], true, worked::ABSENT),
         (&["read_file"], true, worked::READ),
         (&["calculate"], !queries, worked::CALCULATE_SOME),
         (&[], !queries, worked::COLLECT),
         (&["calculate"], queries && !writes, worked::PLAIN),
         (&[], queries && !writes, worked::QUERY),
+        (&["execute_code", "read_file"], !writes, worked::PROGRAM),
         (&[], true, worked::LOOKUP),
         (&[], !writes, worked::HOP),
         (&["create_file"], queries && writes, worked::QUERY_WRITE),

@@ -17,6 +17,7 @@ use crate::model::CallRequest;
 use crate::run::journal::CallOutcome;
 use crate::text::plural;
 use crate::tool::EffectClass;
+use crate::tool::calls::EXECUTE_CODE;
 
 /// How often in a row an equal call may give an equal result, with nothing else changed in between: then the
 /// conversation ends as stuck. From the second time on the model is told. After a wait a time counts less, see `repeats`.
@@ -119,7 +120,8 @@ impl Repeats {
     pub fn ended(&mut self, call: &OpenCall, outcome: CallOutcome, text: &str, ms: u64) {
         self.took_ms = self.took_ms.saturating_add(ms);
         let (at_ms, from_tokens) = (self.took_ms, self.tokens);
-        let only_reads = call.effect == Some(EffectClass::Pure);
+        // What a program changed, its calls have told.
+        let only_reads = call.effect == Some(EffectClass::Pure) || call.request.name == EXECUTE_CODE;
         let name = &call.request.name;
         let so_far = self.in_vain.take().filter(|(tool, _)| tool == name).map_or(0, |(_, times)| times);
         self.in_vain = (only_reads && outcome != CallOutcome::Done).then(|| (name.clone(), so_far + 1));

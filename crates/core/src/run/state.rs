@@ -20,6 +20,7 @@ use super::claims::Work;
 use super::cycle::{self, Asked, Cycle};
 use super::phase::{self, AGENT_STEP, AgentStep, Phase, WorkStatus};
 use super::phased::Phased;
+use super::program::Program;
 use super::{finish, prompt};
 
 /// The state of a run: everything its journal says, added up.
@@ -132,6 +133,13 @@ impl Run {
             }
             Entry::CallEnded { call_id, outcome, text, ms, .. } => self.end_call(call_id, *outcome, text, *ms),
             Entry::SkillBegan { call_id } => self.begin_skill(call_id),
+            Entry::ProgramBegan { call_id, at } => self.top_mut().begin_program(call_id, *at),
+            Entry::CallMade { by, number, call } => {
+                self.count_call(&call.request.id);
+                if let Some(program) = self.top_mut().program.as_mut().filter(|program| program.call_id == *by) {
+                    program.make(*number, call);
+                }
+            }
             Entry::FellBack { call_id, to, .. } => {
                 self.count_call(&to.request.id);
                 self.top_mut().fall_back(call_id, to);
@@ -274,6 +282,9 @@ impl Run {
         let calling = self.calling();
         self.count_call(call_id);
         self.worked_ms += ms;
+        if self.top_mut().end_of_program(call_id, outcome, text, ms) {
+            return;
+        }
         if self.top().call_id.as_deref() == Some(call_id) {
             self.cycles.pop();
         } else if outcome == CallOutcome::Done {
@@ -450,9 +461,15 @@ impl Run {
         &self.top().open
     }
 
-    /// The open call of that id.
+    /// The open call of that id, be it the model's or a program's.
     pub(crate) fn open_call(&self, id: &str) -> Option<&OpenCall> {
-        self.top().open.iter().find(|call| call.request.id == id)
+        let of_program = self.program().into_iter().flat_map(Program::open);
+        self.top().open.iter().chain(of_program).find(|call| call.request.id == id)
+    }
+
+    /// The program at work, if one is.
+    pub fn program(&self) -> Option<&Program> {
+        self.top().program.as_ref()
     }
 
     /// Questions that wait for people, if any do.

@@ -23,6 +23,8 @@ pub(super) const PLAIN: &str = include_str!("worked/harbour/plain.txt");
 pub(super) const QUERY: &str = include_str!("worked/harbour/query.txt");
 /// What a query gives is written.
 pub(super) const QUERY_WRITE: &str = include_str!("worked/harbour/query_write.txt");
+/// The same by a program.
+pub(super) const PROGRAM: &str = include_str!("worked/harbour/program.txt");
 pub(super) const WRITE_SOME: &str = include_str!("worked/harbour/write.txt");
 pub(super) const EDIT: &str = include_str!("worked/harbour/edit.txt");
 

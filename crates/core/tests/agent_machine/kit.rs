@@ -193,7 +193,7 @@ impl Harness {
     fn check_pick_up(&self) {
         let once = |effect: Option<EffectClass>| effect == Some(EffectClass::Once);
         match &self.effect {
-            Effect::Wait | Effect::FailAttempt { .. } => return,
+            Effect::Wait | Effect::StopProgram(_) | Effect::FailAttempt { .. } => return,
             Effect::RunCalls(calls) if calls.iter().any(|call| once(call.effect)) => return,
             _ => {}
         }

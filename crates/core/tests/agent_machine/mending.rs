@@ -43,7 +43,7 @@ fn go_on(journal: &[Recorded], by_phases: bool) {
             Effect::Count(what) => Input::Counted { tokens: count(half_the_bytes, &what) },
             Effect::Summarise(_) => Input::Summarised { text: Some("notes".into()) },
             Effect::Suspend | Effect::End => return,
-            Effect::FailAttempt { reason, .. } => panic!("{reason}"),
+            Effect::FailAttempt { reason, .. } | Effect::StopProgram(reason) => panic!("{reason}"),
         };
         next = step(&mut run, input);
     }

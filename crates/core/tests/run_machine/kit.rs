@@ -33,6 +33,7 @@ pub fn opening(calling: ToolCalling, limits: RunLimits) -> Arc<Opening> {
 pub fn check(call: &CallRequest) -> Verdict {
     match call.name.as_str() {
         "look" | "read_file" => Ok(EffectClass::Pure),
+        "put" | "execute_code" => Ok(EffectClass::Idempotent),
         "write" | "create_file" | "edit_file" | "run_command" => Ok(EffectClass::Once),
         other => Err(format!("There is no tool '{other}'.")),
     }

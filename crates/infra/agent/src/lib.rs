@@ -23,6 +23,7 @@ use posse_core::run::{OpenCall, Run, Seen, finish};
 use posse_core::skill::{Skill, shelf};
 use posse_core::stop::{Stop, StopReason};
 use posse_core::text::plural;
+use posse_core::tool::calls::EXECUTE_CODE;
 use posse_core::tool::web::WebRules;
 use posse_core::tool::{Reader, Stored, ToolContext, ToolError, ToolErrorCategory, ToolOutput, Tools, UnknownTool};
 use posse_core::worker::Progress;
@@ -33,6 +34,7 @@ use posse_host::folder::{Unusable, identify, pinned};
 
 mod ending;
 mod opening;
+mod program;
 mod recall;
 mod results;
 mod summary;
@@ -149,7 +151,7 @@ impl GenericAgentExecutor {
                     self.summarise(cx, run, &what).await?
                 }
                 Effect::FailAttempt { reason, again } => return Ok(failed(run, reason, again)),
-                Effect::Wait | Effect::End | Effect::Suspend => {
+                Effect::Wait | Effect::End | Effect::Suspend | Effect::StopProgram(_) => {
                     return Err(Halt::Broken("the run waits for a call that nobody runs".into()));
                 }
             };
@@ -272,16 +274,13 @@ impl GenericAgentExecutor {
     /// Runs calls at once and commits each result as it comes, all but the last with what follows. Those that have none
     /// before other jobs have ended stay as they are: they run again when the run is taken up.
     async fn run_calls(&self, cx: &JobContext, run: &mut Run, calls: Vec<OpenCall>) -> Result<Ran, Halt> {
+        if let [call] = &calls[..]
+            && call.request.name == EXECUTE_CODE
+        {
+            return self.run_program(cx, run, call.clone()).await;
+        }
         cx.still_ours().await?;
-        let folder = run.skill().and_then(|skill| skill.folder.clone());
-        let told = Told {
-            skill_folder: folder,
-            reader: run.reader(),
-            time_left: time_left(run),
-            tasks: self.task_desk(cx, run),
-            step: run.next_seq(),
-            heard: run.heard(),
-        };
+        let told = self.told(cx, run);
         let start = |call| self.run_call(cx, run.opening().cloned(), call, told.clone());
         let mut running: FuturesUnordered<_> = calls.iter().map(start).collect();
         let overdue = async {
@@ -322,17 +321,31 @@ impl GenericAgentExecutor {
         }
     }
 
+    /// What calls are told of the run that makes them now.
+    fn told(&self, cx: &JobContext, run: &Run) -> Told {
+        Told {
+            skill_folder: run.skill().and_then(|skill| skill.folder.clone()),
+            reader: run.reader(),
+            time_left: time_left(run),
+            tasks: self.task_desk(cx, run),
+            calls: None,
+            step: run.next_seq(),
+            heard: run.heard(),
+        }
+    }
+
     async fn run_call(
         &self,
         cx: &JobContext,
         opening: Option<Arc<Opening>>,
         call: &OpenCall,
-        Told { skill_folder, reader, time_left, tasks, step, heard }: Told,
+        Told { skill_folder, reader, time_left, tasks, calls, step, heard }: Told,
     ) -> (String, Result<ToolOutput, ToolError>, u64) {
         let began = Instant::now();
         let id = call.request.id.clone();
         let web = opening.as_deref().map(|opening| opening.persona.web.clone()).unwrap_or_default();
-        let context = ToolContext { skill_folder, reader, time_left, tasks, web, step, heard, ..self.context(cx, &id) };
+        let told = self.context(cx, &id);
+        let context = ToolContext { skill_folder, reader, time_left, tasks, calls, web, step, heard, ..told };
         let result = self.result(cx, opening.as_deref(), &call.request, &context).await;
         (id, result, ms_since(began))
     }
@@ -354,6 +367,7 @@ impl GenericAgentExecutor {
             remarks: Some(Stored(cx.remarks())),
             time_left: None,
             tasks: None,
+            calls: None,
             step: 0,
             heard: Vec::new(),
             memory: Some(cx.memory(&self.persona.role)),

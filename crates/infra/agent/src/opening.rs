@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use posse_core::model::{ModelError, ToolCalling};
 use posse_core::persona::{ALL_SKILLS, PersonaTemplate, Style};
+use posse_core::run::code;
 use posse_core::run::hook::{HookError, RunSetup};
 use posse_core::run::journal::{OfferedSkill, OfferedTool, Opening};
 use posse_core::run::machine::Again;
@@ -99,6 +100,7 @@ impl GenericAgentExecutor {
         let skills = self.offered_skills(&setup, calling, &named, &told_skills.left_out);
         let only_answers =
             calling == ToolCalling::Structured && wish::asks_for_answer(&setup.goal, &setup.persona, &setup.system);
+        code::offer(&mut tools);
         let mut specs = specs_of(&tools);
         if only_answers {
             specs.retain(|spec| !tools.iter().any(|tool| tool.writes == Writes::File && tool.spec.name == spec.name));
@@ -225,6 +227,7 @@ impl GenericAgentExecutor {
         // Its own files are part of the skill, so no restriction of tools keeps it from them.
         tools.extend(self.skill_file_reader().filter(|_| !skill.source.files.is_empty()));
         tools.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
+        code::offer(&mut tools);
         let mut specs = specs_of(&tools);
         let callable: Vec<_> = sub_skills.iter().map(|sub| sub.spec()).collect();
         let examples = prompt::examples(Style::Direct, calling, &specs, &callable, Telling::default());

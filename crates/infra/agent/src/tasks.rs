@@ -9,6 +9,7 @@ use posse_core::run::journal::OfferedTool;
 use posse_core::run::machine::Step;
 use posse_core::run::{Run, tasks};
 use posse_core::tool::Reader;
+use posse_core::tool::calls::Calls;
 use posse_core::tool::tasks::{TASK_CREATE, Tasks};
 use posse_core::worker::executor::{Delegation, Halt, JobContext, StepOutcome};
 
@@ -32,6 +33,7 @@ pub(super) struct Told {
     pub reader: Reader,
     pub time_left: Option<Duration>,
     pub tasks: Option<Arc<dyn Tasks>>,
+    pub calls: Option<Arc<dyn Calls>>,
     pub step: u64,
     pub heard: Vec<String>,
 }

@@ -12,6 +12,7 @@ mod hooks;
 mod kit;
 mod lease;
 mod memory;
+mod programs;
 mod providers;
 mod questions;
 mod results;

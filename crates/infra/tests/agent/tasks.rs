@@ -30,7 +30,7 @@ fn options(persona: PersonaTemplate) -> WorkerOptions {
 }
 
 /// What is asked for, and what came behind it.
-fn task_of(request: &ModelRequest) -> (String, Vec<Message>) {
+pub fn task_of(request: &ModelRequest) -> (String, Vec<Message>) {
     let is_task = |message: &Message| matches!(message, Message::User { text } if text.contains("Your task:\n"));
     let at = request.messages.iter().rposition(is_task).expect("a task");
     let Message::User { text } = &request.messages[at] else { unreachable!() };
@@ -39,7 +39,7 @@ fn task_of(request: &ModelRequest) -> (String, Vec<Message>) {
 }
 
 /// The results so far, whatever the calling.
-fn results(behind: &[Message]) -> Vec<String> {
+pub fn results(behind: &[Message]) -> Vec<String> {
     let result = |message: &Message| match message {
         Message::Tool { text, .. } => Some(text.clone()),
         Message::User { text } => text.strip_prefix("Result of ").map(str::to_owned),
@@ -48,7 +48,7 @@ fn results(behind: &[Message]) -> Vec<String> {
     behind.iter().filter_map(result).collect()
 }
 
-fn calls(calls: &[(&str, Value)]) -> ModelReply {
+pub fn calls(calls: &[(&str, Value)]) -> ModelReply {
     let call = |(n, (name, arguments)): (usize, &(&str, Value))| CallRequest {
         id: format!("call_{n}"),
         name: (*name).into(),
@@ -62,7 +62,7 @@ fn create(goal: &str) -> (&'static str, Value) {
     ("task_create", json!({"role": ROLE, "goal": goal}))
 }
 
-fn finish(answer: &str) -> (&'static str, Value) {
+pub fn finish(answer: &str) -> (&'static str, Value) {
     ("finish", json!({"final_summary": answer}))
 }
 
@@ -77,7 +77,7 @@ fn model(whole: impl Fn(&[String]) -> Vec<(&'static str, Value)> + Send + 'stati
     })
 }
 
-async fn ended(home: &Home, id: JobId) -> Job {
+pub async fn ended(home: &Home, id: JobId) -> Job {
     let ended = wait_async(std::time::Duration::from_secs(30), async || {
         let job = home.job(id).await;
         if job.state.is_final() { Ok(job) } else { Err(job) }

@@ -20,6 +20,7 @@ pub fn context() -> ToolContext {
         remarks: None,
         time_left: None,
         tasks: None,
+        calls: None,
         step: 0,
         heard: Vec::new(),
         memory: None,

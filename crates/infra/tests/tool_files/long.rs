@@ -18,7 +18,7 @@ fn log() -> String {
 
 fn bench(task: &str, room: Option<usize>) -> Bench {
     let mut bench = Bench::new();
-    bench.reader = Reader { task: task.into(), room };
+    bench.reader = Reader { task: task.into(), room, computes: false };
     bench.write("log.txt", log());
     bench
 }

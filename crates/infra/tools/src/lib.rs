@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod arguments;
+mod code;
 mod failure;
 mod function;
 pub mod own;
@@ -23,6 +24,7 @@ mod append_file;
 mod calculate;
 mod create_file;
 mod edit_file;
+mod execute_code;
 mod find_annotations;
 mod finish;
 mod http_fetch;
@@ -42,6 +44,7 @@ use crate::sandbox::Commands;
 use crate::web::Web;
 
 pub use arguments::{ArgumentCheck, field_path};
+pub use execute_code::CodeLimits;
 pub use function::FnTool;
 pub use registry::{RegisterError, ToolRegistry, is_legal_name};
 pub use run_command::RUN_COMMAND;
@@ -87,6 +90,13 @@ impl ToolRegistry {
     /// The same with `http_fetch`, in the pack `web`. What it reaches is each persona's.
     pub fn with_web(mut self, web: Web) -> Self {
         self.register("web", Arc::new(http_fetch::tool(web))).expect("a test registers it");
+        self
+    }
+
+    /// The same with `execute_code`, in the pack `code`. Its program has to begin with
+    /// [`sandbox::begin`](crate::sandbox::begin).
+    pub fn with_code(mut self, limits: CodeLimits) -> Self {
+        self.register("code", Arc::new(execute_code::tool(limits))).expect("a test registers it");
         self
     }
 

@@ -18,6 +18,8 @@ use super::workspace::{Found, Workspace};
 
 /// How much text one call gives.
 const MAX_TEXT: usize = 32 * 1024;
+/// The same for a program.
+const MAX_COMPUTED: usize = 1 << 20;
 /// How far into a file a line is looked for.
 const MAX_SCAN: u64 = 1 << 30;
 /// Up to here the lines of a file are counted to say how many there are.
@@ -73,12 +75,13 @@ impl Args {
         let wrong = |error: std::io::Error| io(&error, "read", path);
         let mut head = Vec::with_capacity(HEAD);
         (&mut file).take(HEAD as u64).read_to_end(&mut head).map_err(wrong)?;
-        if head.is_empty() {
+        if head.is_empty() && !cx.reader.computes {
             return Ok("(empty file)".to_owned().into());
         }
         file.rewind().map_err(wrong)?;
         let (whole, stop) = (start_line.is_none() && last.is_none(), &cx.stop);
-        let ask = Excerpt { path, len, first, last, whole, stop };
+        let most = if cx.reader.computes { MAX_COMPUTED } else { MAX_TEXT };
+        let ask = Excerpt { path, len, first, last, whole, most, stop };
         let room = cx.reader.room.filter(|room| whole && *room < MAX_TEXT && len > *room as u64 && len <= MAX_CHOSEN);
         if let Some(room) = room
             && classify(&head) == Content::Text
@@ -112,6 +115,8 @@ struct Excerpt<'a> {
     first: u64,
     last: Option<u64>,
     whole: bool,
+    /// Most bytes of text.
+    most: usize,
     stop: &'a Stop,
 }
 
@@ -161,7 +166,7 @@ impl Excerpt<'_> {
         };
         let mut about = format!("{}, {shown} of {of}", self.path);
         if lines.cut_line {
-            about += &format!("; line {} is longer than {} and was cut", lines.last, size(MAX_TEXT as u64));
+            about += &format!("; line {} is longer than {} and was cut", lines.last, size(self.most as u64));
         }
         if !lines.ended && self.last.is_none_or(|last| lines.last < last) {
             about += &format!("; read on with start_line {}", lines.last + 1);
@@ -196,7 +201,7 @@ impl Excerpt<'_> {
                     return Ok(lines);
                 }
                 if line >= self.first {
-                    let room = MAX_TEXT - lines.bytes.len();
+                    let room = self.most - lines.bytes.len();
                     if end - at > room {
                         lines.cut_line = whole_lines == 0;
                         if lines.cut_line {

@@ -138,36 +138,10 @@ impl Commands {
     }
 
     async fn start(&self, order: Order<'_>) -> Result<Running, End> {
-        if !BEGUN.load(Ordering::Relaxed) {
-            let lacks =
-                "does not call posse_infra::sandbox::begin() first in its main, which starts it anew for each command";
-            return Err(End::Refused(format!("this program {lacks}")));
-        }
         let (spec, workspace) = self.spec(order).await?;
-        let time = spec.time;
-        let message = serde_json::to_vec(&spec).map_err(|error| format!("the command cannot be passed on: {error}"))?;
-        let unstarted =
-            |error: std::io::Error| End::before_it_began("a process for the sandbox cannot be started", &error);
-        let (ours, theirs) = StdStream::pair().map_err(unstarted)?;
-        // Its own name, so that an operator who sees it knows what it is.
-        let child = Command::new("/proc/self/exe")
-            .arg0("posse")
-            .arg(MARK)
-            .env_clear()
-            // What was opened, not what is at its path by then.
-            .current_dir(format!("/proc/self/fd/{}", workspace.as_raw_fd()))
-            .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(unstarted)?;
-        ours.set_nonblocking(true).map_err(unstarted)?;
-        let mut socket = UnixStream::from_std(ours).map_err(unstarted)?;
-        let length = (message.len() as u32).to_le_bytes();
-        // Should it be gone already, its silence is noticed next.
-        let _ = socket.write_all(&[&length, message.as_slice()].concat()).await;
-        Ok(Running { child, socket, time })
+        // What was opened, not what is at its path by then.
+        let folder = format!("/proc/self/fd/{}", workspace.as_raw_fd());
+        launch(spec, &folder, Stdio::piped()).await
     }
 
     /// What to ask for, and the workspace, opened. Nothing of it is looked up by its path any more.
@@ -207,9 +181,83 @@ impl Commands {
         let hidden = entries(&mut hidden.iter().map(PathBuf::as_path).chain(folders))?;
         let fixed = entries(&mut fixed.iter().map(PathBuf::as_path))?.difference(&hidden).cloned().collect();
         let (hidden, rules_file) = (hidden.into_iter().collect(), rules_file.map(Path::to_owned));
-        let limits = self.limits;
-        let spec = Spec { command, workspace: real, directory, hidden, fixed, rules_file, limits, time, given };
+        let (limits, command, processor) = (self.limits, Some(command), None);
+        let spec =
+            Spec { command, processor, workspace: real, directory, hidden, fixed, rules_file, limits, time, given };
         Ok((spec, opened))
+    }
+}
+
+/// Starts this program anew as the launcher of a sandbox, in `folder`.
+async fn launch(spec: Spec, folder: &str, stdout: Stdio) -> Result<Running, End> {
+    if !BEGUN.load(Ordering::Relaxed) {
+        let lacks =
+            "does not call posse_infra::sandbox::begin() first in its main, which starts it anew for each command";
+        return Err(End::Refused(format!("this program {lacks}")));
+    }
+    let time = spec.time;
+    let message = serde_json::to_vec(&spec).map_err(|error| format!("the command cannot be passed on: {error}"))?;
+    let (ours, theirs) = StdStream::pair().map_err(unstarted)?;
+    // Its own name, so that an operator who sees it knows what it is.
+    let child = Command::new("/proc/self/exe")
+        .arg0("posse")
+        .arg(MARK)
+        .env_clear()
+        .current_dir(folder)
+        .stdin(OwnedFd::from(theirs))
+        .stdout(stdout)
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(unstarted)?;
+    let mut socket = nonblocking(ours)?;
+    let length = (message.len() as u32).to_le_bytes();
+    // Should it be gone already, its silence is noticed next.
+    let _ = socket.write_all(&[&length, message.as_slice()].concat()).await;
+    Ok(Running { child, socket, time })
+}
+
+fn unstarted(error: std::io::Error) -> End {
+    End::before_it_began("a process for the sandbox cannot be started", &error)
+}
+
+fn nonblocking(socket: StdStream) -> Result<UnixStream, End> {
+    socket.set_nonblocking(true).map_err(unstarted)?;
+    UnixStream::from_std(socket).map_err(unstarted)
+}
+
+/// The process of a program of an agent: it sees no file and nobody, and can do nothing but compute and speak to whoever
+/// started it. When it is dropped the process ends soon.
+pub(crate) struct Computing(Running);
+
+impl Computing {
+    /// Starts one; gives the other end of its line too. It has a process, this much memory altogether, this much time, and
+    /// of that so many seconds on a processor.
+    pub async fn start(memory_mb: u64, time: Duration, processor: u64) -> Result<(Computing, UnixStream), End> {
+        let (ours, theirs) = StdStream::pair().map_err(unstarted)?;
+        let seconds = time.as_secs();
+        let limits = CommandLimits { seconds, max_seconds: seconds, processes: 1, memory_mb, written_mb: 1, tmp_mb: 1 };
+        let spec = Spec {
+            command: None,
+            processor: Some(processor),
+            workspace: PathBuf::new(),
+            directory: PathBuf::new(),
+            hidden: Vec::new(),
+            fixed: Vec::new(),
+            rules_file: None,
+            limits,
+            time,
+            given: Given::default(),
+        };
+        let running = launch(spec, "/", OwnedFd::from(theirs).into()).await?;
+        Ok((Computing(running), nonblocking(ours)?))
+    }
+
+    /// Waits for its end, and has it end once `stop` says so. Gives what it said on standard error, too.
+    pub async fn end(self, stop: &Stop) -> (Result<End, StopReason>, String) {
+        let (mut stdout, mut stderr) = (Kept::default(), Kept::default());
+        let ended = self.0.finish(stop, &mut stdout, &mut stderr).await.map(|report| report.end);
+        (ended, stderr.shown())
     }
 }
 

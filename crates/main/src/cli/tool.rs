@@ -141,6 +141,7 @@ async fn run(cx: &Context, settings: &Settings, args: RunArgs) -> Result<Exit> {
         remarks: None,
         time_left: None,
         tasks: None,
+        calls: None,
         step: 0,
         heard: Vec::new(),
         memory: None,

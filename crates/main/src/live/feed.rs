@@ -121,6 +121,10 @@ impl Feed {
                 let stats = format!("{} · {}", duration(turn.ms as i64), tokens(&turn.usage));
                 Some(self.of(job, &format!("{}  ({stats})", said(turn)), str::to_owned))
             }
+            Entry::CallMade { call, .. } => {
+                self.calls.insert((job, call.request.id.clone()), call.request.name.clone());
+                None
+            }
             Entry::CallEnded { call_id, outcome, text, ms, .. } => {
                 let name = self.calls.remove(&(job, call_id.clone())).unwrap_or_default();
                 if is_bookkeeping(&name) && *outcome == CallOutcome::Done {
@@ -172,6 +176,7 @@ impl Feed {
             Entry::Began { .. }
             | Entry::CallStarted { .. }
             | Entry::SkillBegan { .. }
+            | Entry::ProgramBegan { .. }
             | Entry::Shortened { .. }
             | Entry::Counted { .. }
             | Entry::Summarised { .. }

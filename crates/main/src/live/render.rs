@@ -1,6 +1,6 @@
 //! How a run reads: job events to lines. Pure, so that show, run and watch look the same.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use posse_core::clock::Millis;
 use posse_core::events::JobEvent;
@@ -24,6 +24,8 @@ pub struct Renderer {
     /// Whether a model, by its configured name, costs nothing.
     free: Box<dyn Fn(&str) -> bool + Send>,
     calls: HashMap<String, String>,
+    /// Those of them that a program made.
+    of_programs: HashSet<String>,
     calls_run: u64,
     turns: u32,
     model: Option<String>,
@@ -36,8 +38,10 @@ pub struct Renderer {
 
 impl Renderer {
     pub fn new(paint: Paint, width: usize, full: bool, free: Box<dyn Fn(&str) -> bool + Send>) -> Renderer {
-        let (calls, model, failure, told) = (HashMap::new(), None, None, None);
-        Renderer { paint, width, full, free, calls, calls_run: 0, turns: 0, model, claimed_at: None, failure, told }
+        let (calls, of_programs) = Default::default();
+        let (model, failure, told) = (None, None, None);
+        let (calls_run, turns, claimed_at) = (0, 0, None);
+        Renderer { paint, width, full, free, calls, of_programs, calls_run, turns, model, claimed_at, failure, told }
     }
 
     /// The same where it was said above why the job waits; it is not said again.
@@ -93,12 +97,22 @@ impl Renderer {
             Entry::CallStarted { .. } => Vec::new(),
             Entry::CallEnded { call_id, outcome, text, annotations, ms } => {
                 let mut lines = self.call_ended(call_id, *outcome, text, *ms);
+                if self.of_programs.contains(call_id) {
+                    lines = below(lines);
+                }
                 for note in annotations {
                     let tags =
                         if note.tags.is_empty() { String::new() } else { format!(" [{}]", note.tags.join(", ")) };
                     lines.extend(self.marked("✎", &format!("{}{tags}", note.text), |p, t| p.cyan(t)));
                 }
                 lines
+            }
+            Entry::ProgramBegan { .. } => Vec::new(),
+            Entry::CallMade { call, .. } => {
+                let runs = call.runs();
+                self.calls.insert(runs.id.clone(), runs.name.clone());
+                self.of_programs.insert(runs.id.clone());
+                below(self.call(&runs))
             }
             Entry::SkillBegan { call_id } => {
                 let name = self.calls.get(call_id).cloned().unwrap_or_else(|| "a skill".into());
@@ -373,6 +387,11 @@ impl Renderer {
 pub fn judged(output: &Output) -> Option<String> {
     let ended = Some(output.status.as_str()).filter(|status| !["", "completed", "unfinished"].contains(status));
     output.end_status.as_deref().or(ended).map(str::to_owned)
+}
+
+/// Lines of what a program did, below the call that runs it.
+fn below(lines: Vec<String>) -> Vec<String> {
+    lines.into_iter().map(|line| format!("  {line}")).collect()
 }
 
 /// Calls that no tool runs: what they say is told in other lines.

@@ -69,7 +69,12 @@ impl Status {
                         }
                     }
                 }
-                Entry::CallStarted { .. } | Entry::FellBack { .. } => {}
+                Entry::CallMade { call, .. } => {
+                    if let Doing::Tools(open) = &mut self.doing {
+                        open.push((call.request.id.clone(), call.request.name.clone()));
+                    }
+                }
+                Entry::CallStarted { .. } | Entry::FellBack { .. } | Entry::ProgramBegan { .. } => {}
                 Entry::TurnFailed { .. } | Entry::Ended { .. } => self.become_(Doing::Nothing),
             },
             JobEvent::AttemptEnded { .. } | JobEvent::Ended { .. } => self.become_(Doing::Nothing),

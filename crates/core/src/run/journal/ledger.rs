@@ -77,6 +77,7 @@ pub enum LedgerChange {
 pub fn ledger_changes(entry: &Entry) -> Vec<LedgerChange> {
     match entry {
         Entry::Turn(turn) => turn.calls.iter().filter_map(proposal).collect(),
+        Entry::CallMade { call, .. } => proposal(call).into_iter().collect(),
         Entry::FellBack { call_id, to, .. } => {
             let failed = LedgerChange::Move { call_id: call_id.clone(), to: CallState::Failed };
             [failed].into_iter().chain(proposal(to)).collect()

@@ -112,7 +112,10 @@ fn run(spec: &Spec, ipc_is_bounded: bool) -> Result<End, String> {
     let shell = match fork().map_err(|error| format!("a process cannot be made: {error}"))? {
         Fork::Parent(pid) => pid,
         Fork::Child => {
-            let Err(why) = become_command(spec, ipc_is_bounded);
+            let Err(why) = match &spec.command {
+                Some(command) => become_command(spec, command, ipc_is_bounded),
+                None => become_program(spec),
+            };
             let _ = { failed }.write_all(why.as_bytes());
             std::process::exit(127)
         }
@@ -135,8 +138,7 @@ fn run(spec: &Spec, ipc_is_bounded: bool) -> Result<End, String> {
 }
 
 /// Becomes the command, which ends this program; or says why not.
-fn become_command(spec: &Spec, ipc_is_bounded: bool) -> Result<Infallible, String> {
-    let said = |what: &'static str| move |error: Errno| format!("{what}: {error}");
+fn become_command(spec: &Spec, command: &str, ipc_is_bounded: bool) -> Result<Infallible, String> {
     setsid().map_err(said("a session cannot be made"))?;
     let input: OwnedFd = match &spec.given.input {
         None => fs::File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))?.into(),
@@ -144,9 +146,53 @@ fn become_command(spec: &Spec, ipc_is_bounded: bool) -> Result<Infallible, Strin
     };
     rustix::stdio::dup2_stdin(&input).map_err(said("standard input cannot be set"))?;
     rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
-    let _ = rustix::process::nice(5);
+    be_bounded(spec)?;
+    sys::be_ended_by_file_limits();
+    hold(CapabilitySet::empty()).map_err(said("capabilities cannot be dropped"))?;
+    let directory = spec.workspace.join(&spec.directory);
+    rustix::process::chdir(&directory)
+        .map_err(|error| format!("the folder {} cannot be entered: {error}", spec.directory.display()))?;
+    syscalls::restrict(ipc_is_bounded)?;
+    let error = Command::new("/bin/sh")
+        .args(["-c", command])
+        .env_clear()
+        .envs([
+            ("HOME", "/tmp"),
+            ("LANG", "C.UTF-8"),
+            ("LOGNAME", "agent"),
+            ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+            ("SHELL", "/bin/sh"),
+            ("TERM", "dumb"),
+            ("USER", "agent"),
+        ])
+        .envs(spec.given.environment.iter().map(|(name, value)| (name, value)))
+        .exec();
+    Err(format!("/bin/sh cannot be started: {error}"))
+}
 
+/// Becomes a program of an agent; or says why not. What it runs in is this program, so nothing else is started.
+fn become_program(spec: &Spec) -> Result<Infallible, String> {
+    setsid().map_err(said("a session cannot be made"))?;
+    be_bounded(spec)?;
+    hold(CapabilitySet::empty()).map_err(said("capabilities cannot be dropped"))?;
+    syscalls::restrict_to_computing()?;
+    sys::close_inherited().map_err(|error| format!("files cannot be closed: {error}"))?;
+    crate::code::live()
+}
+
+fn said(what: &'static str) -> impl FnOnce(Errno) -> String {
+    move |error| format!("{what}: {error}")
+}
+
+/// Has the kernel bound what this process, and each that it makes, may use.
+fn be_bounded(spec: &Spec) -> Result<(), String> {
+    let _ = rustix::process::nice(5);
     let limits = &spec.limits;
+    if let Some(seconds) = spec.processor {
+        // First a signal that says which limit it was.
+        let limit = Rlimit { current: Some(seconds), maximum: Some(seconds + 1) };
+        setrlimit(Resource::Cpu, limit).map_err(said("a limit cannot be set"))?;
+    }
     for (resource, most) in [
         // The one value at which the kernel starts no program of the host for a core either.
         (Resource::Core, 1),
@@ -167,27 +213,7 @@ fn become_command(spec: &Spec, ipc_is_bounded: bool) -> Result<Infallible, Strin
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
             .map_err(said("a limit cannot be set"))?;
     }
-    sys::be_ended_by_file_limits();
-    hold(CapabilitySet::empty()).map_err(said("capabilities cannot be dropped"))?;
-    let directory = spec.workspace.join(&spec.directory);
-    rustix::process::chdir(&directory)
-        .map_err(|error| format!("the folder {} cannot be entered: {error}", spec.directory.display()))?;
-    syscalls::restrict(ipc_is_bounded)?;
-    let error = Command::new("/bin/sh")
-        .args(["-c", &spec.command])
-        .env_clear()
-        .envs([
-            ("HOME", "/tmp"),
-            ("LANG", "C.UTF-8"),
-            ("LOGNAME", "agent"),
-            ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
-            ("SHELL", "/bin/sh"),
-            ("TERM", "dumb"),
-            ("USER", "agent"),
-        ])
-        .envs(spec.given.environment.iter().map(|(name, value)| (name, value)))
-        .exec();
-    Err(format!("/bin/sh cannot be started: {error}"))
+    Ok(())
 }
 
 /// A file in memory that has this text, to be read from its beginning.

@@ -28,7 +28,7 @@ impl Kept {
         }
     }
 
-    fn take(&mut self, bytes: &[u8]) {
+    pub(crate) fn take(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let (head, rest) = bytes.split_at(bytes.len().min(HALF - self.head.len()));
         self.head.extend(head);

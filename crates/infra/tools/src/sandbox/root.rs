@@ -106,6 +106,29 @@ pub(super) fn make_kept(spec: &Spec) -> Built {
 pub(super) fn build(spec: &Spec) -> Built {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(with("the mounts cannot be made private"))?;
+    if spec.command.is_some() {
+        build_for_command(spec)?
+    } else {
+        build_for_program()?
+    }
+
+    // The old root comes to lie where the new one is, and is what is taken away from there.
+    rustix::process::pivot_root(".", ".").map_err(with("the new root cannot take its place"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(with("the old root cannot be taken away"))?;
+    rustix::process::chdir("/").map_err(with("the new root cannot be entered"))
+}
+
+/// A root with nothing in it but what the meter looks at.
+fn build_for_program() -> Built {
+    let root = tmpfs("64k")?;
+    attach(&root, Path::new("/tmp"))?;
+    rustix::process::fchdir(&root).map_err(with("the new root cannot be entered"))?;
+    attach_new(&tmpfs("4k")?, Path::new("/tmp"))?;
+    attach_new(&proc()?, Path::new("/proc"))?;
+    close_off(&root)
+}
+
+fn build_for_command(spec: &Spec) -> Built {
     // Where the worker opened it, whatever its path leads to by now.
     let workspace = view(".")?;
     attributes(&workspace, if spec.given.read_only { READ_ONLY } else { PLAIN }, &spec.workspace)?;
@@ -155,12 +178,7 @@ pub(super) fn build(spec: &Spec) -> Built {
             cover(&workspace, name, Cover::Itself)?;
         }
     }
-    close_off(&root)?;
-
-    // The old root comes to lie where the new one is, and is what is taken away from there.
-    rustix::process::pivot_root(".", ".").map_err(with("the new root cannot take its place"))?;
-    unmount(".", UnmountFlags::DETACH).map_err(with("the old root cannot be taken away"))?;
-    rustix::process::chdir("/").map_err(with("the new root cannot be entered"))
+    close_off(&root)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -33,8 +33,11 @@ impl Default for CommandLimits {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Spec {
-    /// For `/bin/sh -c`.
-    pub command: String,
+    /// For `/bin/sh -c`. Where absent it is a program of an agent, of which the worker is told, and no command: it sees no
+    /// file, the workspace included, and most of what follows says nothing.
+    pub command: Option<String>,
+    /// Seconds of its first process's own time on processors.
+    pub processor: Option<u64>,
     /// The path of the folder it may change, for inside; the folder itself is the one that the sandbox is started in.
     pub workspace: PathBuf,
     /// Where in the workspace it begins.

@@ -55,7 +55,8 @@ pub(super) fn leave(namespaces: UnshareFlags) -> rustix::io::Result<()> {
 
 /// Closes every descriptor behind standard error: whatever was inherited by mistake.
 pub(super) fn close_inherited() -> io::Result<()> {
-    // SAFETY: nothing of this process has been opened yet, so no owner of a descriptor is left behind.
+    // SAFETY: nothing of this process has been opened yet, or what was is not looked at again to its end, so no owner of a
+    // descriptor is left behind.
     done(unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) })
 }
 

@@ -94,6 +94,45 @@ pub(super) fn restrict(ipc_is_bounded: bool) -> Result<(), String> {
     Ok(())
 }
 
+/// All that a program of an agent may ask of the kernel: memory, its line to the worker, its own end. Random numbers are for
+/// the engine's tables; the program has none of them.
+const OF_COMPUTING: &[libc::c_long] = &[
+    libc::SYS_brk,
+    libc::SYS_clock_gettime,
+    libc::SYS_close_range,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_getpid,
+    libc::SYS_getrandom,
+    libc::SYS_gettid,
+    libc::SYS_madvise,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_read,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_tgkill,
+    libc::SYS_write,
+    libc::SYS_writev,
+];
+
+/// Binds this process to computing: what else it asks of the kernel is refused.
+pub(super) fn restrict_to_computing() -> Result<(), String> {
+    let said = |error: &dyn std::fmt::Display| format!("system calls cannot be filtered: {error}");
+    let rules = OF_COMPUTING.iter().map(|call| (*call, Vec::new())).collect();
+    let refused = SeccompAction::Errno(libc::EPERM as u32);
+    let made = || -> Made<BpfProgram> {
+        let arch = std::env::consts::ARCH.try_into()?;
+        SeccompFilter::new(rules, refused, SeccompAction::Allow, arch)?.try_into()
+    };
+    apply_filter(&made().map_err(|error| said(&error))?).map_err(|error| said(&error))
+}
+
 type Made<T> = Result<T, seccompiler::BackendError>;
 
 /// That an argument, or a bit of it, is so. The kernel reads 32 bits of all that is asked about here.
