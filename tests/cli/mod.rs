@@ -11,6 +11,7 @@ mod descriptors;
 mod disk_full;
 mod hostile;
 mod lists;
+mod mcp;
 mod memory;
 mod metrics;
 mod model_bench;

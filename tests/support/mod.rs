@@ -190,6 +190,11 @@ impl Running {
         Running { child: command.spawn().expect("started") }
     }
 
+    /// How many files it has open.
+    pub fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("it runs").count()
+    }
+
     /// Asks it to end, as a service manager would.
     pub fn terminate(&self) {
         self.signal("-TERM");

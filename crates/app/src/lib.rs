@@ -18,6 +18,7 @@ pub mod groups;
 pub mod jobs;
 pub mod json;
 mod jsonl;
+pub mod mcp;
 pub mod memory;
 pub mod models;
 pub mod personas;

@@ -11,6 +11,7 @@ use posse_app::enqueue::EnqueuedView;
 use posse_app::events::WorkEvent;
 use posse_app::groups::GroupView;
 use posse_app::jobs::{JobDocument, JobItem};
+use posse_app::mcp::{McpAcceptance, McpServerView, McpTest, McpToolView};
 use posse_app::memory::{Imported, MemoryDocument, MemoryLine};
 use posse_app::models::ModelList;
 use posse_app::personas::{PersonaView, SkillDocument, SkillItem, ToolView};
@@ -50,6 +51,10 @@ fn the_schemas_of_what_is_given_out_stay_as_they_are() {
     add::<JobItem>(&mut generator, &mut documents, "job in a list");
     add::<Rule>(&mut generator, &mut documents, "limit in a list");
     add::<BenchReport>(&mut generator, &mut documents, "bench of a model");
+    add::<McpServerView>(&mut generator, &mut documents, "MCP server in a list");
+    add::<McpToolView>(&mut generator, &mut documents, "MCP tool in a list");
+    add::<McpTest>(&mut generator, &mut documents, "MCP server tested");
+    add::<McpAcceptance<'static>>(&mut generator, &mut documents, "MCP tools accepted");
     add::<MemoryDocument>(&mut generator, &mut documents, "memory item");
     add::<MemoryItem>(&mut generator, &mut documents, "memory item in a list");
     add::<MemoryLine>(&mut generator, &mut documents, "memory item in a file");

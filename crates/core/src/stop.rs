@@ -61,4 +61,14 @@ impl Stop {
             None => std::future::pending().await,
         }
     }
+
+    /// Waits until the work is over that it belongs to: a stop is asked for, or nobody is left to ask for one.
+    pub async fn over(&self) {
+        let _ = self.0.clone().wait_for(Option::is_some).await;
+    }
+
+    /// Whether both belong to the same work.
+    pub fn is_same(&self, other: &Stop) -> bool {
+        self.0.same_channel(&other.0)
+    }
 }

@@ -23,6 +23,7 @@ use tasks::Tasks;
 use web::{Method, WebRules};
 
 pub mod calls;
+pub mod mcp;
 pub mod tasks;
 pub mod web;
 
@@ -376,6 +377,8 @@ pub struct UnknownTool {
     pub name: String,
     /// Existing names that look like it, the nearest first.
     pub near: Vec<String>,
+    /// Why it is not there, where that is known.
+    pub why: Option<String>,
     /// All packs, each with its tools.
     pub packs: BTreeMap<String, Vec<String>>,
 }
@@ -384,6 +387,9 @@ impl std::error::Error for UnknownTool {}
 
 impl fmt::Display for UnknownTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(why) = &self.why {
+            return write!(f, "there is no tool or pack '{}': {why}", self.name.escape_debug());
+        }
         let near = self.near.join(" or ");
         let near = if near.is_empty() { ".".into() } else { format!("; did you mean {near}?") };
         write!(f, "there is no tool or pack '{}'{near} There are:", self.name.escape_debug())?;

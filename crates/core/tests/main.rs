@@ -9,6 +9,7 @@ mod conversation;
 mod doctor;
 mod events;
 mod job;
+mod mcp;
 mod memory;
 mod metrics;
 mod model;

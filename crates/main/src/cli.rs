@@ -28,6 +28,7 @@ mod job_events;
 mod job_show;
 mod job_table;
 mod lists;
+mod mcp;
 mod memory;
 mod metrics;
 mod model;
@@ -142,6 +143,9 @@ enum Command {
     /// Tools that personas may use: list, show, check, run
     #[command(subcommand)]
     Tool(tool::ToolCommand),
+    /// MCP servers, whose tools personas may use: list, tools, test, accept
+    #[command(subcommand)]
+    Mcp(mcp::McpCommand),
     /// Hooks: what runs before and after an agent's run
     #[command(subcommand)]
     Hook(hook::HookCommand),
@@ -262,6 +266,7 @@ impl Cli {
             Command::Schedule(command) => schedule::dispatch(&cx, command).await,
             Command::Persona(command) => persona::dispatch(&cx, command),
             Command::Model(command) => model::dispatch(&cx, command).await,
+            Command::Mcp(command) => mcp::dispatch(&cx, command).await,
             Command::Hook(command) => hook::dispatch(&cx, command),
             Command::Skill(command) => skill::dispatch(&cx, command),
             Command::Tool(command) => tool::dispatch(&cx, command).await,

@@ -17,6 +17,7 @@ use posse_core::job::enqueue::MAX_PRIORITY_STEP_MS;
 use posse_core::queue::retention::Keep;
 use posse_core::store::seal::{KEYS_VARIABLE, Keys};
 use posse_infra::sandbox::CommandLimits;
+use posse_infra::tool::mcp::ServerTable;
 use posse_infra::tool::web::WebSettings;
 
 use crate::env::{self, Env, text};
@@ -77,6 +78,7 @@ pub struct Settings {
     pub models: BTreeMap<String, FileModel>,
     pub default_model: Option<String>,
     pub endpoint: Endpoint,
+    pub mcp_servers: BTreeMap<String, ServerTable>,
 }
 
 /// `path` as seen from `folder`, without the steps that lead nowhere (`/.`); `..` stays, for it may lead through a link.
@@ -153,11 +155,15 @@ impl Settings {
             keys: keys(env, key_file.as_deref())?,
             key_file,
             commands: said.commands.resolve().map_err(usage)?,
-            web: said.web.resolve(&|written| expanded(written, env)).map_err(usage)?,
+            web: said
+                .web
+                .resolve(&|written| expanded("a header of [web.headers] in config/posse.toml", written, env))
+                .map_err(usage)?,
             embedder: said.embedder,
             models: said.models,
             default_model: model.or(said.default_model),
             endpoint: overrides.endpoint.clone(),
+            mcp_servers: said.mcp_servers,
             root,
             file,
             is_trusted,
@@ -248,15 +254,13 @@ pub fn keys(env: Env<'_>, file: Option<&Path>) -> Result<Keys> {
     Keys::parse(&said).map_err(|why| usage(format!("{shown} ([sealing] key_file): {why}")))
 }
 
-/// A header's value with `${NAME}` replaced by the variable NAME, or which one is not set.
-fn expanded(written: &str, env: Env<'_>) -> Result<String, String> {
+/// The value of `what` with `${NAME}` replaced by the variable NAME, or which one is not set.
+pub fn expanded(what: &str, written: &str, env: Env<'_>) -> Result<String, String> {
     let (mut out, mut rest) = (String::new(), written);
     while let Some((before, after)) = rest.split_once("${") {
         let Some((name, after)) = after.split_once('}') else { break };
         let value = env(name).and_then(|value| value.into_string().ok()).filter(|value| !value.trim().is_empty());
-        let value = value.ok_or_else(|| {
-            format!("a header of [web.headers] in config/posse.toml takes its value from {name}, which is not set")
-        })?;
+        let value = value.ok_or_else(|| format!("{what} takes its value from {name}, which is not set"))?;
         out.push_str(before);
         out.push_str(value.trim());
         rest = after;

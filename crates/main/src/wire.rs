@@ -25,6 +25,7 @@ use posse_infra::process::SystemClock;
 use posse_infra::sandbox::{Commands, Exact};
 use posse_infra::skill::{self, SkillFolders};
 use posse_infra::sqlite::{Options, SqliteDatabase, SqliteStore, Synchronous, extension};
+use posse_infra::tool::mcp::Servers;
 use posse_infra::tool::own::OwnProblem;
 use posse_infra::tool::web::Web;
 use posse_infra::tool::{CodeLimits, RUN_COMMAND, ToolRegistry};
@@ -192,10 +193,25 @@ pub fn tools(settings: &Settings) -> ToolRegistry {
 pub fn tools_and_problems(settings: &Settings) -> (ToolRegistry, Vec<OwnProblem>) {
     let (commands, web) = (commands(settings), Web::new(settings.web.clone()));
     let tools = ToolRegistry::builtin().with_commands(commands.clone()).with_web(web).with_code(CodeLimits::default());
-    match settings.is_trusted {
-        true => tools.with_own(&settings.root.join("config/tools"), &commands, &variable),
-        false => (tools, Vec::new()),
+    if !settings.is_trusted {
+        return (tools, Vec::new());
     }
+    let (tools, mut problems) = tools.with_own(&settings.root.join("config/tools"), &commands, &variable);
+    let said_in = settings.file.clone().unwrap_or_default();
+    let (tools, more) = tools.with_mcp(&mcp_servers(settings), &mcp_folder(settings), &said_in);
+    problems.extend(more);
+    (tools, problems)
+}
+
+/// The MCP servers that the settings name. None is started.
+pub fn mcp_servers(settings: &Settings) -> Servers {
+    let expand = |written: &str| settings::expanded("it", written, &env::own);
+    Servers::of(&settings.mcp_servers, &mcp_folder(settings), &commands(settings), &variable, &expand)
+}
+
+/// The files that servers bring, and those that say what of them is accepted.
+pub fn mcp_folder(settings: &Settings) -> PathBuf {
+    settings.root.join("config/mcp")
 }
 
 /// The hooks, those of the project among them, and what is wrong with the files of others.

@@ -10,6 +10,7 @@ mod arguments;
 mod code;
 mod failure;
 mod function;
+pub mod mcp;
 pub mod own;
 mod registry;
 pub mod sandbox;

@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::run_command::told;
 use super::{ToolRegistry, is_legal_name};
-use crate::sandbox::{CommandLimits, Commands, End, Given, Order};
+use crate::sandbox::{CommandLimits, Commands, End, Given, Order, Serving};
 
 /// The pack that tools of the project are in.
 pub const PACK: &str = "project";
@@ -64,6 +64,9 @@ pub struct Means {
     /// Files beside its own, which it finds in `/tool`.
     #[serde(default)]
     pub files: Vec<String>,
+    /// Folders and files of this machine that it sees, read-only.
+    #[serde(default)]
+    pub see: Vec<PathBuf>,
 }
 
 /// What is wrong with a file of a project's own.
@@ -156,8 +159,14 @@ impl Means {
             })?;
             variables.push((name.clone(), value));
         }
-        let given =
-            Given { environment: variables, files: self.read(folder)?, network: self.network, ..Given::default() };
+        if let Some(path) = self.see.iter().find(|path| !path.is_absolute() || path.parent().is_none()) {
+            return Err(format!(
+                "see names '{}'; name folders or files from the root on, and not the root",
+                path.display()
+            ));
+        }
+        let (files, seen) = (self.read(folder)?, self.see.clone());
+        let given = Given { environment: variables, files, seen, network: self.network, ..Given::default() };
         let commands = Arc::new(Commands { limits, ..commands.clone() });
         Ok(OwnCommand { commands, command: command.to_owned(), seconds: limits.seconds, given })
     }
@@ -192,7 +201,20 @@ impl OwnCommand {
         given.environment.extend(more);
         let left = place.time_left.unwrap_or(Duration::MAX);
         let time = Duration::from_secs(self.seconds).min(left);
-        let order = Order {
+        let ran = self.commands.run(self.order(&place, time, given), place.stop).await;
+        if ran.end == Ok(End::Exited(0)) {
+            return Ok(ran.stdout.shown());
+        }
+        told(ran, &self.commands.limits, time, time == left, "").map(|output| output.text)
+    }
+
+    /// Begins it as a server, which goes on until what this gives is let go.
+    pub(crate) async fn serve(&self, place: &Place<'_>) -> Result<Serving, End> {
+        self.commands.serve(self.order(place, Duration::MAX, self.given.clone())).await
+    }
+
+    fn order<'a>(&self, place: &Place<'a>, time: Duration, given: Given) -> Order<'a> {
+        Order {
             command: self.command.clone(),
             workspace: place.workspace,
             workspace_id: place.workspace_id,
@@ -200,12 +222,12 @@ impl OwnCommand {
             rules_file: place.rules_file,
             time,
             given,
-        };
-        let ran = self.commands.run(order, place.stop).await;
-        if ran.end == Ok(End::Exited(0)) {
-            return Ok(ran.stdout.shown());
         }
-        told(ran, &self.commands.limits, time, time == left, "").map(|output| output.text)
+    }
+
+    /// What it is given that nobody else is to see.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.given.environment.iter().map(|(_, value)| value.as_str())
     }
 }
 

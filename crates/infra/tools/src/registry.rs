@@ -18,6 +18,8 @@ use super::there;
 pub struct ToolRegistry {
     tools: BTreeMap<String, Entry>,
     packs: BTreeMap<String, Vec<String>>,
+    /// Packs that could be there, and why they are not.
+    missing: BTreeMap<String, String>,
     protected: Arc<Protected>,
 }
 
@@ -43,11 +45,17 @@ impl ToolRegistry {
 
     /// Adds a tool to a pack, which comes into being with its first tool.
     pub fn register(&mut self, pack: &str, tool: Arc<dyn Tool>) -> Result<(), RegisterError> {
+        match is_legal_name(pack) {
+            true => self.add(pack, tool),
+            false => Err(RegisterError::BadName(pack.to_owned())),
+        }
+    }
+
+    /// The same, whatever the pack is called.
+    pub(crate) fn add(&mut self, pack: &str, tool: Arc<dyn Tool>) -> Result<(), RegisterError> {
         let name = tool.spec().name.clone();
-        for name in [pack, &name] {
-            if !is_legal_name(name) {
-                return Err(RegisterError::BadName(name.to_owned()));
-            }
+        if !is_legal_name(&name) {
+            return Err(RegisterError::BadName(name));
         }
         // One word may name a pack and the only tool in it (`finish`): both resolve to the same.
         let pack_hides_tool = self.tools.contains_key(pack) && !self.packs.contains_key(pack);
@@ -73,9 +81,17 @@ impl ToolRegistry {
         ToolRegistry { protected: protected.into(), ..self }
     }
 
+    /// Takes note that a pack has no tools, and why.
+    pub(crate) fn lacks(&mut self, pack: &str, why: String) {
+        if !self.packs.contains_key(pack) {
+            self.missing.insert(pack.to_owned(), why);
+        }
+    }
+
     fn unknown(&self, name: &str) -> UnknownTool {
         let known = self.tools.keys().chain(self.packs.keys()).map(String::as_str);
-        UnknownTool { name: name.to_owned(), near: near_matches(name, known), packs: self.packs.clone() }
+        let (near, why) = (near_matches(name, known), self.missing.get(name).cloned());
+        UnknownTool { name: name.to_owned(), near, why, packs: self.packs.clone() }
     }
 }
 

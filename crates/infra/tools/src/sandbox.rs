@@ -17,6 +17,7 @@ mod launcher;
 mod meter;
 mod proc;
 mod root;
+mod serving;
 mod spec;
 mod sys;
 mod syscalls;
@@ -24,7 +25,7 @@ mod tenants;
 mod usage;
 
 use std::collections::BTreeSet;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -36,16 +37,18 @@ use posse_core::workspace::folder::FolderId;
 use posse_core::workspace::protected::Protected;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
+use tokio::net::unix::pipe::Sender;
 use tokio::process::{Child, Command};
 
 pub use spec::{CommandLimits, Exact};
 
 pub(crate) use kept::{HALF, Kept};
+pub(crate) use serving::Serving;
 pub(crate) use spec::{End, Given, Limit};
 
 use crate::workspace::real_path;
 use posse_host::folder::{Unusable, pinned, places};
-use spec::{Report, Spec};
+use spec::{Report, Spec, send_length};
 
 /// The argument by which our own program knows what it was started for.
 const MARK: &str = "--posse-sandbox";
@@ -127,7 +130,7 @@ impl Commands {
         let began = Instant::now();
         let (mut stdout, mut stderr) = (Kept::default(), Kept::default());
         let mut exact = Exact::default();
-        let end = match self.start(order).await {
+        let end = match self.start(order, None).await {
             Err(end) => Ok(end),
             Ok(running) => running.finish(stop, &mut stdout, &mut stderr).await.map(|report| {
                 exact = report.exact;
@@ -137,11 +140,21 @@ impl Commands {
         Ran { end, stdout, stderr, took: began.elapsed(), exact }
     }
 
-    async fn start(&self, order: Order<'_>) -> Result<Running, End> {
+    /// Runs a command that goes on for as long as it is served by us; its time does not count.
+    pub(crate) async fn serve(&self, order: Order<'_>) -> Result<Serving, End> {
+        let unmade = |error: std::io::Error| End::before_it_began("a pipe", &error);
+        let (read, write) = std::io::pipe().map_err(unmade)?;
+        let write = Sender::from_owned_fd(write.into()).map_err(unmade)?;
+        let order = Order { time: Duration::MAX, ..order };
+        let Running { child, socket, .. } = self.start(order, Some(read.as_fd())).await?;
+        Ok(Serving::of(child, socket, write))
+    }
+
+    async fn start(&self, order: Order<'_>, input: Option<BorrowedFd<'_>>) -> Result<Running, End> {
         let (spec, workspace) = self.spec(order).await?;
         // What was opened, not what is at its path by then.
         let folder = format!("/proc/self/fd/{}", workspace.as_raw_fd());
-        launch(spec, &folder, Stdio::piped()).await
+        launch(spec, &folder, Stdio::piped(), input).await
     }
 
     /// What to ask for, and the workspace, opened. Nothing of it is looked up by its path any more.
@@ -161,6 +174,13 @@ impl Commands {
         if let Some(own) = hidden.iter().chain(fixed).find(|own| lies_in(&real, own)) {
             let own = own.display();
             return Err(End::Refused(format!("the workspace {shown} lies in {own}, which is not for commands")));
+        }
+        let exposes = |own: &&PathBuf| given.seen.iter().any(|seen| lies_in(own, seen));
+        if let Some(own) = hidden.iter().chain(databases).find(exposes) {
+            return Err(End::Refused(format!(
+                "it is to see what {} lies in, which is not for commands",
+                own.display()
+            )));
         }
         let entries = |paths: &mut dyn Iterator<Item = &Path>| {
             let mut entries = BTreeSet::new();
@@ -189,7 +209,7 @@ impl Commands {
 }
 
 /// Starts this program anew as the launcher of a sandbox, in `folder`.
-async fn launch(spec: Spec, folder: &str, stdout: Stdio) -> Result<Running, End> {
+async fn launch(spec: Spec, folder: &str, stdout: Stdio, input: Option<BorrowedFd<'_>>) -> Result<Running, End> {
     if !BEGUN.load(Ordering::Relaxed) {
         let lacks =
             "does not call posse_infra::sandbox::begin() first in its main, which starts it anew for each command";
@@ -210,10 +230,10 @@ async fn launch(spec: Spec, folder: &str, stdout: Stdio) -> Result<Running, End>
         .kill_on_drop(true)
         .spawn()
         .map_err(unstarted)?;
-    let mut socket = nonblocking(ours)?;
-    let length = (message.len() as u32).to_le_bytes();
     // Should it be gone already, its silence is noticed next.
-    let _ = socket.write_all(&[&length, message.as_slice()].concat()).await;
+    let _ = send_length(&ours, message.len() as u32, input);
+    let mut socket = nonblocking(ours)?;
+    let _ = socket.write_all(&message).await;
     Ok(Running { child, socket, time })
 }
 
@@ -249,7 +269,7 @@ impl Computing {
             time,
             given: Given::default(),
         };
-        let running = launch(spec, "/", OwnedFd::from(theirs).into()).await?;
+        let running = launch(spec, "/", OwnedFd::from(theirs).into(), None).await?;
         Ok((Computing(running), nonblocking(ours)?))
     }
 
@@ -277,9 +297,9 @@ fn entry_of(place: &Path, workspace: &Path) -> Result<Option<PathBuf>, String> {
     }
 }
 
-/// Whether the workspace is this path or below it.
-fn lies_in(workspace: &Path, path: &Path) -> bool {
-    path.canonicalize().is_ok_and(|real| real != *workspace && workspace.starts_with(real))
+/// Whether a real path lies in another one.
+fn lies_in(real: &Path, path: &Path) -> bool {
+    path.canonicalize().is_ok_and(|path| path != *real && real.starts_with(path))
 }
 
 struct Running {

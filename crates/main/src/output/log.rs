@@ -23,7 +23,8 @@ pub fn begin(long: bool, out: &Out) {
     // The live view of one job tells of a model's failed tries itself.
     let fallback = if long { "warn,posse=info" } else { "warn,posse_models=error" };
     // What a certificate lacks is told by the error of whoever asked, in words.
-    let fallback = &format!("{fallback},rustls_platform_verifier=off");
+    // What goes wrong with an MCP server is told where it was called; its client's log would quote the server.
+    let fallback = &format!("{fallback},rustls_platform_verifier=off,rmcp=off");
     let filter = match named.as_deref().map(EnvFilter::try_new) {
         Some(Ok(filter)) => filter,
         Some(Err(error)) => {

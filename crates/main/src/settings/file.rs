@@ -11,6 +11,7 @@ use posse_core::queue::retention::{Keep, Kept};
 use posse_core::text::nearest;
 use posse_infra::model::embedder::MOST_BATCH;
 use posse_infra::sandbox::CommandLimits;
+use posse_infra::tool::mcp::ServerTable;
 use posse_infra::tool::web::{Secrets, WebSettings};
 use serde::Deserialize;
 
@@ -44,6 +45,8 @@ pub struct FileSettings {
     pub default_model: Option<String>,
     #[serde(default)]
     pub models: BTreeMap<String, FileModel>,
+    #[serde(default)]
+    pub mcp_servers: BTreeMap<String, ServerTable>,
 }
 
 #[derive(Debug, Default, Clone, Deserialize)]
@@ -341,6 +344,11 @@ pub fn parse(path: &Path, text: &str) -> Result<FileSettings> {
     for (name, model) in &settings.models {
         if let Err(what) = check_model(name, model, &settings.models) {
             return Err(usage(format!("{}: [models.{name}] {what}", path.display())));
+        }
+    }
+    for (name, server) in &settings.mcp_servers {
+        if let Err(what) = check_headers(&server.headers).and_then(|()| server.check(name)) {
+            return Err(usage(format!("{}: [mcp_servers.{name}] {what}", path.display())));
         }
     }
     if let Err(what) = settings.embedder.check() {

@@ -46,7 +46,13 @@ pub(super) enum Word {
 }
 
 /// The life of the first process. It ends when `go` does, at the latest.
-pub(super) fn live(spec: &Spec, was_root: bool, mut go: PipeReader, mut words: PipeWriter) -> i32 {
+pub(super) fn live(
+    spec: &Spec,
+    input: Option<OwnedFd>,
+    was_root: bool,
+    mut go: PipeReader,
+    mut words: PipeWriter,
+) -> i32 {
     let mut say = |word: &Word| {
         let mut line = serde_json::to_vec(word).unwrap_or_default();
         line.push(b'\n');
@@ -60,7 +66,7 @@ pub(super) fn live(spec: &Spec, was_root: bool, mut go: PipeReader, mut words: P
     if !say(&Word::Ready) || go.read_exact(&mut [0]).is_err() {
         return 1;
     }
-    match run(spec, ipc_is_bounded) {
+    match run(spec, input, ipc_is_bounded) {
         Ok(end) => say(&Word::Ended(end)),
         Err(why) => say(&Word::Failed(why)),
     };
@@ -107,20 +113,20 @@ pub(super) fn hold(set: CapabilitySet) -> rustix::io::Result<()> {
 }
 
 /// Runs the command to the end of its shell.
-fn run(spec: &Spec, ipc_is_bounded: bool) -> Result<End, String> {
+fn run(spec: &Spec, input: Option<OwnedFd>, ipc_is_bounded: bool) -> Result<End, String> {
     let (mut failures, failed) = std::io::pipe().map_err(|error| format!("a pipe: {error}"))?;
     let shell = match fork().map_err(|error| format!("a process cannot be made: {error}"))? {
         Fork::Parent(pid) => pid,
         Fork::Child => {
             let Err(why) = match &spec.command {
-                Some(command) => become_command(spec, command, ipc_is_bounded),
+                Some(command) => become_command(spec, command, input, ipc_is_bounded),
                 None => become_program(spec),
             };
             let _ = { failed }.write_all(why.as_bytes());
             std::process::exit(127)
         }
     };
-    drop(failed);
+    drop((failed, input));
     // Whoever lost its parent is a child of ours, and waited for too: what it wrote counts.
     let end = loop {
         match wait(WaitOptions::empty()) {
@@ -138,11 +144,17 @@ fn run(spec: &Spec, ipc_is_bounded: bool) -> Result<End, String> {
 }
 
 /// Becomes the command, which ends this program; or says why not.
-fn become_command(spec: &Spec, command: &str, ipc_is_bounded: bool) -> Result<Infallible, String> {
+fn become_command(
+    spec: &Spec,
+    command: &str,
+    input: Option<OwnedFd>,
+    ipc_is_bounded: bool,
+) -> Result<Infallible, String> {
     setsid().map_err(said("a session cannot be made"))?;
-    let input: OwnedFd = match &spec.given.input {
-        None => fs::File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))?.into(),
-        Some(text) => holding(text).map_err(|error| format!("standard input cannot be made: {error}"))?.into(),
+    let input: OwnedFd = match (&spec.given.input, input) {
+        (_, Some(input)) => input,
+        (None, None) => fs::File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))?.into(),
+        (Some(text), None) => holding(text).map_err(|error| format!("standard input cannot be made: {error}"))?.into(),
     };
     rustix::stdio::dup2_stdin(&input).map_err(said("standard input cannot be set"))?;
     rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);

@@ -13,6 +13,7 @@
 
 use std::fs;
 use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ use rustix::thread::{CapabilitySet, UnshareFlags};
 use super::group::Group;
 use super::inside::{self, Word};
 use super::meter::{Meter, Seen};
-use super::spec::{End, Exact, Limit, Report, Spec};
+use super::spec::{End, Exact, Limit, Report, Spec, hear_length};
 use super::sys::{Child, Fork, fork};
 use super::{root, sys};
 
@@ -57,7 +58,7 @@ pub(super) fn live() -> i32 {
 fn launch(worker: &UnixStream) -> Result<Option<Report>, End> {
     // Ctrl-C in the worker's terminal is meant for the worker.
     let _ = setsid();
-    let spec = hear(worker)?;
+    let (spec, input) = hear(worker)?;
     root::make_kept(&spec)?;
     // Should memory become scarce, commands go first, and before any worker. Written by whoever is root of the host, it
     // cannot be lowered again.
@@ -74,10 +75,10 @@ fn launch(worker: &UnixStream) -> Result<Option<Report>, End> {
         Fork::Parent(pid) => Child(pid),
         Fork::Child => {
             drop((go, words));
-            std::process::exit(inside::live(&spec, was_root, told, speaks))
+            std::process::exit(inside::live(&spec, input, was_root, told, speaks))
         }
     };
-    drop((told, speaks));
+    drop((told, speaks, input));
     inside::hold(CapabilitySet::empty())
         .and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable))
         .map_err(|error| format!("privileges cannot be dropped: {error}"))?;
@@ -93,13 +94,14 @@ fn launch(worker: &UnixStream) -> Result<Option<Report>, End> {
     Ok(end?.map(|end| Report { end, exact }))
 }
 
-fn hear(mut worker: &UnixStream) -> Result<Spec, String> {
+/// What to run, and what that is to read.
+fn hear(mut worker: &UnixStream) -> Result<(Spec, Option<OwnedFd>), String> {
     let unheard = |error| format!("nobody says what to run: {error}");
-    let mut length = [0; 4];
-    worker.read_exact(&mut length).map_err(unheard)?;
-    let mut spec = vec![0; u32::from_le_bytes(length) as usize];
+    let (length, input) = hear_length(worker).map_err(unheard)?;
+    let mut spec = vec![0; length as usize];
     worker.read_exact(&mut spec).map_err(unheard)?;
-    serde_json::from_slice(&spec).map_err(|error| format!("what to run is not understood: {error}"))
+    let spec = serde_json::from_slice(&spec).map_err(|error| format!("what to run is not understood: {error}"))?;
+    Ok((spec, input))
 }
 
 fn unmade(error: Errno) -> End {

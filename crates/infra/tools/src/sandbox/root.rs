@@ -134,8 +134,9 @@ fn build_for_command(spec: &Spec) -> Built {
     attributes(&workspace, if spec.given.read_only { READ_ONLY } else { PLAIN }, &spec.workspace)?;
     let programs = host_parts(&PROGRAMS)?;
     let settings = host_parts(&SETTINGS)?;
+    let seen = host_parts(&spec.given.seen)?;
     // Where names are looked up, for whoever can reach anybody.
-    let resolver = host_parts(if spec.given.network { &["/etc/resolv.conf"] } else { &[] })?;
+    let resolver = host_parts(if spec.given.network { &["/etc/resolv.conf"] } else { &[] as &[&str] })?;
     let device = |path: &&'static str| {
         let node = view(path)?;
         attributes(&node, DEVICE, path.as_ref())?;
@@ -150,6 +151,7 @@ fn build_for_command(spec: &Spec) -> Built {
     rustix::process::fchdir(&root).map_err(with("the new root cannot be entered"))?;
     put(programs)?;
     put(settings)?;
+    put(seen)?;
     put(resolver)?;
     for (name, text) in &spec.given.files {
         let path = inside("/tool").join(name);
@@ -237,21 +239,21 @@ enum Part {
 }
 
 /// Read-only views of what there is of these.
-fn host_parts(paths: &[&str]) -> Built<Vec<Part>> {
+fn host_parts(paths: &[impl AsRef<Path>]) -> Built<Vec<Part>> {
     let mut parts = Vec::new();
-    for path in paths {
-        let top_level = Path::new(path).parent() == Some(Path::new("/"));
+    for path in paths.iter().map(AsRef::as_ref) {
+        let top_level = path.parent() == Some(Path::new("/"));
         if top_level && let Ok(target) = fs::read_link(path) {
             parts.push(Part::Link(path.into(), target));
             continue;
         }
         // A setting that is a link stands for what it leads to; one that leads nowhere is not there.
-        let tree = match open_tree(CWD, *path, CLONE) {
+        let tree = match open_tree(CWD, path, CLONE) {
             Ok(tree) => tree,
             Err(Errno::NOENT | Errno::NOTDIR) => continue,
-            Err(error) => return Err(with(path)(error)),
+            Err(error) => return Err(with(path.display())(error)),
         };
-        attributes(&tree, READ_ONLY, path.as_ref())?;
+        attributes(&tree, READ_ONLY, path)?;
         parts.push(Part::Tree(path.into(), tree));
     }
     Ok(parts)

@@ -1,11 +1,19 @@
-//! What a worker asks a sandbox for, and what it hears back: one message each way over a socket.
+//! What a worker asks a sandbox for, and what it hears back: one message each way over a socket. Before the first goes its
+//! length, and with that what the command reads, where that is not known beforehand.
 
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use posse_host::lack::lack;
 use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
 use serde::{Deserialize, Serialize};
 
 /// What one command may use. 1 MB is 1,048,576 bytes.
@@ -64,6 +72,8 @@ pub(crate) struct Given {
     pub environment: Vec<(String, String)>,
     /// Files that it finds in `/tool`, by name, with what is in them.
     pub files: Vec<(String, String)>,
+    /// Folders and files of the host that it sees, read-only, where they are.
+    pub seen: Vec<PathBuf>,
     /// Whether it is in the host's network, and not in one of its own where nobody else is.
     pub network: bool,
     /// Whether it may only read the workspace.
@@ -121,4 +131,36 @@ pub(crate) enum Limit {
     /// It wrote more than it may, or holds more on the disk.
     Written,
     Unseen,
+}
+
+/// Says how long the message is that follows, and hands over what the command is to read.
+pub(super) fn send_length(to: &UnixStream, length: u32, input: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut with = SendAncillaryBuffer::new(&mut space);
+    let input: Vec<_> = input.into_iter().collect();
+    if !input.is_empty() {
+        with.push(SendAncillaryMessage::ScmRights(&input));
+    }
+    // Four bytes into an empty socket: they fit.
+    sendmsg(to, &[IoSlice::new(&length.to_le_bytes())], &mut with, SendFlags::empty())?;
+    Ok(())
+}
+
+/// Hears what [`send_length`] said.
+pub(super) fn hear_length(from: &UnixStream) -> io::Result<(u32, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut with = RecvAncillaryBuffer::new(&mut space);
+    let mut length = [0; 4];
+    let heard =
+        recvmsg(from, &mut [IoSliceMut::new(&mut length)], &mut with, RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL)?;
+    if heard.bytes != length.len() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let mut input = None;
+    for message in with.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut handed) = message {
+            input = handed.next();
+        }
+    }
+    Ok((u32::from_le_bytes(length), input))
 }
