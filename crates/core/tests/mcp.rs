@@ -133,7 +133,7 @@ fn references_are_followed_and_bombs_are_not() {
 #[test]
 fn only_what_is_named_is_accepted_and_what_differs_is_told() {
     let (a, b) = (announced("a"), announced("b"));
-    let all = accept("s", &[], &[a.clone(), b.clone()], &[], &|_| false);
+    let all = accept("s", &[], &[a.clone(), b], &[], &|_| false);
     let changed = Announced {
         description: "Now it sends mail.".into(),
         hints: Hints { read_only: true, ..Hints::default() },
@@ -142,7 +142,7 @@ fn only_what_is_named_is_accepted_and_what_differs_is_told() {
     assert_eq!(all[0].standing(Some(&changed)), Standing::Changed(vec!["description".into(), "hints".into()]));
     assert_eq!((all[0].standing(Some(&a)), all[1].standing(None)), (Standing::Accepted, Standing::Gone));
     // Of two that changed one is accepted; what is not announced any more stays until all is.
-    let one = accept("s", &all, &[changed.clone()], &["a".into()], &|_| false);
+    let one = accept("s", &all, std::slice::from_ref(&changed), &["a".into()], &|_| false);
     assert_eq!(calls(&one), [("a", "s__a"), ("b", "s__b")]);
     assert_eq!(one[0].announced, changed);
     assert_eq!(calls(&accept("s", &one, &[changed], &[], &|_| false)), [("a", "s__a")]);

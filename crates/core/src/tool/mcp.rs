@@ -125,7 +125,7 @@ impl Accepted {
                 "'{}' of the MCP server '{server}', which says nothing about it.",
                 visible(&self.announced.name)
             ),
-            ..=MAX_DESCRIPTION => description,
+            1..=MAX_DESCRIPTION => description,
             _ => format!("{}…", &description[..description.floor_char_boundary(MAX_DESCRIPTION)]),
         };
         let parameters = schema::plain(&self.announced.schema)?;

@@ -53,7 +53,7 @@ fn result(h: &Harness, at: usize) -> Option<(u32, Came, String)> {
 }
 
 fn end_program(h: &mut Harness, text: &str) {
-    let call_id = h.run.program().unwrap().call_id.clone();
+    let call_id = h.run.program().expect("a program").call_id.clone();
     h.end_call(&call_id, Ok(text.to_owned().into()));
 }
 
@@ -88,7 +88,7 @@ fn readers_run_side_by_side_and_whatever_changes_something_alone() {
     let both = h.running();
     h.end_call(&both[1].0, Ok("b".to_owned().into()));
     assert_eq!(names(&h), ["look"], "a writer waits for it");
-    assert_eq!(result(&h, 0).unwrap().0, 1, "results come in the order of their ends");
+    assert_eq!(result(&h, 0).expect("a result").0, 1, "results come in the order of their ends");
     h.end_call(&both[0].0, Ok("a".to_owned().into()));
     for expected in ["write", "look", "put"] {
         assert_eq!(names(&h), [expected]);
@@ -104,7 +104,7 @@ fn what_may_not_run_is_refused_and_the_program_goes_on() {
     make(&mut h, 0, vec![call(EXECUTE_CODE, 1), call("delete_all", 1)]);
     assert_eq!(h.effect, Effect::Wait);
     for at in 0..2 {
-        let (_, came, text) = result(&h, at).unwrap();
+        let (_, came, text) = result(&h, at).expect("a result");
         assert_eq!(came, Came::Refused);
         assert!(text.contains("A program cannot call") && text.contains("look, write, put"), "{text}");
     }
@@ -124,11 +124,11 @@ fn a_program_that_is_run_again_gets_the_results_it_had_and_none_of_its_calls_run
     let before = h.journal.len();
     h.crash_and_pick_up();
     begin(&mut h);
-    assert_eq!(h.run.program().unwrap().at, 1234);
+    assert_eq!(h.run.program().expect("a program").at, 1234);
     make(&mut h, 0, vec![call("look", 1), call("look", 2)]);
     assert_eq!((h.journal.len(), &h.effect), (before, &Effect::Wait), "nothing is new");
-    assert_eq!(result(&h, 0).unwrap(), (1, Came::Done, "second".into()));
-    assert_eq!(result(&h, 1).unwrap(), (0, Came::Failed(ToolErrorCategory::NotFound), "first".into()));
+    assert_eq!(result(&h, 0).expect("a result"), (1, Came::Done, "second".into()));
+    assert_eq!(result(&h, 1).expect("a result"), (0, Came::Failed(ToolErrorCategory::NotFound), "first".into()));
     make(&mut h, 2, vec![call("write", 3)]);
     assert_eq!(h.running().len(), 1);
 }
@@ -144,7 +144,7 @@ fn a_call_in_flight_is_unknown_or_runs_again_when_the_program_comes_to_it() {
         if is_repeatable {
             assert_eq!(result(&h, 0), None);
         } else {
-            let (number, came, text) = result(&h, 0).unwrap();
+            let (number, came, text) = result(&h, 0).expect("a result");
             assert_eq!((number, came), (0, Came::Unknown));
             assert!(text.contains("may or may not"), "{text}");
         }
@@ -186,9 +186,9 @@ fn a_program_that_goes_another_way_is_stopped_with_both_names_and_nothing_runs()
     // One that ends before it has made them all, too.
     let mut h = begun();
     ended(&mut h);
-    let why = h.run.program().unwrap().left_out(1).unwrap();
+    let why = h.run.program().expect("a program").left_out(1).expect("a reason");
     assert!(why.contains("had been write") && why.contains("was now nothing"), "{why}");
-    assert_eq!(h.run.program().unwrap().left_out(2), None);
+    assert_eq!(h.run.program().expect("a program").left_out(2), None);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn calls_of_a_program_that_ended_before_them_do_not_begin() {
     let next = step(&mut h.run, Input::ProgramStopped);
     h.take(next);
     h.end_call(&id, Ok("written".to_owned().into()));
-    let call_id = h.run.program().unwrap().call_id.clone();
+    let call_id = h.run.program().expect("a program").call_id.clone();
     h.end_call(&call_id, Err(ToolError::new(ToolErrorCategory::LimitExceeded, "processor time")));
     assert_eq!(h.effect, Effect::AskModel);
     let states: Vec<_> = states(&h).into_iter().map(|(_, state)| state).collect();
@@ -262,7 +262,7 @@ proptest! {
                     prop_assert!(!matches!(h.effect, Effect::StopProgram(_)), "{:?}", h.effect);
                     continue;
                 }
-                let program = h.run.program().unwrap();
+                let program = h.run.program().expect("a program");
                 if program.made() == made && results == made { break 'lives; }
                 prop_assert_eq!(program.left_out(made), None);
                 let running = h.running();
@@ -284,7 +284,7 @@ proptest! {
         // Each begins once and ends once, for whoever watches.
         let mut events = Events::default();
         let all: Vec<_> = h.journal.iter().flat_map(|recorded| events.take(&recorded.entry)).collect();
-        let text = serde_json::to_string(&all).unwrap();
+        let text = serde_json::to_string(&all).expect("JSON");
         prop_assert_eq!(text.matches("tool.start").count(), text.matches("tool.end").count());
         prop_assert_eq!(Run::replay(&h.journal), h.run);
         let ended = |entry: &Entry| matches!(entry, Entry::CallEnded { outcome: CallOutcome::Done, .. });
