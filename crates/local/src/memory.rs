@@ -183,14 +183,13 @@ mod tests {
     #[test]
     fn a_prefix_is_whole_chunks_and_leaves_a_token_to_read() {
         let tokens = |n: usize| (0..n as i32).map(LlamaToken).collect::<Vec<_>>();
-        assert_eq!(whole_prefix(&tokens(64), &tokens(100)), 64);
-        assert_eq!(whole_prefix(&tokens(64), &tokens(64)), 32);
-        assert_eq!(whole_prefix(&tokens(64), &tokens(65)), 64);
-        assert_eq!(whole_prefix(&tokens(64), &tokens(40)), 32);
-        assert_eq!(whole_prefix(&tokens(64), &[]), 0);
-        let mut other = tokens(100);
-        other[40] = LlamaToken(-1);
-        assert_eq!(whole_prefix(&tokens(64), &other), 32);
+        let two = tokens(2 * CHUNK);
+        for (length, whole) in [(3 * CHUNK, 2), (2 * CHUNK, 1), (2 * CHUNK + 1, 2), (CHUNK + 8, 1), (0, 0)] {
+            assert_eq!(whole_prefix(&two, &tokens(length)), whole * CHUNK, "{length}");
+        }
+        let mut other = tokens(3 * CHUNK);
+        other[CHUNK + 8] = LlamaToken(-1);
+        assert_eq!(whole_prefix(&two, &other), CHUNK);
     }
 
     #[test]

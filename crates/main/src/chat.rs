@@ -204,7 +204,7 @@ impl Chat {
         let mut look = true;
         let edits = self.input.pane().is_some();
         let mut sign = tokio::time::interval(SIGN_EVERY);
-        let (mut since, mut asked) = (Instant::now(), false);
+        let (mut since, mut asked, mut begins) = (Instant::now(), false, false);
         loop {
             let news = if look { follower.poll().await? } else { Vec::new() };
             look = true;
@@ -219,6 +219,10 @@ impl Chat {
                 }
                 (since, asked) = (Instant::now(), false);
                 self.show(&mut voice, &happened)?;
+            }
+            if std::mem::take(&mut begins) {
+                (since, asked) = (Instant::now(), true);
+                voice.begin(follower.calling_for_person());
             }
             if let Some(state) = follower.state().filter(|state| state.is_final()) {
                 return Ok(Followed::Ended(state));
@@ -242,11 +246,8 @@ impl Chat {
             tokio::select! {
                 () = follower.changed() => {}
                 heard = hear(&mut self.heard) => match heard {
-                    Some(Progress::AskingModel { job: of }) if of == job => {
-                        look = false;
-                        (since, asked) = (Instant::now(), true);
-                        voice.begin(follower.calling_for_person());
-                    }
+                    // For whom it is asked, the journal tells.
+                    Some(Progress::AskingModel { job: of }) if of == job => begins = true,
                     Some(Progress::Delta { job: of, delta }) if of == job => {
                         look = false;
                         self.hear(delta, &mut voice)?;
