@@ -11,6 +11,7 @@ mod descriptors;
 mod disk_full;
 mod hostile;
 mod lists;
+mod meaning;
 mod memory;
 mod metrics;
 mod model_bench;

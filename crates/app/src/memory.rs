@@ -1,12 +1,18 @@
 //! What is remembered: which items are meant, files of items, and how they are shown.
 
-use posse_core::clock::Millis;
+use std::sync::Arc;
+
+use posse_core::clock::{Clock, Millis};
 use posse_core::job::JobId;
+use posse_core::job::lease::WorkerId;
 use posse_core::memory::{
-    Became, MemoryFilter, MemoryId, MemoryItem, NewMemory, Origin, PERSON, Remembered, SHARED, Spot, check,
+    Became, MemoryFilter, MemoryId, MemoryItem, MemoryStanding, NewMemory, Origin, PERSON, Remembered, SHARED, Spot,
+    check,
 };
-use posse_core::port::{MemoryQueries, MemoryRepository};
+use posse_core::model::embedder::Embedder;
+use posse_core::port::{MemoryQueries, MemoryRepository, Store};
 use posse_core::text::plural;
+use posse_core::worker::{Embedding, EmbeddingError, Round};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -252,6 +258,58 @@ impl Import {
         }
         Ok(())
     }
+}
+
+/// What became of the indexes: the document of `posse memory reindex --json`.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Reindexed {
+    /// How they stand now.
+    #[serde(flatten)]
+    pub standing: MemoryStanding,
+    /// Items that were given a vector.
+    pub embedded: u64,
+    /// Why some have none, where that is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
+}
+
+/// Makes the indexes anew, and gives all items a vector that have none of the embedder; `progress` hears how many have been
+/// given one.
+pub async fn reindex(
+    store: Arc<dyn Store>,
+    embedder: Option<Arc<dyn Embedder>>,
+    clock: Arc<dyn Clock>,
+    process: u32,
+    mut progress: impl FnMut(u64),
+) -> crate::Result<Reindexed> {
+    store.reindex_memory().await?;
+    let mut embedded = 0;
+    let why_not = match embedder {
+        None => Some("there is no embedder".to_owned()),
+        Some(embedder) => {
+            let worker = WorkerId(format!("posse memory reindex {process}"));
+            // A person chose it at this moment.
+            let began = Some(clock.now());
+            let mut embedding = Embedding::new(Arc::clone(&store), embedder, clock, worker, began);
+            loop {
+                match embedding.round().await {
+                    Ok(Round::Made(some)) => {
+                        embedded += some;
+                        progress(embedded);
+                    }
+                    Ok(Round::Idle) if embedding.refused() > 0 => {
+                        break Some(format!("the model did not take {}", plural(embedding.refused(), "item")));
+                    }
+                    Ok(Round::Idle) => break None,
+                    Ok(Round::Elsewhere) => break Some("another process gives them theirs".into()),
+                    Ok(Round::Other(space)) => break Some(format!("the vectors of {} are compared", space.model)),
+                    Err(EmbeddingError::Store(error)) => return Err(error.into()),
+                    Err(EmbeddingError::Embedder(error)) => break Some(error.message),
+                }
+            }
+        }
+    };
+    Ok(Reindexed { standing: store.memory_standing().await?, embedded, why_not })
 }
 
 /// Hands all items that fit to `line`, newest first.

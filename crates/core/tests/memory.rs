@@ -82,7 +82,7 @@ fn item(text: &str, untrusted: bool) -> MemoryItem {
 
 fn told(item: MemoryItem, words: &[&str]) -> String {
     let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
-    let hit = Hit { item, score: 1.0, words: words.clone(), around: vec![] };
+    let hit = Hit { item, score: 1.0, bm25: None, likeness: None, words: words.clone(), around: vec![] };
     found(&MemoryFound { items: vec![hit], words, ..MemoryFound::default() }, 60_000)
 }
 

@@ -28,6 +28,7 @@ pub mod grouped;
 pub mod journals;
 pub mod limited;
 pub mod many;
+pub mod meaning;
 pub mod memory;
 pub mod model;
 pub mod people;
@@ -221,6 +222,14 @@ macro_rules! suite {
                 what_stands_beside_an_item_finds_it_too,
                 what_left_a_conversation_is_found,
                 the_index_of_words_is_made_anew;
+            meaning:
+                an_item_is_found_by_what_it_means,
+                what_stands_beside_an_item_is_a_part_of_what_it_means,
+                vectors_of_two_models_are_never_compared,
+                another_length_and_back_loses_nothing,
+                one_process_at_a_time_makes_vectors,
+                processes_that_differ_do_not_take_turns,
+                a_model_that_fails_keeps_nobody_from_finding_words;
             grouped:
                 a_job_waits_for_every_job_of_a_group,
                 a_group_that_fails_is_met_by_the_rule,
@@ -319,6 +328,8 @@ macro_rules! suite {
         shared_behaviours! { $door =>
             remembering:
                 what_one_process_saves_another_finds;
+            meaning:
+                what_one_process_embeds_another_finds;
             sharing:
                 fifty_enqueue_one_key_at_once,
                 limits_hold_over_processes,

@@ -1,7 +1,7 @@
 //! What is remembered: saving, changing and forgetting it.
 //!
-//! An item holds until it ends: replaced by another one, or forgotten. The words of those that hold are indexed in the
-//! transaction that changes them, unless texts are sealed; then [`held`] has them, in memory alone.
+//! An item holds until it ends: replaced by another one, or forgotten. The words and vectors of those that hold are
+//! indexed in the transaction that changes them, unless texts are sealed; then [`held`] has them, in memory alone.
 
 use super::driver::{Driver, MemoryEnd, MemoryOf, MemoryRow};
 use super::fault::{misused, refused};
@@ -11,14 +11,15 @@ use super::{Outcome, Tx};
 use crate::clock::Millis;
 use crate::job::lease::Lease;
 use crate::memory::{
-    Became, CONVERSATION, Forgetting, MemoryFilter, MemoryId, MemoryItem, NewMemory, Origin, PERSON, Remembered,
-    Revision, Tier, normalised,
+    Became, CONVERSATION, Forgetting, MemoryFilter, MemoryId, MemoryItem, MemoryStanding, NewMemory, Origin, PERSON,
+    Remembered, Revision, Tier, normalised,
 };
 use row::{item, text};
 
 pub mod held;
 mod row;
 pub mod search;
+pub mod vectors;
 pub mod words;
 
 /// Items in one transaction, where there may be many.
@@ -210,7 +211,7 @@ pub fn revise<D: Driver>(
     if let Some(same) = same {
         let same = MemoryId(same.id);
         tx.db.end_memory(id, &end(Some(same)))?;
-        tx.db.drop_words(id)?;
+        gone(tx, &row)?;
         return Ok(Remembered { id: same, became: Became::Known });
     }
     // First it gives up its place, which its successor takes.
@@ -218,7 +219,7 @@ pub fn revise<D: Driver>(
     let lineage = Lineage { version: row.version + 1, supersedes: Some(id), revision: revision + 1 };
     let new_id = insert(tx, &new, lineage, now)?;
     tx.db.end_memory(id, &end(Some(new_id)))?;
-    tx.db.drop_words(id)?;
+    gone(tx, &row)?;
     words::index(tx.db, tx.keys, &[new_id])?;
     Ok(Remembered { id: new_id, became: Became::Saved })
 }
@@ -268,12 +269,31 @@ pub fn forget<D: Driver>(
             tx.db.end_memory(MemoryId(row.id), &end)?;
         }
         if held {
-            tx.db.drop_words(*id)?;
-            words::index_beside(tx.db, tx.keys, &of[0])?;
+            gone(tx, &of[0])?;
         }
         forgotten += u64::from(changed);
     }
     Ok(forgotten)
+}
+
+/// Takes an item that holds no more out of the indexes, and what it was to those beside it.
+fn gone<D: Driver>(tx: &mut Tx<'_, D>, row: &MemoryRow) -> Outcome<()> {
+    tx.db.drop_words(MemoryId(row.id))?;
+    words::index_beside(tx.db, tx.keys, row)?;
+    vectors::gone(tx.db, tx.keys, row)
+}
+
+/// How the indexes stand.
+pub fn standing<D: Driver>(db: &mut D, keys: &Keys) -> Outcome<MemoryStanding> {
+    let standing = db.memory_standing(keys.seals())?;
+    let Some(chosen) = db.memory_space()? else { return Ok(standing) };
+    let (unindexed_vectors, stray_vectors) = match chosen.filled_through {
+        // What is not there yet is counted as such.
+        Some(_) => (0, 0),
+        None => db.vector_faults(&chosen.space, keys.seals())?,
+    };
+    let without_vector = db.without_vector(&chosen)?;
+    Ok(MemoryStanding { space: Some(chosen.space), without_vector, unindexed_vectors, stray_vectors, ..standing })
 }
 
 /// Some of the items that fit, to be forgotten in one transaction.

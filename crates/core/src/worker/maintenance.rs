@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use super::embedding::embed;
 use super::fleet::{Fleet, Phase};
 use crate::clock::Millis;
 use crate::port::{Firing, RepositoryError};
@@ -25,9 +26,9 @@ const DUTY_MS: Millis = 2 * PRUNE_EVERY_MS;
 
 /// Keeps a process's part of the fleet in order until everything is given back: renews leases, hears of
 /// cancellations and of its own drain, takes back what vanished workers held, makes the jobs of
-/// schedules, and deletes what was kept long enough.
+/// schedules, deletes what was kept long enough, and gives what is remembered its vectors.
 pub async fn maintain(fleet: Arc<Fleet>) {
-    tokio::join!(keep_in_touch(&fleet), keep_in_order(&fleet));
+    tokio::join!(keep_in_touch(&fleet), keep_in_order(&fleet), embed(&fleet));
 }
 
 async fn keep_in_touch(fleet: &Arc<Fleet>) {

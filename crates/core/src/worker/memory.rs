@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::embedding::search_memory;
 use super::fleet::Fleet;
 use crate::clock::Millis;
 use crate::job::lease::Lease;
@@ -100,7 +101,7 @@ impl Memory for JobMemory {
     async fn search(&self, what: MemorySearch) -> Result<MemoryFound, ToolError> {
         let scopes = Some(vec![self.role.clone(), SHARED.to_owned()]);
         let what = MemorySearch { filter: MemoryFilter { scopes, ..what.filter }, ..what };
-        self.ask(|| self.fleet.store.search_memory(what.clone())).await
+        self.ask(|| search_memory(&*self.fleet.store, self.fleet.questions.as_ref(), what.clone())).await
     }
 
     fn now(&self) -> Millis {

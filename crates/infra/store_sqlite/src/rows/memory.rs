@@ -21,7 +21,7 @@ use crate::{extension, migrate};
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = memory_items)]
-struct Columns {
+pub(super) struct Columns {
     id: i64,
     scope: String,
     tier: String,
@@ -50,7 +50,7 @@ struct Columns {
     dimension: Option<i64>,
 }
 
-fn read(row: Columns) -> MemoryRow {
+pub(super) fn read(row: Columns) -> MemoryRow {
     MemoryRow {
         id: row.id,
         scope: row.scope,
@@ -84,7 +84,7 @@ fn read(row: Columns) -> MemoryRow {
 const IDS_AT_ONCE: usize = 500;
 
 /// That an item fits a filter, whose values `fit!` binds from the third on.
-const FITS: &str = "(?3 OR memory_items.ended_at IS NULL)
+pub(super) const FITS: &str = "(?3 OR memory_items.ended_at IS NULL)
     AND (?4 IS NULL OR memory_items.scope IN (SELECT value FROM json_each(?4)))
     AND NOT EXISTS (SELECT 1 FROM json_each(?5) AS wanted
         WHERE wanted.value NOT IN (SELECT value FROM json_each(memory_items.tags)))
@@ -117,6 +117,8 @@ macro_rules! fit {
     }};
 }
 
+pub(super) use fit;
+
 #[derive(QueryableByName)]
 struct Scored {
     #[diesel(sql_type = BigInt)]
@@ -126,9 +128,9 @@ struct Scored {
 }
 
 #[derive(QueryableByName)]
-struct Numbered {
+pub(super) struct Numbered {
     #[diesel(sql_type = BigInt)]
-    id: i64,
+    pub id: i64,
 }
 
 #[derive(QueryableByName)]
@@ -141,7 +143,7 @@ struct Counted {
     stray_words: i64,
 }
 
-fn numbers(ids: &[MemoryId]) -> Vec<i64> {
+pub(super) fn numbers(ids: &[MemoryId]) -> Vec<i64> {
     ids.iter().map(|id| id.0).collect()
 }
 
@@ -257,6 +259,10 @@ impl MemoryRows for Rows {
             memory_items::superseded_by.eq(end.superseded_by.map(|id| id.0)),
             memory_items::ended_at.eq(end.at),
             memory_items::revision.eq(end.revision),
+            // Nobody looks for it any more.
+            memory_items::embedding.eq(None::<&[u8]>),
+            memory_items::model.eq(None::<&str>),
+            memory_items::dimension.eq(None::<i64>),
         );
         self.run(update(memory_items::table, memory_items::id.eq(id.0), ended))?;
         if let Some(reason) = &end.reason {
@@ -269,9 +275,6 @@ impl MemoryRows for Rows {
             memory_items::metadata.eq(None::<Text<Sealed>>),
             memory_items::tags.eq("[]"),
             memory_items::fingerprint.eq(None::<&[u8]>),
-            memory_items::embedding.eq(None::<&[u8]>),
-            memory_items::model.eq(None::<&str>),
-            memory_items::dimension.eq(None::<i64>),
         );
         self.run(update(memory_items::table, memory_items::id.eq(id.0), gone))
     }
@@ -342,6 +345,6 @@ impl MemoryRows for Rows {
         let count = |n: i64| n.unsigned_abs();
         let Counted { items, without_words, stray_words } = counted;
         let (items, without_words, stray_words) = (count(items), count(without_words), count(stray_words));
-        Ok(MemoryStanding { items, without_words, stray_words })
+        Ok(MemoryStanding { items, without_words, stray_words, ..MemoryStanding::default() })
     }
 }
