@@ -76,8 +76,12 @@ fn answer(stream: TcpStream, seen: &AtomicUsize, silent_from: &AtomicUsize) -> O
         let data: Vec<_> =
             texts.map(|(at, text)| json!({"index": at, "embedding": vector(text.as_str().unwrap_or(""))})).collect();
         let reply = json!({"data": data}).to_string();
-        write!(stream, "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{reply}", reply.len())
-            .ok()?;
+        write!(
+            stream,
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{reply}",
+            reply.len()
+        )
+        .ok()?;
     }
 }
 
@@ -159,7 +163,10 @@ fn a_change_of_model_outlives_a_kill() {
     file.execute("DELETE FROM duties", []).expect("two minutes have passed");
     drop(file);
     let done = project.posse(&["memory", "reindex", "--json"]).ok().json();
-    assert_eq!((&done["embedded"], &done["without_vector"], &done["stray_vectors"]), (&json!(left), &json!(0), &json!(0)));
+    assert_eq!(
+        (&done["embedded"], &done["without_vector"], &done["stray_vectors"]),
+        (&json!(left), &json!(0), &json!(0))
+    );
     project.write("config/posse.toml", server.settings("one") + "dimension = 384\n");
     assert_eq!(project.posse(&["memory", "reindex", "--json"]).ok().json()["embedded"], 200);
     assert_eq!(search(&project, "car")["meaning"]["words_alone"], 0);

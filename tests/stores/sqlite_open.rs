@@ -377,7 +377,8 @@ async fn what_was_archived_before_is_found() {
     for (seq, said) in [(3, "the ladder is behind the shed"), (7, "so bring it")] {
         old.execute(archive, rusqlite::params![said, seq]).expect("is archived");
     }
-    old.execute("DELETE FROM __diesel_schema_migrations WHERE version IN ('0014', '0017')", []).expect("is of the version before");
+    old.execute("DELETE FROM __diesel_schema_migrations WHERE version IN ('0014', '0017')", [])
+        .expect("is of the version before");
     drop(old);
     let store = open(&path);
     let search = async || {

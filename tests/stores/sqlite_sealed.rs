@@ -22,8 +22,8 @@ use posse_core::session::{NewSession, Stretch};
 use posse_infra::sqlite::{Keys, Options, SqliteDatabase, SqliteStore, Synchronous, enqueue_in};
 
 use super::behaviour::{
-    self, Door, Store, T0, behaviours, claim, ending, for_properties, job, meaning, note, output, request,
-    shared_behaviours, suite,
+    self, Door, Store, T0, behaviours, claim, ending, for_properties, job, note, output, request, shared_behaviours,
+    suite,
 };
 
 /// What must not be found in a file.
@@ -216,20 +216,20 @@ async fn a_database_is_sealed_turned_to_another_key_and_opened_again() {
 async fn what_is_sealed_is_found_by_its_meaning_and_its_vector_stands_in_no_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("jobs.db");
-    let embedder = meaning::concepts("a", 64);
+    let embedder = behaviour::meaning::concepts("a", 64);
     let store: Arc<dyn Store> = Arc::new(open(&path, keys(&["a"])));
     for text in [format!("a huge automobile {CANARY}"), "the harbour".to_owned()] {
         let new = NewMemory { scope: "r".into(), text, ..NewMemory::default() };
         store.remember(vec![new], None, T0).await.expect("is saved");
     }
     let found = async |store: &dyn Store| {
-        let found = meaning::ask(store, &embedder, "big car", MemoryFilter::default()).await;
+        let found = behaviour::meaning::ask(store, &embedder, "big car", MemoryFilter::default()).await;
         found.items.iter().filter_map(|hit| hit.likeness).collect::<Vec<_>>()
     };
     assert_eq!(found(&*store).await, [0.0; 0]);
-    assert_eq!(meaning::embed_all(&store, &embedder, 1).await, 2);
+    assert_eq!(behaviour::meaning::embed_all(&store, &embedder, 1).await, 2);
     let alike = found(&*store).await;
-    assert_eq!((alike.len(), meaning::faults(&*store).await), (1, (0, 0, 0)));
+    assert_eq!((alike.len(), behaviour::meaning::faults(&*store).await), (1, (0, 0, 0)));
     let bytes = posse_core::memory::meaning::bytes(&embedder.vector(&format!("a huge automobile {CANARY}")));
     let in_files = || {
         let files = std::fs::read_dir(folder.path()).expect("can be listed").flatten();
@@ -244,14 +244,14 @@ async fn what_is_sealed_is_found_by_its_meaning_and_its_vector_stands_in_no_file
     sealed.reseal(true, &mut |_, _| {}).await.expect("works");
     drop(sealed);
     let clear = open(&path, Keys::default());
-    assert_eq!((found(&clear).await, meaning::faults(&clear).await), (alike.clone(), (0, 0, 0)));
+    assert_eq!((found(&clear).await, behaviour::meaning::faults(&clear).await), (alike.clone(), (0, 0, 0)));
     drop(clear);
     let again = open(&path, keys(&["a"]));
     again.reseal(false, &mut |_, _| {}).await.expect("works");
     drop(again);
     SqliteDatabase { path: path.clone(), keys: Keys::default() }.compact().expect("is rewritten");
     let again = open(&path, keys(&["a"]));
-    assert_eq!((found(&again).await, meaning::faults(&again).await, in_files()), (alike, (0, 0, 0), 0));
+    assert_eq!((found(&again).await, behaviour::meaning::faults(&again).await, in_files()), (alike, (0, 0, 0), 0));
 }
 
 /// Case M-7.

@@ -15,7 +15,7 @@ use posse_core::model::embedder::{Again, EmbedError, Embedder, EmbedderProfile};
 use posse_core::worker::{Embedding, Questions, Round, search_memory};
 
 use super::memory::{of, save};
-use super::{Door, Store, T0};
+use super::{Store, T0};
 
 /// Words that mean the same.
 const CONCEPTS: [&[&str]; 5] = [
@@ -48,9 +48,10 @@ impl Concepts {
             let concept = CONCEPTS.iter().position(|same| same.contains(&word));
             let named = concept.map_or_else(|| word.to_owned(), |at| format!("concept {at}"));
             // A direction of its own for each, other ones with each model.
-            let mut seed = self.space.model.bytes().chain(named.bytes()).fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-            });
+            let mut seed =
+                self.space.model.bytes().chain(named.bytes()).fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+                    (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+                });
             for x in &mut sum {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 *x += (seed >> 40) as f32 / (1 << 23) as f32 - 1.0;
@@ -109,7 +110,7 @@ pub async fn ask(store: &dyn Store, embedder: &Concepts, text: &str, filter: Mem
     store.search_memory(MemorySearch { text: text.into(), meaning, filter, limit: 10 }).await.expect("is no error")
 }
 
-fn first(found: &MemoryFound) -> &str {
+pub fn first(found: &MemoryFound) -> &str {
     found.items.first().map_or("nothing", |hit| &hit.item.text)
 }
 
@@ -236,8 +237,7 @@ pub async fn one_process_at_a_time_makes_vectors(store: Arc<dyn Store>) {
     let embedder = concepts("a", 8);
     let items = (0..40).map(|n| of("r", &format!("n{n}"))).collect();
     store.remember(items, None, T0).await.expect("are saved");
-    let (mut one, mut two) =
-        (process(&store, &embedder, "one", Some(1)), process(&store, &embedder, "two", Some(1)));
+    let (mut one, mut two) = (process(&store, &embedder, "one", Some(1)), process(&store, &embedder, "two", Some(1)));
     assert_eq!(one.round().await.expect("works"), Round::Made(0));
     assert_eq!(two.round().await.expect("works"), Round::Elsewhere);
     assert_eq!(one.round().await.expect("works"), Round::Made(32));
@@ -292,15 +292,4 @@ pub async fn a_model_that_fails_keeps_nobody_from_finding_words(store: Arc<dyn S
     assert_eq!(embedder.asked.load(SeqCst), asked + 1, "it is left alone for a while");
     let found = search_memory(&*store, None, what("a car")).await.expect("no error");
     assert_eq!(found.meaning.why_not.as_deref(), Some("there is no embedder"));
-}
-
-pub async fn what_one_process_embeds_another_finds(door: &dyn Door) {
-    let (here, there) = (door.fresh().await, door.again().await);
-    let embedder = concepts("a", 64);
-    save(&*here, of("r", "a large dwelling")).await;
-    embed_all(&here, &embedder, 1).await;
-    assert_eq!(first(&ask(&*there, &embedder, "big house", MemoryFilter::default()).await), "a large dwelling");
-    embed_all(&there, &concepts("b", 16), 2).await;
-    let found = ask(&*here, &embedder, "big house", MemoryFilter::default()).await;
-    assert!(found.items.is_empty() && found.meaning.why_not.is_some(), "{found:?}");
 }

@@ -327,8 +327,7 @@ macro_rules! suite {
         }
         shared_behaviours! { $door =>
             remembering:
-                what_one_process_saves_another_finds;
-            meaning:
+                what_one_process_saves_another_finds,
                 what_one_process_embeds_another_finds;
             sharing:
                 fifty_enqueue_one_key_at_once,

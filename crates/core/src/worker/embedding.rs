@@ -7,19 +7,14 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
-use super::fleet::{Fleet, Phase};
 use crate::clock::{Clock, Millis};
 use crate::job::lease::WorkerId;
 use crate::memory::meaning::{Meaning, Space};
 use crate::memory::{MemoryFound, MemoryId, MemorySearch, ToEmbed};
 use crate::model::embedder::{Again, EmbedError, Embedder};
 use crate::port::{MemoryQueries, RepositoryError, Store};
-use crate::text::plural;
-
-/// How often it is looked whether there are items without a vector.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Items in one request and one transaction.
 const BATCH: u32 = 32;
@@ -31,7 +26,7 @@ const DUTY_MS: Millis = 120_000;
 const DUTY: &str = "embed";
 
 /// Between two tries where nothing is known of when to try again.
-const REST: Duration = Duration::from_secs(30);
+pub(super) const REST: Duration = Duration::from_secs(30);
 
 /// Texts that are refused one after the other before it is their model that is at fault.
 const REFUSED_AT_MOST: usize = 3;
@@ -187,48 +182,8 @@ impl Embedding {
     }
 }
 
-/// Gives items their vectors until this process is to end.
-pub(super) async fn embed(fleet: &Arc<Fleet>) {
-    let Some(ChosenEmbedder { embedder, is_chosen }) = fleet.embedder.clone() else { return };
-    let began = is_chosen.then_some(fleet.began_at());
-    let (store, clock) = (fleet.store.clone(), Arc::clone(&fleet.clock));
-    let mut embedding = Embedding::new(store, embedder, clock, fleet.worker.clone(), began);
-    let mut phase = fleet.phase();
-    let mut said = None;
-    loop {
-        if *phase.borrow_and_update() != Phase::Working {
-            return;
-        }
-        let came = embedding.round().await;
-        let (wait, says) = match came {
-            Ok(Round::Made(_)) => (Duration::ZERO, None),
-            Ok(Round::Idle | Round::Elsewhere) => (LOOK, None),
-            Ok(Round::Other(space)) => {
-                let what = "items have vectors of another model, which this process does not make";
-                (REST, Some(format!("{what}: {} ({})", space.model, plural(space.dimension as u64, "number"))))
-            }
-            Err(EmbeddingError::Store(error)) => {
-                fleet.or_say::<()>(Err(error));
-                (LOOK, said.clone())
-            }
-            Err(EmbeddingError::Embedder(error)) => (rest(error.again), Some(error.message)),
-        };
-        if let Some(says) = says.as_ref().filter(|_| says != said) {
-            // Where nobody asked for one, its absence is how things are.
-            match is_chosen {
-                true => warn!("what is saved is found by its words alone for now: {says}"),
-                false => debug!("what is saved is found by its words alone for now: {says}"),
-            }
-        }
-        said = says;
-        tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            _ = phase.changed() => {}
-        }
-    }
-}
-
-fn rest(again: Again) -> Duration {
+/// How long to wait before another try.
+pub(super) fn rest(again: Again) -> Duration {
     match again {
         Again::Later { after } => after.unwrap_or(REST).max(REST),
         Again::Mended | Again::Never => 2 * REST,

@@ -49,10 +49,7 @@ pub fn search<D: Driver>(db: &mut D, keys: &Keys, held: &mut Held<D>, what: &Mem
 }
 
 /// Whether meaning can be compared, and what is said of that.
-fn by_meaning<'a, D: Driver>(
-    db: &mut D,
-    asked: Option<&'a Meaning>,
-) -> Outcome<(Option<&'a Meaning>, ByMeaning)> {
+fn by_meaning<'a, D: Driver>(db: &mut D, asked: Option<&'a Meaning>) -> Outcome<(Option<&'a Meaning>, ByMeaning)> {
     let Some(chosen) = db.memory_space()? else {
         let why_not = asked.map(|_| "no item has a vector yet".to_owned());
         return Ok((None, ByMeaning { why_not, ..ByMeaning::default() }));
