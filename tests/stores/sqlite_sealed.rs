@@ -216,7 +216,7 @@ async fn a_database_is_sealed_turned_to_another_key_and_opened_again() {
 async fn what_is_sealed_is_found_by_its_meaning_and_its_vector_stands_in_no_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("jobs.db");
-    let embedder = behaviour::meaning::concepts("a", 64);
+    let embedder = behaviour::meaning::concepts("a", 384);
     let store: Arc<dyn Store> = Arc::new(open(&path, keys(&["a"])));
     for text in [format!("a huge automobile {CANARY}"), "the harbour".to_owned()] {
         let new = NewMemory { scope: "r".into(), text, ..NewMemory::default() };

@@ -111,7 +111,7 @@ fn does_its_work() -> Result<(), String> {
     let asks = "CREATE VIRTUAL TABLE vss USING vec0 (id INTEGER PRIMARY KEY, scope TEXT PARTITION KEY, signs bit[8], +vector BLOB);
         INSERT INTO vss (id, scope, signs, vector) VALUES (1, 's', vec_bit(x'01'), x'00');
         SELECT validity, rowids, partition00, vectors, value00 FROM vss_chunks
-            JOIN vss_vector_chunks00 AS bits ON bits.rowid = chunk_id JOIN vss_auxiliary AS kept ON kept.rowid = 1;
+            JOIN vss_vector_chunks00 AS bits ON bits._rowid_ = chunk_id JOIN vss_auxiliary AS kept ON kept.rowid = 1;
         DELETE FROM vss WHERE id = 1";
     connection.batch_execute(asks).map_err(|error| error.to_string())
 }

@@ -24,6 +24,9 @@ use crate::embedder;
 use crate::output::table::{Cell, painted, plain};
 use crate::output::text::{ago, count, excerpt, moment, one_line, plural, visible};
 
+/// Items given a vector, after which it is told how many there are.
+const TOLD_EVERY: u64 = 1_000;
+
 /// Longer lines of a file are no items.
 const MAX_LINE: u64 = 256 * 1024;
 
@@ -419,7 +422,13 @@ async fn reindex(cx: &Context) -> Result<Exit> {
     let nothing = || fail(Code::DatabaseNotFound, "there is no database yet, and nothing is remembered");
     let store = wire::open_existing(&cx.plain_settings()?, nothing)?;
     let embedder = embedder::of_process(&cx.plain_settings()?).map(|chosen| chosen.embedder);
-    let progress = |embedded| cx.out.hint(format!("{} given a vector", plural(embedded, "item")));
+    let mut told = 0;
+    let progress = |embedded| {
+        if embedded >= told + TOLD_EVERY {
+            told = embedded;
+            cx.out.hint(format!("{} given a vector", plural(embedded, "item")));
+        }
+    };
     let done = memory::reindex(store, embedder, Arc::new(SystemClock), std::process::id(), progress).await?;
     let Reindexed { standing, embedded, why_not } = &done;
     let mut line = format!("the words of {} are indexed", plural(standing.items, "item"));

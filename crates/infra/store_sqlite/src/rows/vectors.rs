@@ -115,7 +115,7 @@ impl VectorRows for Rows {
         let chunks = diesel::sql_query(
             "SELECT chunk.validity AS taken, chunk.rowids AS ids, bits.vectors AS signs
              FROM vss_memory_items_chunks AS chunk
-             CROSS JOIN vss_memory_items_vector_chunks00 AS bits ON bits.rowid = chunk.chunk_id
+             CROSS JOIN vss_memory_items_vector_chunks00 AS bits ON bits._rowid_ = chunk.chunk_id
              WHERE ?1 IS NULL OR chunk.partition00 IN (SELECT value FROM json_each(?1))",
         );
         let chunks = chunks.bind::<Nullable<SqlText>, _>(scopes.map(serde_json::to_string).transpose()?);
