@@ -349,7 +349,8 @@ pub struct ChosenSpace {
 }
 
 impl ChosenSpace {
-    /// Whether a process that began then has another model take its place: the one that began later knows the newer settings.
+    /// Whether a process that began then has another model take its place: the one that began later knows the newer
+    /// settings.
     pub fn yields_to(&self, space: &Space, began: Option<Millis>) -> bool {
         self.space != *space && began.is_some_and(|began| began > self.chosen_at)
     }

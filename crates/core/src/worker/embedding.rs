@@ -233,8 +233,8 @@ impl Questions {
     }
 }
 
-/// What a question finds, by its words, and by its meaning where there is somebody to ask what that is. Whatever fails there,
-/// words find what they find, and the answer says why.
+/// What a question finds, by its words, and by its meaning where there is somebody to ask what that is. Whatever fails
+/// there, words find what they find, and the answer says why.
 pub async fn search_memory(
     queries: &dyn MemoryQueries,
     questions: Option<&Questions>,

@@ -108,7 +108,8 @@ fn load(file: &Path) -> Result<Source, String> {
 /// Whether a new connection has what `rows/vectors.rs` asks of it.
 fn does_its_work() -> Result<(), String> {
     let mut connection = SqliteConnection::establish(":memory:").map_err(|error| error.to_string())?;
-    let asks = "CREATE VIRTUAL TABLE vss USING vec0 (id INTEGER PRIMARY KEY, scope TEXT PARTITION KEY, signs bit[8], +vector BLOB);
+    let asks = "CREATE VIRTUAL TABLE vss
+            USING vec0 (id INTEGER PRIMARY KEY, scope TEXT PARTITION KEY, signs bit[8], +vector BLOB);
         INSERT INTO vss (id, scope, signs, vector) VALUES (1, 's', vec_bit(x'01'), x'00');
         SELECT validity, rowids, partition00, vectors, value00 FROM vss_chunks
             JOIN vss_vector_chunks00 AS bits ON bits._rowid_ = chunk_id JOIN vss_auxiliary AS kept ON kept.rowid = 1;

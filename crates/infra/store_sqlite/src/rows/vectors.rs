@@ -231,7 +231,8 @@ impl VectorRows for Rows {
     fn vector_faults(&mut self, space: &Space, sealed: bool) -> Done<(u64, u64)> {
         let having = "SELECT id FROM memory_items WHERE ended_at IS NULL AND model = ?1 AND dimension = ?2";
         let query = diesel::sql_query(format!(
-            "SELECT (SELECT count(*) FROM ({having}) WHERE NOT ?3 AND id NOT IN (SELECT id FROM vss_memory_items)) AS lacks,
+            "SELECT (SELECT count(*) FROM ({having})
+                    WHERE NOT ?3 AND id NOT IN (SELECT id FROM vss_memory_items)) AS lacks,
                 (SELECT count(*) FROM vss_memory_items WHERE ?3 OR id NOT IN ({having})) AS strays"
         ));
         let faults: Faults = query
