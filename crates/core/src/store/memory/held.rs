@@ -78,13 +78,12 @@ impl<D: Driver> Held<D> {
     pub fn up_to_date(&mut self, db: &mut D, keys: &Keys) -> Outcome<&mut D> {
         let clear = Keys::default();
         let space = db.memory_space()?.map(|chosen| chosen.space);
-        if self.space != space {
-            // Vectors of two models never lie side by side.
-            *self = Held { space, ..Held::of_at_most(self.most, self.most_of_vectors) };
-        }
-        let mut rows = match self.rows.take() {
+        // Vectors of two models never lie side by side.
+        let mut rows = match self.rows.take().filter(|_| self.space == space) {
             Some(rows) => rows,
+            // From the beginning, also where the last time came to no end.
             None => {
+                *self = Held { space, ..Held::of_at_most(self.most, self.most_of_vectors) };
                 let mut rows = D::in_memory()?;
                 if let Some(space) = &self.space {
                     rows.make_vectors(space.dimension)?;
