@@ -368,6 +368,7 @@ async fn what_was_archived_before_is_found() {
     let old = rusqlite::Connection::open(&path).expect("opens");
     for down in [
         include_str!("../../migrations/sqlite/0017_meaning/down.sql"),
+        include_str!("../../migrations/sqlite/0016_tiers/down.sql"),
         include_str!("../../migrations/sqlite/0014_memory/down.sql"),
     ] {
         old.execute_batch(down).expect("goes back");
@@ -377,7 +378,7 @@ async fn what_was_archived_before_is_found() {
     for (seq, said) in [(3, "the ladder is behind the shed"), (7, "so bring it")] {
         old.execute(archive, rusqlite::params![said, seq]).expect("is archived");
     }
-    old.execute("DELETE FROM __diesel_schema_migrations WHERE version IN ('0014', '0017')", [])
+    old.execute("DELETE FROM __diesel_schema_migrations WHERE version IN ('0014', '0016', '0017')", [])
         .expect("is of the version before");
     drop(old);
     let store = open(&path);

@@ -23,6 +23,7 @@ use posse_core::annotation::Annotation;
 use posse_core::events::JobEvent;
 use posse_core::events::run::Happened;
 use posse_core::job::question::Question;
+use posse_core::memory::block::{Block, BlockEdited};
 use posse_core::memory::{MemoryFound, MemoryItem};
 use posse_core::queue::rules::Rule;
 use posse_core::schedule::Schedule;
@@ -55,6 +56,8 @@ fn the_schemas_of_what_is_given_out_stay_as_they_are() {
     add::<MemoryLine>(&mut generator, &mut documents, "memory item in a file");
     add::<MemoryFound>(&mut generator, &mut documents, "memory found");
     add::<Reindexed>(&mut generator, &mut documents, "memory reindexed");
+    add::<Block>(&mut generator, &mut documents, "memory block");
+    add::<BlockEdited>(&mut generator, &mut documents, "memory block edited");
     add::<Imported>(&mut generator, &mut documents, "memory imported");
     add::<ModelList>(&mut generator, &mut documents, "models");
     add::<PersonaView<'static>>(&mut generator, &mut documents, "persona");

@@ -15,6 +15,7 @@ use crate::id::JobId;
 use crate::text::{has_too_many, is_default, named};
 use meaning::{Meaning, Space};
 
+pub mod block;
 pub mod meaning;
 pub mod told;
 pub mod words;
@@ -58,12 +59,14 @@ impl fmt::Display for MemoryId {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
+    /// In front of every run from its beginning: a block.
+    Core,
     /// Found by a search: what was saved, and what left a conversation.
     #[default]
     Archival,
 }
 
-named!(Tier: Archival = "archival");
+named!(Tier, "tier": Core = "core", Archival = "archival");
 
 /// Where an item comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -220,6 +223,8 @@ pub struct MemoryFilter {
     pub thread: Option<String>,
     /// Whether nobody vouches for it.
     pub untrusted: Option<bool>,
+    /// Of this tier.
+    pub tier: Option<Tier>,
     /// Saved or said then or later.
     pub since: Option<Millis>,
     /// Saved or said before then.

@@ -35,6 +35,7 @@ pub mod schedules;
 pub mod seal;
 pub mod sessions;
 pub mod tasks;
+pub mod turns;
 mod unique;
 pub mod views;
 pub mod waits;

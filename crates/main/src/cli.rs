@@ -29,6 +29,7 @@ mod job_show;
 mod job_table;
 mod lists;
 mod memory;
+mod memory_block;
 mod metrics;
 mod model;
 mod model_bench;

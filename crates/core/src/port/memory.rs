@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use super::Result;
 use crate::clock::Millis;
 use crate::job::lease::Lease;
+use crate::memory::block::{Block, BlockEdit, BlockEdited};
 use crate::memory::meaning::Space;
 use crate::memory::{
     ChosenSpace, Forgetting, MemoryFilter, MemoryFound, MemoryId, MemoryItem, MemorySearch, MemoryStanding, NewMemory,
@@ -32,6 +33,21 @@ pub trait MemoryRepository: Send + Sync {
 
     /// The same for all that fit, a few in a transaction: who is interrupted asks again.
     async fn forget_memory_like(&self, filter: MemoryFilter, how: Forgetting, now: Millis) -> Result<u64>;
+
+    /// Changes a block of a scope; see [`Change`](crate::memory::block::Change). Refused for who has read what others wrote,
+    /// and, but for a person, where there is no such block and it is none that is always there.
+    async fn edit_block(
+        &self,
+        scope: String,
+        name: String,
+        edit: BlockEdit,
+        by: Option<Lease>,
+        now: Millis,
+    ) -> Result<BlockEdited>;
+
+    /// Brings back what a block said in a version, or before its last change; asked again, further back. That is a version
+    /// of its own.
+    async fn restore_block(&self, scope: String, name: String, to: Option<u32>, now: Millis) -> Result<Block>;
 
     /// Makes the indexes of words and vectors anew, a few items in a transaction; a search finds less meanwhile. Who is
     /// interrupted with the words asks again; vectors go on in the background.
@@ -66,6 +82,12 @@ pub trait MemoryQueries: Send + Sync {
     /// Costs as much as there are items with any of the words, and as many vectors as its scopes have; where texts are
     /// sealed, the first search of a process opens all of them.
     async fn search_memory(&self, what: MemorySearch) -> Result<MemoryFound>;
+
+    /// The blocks of these scopes, or all, by scope and name.
+    async fn memory_blocks(&self, scopes: Option<Vec<String>>) -> Result<Vec<Block>>;
+
+    /// Every version of a block, oldest first; empty where there is none.
+    async fn block_history(&self, scope: String, name: String) -> Result<Vec<MemoryItem>>;
 
     /// The model whose vectors are compared, once there is one.
     async fn memory_space(&self) -> Result<Option<ChosenSpace>>;

@@ -118,12 +118,12 @@ pub(super) fn forget() -> FnTool {
     .in_own_words()
 }
 
-fn memory(cx: &ToolContext) -> Result<&Arc<dyn Memory>, ToolError> {
+pub(super) fn memory(cx: &ToolContext) -> Result<&Arc<dyn Memory>, ToolError> {
     cx.memory.as_ref().ok_or_else(|| failed("nothing can be remembered here: there is no database"))
 }
 
 /// Where what this call saves comes from.
-fn origin(cx: &ToolContext, tool: &str) -> Origin {
+pub(super) fn origin(cx: &ToolContext, tool: &str) -> Origin {
     Origin {
         author: cx.role.clone(),
         job: Some(cx.job),

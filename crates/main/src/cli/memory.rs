@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 
 use super::enqueue::read_words;
 use super::lists::FullArgs;
+use super::memory_block;
 use super::prelude::*;
 use crate::embedder;
 use crate::output::table::{Cell, painted, plain};
@@ -56,6 +57,9 @@ pub enum MemoryCommand {
     Export(WhichArgs),
     /// Make the indexes anew, and give all items a vector, so that they are found by their meaning
     Reindex,
+    /// Blocks of text that runs have before them from their beginning
+    #[command(subcommand)]
+    Block(memory_block::BlockCommand),
 }
 
 #[derive(Args)]
@@ -78,7 +82,7 @@ pub struct AddArgs {
 #[derive(Args)]
 pub struct WhichArgs {
     /// Items for which all of this holds: `job=5 persona=scribe`. Keys: scope, tag, persona, job, tool, source, thread,
-    /// untrusted, since, until
+    /// untrusted, tier, since, until
     #[arg(id = "filter", long = "where", value_name = "KEY=VALUE")]
     terms: Vec<String>,
 }
@@ -137,7 +141,7 @@ pub struct ForgetArgs {
     /// The items' numbers
     ids: Vec<i64>,
     /// All items for which this holds, replaced ones too: `job=5`. Keys: scope, tag, persona, job, tool, source, thread,
-    /// untrusted, since, until
+    /// untrusted, tier, since, until
     #[arg(long = "where", value_name = "KEY=VALUE", conflicts_with = "ids")]
     terms: Vec<String>,
     /// Why; kept where the item was
@@ -156,6 +160,7 @@ pub async fn dispatch(cx: &Context, command: MemoryCommand) -> Result<Exit> {
         MemoryCommand::Import { file } => import(cx, &file).await,
         MemoryCommand::Export(args) => export(cx, args).await,
         MemoryCommand::Reindex => reindex(cx).await,
+        MemoryCommand::Block(command) => memory_block::dispatch(cx, command).await,
     }
 }
 

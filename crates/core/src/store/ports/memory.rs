@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use crate::clock::Millis;
 use crate::job::lease::Lease;
+use crate::memory::block::{Block, BlockEdit, BlockEdited, MAX_BYTES};
 use crate::memory::meaning::Space;
 use crate::memory::{
     ChosenSpace, Forgetting, MemoryFilter, MemoryFound, MemoryId, MemoryItem, MemorySearch, MemoryStanding, NewMemory,
@@ -57,6 +58,21 @@ impl<E: Engine> MemoryRepository for E {
         }
     }
 
+    async fn edit_block(
+        &self,
+        scope: String,
+        name: String,
+        edit: BlockEdit,
+        by: Option<Lease>,
+        now: Millis,
+    ) -> Result<BlockEdited> {
+        self.write(ROW + 3 * MAX_BYTES, move |tx| memory::blocks::edit(tx, (&scope, &name), &edit, by, now)).await
+    }
+
+    async fn restore_block(&self, scope: String, name: String, to: Option<u32>, now: Millis) -> Result<Block> {
+        self.write(ROW + 3 * MAX_BYTES, move |tx| memory::blocks::restore(tx, (&scope, &name), to, now)).await
+    }
+
     async fn reindex_memory(&self) -> Result<()> {
         let mut after = Some(0);
         while let Some(from) = after {
@@ -105,6 +121,14 @@ impl<E: Engine> MemoryQueries for E {
 
     async fn memory_to_embed(&self, space: Space, most: u32) -> Result<Vec<ToEmbed>> {
         self.read(move |db, keys| memory::vectors::to_embed(db, keys, &space, most)).await
+    }
+
+    async fn memory_blocks(&self, scopes: Option<Vec<String>>) -> Result<Vec<Block>> {
+        self.read(move |db, keys| memory::blocks::all(db, keys, scopes.as_deref())).await
+    }
+
+    async fn block_history(&self, scope: String, name: String) -> Result<Vec<MemoryItem>> {
+        self.read(move |db, keys| memory::blocks::history(db, keys, &scope, &name)).await
     }
 
     async fn memory_standing(&self) -> Result<MemoryStanding> {

@@ -14,7 +14,7 @@ use posse_core::store::driver::{MemoryEnd, MemoryOf, MemoryRow, MemoryRows, Word
 use posse_core::store::seal::Sealed;
 
 use super::Rows;
-use crate::literal::{IsRemembered, update};
+use crate::literal::{IsCore, IsRemembered, update};
 use crate::schema::{memory_items, memory_words, session_jobs};
 use crate::sealed_text::Text;
 use crate::{extension, migrate};
@@ -95,7 +95,8 @@ pub(super) const FITS: &str = "(?3 OR memory_items.ended_at IS NULL)
     AND (?10 IS NULL OR memory_items.thread = ?10)
     AND (?11 IS NULL OR memory_items.untrusted = ?11)
     AND (?12 IS NULL OR memory_items.created_at >= ?12)
-    AND (?13 IS NULL OR memory_items.created_at < ?13)";
+    AND (?13 IS NULL OR memory_items.created_at < ?13)
+    AND (?14 IS NULL OR memory_items.tier = ?14)";
 
 /// Binds what [`FITS`] asks for.
 macro_rules! fit {
@@ -114,6 +115,7 @@ macro_rules! fit {
             .bind::<Nullable<Bool>, _>(filter.untrusted)
             .bind::<Nullable<BigInt>, _>(filter.since)
             .bind::<Nullable<BigInt>, _>(filter.until)
+            .bind::<Nullable<SqlText>, _>(filter.tier.map(posse_core::memory::Tier::as_str))
     }};
 }
 
@@ -176,6 +178,16 @@ impl MemoryRows for Rows {
                 .filter(memory_items::place.eq(place))
                 .filter(IsRemembered)
                 .load(&mut self.0)?,
+            MemoryOf::Thread(scope, thread, (first, last)) => all
+                .filter(memory_items::scope.eq(scope))
+                .filter(memory_items::thread.eq(thread))
+                .filter(memory_items::place.between(first, last))
+                .order((memory_items::place, memory_items::id))
+                .load(&mut self.0)?,
+            MemoryOf::Core(None) => all.filter(IsCore).load(&mut self.0)?,
+            MemoryOf::Core(Some(scopes)) => {
+                all.filter(IsCore).filter(memory_items::scope.eq_any(scopes)).load(&mut self.0)?
+            }
             MemoryOf::Beside(scope, thread, place) => {
                 let of = memory_items::scope.eq(scope).and(memory_items::thread.eq(thread));
                 let of = move || all.filter(of).filter(IsRemembered).limit(1);
@@ -287,6 +299,11 @@ impl MemoryRows for Rows {
         let of_session = session_jobs::table.filter(session_jobs::session_id.eq(of.0));
         let of_jobs = memory_items::job_id.eq_any(of_session.select(session_jobs::job_id.nullable()));
         self.run(diesel::delete(memory_items::table.filter(of_jobs).filter(memory_items::step.is_null())))
+    }
+
+    fn drop_thread(&mut self, scope: &str, thread: &str, (first, last): (i64, i64)) -> Done<()> {
+        let of = memory_items::scope.eq(scope).and(memory_items::thread.eq(thread));
+        self.run(diesel::delete(memory_items::table.filter(of.and(memory_items::place.between(first, last)))))
     }
 
     fn last_memory_revision(&mut self) -> Done<i64> {
