@@ -71,7 +71,7 @@ fn bad_input_is_named_with_the_way_out() {
             &["enqueue", "--role", "plumber", "x"],
             b"",
             2,
-            "'plumber' has no persona; there are: assistant, coordinator, researcher, reviewer, scribe, triager",
+            "'plumber' has no persona; there are: assistant, browser, coordinator, researcher, reviewer, scribe, triager",
         ),
         (&["enqueue", "--role", "Big/Boss", "x"], b"", 2, "\"big-boss\""),
         (&["enqueue", "--role", "scribe"], b"", 2, "GOAL"),
