@@ -3,6 +3,7 @@
 use posse_core::job::JobState;
 use posse_core::model::{CallRequest, Finish, Message, ModelErrorKind, ModelProfile, ToolCalling};
 use posse_core::persona::RunLimits;
+use posse_core::port::AnnotationQueries;
 use posse_core::run::journal::{CallOutcome, CallState, Entry};
 use posse_core::tool::EffectClass;
 use posse_testing::TestFleet;
@@ -134,7 +135,6 @@ async fn odd_bytes_from_files_reach_the_model_visibly_and_are_kept() {
 
 #[tokio::test]
 async fn an_annotation_is_saved_with_its_call() {
-    use posse_core::port::AnnotationQueries;
     let home = Home::new();
     let args = json!({"text": "the price is missing", "tags": ["gap"]});
     let model = Arc::new(ScriptedModel::new().call(&[("annotate", args)]).say("noted"));
