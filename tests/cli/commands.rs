@@ -148,7 +148,7 @@ fn a_broken_persona_is_told_and_leaves_the_others_working() {
     ] {
         assert!(check.out.contains(words), "{words}: {}", check.out);
     }
-    assert!(check.err.contains("3 errors; 6 personas can be used"), "{}", check.err);
+    assert!(check.err.contains("3 errors; 7 personas can be used"), "{}", check.err);
     let json = project.posse(&["persona", "check", "--json"]).expect(2).json();
     assert_eq!(json["problems"][0]["line"], 4);
     project.posse(&["enqueue", "--role", "researcher", "x"]).ok();

@@ -267,7 +267,7 @@ async fn what_is_sealed_is_found_by_its_words_and_stands_in_no_file() {
         found.items.into_iter().map(|hit| (hit.item.id, hit.score)).collect::<Vec<_>>()
     };
     let found = search(&store).await;
-    assert_eq!(found.len(), 2, "what was saved, and what left a conversation");
+    assert_eq!(found.len(), 4, "what was saved, what left a conversation, and a question with its answer");
     drop(store);
     let store = open(&path, keys(&["a"]));
     store.reseal(false, &mut |_, _| {}).await.expect("works");
@@ -277,7 +277,7 @@ async fn what_is_sealed_is_found_by_its_words_and_stands_in_no_file() {
     assert_eq!(search(&store).await, found, "it is found as before, and as well");
     let new = NewMemory { scope: "r".into(), text: format!("another {CANARY}"), ..NewMemory::default() };
     store.remember(vec![new.clone()], None, T0).await.expect("is saved");
-    assert_eq!(search(&store).await.len(), 3);
+    assert_eq!(search(&store).await.len(), 5);
     let known = store.remember(vec![new], None, T0).await.expect("is known")[0];
     assert_eq!(known.became, posse_core::memory::Became::Known);
     store.backup(&folder.path().join("jobs.db.copy")).await.expect("is copied");

@@ -22,6 +22,7 @@ pub mod find;
 pub mod finish;
 pub mod forks;
 pub mod groups;
+pub mod guard;
 pub mod jobs;
 pub mod journal;
 pub mod leases;

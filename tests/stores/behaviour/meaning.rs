@@ -221,7 +221,10 @@ pub async fn another_length_and_back_loses_nothing(store: Arc<dyn Store>) {
     // Back again: those that still have theirs are put into the index and not made anew.
     let mut back = process(&store, &long, "one", Some(3));
     assert_eq!(back.round().await.expect("works"), Round::Made(0), "some of those that were there");
-    assert_eq!(ask(&*store, &long, "home", MemoryFilter::default()).await.meaning.words_alone, 96 + 154);
+    // Where texts are sealed there is no index in the file to be filled.
+    let is_filled = store.memory_space().await.expect("can be read").expect("is chosen").filled_through.is_none();
+    let to_fill = if is_filled { 0 } else { 154 };
+    assert_eq!(ask(&*store, &long, "home", MemoryFilter::default()).await.meaning.words_alone, 96 + to_fill);
     drop(back);
     assert_eq!(embed_all(&store, &long, 3).await, 96);
     assert_eq!(faults(&*store).await, (0, 0, 0));

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::driver::{AnnotationInsert, AnnotationRow, AnnotationsOf, Driver};
 use super::fault::{misused, no_such};
-use super::finish::guarded;
+use super::guard::guard;
 use super::seal::{Keys, Place};
 use super::{Outcome, Tx};
 use crate::annotation::{Annotation, AnnotationFilter, NewAnnotation, SEARCHED_AT_MOST, Tagging};
@@ -46,7 +46,7 @@ pub fn tag<D: Driver>(
     tagging: &Tagging,
     by: Option<Lease>,
 ) -> Outcome<Option<Annotation>> {
-    by.map_or(Ok(()), |lease| guarded(tx.db, lease).map(drop))?;
+    guard(tx, by)?;
     let only = AnnotationFilter { id: Some(id), ..AnnotationFilter::default() };
     let Some(row) = tx.db.annotations(AnnotationsOf::Fitting(&only, None, 1))?.pop() else { return Ok(None) };
     let found = annotation(tx.keys, row);

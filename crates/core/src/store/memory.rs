@@ -5,7 +5,7 @@
 
 use super::driver::{Driver, MemoryEnd, MemoryOf, MemoryRow};
 use super::fault::{misused, refused};
-use super::finish::guarded;
+use super::guard::{guard, guarded};
 use super::seal::{Keys, Place};
 use super::{Outcome, Tx};
 use crate::clock::Millis;
@@ -16,7 +16,7 @@ use crate::memory::{
     Remembered, Revision, Tier, normalised,
 };
 use row::item;
-use write::{give_way, gone, guard, of_call};
+use write::{give_way, gone, of_call};
 
 pub(super) use row::text;
 pub(super) use write::{Lineage, insert, replace};

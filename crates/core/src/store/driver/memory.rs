@@ -64,7 +64,7 @@ pub enum MemoryOf<'a> {
     /// All that ever had a place of these, the first to the last, in a conversation of a scope, those that hold no more too;
     /// by place, and of one place the newest last.
     Thread(&'a str, &'a str, (i64, i64)),
-    /// Those of the tier `core` that hold, of these scopes or of all.
+    /// Those of the tier `core` that hold, of these scopes or of all; by scope and conversation.
     Core(Option<&'a [String]>),
     /// The nearest one before that place, and the nearest one after it.
     Beside(&'a str, &'a str, i64),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::row::{item, text};
 use super::words;
-use super::write::{Lineage, guard, insert, replace};
+use super::write::{Lineage, insert, replace};
 use crate::clock::Millis;
 use crate::job::lease::Lease;
 use crate::memory::block::{
@@ -13,6 +13,7 @@ use crate::memory::block::{
 use crate::memory::{Became, MemoryItem, NewMemory, Origin, PERSON, SHARED, Spot, Tier};
 use crate::store::driver::{Driver, MemoryOf, MemoryRow};
 use crate::store::fault::refused;
+use crate::store::guard::guard;
 use crate::store::seal::Keys;
 use crate::store::{Outcome, Tx};
 use crate::text::plural;
@@ -23,9 +24,7 @@ const RESTORES: &str = "restores";
 /// The blocks of these scopes, or all, by scope and name.
 pub fn all<D: Driver>(db: &mut D, keys: &Keys, scopes: Option<&[String]>) -> Outcome<Vec<Block>> {
     let rows = db.memory(MemoryOf::Core(scopes))?;
-    let mut blocks: Vec<_> = rows.into_iter().filter_map(|row| block(item(keys, row))).collect();
-    blocks.sort_by(|a, b| (&a.scope, &a.name).cmp(&(&b.scope, &b.name)));
-    Ok(blocks)
+    Ok(rows.into_iter().filter_map(|row| block(item(keys, row))).collect())
 }
 
 fn block(item: MemoryItem) -> Option<Block> {

@@ -2,17 +2,10 @@
 
 use super::{vectors, words};
 use crate::clock::Millis;
-use crate::job::lease::Lease;
 use crate::memory::{Became, MemoryId, NewMemory, Origin, Remembered, normalised};
 use crate::store::driver::{Driver, MemoryEnd, MemoryOf, MemoryRow};
-use crate::store::finish::guarded;
 use crate::store::seal::Place;
 use crate::store::{Outcome, Tx};
-
-/// Refuses whoever has lost the job.
-pub(super) fn guard<D: Driver>(tx: &mut Tx<'_, D>, by: Option<Lease>) -> Outcome<()> {
-    by.map_or(Ok(()), |lease| guarded(tx.db, lease).map(drop))
-}
 
 /// What a call saved when it was made before.
 pub(super) fn of_call<D: Driver>(tx: &mut Tx<'_, D>, key: Option<&str>) -> Outcome<Option<Remembered>> {

@@ -184,9 +184,12 @@ impl MemoryRows for Rows {
                 .filter(memory_items::place.between(first, last))
                 .order((memory_items::place, memory_items::id))
                 .load(&mut self.0)?,
-            MemoryOf::Core(None) => all.filter(IsCore).load(&mut self.0)?,
-            MemoryOf::Core(Some(scopes)) => {
-                all.filter(IsCore).filter(memory_items::scope.eq_any(scopes)).load(&mut self.0)?
+            MemoryOf::Core(scopes) => {
+                let core = all.filter(IsCore).order((memory_items::scope, memory_items::thread));
+                match scopes {
+                    None => core.load(&mut self.0)?,
+                    Some(scopes) => core.filter(memory_items::scope.eq_any(scopes)).load(&mut self.0)?,
+                }
             }
             MemoryOf::Beside(scope, thread, place) => {
                 let of = memory_items::scope.eq(scope).and(memory_items::thread.eq(thread));

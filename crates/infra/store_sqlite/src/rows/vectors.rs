@@ -45,7 +45,7 @@ struct Stored {
 }
 
 #[derive(QueryableByName)]
-struct Faults {
+struct Differing {
     #[diesel(sql_type = BigInt)]
     lacks: i64,
     #[diesel(sql_type = BigInt)]
@@ -235,11 +235,11 @@ impl VectorRows for Rows {
                     WHERE NOT ?3 AND id NOT IN (SELECT id FROM vss_memory_items)) AS lacks,
                 (SELECT count(*) FROM vss_memory_items WHERE ?3 OR id NOT IN ({having})) AS strays"
         ));
-        let faults: Faults = query
+        let differing: Differing = query
             .bind::<SqlText, _>(&space.model)
             .bind::<BigInt, _>(whole(space.dimension))
             .bind::<Bool, _>(sealed)
             .get_result(&mut self.0)?;
-        Ok((faults.lacks.unsigned_abs(), faults.strays.unsigned_abs()))
+        Ok((differing.lacks.unsigned_abs(), differing.strays.unsigned_abs()))
     }
 }
