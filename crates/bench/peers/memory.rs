@@ -80,29 +80,29 @@ async fn main() -> Result<()> {
     }
     println!("vectors stored: {:.0} a second", args.items as f64 / began.elapsed().as_secs_f64());
 
-    let by_vector = |at: usize| MemorySearch {
+    let by_vector = |vector: &[f32]| MemorySearch {
         // No word, so that vectors alone are compared.
         text: "?".into(),
-        meaning: Some(Meaning { space: space.clone(), vector: questions[at].clone() }),
+        meaning: Some(Meaning { space: space.clone(), vector: vector.to_vec() }),
         limit: TOP as u32,
         ..MemorySearch::default()
     };
     let (mut took, mut kept, mut all) = (Vec::new(), 0, 0);
-    for at in 0..questions.len() {
+    for question in &questions {
         let began = Instant::now();
-        let found = store.search_memory(by_vector(at)).await?;
+        let found = store.search_memory(by_vector(question)).await?;
         took.push(began.elapsed());
         let found: HashSet<_> = found.items.iter().map(|hit| hit.item.id.0 as usize - 1).collect();
-        let exact = exact(&vectors, &questions[at]);
+        let exact = exact(&vectors, question);
         kept += exact.iter().filter(|at| found.contains(at)).count();
         all += exact.len();
     }
     told("by meaning alone", took);
     println!("  of what is alike by 0.2 or more, found of the first {TOP}: {:.3}", kept as f64 / all.max(1) as f64);
     let mut took = Vec::new();
-    for (at, text) in asked.iter().enumerate() {
+    for (text, question) in asked.iter().zip(&questions) {
         let began = Instant::now();
-        store.search_memory(MemorySearch { text: (*text).into(), ..by_vector(at) }).await?;
+        store.search_memory(MemorySearch { text: (*text).into(), ..by_vector(question) }).await?;
         took.push(began.elapsed());
     }
     told("by words and meaning", took);
