@@ -51,8 +51,12 @@ pub async fn a_block_has_versions_and_each_can_be_brought_back(store: Arc<dyn St
     assert_eq!(notes(&*store, add("Bo follows.")).await.block.text, "Ada leads.\nBo follows.");
     let same = notes(&*store, by("r", Change::Rewrite("Ada leads.\nBo follows.".into()))).await;
     assert_eq!((same.became, same.block.version), (Became::Known, 2));
+    let core = || MemoryFilter { tier: Some(Tier::Core), ..MemoryFilter::default() };
+    let found = async |word: &str| search(&*store, word, core()).await.items.len();
+    assert_eq!((found("Bo").await, found("Cy").await), (1, 0));
     let replaced = Change::Replace("Bo".into(), "Cy".into());
     assert_eq!(notes(&*store, by("r", replaced.clone())).await.block.text, "Ada leads.\nCy follows.");
+    assert_eq!((found("Bo").await, found("Cy").await), (0, 1), "also where words are held in memory");
     is_refused(edit(&*store, ("r", NOTES), by("r", replaced)).await, "| Cy follows.");
     let removed = notes(&*store, by("r", Change::Replace("Cy follows.".into(), String::new()))).await;
     assert_eq!((removed.block.version, removed.block.text.as_str()), (4, "Ada leads."));
@@ -71,8 +75,7 @@ pub async fn a_block_has_versions_and_each_can_be_brought_back(store: Arc<dyn St
     assert_eq!(blocks(&*store, Some(&["r"])).await.len(), 1);
     assert_eq!(blocks(&*store, Some(&["q", SHARED])).await, []);
     // As any item, but neither changed nor taken for one that a search gives to agents.
-    let core = MemoryFilter { tier: Some(Tier::Core), ..MemoryFilter::default() };
-    let id = search(&*store, "Cy", core).await.items[0].item.id;
+    let id = search(&*store, "Cy", core()).await.items[0].item.id;
     let archival = MemoryFilter { tier: Some(Tier::Archival), ..MemoryFilter::default() };
     assert_eq!(search(&*store, "Cy", archival).await.items, []);
     let by_hand = to("mine", Origin { author: PERSON.into(), ..Origin::default() });
