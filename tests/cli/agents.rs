@@ -158,7 +158,7 @@ fn up_says_what_it_serves() {
     project.posse(&["job", "watch", "1"]).ok();
     up.interrupt();
     let said = up.wait().ok().err;
-    let roles = "analyst, assistant, coordinator, researcher, reviewer, scribe, triager";
+    let roles = "analyst, assistant, browser, coordinator, researcher, reviewer, scribe, triager";
     for words in [roles, "mock", "posse enqueue --role", "■ completed"] {
         assert!(said.contains(words), "{words}: {said}");
     }

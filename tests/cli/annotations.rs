@@ -49,6 +49,18 @@ fn remarks_are_listed_by_tag_and_found_by_words() {
     let shown = project.posse(&["show", "1"]).ok().out;
     assert!(shown.contains("person: for Monday [gap, why]"), "{shown}");
     assert!(shown.contains("researcher: Which price? [clarification_needed, job:1]"), "{shown}");
+    // Those that are there are tagged.
+    let tag = |args: &[&str]| project.posse(&[&["annotation", "tag"], args].concat());
+    assert!(tag(&["1", "later", "gap", "--remove", "why"]).ok().out.contains("remark 1: gap, later"));
+    assert_eq!((of(&["list", "--tag", "later"]), of(&["list", "--tag", "why"])), (vec![1], vec![]));
+    assert_eq!(tag(&["1", "--remove", "later", "--json"]).ok().json()["tags"], json!(["gap"]));
+    assert_eq!(of(&["list", "--tag", "later"]), [0; 0]);
+    assert!(tag(&["9", "x"]).expect(3).err.contains("posse annotation list"));
+    tag(&["1"]).expect(2);
+    assert!(tag(&["1", " "]).expect(2).err.contains("a tag must be"));
+    let many: Vec<_> = (0..17).map(|n| n.to_string()).collect();
+    let many: Vec<_> = std::iter::once("1").chain(many.iter().map(String::as_str)).collect();
+    assert!(tag(&many).expect(2).err.contains("more tags than 16"));
 }
 
 #[test]

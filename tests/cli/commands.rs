@@ -71,7 +71,7 @@ fn bad_input_is_named_with_the_way_out() {
             &["enqueue", "--role", "plumber", "x"],
             b"",
             2,
-            "'plumber' has no persona; there are: analyst, assistant, coordinator, researcher, reviewer, scribe, triager",
+            "'plumber' has no persona; there are: analyst, assistant, browser, coordinator, researcher, reviewer, scribe, triager",
         ),
         (&["enqueue", "--role", "Big/Boss", "x"], b"", 2, "\"big-boss\""),
         (&["enqueue", "--role", "scribe"], b"", 2, "GOAL"),
@@ -148,7 +148,7 @@ fn a_broken_persona_is_told_and_leaves_the_others_working() {
     ] {
         assert!(check.out.contains(words), "{words}: {}", check.out);
     }
-    assert!(check.err.contains("3 errors; 7 personas can be used"), "{}", check.err);
+    assert!(check.err.contains("3 errors; 8 personas can be used"), "{}", check.err);
     let json = project.posse(&["persona", "check", "--json"]).expect(2).json();
     assert_eq!(json["problems"][0]["line"], 4);
     project.posse(&["enqueue", "--role", "researcher", "x"]).ok();

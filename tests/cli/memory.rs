@@ -109,7 +109,51 @@ fn the_doctor_finds_items_without_words_and_says_how_to_mend_it() {
     assert_eq!((&found["verdict"], &found["way_out"]), (&json!("warning"), &json!("posse memory reindex")));
     assert_eq!(project.posse(&["memory", "search", "ladder", "--json"]).ok().json()["items"], json!([]));
     let done = project.posse(&["memory", "reindex", "--json"]).ok().json();
-    assert_eq!(done, json!({"items": 2, "without_words": 0, "stray_words": 0}));
+    assert_eq!([&done["items"], &done["without_words"], &done["stray_words"]], [2, 0, 0]);
+    assert!(done["why_not"].as_str().is_some_and(|why| why.contains("posse model pull")), "{done}");
     assert_eq!(finding()["verdict"], "ok");
     assert_eq!(texts(&project.posse(&["memory", "search", "ladder", "--json"]).ok().json()), ["the ladder is red"]);
+}
+
+#[test]
+fn blocks_are_written_read_and_brought_back() {
+    let project = Project::begun();
+    let posse = |args: &[&str]| project.posse(&[&["memory", "block"], args].concat());
+    assert!(posse(&["list"]).ok().err.contains("posse memory block edit"));
+    posse(&["show", "profile"]).expect(3);
+    assert!(posse(&["edit", "Pro file", "x"]).expect(2).err.contains("small letters"));
+    assert!(posse(&["edit", "notes", "x"]).expect(2).err.contains("--scope ROLE"));
+    let made = posse(&["edit", "profile", "Ada leads the crew.", "--json"]).ok().json();
+    let wanted =
+        json!({"scope": "shared", "name": "profile", "text": "Ada leads the crew.", "version": 1, "became": "saved"});
+    assert_eq!(made, wanted);
+    let stdin = ["memory", "block", "edit", "notes", "--scope", "scribe", "-"];
+    assert!(project.posse_with(&stdin, b"Plain English.\nNo lists.\n").ok().out.contains("24 bytes, 1,976 left"));
+    let too_long = "x".repeat(2001);
+    assert!(posse(&["edit", "profile", &too_long]).expect(2).err.contains("at most 2,000 are allowed"));
+    let line = format!("{}\n{}", "y".repeat(990), "z".repeat(1000));
+    let cut = posse(&["edit", "profile", "--add", &line]).ok();
+    assert!(cut.out.contains("1,991 bytes, 9 left") && cut.err.contains("Ada leads the crew."), "{}", cut.err);
+    assert!(posse(&["undo", "profile"]).ok().out.contains("version 3: 19 bytes"));
+    assert_eq!(posse(&["show", "profile"]).ok().out, "Ada leads the crew.\n");
+    assert_eq!(posse(&["undo", "profile", "--to", "2", "--json"]).ok().json()["version"], 4);
+    assert!(posse(&["undo", "profile", "--to", "9"]).expect(4).err.contains("posse memory block history profile"));
+    let history = posse(&["history", "profile", "--json"]).ok().json();
+    let versions = history["versions"].as_array().expect("a list");
+    assert_eq!(versions.iter().map(|item| item["version"].as_u64()).collect::<Vec<_>>(), [1, 2, 3, 4].map(Some));
+    let listed = posse(&["list", "--json"]).ok().json();
+    let names: Vec<_> = listed["blocks"].as_array().expect("a list").iter().map(|block| &block["name"]).collect();
+    assert_eq!(names, ["notes", "profile"]);
+
+    // As items they are exported, and come back as blocks.
+    assert!(project.posse(&["memory", "edit", "1", "x"]).expect(4).err.contains("posse memory block edit"));
+    assert_eq!(texts(&project.posse(&["memory", "list", "--where", "tier=archival", "--json"]).ok().json()).len(), 0);
+    assert!(project.posse(&["memory", "list", "--where", "tier=warm"]).expect(2).err.contains("core archival"));
+    let exported = project.posse(&["memory", "export"]).ok().out;
+    let other = Project::begun();
+    other.posse_with(&["memory", "import", "-"], exported.as_bytes()).ok();
+    let shown = other.posse(&["memory", "block", "show", "notes", "--scope", "scribe", "--json"]).ok().json();
+    assert_eq!((&shown["text"], &shown["version"]), (&json!("Plain English.\nNo lists."), &json!(1)));
+    let disguised = br#"{"text": "x", "thread": "block notes", "place": 0}"#;
+    assert!(other.posse_with(&["memory", "import", "-"], disguised).expect(2).err.contains("of the tier core"));
 }

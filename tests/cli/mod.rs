@@ -12,6 +12,7 @@ mod disk_full;
 mod hostile;
 mod lists;
 mod mcp;
+mod meaning;
 mod memory;
 mod metrics;
 mod model_bench;

@@ -8,6 +8,7 @@
 //! `POSSE_CRASH_SEEDS=10000` runs more; `POSSE_CRASH_SEED=17` runs one again.
 
 mod children;
+mod memory;
 mod model;
 mod programs;
 
@@ -52,6 +53,7 @@ impl Project {
         std::fs::write(root.join("config/personas/tester.json"), persona).expect("the persona");
         std::fs::write(root.join("config/personas/lead.json"), children::LEAD).expect("the persona");
         std::fs::write(root.join("config/personas/programmer.json"), programs::PROGRAMMER).expect("the persona");
+        std::fs::write(root.join("config/personas/keeper.json"), memory::KEEPER).expect("the persona");
         drop(SqliteStore::open(&root.join("posse.db"), Options::default()).expect("a new database"));
         let store =
             SqliteStore::open_read_only(&root.join("posse.db"), Keys::default()).expect("the database is there");

@@ -1,5 +1,6 @@
 //! A model on loopback that appends numbered lines and checks before it repeats anything.
 
+use super::memory;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -175,10 +176,11 @@ fn answer(request: &Value, shared: &Shared) -> Value {
     let goal = messages.iter().find(|m| m["role"] == "user").and_then(|m| m["content"].as_str()).unwrap_or_default();
     let word = |name: &str| goal.split_whitespace().find_map(|w| w.strip_prefix(name)).unwrap_or_default().to_owned();
     let (file, steps) = (word("FILE="), word("STEPS=").parse::<u32>().unwrap_or(0));
+    let keeps = word("KEEP=");
     let (family, parts) = (word("FAMILY="), word("PARTS=").parse::<u32>().unwrap_or(0));
     {
         let mut requests = shared.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = if family.is_empty() { &file } else { &family };
+        let of = [&keeps, &family].into_iter().find(|name| !name.is_empty()).unwrap_or(&file);
         *requests.entry(of.clone()).or_default() += 1;
         shared.came.notify_all();
     }
@@ -191,9 +193,16 @@ fn answer(request: &Value, shared: &Shared) -> Value {
         json!({"role": "assistant", "content": null, "tool_calls": calls})
     };
     let call = |name: &str, arguments: Value| all(vec![(name, arguments)]);
+    let results = || messages.iter().filter(|m| m["role"] == "tool").map(|m| m["content"].as_str().unwrap_or_default());
     let is_program = !word("PROGRAM=").is_empty();
-    let (next, check) = if parts > 0 || is_program { (0, false) } else { standing(messages, &file) };
-    let (message, finish) = if is_program {
+    let is_other = parts > 0 || is_program || !keeps.is_empty();
+    let (next, check) = if is_other { (0, false) } else { standing(messages, &file) };
+    let (message, finish) = if !keeps.is_empty() {
+        match memory::next_call(&keeps, &results().collect::<Vec<_>>()) {
+            Some((name, arguments)) => (call(name, arguments), "tool_calls"),
+            None => (json!({"role": "assistant", "content": "done"}), "stop"),
+        }
+    } else if is_program {
         match messages.iter().rfind(|message| message["role"] == "tool") {
             None => {
                 let code = PROGRAM.replace("STEPS", &steps.to_string()).replace("FILE", &file);

@@ -24,7 +24,7 @@ fn version() -> String {
     row.version
 }
 
-/// An extension whose `vec_version()` says `test`, with the parts of SQLite's header that it needs.
+/// An extension that has nothing of sqlite-vec but its name and its version.
 const EXTENSION: &str = r#"
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT1
@@ -37,18 +37,15 @@ int sqlite3_vec_init(sqlite3 *db, char **message, const sqlite3_api_routines *ap
 }
 "#;
 
-/// Where the header is that the bundled SQLite was compiled with.
-fn header() -> Option<std::path::PathBuf> {
+/// Where the source of a library is that this program was compiled with.
+fn source(of: &str) -> Option<std::path::PathBuf> {
     let home = std::env::var_os("CARGO_HOME")
         .map(Into::into)
         .or_else(|| std::env::var_os("HOME").map(|home| std::path::PathBuf::from(home).join(".cargo")))?;
     let sources = std::fs::read_dir(home.join("registry/src")).ok()?;
     let crates = sources.flatten().filter_map(|index| std::fs::read_dir(index.path()).ok());
-    crates
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path().join("sqlite3"))
-        .find(|path| path.join("sqlite3ext.h").exists() && path.to_string_lossy().contains("libsqlite3-sys-0.38"))
+    let mut crates = crates.flatten().flatten().map(|entry| entry.path());
+    crates.find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(of)))
 }
 
 #[test]
@@ -65,7 +62,7 @@ fn the_built_in_one_is_there() {
 fn one_in_the_folder_wins() {
     if let Some(folder) = std::env::var_os("POSSE_TEST_EXTENSIONS") {
         let file = std::path::Path::new(&folder).join("vec0.so");
-        if std::fs::metadata(&file).expect("is there").len() < 100 {
+        if std::fs::metadata(&file).expect("is there").len() < 100_000 {
             let said = register_from(Some(folder.as_ref())).expect_err("is refused").to_string();
             assert!(said.contains("vec0.so") && said.contains("replace or remove it"), "{said}");
             return;
@@ -74,16 +71,21 @@ fn one_in_the_folder_wins() {
         assert_eq!(version(), "test");
         return;
     }
-    let (Some(header), true) = (header(), Command::new("cc").arg("--version").output().is_ok()) else {
-        eprintln!("skipped: there is no C compiler, or no SQLite header");
+    let (header, vec) = (source("libsqlite3-sys-0.38"), source("sqlite-vec-0.1.9"));
+    let (Some(header), Some(vec), true) = (header, vec, Command::new("cc").arg("--version").output().is_ok()) else {
+        eprintln!("skipped: there is no C compiler, or no source of SQLite or sqlite-vec");
         return;
     };
     let folder = tempfile::tempdir().expect("a folder");
-    let source = folder.path().join("vec.c");
-    std::fs::write(&source, EXTENSION).expect("is written");
-    let so = folder.path().join("vec0.so");
-    let built = Command::new("cc").args(["-shared", "-fPIC", "-I"]).arg(header).arg("-o").args([&so, &source]).status();
-    assert!(built.expect("runs").success());
+    let (c, so) = (folder.path().join("vec.c"), folder.path().join("vec0.so"));
+    let build = |text: String| {
+        std::fs::write(&c, text).expect("is written");
+        let mut cc = Command::new("cc");
+        let cc = cc.args(["-shared", "-fPIC", "-I"]).arg(header.join("sqlite3")).arg("-I").arg(&vec);
+        assert!(cc.arg("-o").args([&so, &c]).status().expect("runs").success());
+    };
+    let text = std::fs::read_to_string(vec.join("sqlite-vec.c")).expect("can be read");
+    build(text.replace("SQLITE_VEC_VERSION,", "\"test\","));
     let run = || {
         Command::new(std::env::current_exe().expect("has a path"))
             .args(["--exact", "stores::sqlite_extension::one_in_the_folder_wins"])
@@ -92,6 +94,8 @@ fn one_in_the_folder_wins() {
             .expect("runs")
     };
     assert!(run().success(), "a good one is used");
+    build(EXTENSION.into());
+    assert!(run().success(), "one that does not do its work is named");
     std::fs::write(&so, "not a library").expect("is written");
     assert!(run().success(), "a bad one is named");
 }

@@ -366,13 +366,20 @@ async fn what_was_archived_before_is_found() {
     let path = folder.path().join("jobs.db");
     some_jobs(&open(&path));
     let old = rusqlite::Connection::open(&path).expect("opens");
-    old.execute_batch(include_str!("../../migrations/sqlite/0014_memory/down.sql")).expect("goes back");
+    for down in [
+        include_str!("../../migrations/sqlite/0017_meaning/down.sql"),
+        include_str!("../../migrations/sqlite/0016_tiers/down.sql"),
+        include_str!("../../migrations/sqlite/0014_memory/down.sql"),
+    ] {
+        old.execute_batch(down).expect("goes back");
+    }
     let archive = "INSERT INTO memory_items (scope, tier, content, job_id, seq, created_at)
         VALUES ('r', 'archival', ?1, 1, ?2, 5)";
     for (seq, said) in [(3, "the ladder is behind the shed"), (7, "so bring it")] {
         old.execute(archive, rusqlite::params![said, seq]).expect("is archived");
     }
-    old.execute("DELETE FROM __diesel_schema_migrations WHERE version = '0014'", []).expect("is of the version before");
+    old.execute("DELETE FROM __diesel_schema_migrations WHERE version IN ('0014', '0016', '0017')", [])
+        .expect("is of the version before");
     drop(old);
     let store = open(&path);
     let search = async || {

@@ -211,6 +211,49 @@ async fn a_database_is_sealed_turned_to_another_key_and_opened_again() {
     assert_eq!(found_in_files(&path), std::slice::from_ref(&path));
 }
 
+/// Case M-7, of meaning.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_sealed_is_found_by_its_meaning_and_its_vector_stands_in_no_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("jobs.db");
+    let embedder = behaviour::meaning::concepts("a", 384);
+    let store: Arc<dyn Store> = Arc::new(open(&path, keys(&["a"])));
+    for text in [format!("a huge automobile {CANARY}"), "the harbour".to_owned()] {
+        let new = NewMemory { scope: "r".into(), text, ..NewMemory::default() };
+        store.remember(vec![new], None, T0).await.expect("is saved");
+    }
+    let found = async |store: &dyn Store| {
+        let found = behaviour::meaning::ask(store, &embedder, "big car", MemoryFilter::default()).await;
+        found.items.iter().filter_map(|hit| hit.likeness).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&*store).await, [0.0; 0]);
+    assert_eq!(behaviour::meaning::embed_all(&store, &embedder, 1).await, 2);
+    let alike = found(&*store).await;
+    assert_eq!((alike.len(), behaviour::meaning::faults(&*store).await), (1, (0, 0, 0)));
+    let bytes = posse_core::memory::meaning::bytes(&embedder.vector(&format!("a huge automobile {CANARY}")));
+    let in_files = || {
+        let files = std::fs::read_dir(folder.path()).expect("can be listed").flatten();
+        files.filter(|file| std::fs::read(file.path()).expect("reads").windows(16).any(|w| w == &bytes[..16])).count()
+    };
+    assert_eq!(in_files(), 0);
+    drop(store);
+    // Vectors are sealed with what they are of: nothing is made anew when keys change, or when there are none any more.
+    let sealed = open(&path, keys(&["b", "a"]));
+    sealed.reseal(false, &mut |_, _| {}).await.expect("works");
+    assert_eq!((found(&sealed).await, in_files()), (alike.clone(), 0));
+    sealed.reseal(true, &mut |_, _| {}).await.expect("works");
+    drop(sealed);
+    let clear = open(&path, Keys::default());
+    assert_eq!((found(&clear).await, behaviour::meaning::faults(&clear).await), (alike.clone(), (0, 0, 0)));
+    drop(clear);
+    let again = open(&path, keys(&["a"]));
+    again.reseal(false, &mut |_, _| {}).await.expect("works");
+    drop(again);
+    SqliteDatabase { path: path.clone(), keys: Keys::default() }.compact().expect("is rewritten");
+    let again = open(&path, keys(&["a"]));
+    assert_eq!((found(&again).await, behaviour::meaning::faults(&again).await, in_files()), (alike, (0, 0, 0), 0));
+}
+
 /// Case M-7.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_sealed_is_found_by_its_words_and_stands_in_no_file() {
@@ -224,7 +267,7 @@ async fn what_is_sealed_is_found_by_its_words_and_stands_in_no_file() {
         found.items.into_iter().map(|hit| (hit.item.id, hit.score)).collect::<Vec<_>>()
     };
     let found = search(&store).await;
-    assert_eq!(found.len(), 2, "what was saved, and what left a conversation");
+    assert_eq!(found.len(), 4, "what was saved, what left a conversation, and a question with its answer");
     drop(store);
     let store = open(&path, keys(&["a"]));
     store.reseal(false, &mut |_, _| {}).await.expect("works");
@@ -234,7 +277,7 @@ async fn what_is_sealed_is_found_by_its_words_and_stands_in_no_file() {
     assert_eq!(search(&store).await, found, "it is found as before, and as well");
     let new = NewMemory { scope: "r".into(), text: format!("another {CANARY}"), ..NewMemory::default() };
     store.remember(vec![new.clone()], None, T0).await.expect("is saved");
-    assert_eq!(search(&store).await.len(), 3);
+    assert_eq!(search(&store).await.len(), 5);
     let known = store.remember(vec![new], None, T0).await.expect("is known")[0];
     assert_eq!(known.became, posse_core::memory::Became::Known);
     store.backup(&folder.path().join("jobs.db.copy")).await.expect("is copied");

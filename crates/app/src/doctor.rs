@@ -144,25 +144,31 @@ async fn gathered(look: &Look<'_>) -> Result<Vec<Finding>> {
         None => {}
     }
     findings.extend(histories(store).await?);
-    findings.push(remembered(store.memory_standing().await?));
+    findings.push(remembered(&store.memory_standing().await?));
     Ok(findings)
 }
 
-/// Whether what is remembered can be found by its words.
-fn remembered(standing: MemoryStanding) -> Finding {
-    let MemoryStanding { items, without_words, stray_words } = standing;
-    let way_out = "posse memory reindex";
-    match (without_words, stray_words) {
-        (0, 0) => Finding::ok("memory", format!("{} remembered", plural(items, "item"))),
-        (0, stray) => {
-            let message = format!("words of {} are indexed that should not be", plural(stray, "item"));
-            Finding::warning("memory", message, way_out)
-        }
-        (without, _) => {
-            let message = format!("{} of {items} cannot be found by their words", plural(without, "item"));
-            Finding::warning("memory", message, way_out)
-        }
+/// Whether what is remembered can be found by its words, and by its meaning.
+fn remembered(standing: &MemoryStanding) -> Finding {
+    let MemoryStanding { items, .. } = standing;
+    let of = |n: u64, what: &str| (n > 0).then(|| what.replace("{}", &plural(n, "item")));
+    let wrong = [
+        of(standing.without_words, "{} cannot be found by their words"),
+        of(standing.stray_words, "words of {} are indexed that should not be"),
+        of(standing.unindexed_vectors, "{} cannot be found by their vectors"),
+        of(standing.stray_vectors, "vectors of {} are indexed that should not be"),
+    ];
+    let wrong: Vec<_> = wrong.into_iter().flatten().collect();
+    if !wrong.is_empty() {
+        let message = format!("of {}: {}", plural(*items, "item"), wrong.join(", "));
+        return Finding::warning("memory", message, "posse memory reindex");
     }
+    let vectors = match (&standing.space, standing.without_vector) {
+        (None, _) => ", found by words alone".to_owned(),
+        (Some(space), 0) => format!(", with vectors of {}", space.model),
+        (Some(space), lack) => format!(", {} of them without a vector of {} yet", lack, space.model),
+    };
+    Finding::ok("memory", format!("{} remembered{vectors}", plural(*items, "item")))
 }
 
 /// How long what has ended is kept, and whether the settings would have it otherwise.

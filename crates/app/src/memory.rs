@@ -1,12 +1,19 @@
 //! What is remembered: which items are meant, files of items, and how they are shown.
 
-use posse_core::clock::Millis;
+use std::sync::Arc;
+
+use posse_core::clock::{Clock, Millis};
 use posse_core::job::JobId;
+use posse_core::job::lease::WorkerId;
 use posse_core::memory::{
-    Became, MemoryFilter, MemoryId, MemoryItem, NewMemory, Origin, PERSON, Remembered, SHARED, Spot, check,
+    Became, MemoryFilter, MemoryId, MemoryItem, MemoryStanding, NewMemory, Origin, PERSON, Remembered, SHARED, Spot,
+    Tier, block, check,
 };
-use posse_core::port::{MemoryQueries, MemoryRepository};
+use posse_core::model::embedder::Embedder;
+use posse_core::port::{MemoryQueries, MemoryRepository, Store};
+use posse_core::session::turns::THREAD;
 use posse_core::text::plural;
+use posse_core::worker::{Embedding, EmbeddingError, Round};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -20,7 +27,8 @@ pub const AT_ONCE: usize = 500;
 /// Items that an export reads at once.
 const PAGE: u32 = 500;
 
-const KEYS: [&str; 10] = ["scope", "tag", "persona", "job", "tool", "source", "thread", "untrusted", "since", "until"];
+const KEYS: [&str; 11] =
+    ["scope", "tag", "persona", "job", "tool", "source", "thread", "untrusted", "tier", "since", "until"];
 
 /// The filter that terms make: `job=5 persona=scribe`, all of which must hold, with spaces between them or given one by
 /// one. A value goes on to the next key, so that it may have spaces itself.
@@ -76,6 +84,7 @@ fn take(filter: &mut MemoryFilter, key: &str, value: String, now: Millis) -> Res
             "no" => once(&mut filter.untrusted, false),
             _ => Err(format!("'{value}' is neither yes nor no")),
         },
+        "tier" => once(&mut filter.tier, value.parse()?),
         "since" => once(&mut filter.since, since(&value, now)?),
         _ => once(&mut filter.until, since(&value, now)?),
     }
@@ -125,6 +134,9 @@ pub struct MemoryLine {
     /// Its place there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<i64>,
+    /// Its tier, `core` of a version of a block; `archival` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<Tier>,
     /// When it was said, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Millis>,
@@ -148,6 +160,7 @@ impl From<MemoryItem> for MemoryLine {
         MemoryLine {
             text: item.text,
             scope: Some(item.scope),
+            tier: Some(item.tier).filter(|tier| *tier != Tier::default()),
             tags: item.tags,
             metadata: item.metadata,
             thread,
@@ -161,11 +174,16 @@ impl From<MemoryItem> for MemoryLine {
     }
 }
 
+/// What a conversation of a file is called here: a session of that number may be here too, and another one.
+fn from_elsewhere(thread: String) -> String {
+    if thread.starts_with(THREAD) { format!("imported {thread}") } else { thread }
+}
+
 impl MemoryLine {
     /// The item that it becomes.
     pub fn item(self) -> Result<NewMemory, String> {
         let spot = match (self.thread, self.place) {
-            (Some(thread), Some(place)) => Some(Spot { thread, place }),
+            (Some(thread), Some(place)) => Some(Spot { thread: from_elsewhere(thread), place }),
             (None, None) => None,
             (Some(_), None) => return Err("has a thread and no place in it; say both".into()),
             (None, Some(_)) => return Err("has a place and no thread; say both".into()),
@@ -175,6 +193,7 @@ impl MemoryLine {
             scope: self.scope.unwrap_or_else(|| SHARED.into()),
             text: self.text,
             metadata: self.metadata,
+            tier: self.tier.unwrap_or_default(),
             tags: self.tags,
             origin: Origin { author, untrusted: self.untrusted, source: self.source, ..Origin::default() },
             spot,
@@ -185,6 +204,7 @@ impl MemoryLine {
             return Err("has a scope that is no role; name a persona's role, or shared".into());
         }
         check(&new).map_err(|(field, why)| format!("has a {field} that {why}"))?;
+        block::check(&new)?;
         Ok(new)
     }
 }
@@ -252,6 +272,58 @@ impl Import {
         }
         Ok(())
     }
+}
+
+/// What became of the indexes: the document of `posse memory reindex --json`.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Reindexed {
+    /// How they stand now.
+    #[serde(flatten)]
+    pub standing: MemoryStanding,
+    /// Items that were given a vector.
+    pub embedded: u64,
+    /// Why some have none, where that is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
+}
+
+/// Makes the indexes anew, and gives all items a vector that have none of the embedder; `progress` hears how many have been
+/// given one.
+pub async fn reindex(
+    store: Arc<dyn Store>,
+    embedder: Option<Arc<dyn Embedder>>,
+    clock: Arc<dyn Clock>,
+    process: u32,
+    mut progress: impl FnMut(u64),
+) -> crate::Result<Reindexed> {
+    store.reindex_memory().await?;
+    let mut embedded = 0;
+    let why_not = match embedder {
+        None => Some("there is no embedder".to_owned()),
+        Some(embedder) => {
+            let worker = WorkerId(format!("posse memory reindex {process}"));
+            // A person chose it at this moment.
+            let began = Some(clock.now());
+            let mut embedding = Embedding::new(Arc::clone(&store), embedder, clock, worker, began);
+            loop {
+                match embedding.round().await {
+                    Ok(Round::Made(some)) => {
+                        embedded += some;
+                        progress(embedded);
+                    }
+                    Ok(Round::Idle) if embedding.refused() > 0 => {
+                        break Some(format!("the model did not take {}", plural(embedding.refused(), "item")));
+                    }
+                    Ok(Round::Idle) => break None,
+                    Ok(Round::Elsewhere) => break Some("another process gives them theirs".into()),
+                    Ok(Round::Other(space)) => break Some(format!("the vectors of {} are compared", space.model)),
+                    Err(EmbeddingError::Store(error)) => return Err(error.into()),
+                    Err(EmbeddingError::Embedder(error)) => break Some(error.message),
+                }
+            }
+        }
+    };
+    Ok(Reindexed { standing: store.memory_standing().await?, embedded, why_not })
 }
 
 /// Hands all items that fit to `line`, newest first.

@@ -13,6 +13,9 @@ pub const MAX_TEXT_BYTES: usize = 64 * 1024;
 /// Most bytes of a remark's tag.
 pub const MAX_TAG_BYTES: usize = 128;
 
+/// Most tags of a remark that is tagged later.
+pub const MAX_TAGS: usize = 16;
+
 /// The tag of a remark that says what a job asks people.
 pub const CLARIFICATION_NEEDED: &str = "clarification_needed";
 
@@ -89,9 +92,39 @@ pub struct AnnotationFilter {
     pub limit: u32,
 }
 
+/// How the tags of a remark that is there are to change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tagging {
+    /// Those that it has then too.
+    pub add: Vec<String>,
+    /// Those that it has no more.
+    pub remove: Vec<String>,
+}
+
+impl Tagging {
+    /// The tags that a remark with these has then; why not, where there would be too many or one cannot be a tag.
+    pub fn of(&self, tags: &[String]) -> Result<Vec<String>, String> {
+        self.add.iter().try_for_each(|tag| check_tag(tag).map_err(|why| format!("a tag {why}")))?;
+        let mut all: Vec<String> = tags.iter().filter(|tag| !self.remove.contains(tag)).cloned().collect();
+        for tag in &self.add {
+            if !all.contains(tag) {
+                all.push(tag.clone());
+            }
+        }
+        // One that was made with more may lose some.
+        match all.len() > MAX_TAGS && all.len() > tags.len() {
+            true => Err(format!("it would have more tags than {MAX_TAGS}, the limit")),
+            false => Ok(all),
+        }
+    }
+}
+
 /// Remarks that are there, for a tool that looks for some.
 #[async_trait]
 pub trait Remarks: Send + Sync {
+    /// Adds tags to a remark, and gives it as it is then; none where there is none of that number. Or why not, in words.
+    async fn tag(&self, id: i64, add: Vec<String>) -> Result<Option<Annotation>, String>;
+
     /// Those that fit; or why they cannot be read, in words.
     async fn find(&self, filter: AnnotationFilter) -> Result<Vec<Annotation>, String>;
 }

@@ -351,6 +351,10 @@ pub struct Output {
     /// Where in its work the run was: `end` when it ended by itself, else the phase it was in last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
+    /// What the run had read that others wrote: names of tools, and where else it comes from. Absent where that was not
+    /// noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard: Option<Vec<String>>,
 }
 
 /// One claim's try at a job.

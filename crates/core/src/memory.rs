@@ -13,7 +13,10 @@ use crate::annotation::check_tag;
 use crate::clock::Millis;
 use crate::id::JobId;
 use crate::text::{has_too_many, is_default, named};
+use meaning::{Meaning, Space};
 
+pub mod block;
+pub mod meaning;
 pub mod told;
 pub mod words;
 
@@ -42,7 +45,7 @@ pub const MAX_THREAD_BYTES: usize = 256;
 pub const MAX_FOUND: u32 = 200;
 
 /// An item's number; never used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct MemoryId(pub i64);
 
@@ -56,12 +59,14 @@ impl fmt::Display for MemoryId {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
+    /// In front of every run from its beginning: a block.
+    Core,
     /// Found by a search: what was saved, and what left a conversation.
     #[default]
     Archival,
 }
 
-named!(Tier: Archival = "archival");
+named!(Tier, "tier": Core = "core", Archival = "archival");
 
 /// Where an item comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -218,6 +223,8 @@ pub struct MemoryFilter {
     pub thread: Option<String>,
     /// Whether nobody vouches for it.
     pub untrusted: Option<bool>,
+    /// Of this tier.
+    pub tier: Option<Tier>,
     /// Saved or said then or later.
     pub since: Option<Millis>,
     /// Saved or said before then.
@@ -231,13 +238,20 @@ impl MemoryFilter {
     pub fn is_about_some(&self) -> bool {
         *self != MemoryFilter { ended: self.ended, ..MemoryFilter::default() }
     }
+
+    /// Whether nothing is asked of items that hold but that they are of these scopes.
+    pub fn is_of_scopes_alone(&self) -> bool {
+        *self == MemoryFilter { scopes: self.scopes.clone(), ended: self.ended, ..MemoryFilter::default() }
+    }
 }
 
 /// What is searched for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct MemorySearch {
     /// In any words; a question will do.
     pub text: String,
+    /// What it means, where that is known. Without it items are found by their words alone.
+    pub meaning: Option<Meaning>,
     /// Among these; those that were replaced or forgotten are never found.
     pub filter: MemoryFilter,
     /// At most so many, of [`MAX_FOUND`].
@@ -259,6 +273,24 @@ pub struct MemoryFound {
     pub newest: bool,
     /// Items that were not looked at, because texts are sealed and no more of them are held in memory.
     pub not_loaded: u64,
+    /// What part meaning took in it.
+    pub meaning: ByMeaning,
+}
+
+/// What part meaning took in a search.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+pub struct ByMeaning {
+    /// The model whose vectors were compared; absent where words alone were searched for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Why words alone were searched for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
+    /// How much meaning counts beside words, of 1.
+    pub weight: f64,
+    /// Items of all scopes that have no vector of the model yet, or none that is held in memory: they are found by their
+    /// words alone.
+    pub words_alone: u64,
 }
 
 /// An item that a search found.
@@ -269,6 +301,12 @@ pub struct Hit {
     pub item: MemoryItem,
     /// How well it fits, beside others of the same search alone: more is better.
     pub score: f64,
+    /// How well its words and those beside it fit (BM25), if they are among the best.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bm25: Option<f64>,
+    /// How alike its meaning is (a cosine), if it is among the most alike.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub likeness: Option<f64>,
     /// The words searched for that stand in it.
     pub words: Vec<String>,
     /// Those that stand beside it in its conversation alone.
@@ -284,8 +322,8 @@ pub struct Forgetting {
     pub erase: bool,
 }
 
-/// How the index of words stands beside the items, in numbers of items.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+/// How the indexes stand beside the items, in numbers of items.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MemoryStanding {
     /// Items that hold.
     pub items: u64,
@@ -293,6 +331,43 @@ pub struct MemoryStanding {
     pub without_words: u64,
     /// Words of what does not hold any more, or must not stand in the clear.
     pub stray_words: u64,
+    /// The model whose vectors are compared, once there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub space: Option<Space>,
+    /// Items that have no vector of that model yet. They are found by their words.
+    pub without_vector: u64,
+    /// Those that have one which is not in the index, and ought to be.
+    pub unindexed_vectors: u64,
+    /// Vectors in the index of what does not hold any more, has none, or must not stand in the clear.
+    pub stray_vectors: u64,
+}
+
+/// The model whose vectors a database compares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChosenSpace {
+    /// Where they lie.
+    pub space: Space,
+    /// When the latest process began that chose it.
+    pub chosen_at: Millis,
+    /// While vectors that were there before are put into the index: the last item that was looked at.
+    pub filled_through: Option<MemoryId>,
+}
+
+impl ChosenSpace {
+    /// Whether a process that began then has another model take its place: the one that began later knows the newer
+    /// settings.
+    pub fn yields_to(&self, space: &Space, began: Option<Millis>) -> bool {
+        self.space != *space && began.is_some_and(|began| began > self.chosen_at)
+    }
+}
+
+/// An item of which a vector is to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToEmbed {
+    /// Its number.
+    pub id: MemoryId,
+    /// What it says; none where that is sealed and no key here opens it.
+    pub text: Option<String>,
 }
 
 /// A text in a form in which the same is the same: small letters, single spaces, no marks at its end.

@@ -1,7 +1,8 @@
 //! A session: a conversation between a person and an agent, over many jobs.
 //!
 //! Each thing the person says is a job. What was said is a projection of those jobs, their goals
-//! and their answers: nothing is stored twice, and what tools did stays in the jobs' journals.
+//! and their answers: what tools did stays in the jobs' journals. What is shown no more is
+//! remembered too, turn by turn, where a search finds it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,9 @@ use crate::clock::Millis;
 pub use crate::id::SessionId;
 use crate::job::{JobId, JobState};
 use crate::model::Message;
-use crate::text::{folded, plural};
+use crate::text::{folded, is_default, plural};
+
+pub mod turns;
 
 /// Most bytes of a session's name.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -104,6 +107,9 @@ pub struct Exchange {
     pub said_at: Millis,
     /// When the job ended, if it has.
     pub ended_at: Option<Millis>,
+    /// Whether the agent had read what others wrote, so that nobody vouches for its side.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub untrusted: bool,
 }
 
 impl Exchange {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::annotation::{NewAnnotation, Remarks};
 use crate::clock::Millis;
 use crate::id::JobId;
+use crate::memory::block::{BlockEdit, BlockEdited};
 use crate::memory::{Forgetting, MemoryFound, MemoryId, MemoryItem, MemorySearch, NewMemory, Remembered, Revision};
 use crate::stop::Stop;
 use crate::text::{is_default, named};
@@ -142,6 +143,8 @@ pub trait Memory: Send + Sync + fmt::Debug {
     async fn revise(&self, id: MemoryId, to: Revision) -> Result<Remembered, ToolError>;
     /// Has an item hold no more; whether it held.
     async fn forget(&self, id: MemoryId, how: Forgetting) -> Result<bool, ToolError>;
+    /// Changes a block that runs of the role begin with.
+    async fn edit_block(&self, name: &str, edit: BlockEdit) -> Result<BlockEdited, ToolError>;
     /// One item, whatever became of it.
     async fn item(&self, id: MemoryId) -> Result<Option<MemoryItem>, ToolError>;
     /// Searches.

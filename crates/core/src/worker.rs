@@ -16,6 +16,7 @@ use crate::port::{AttemptEnd, ClaimRequest, Claimed, Ending, RepositoryError};
 use crate::stop::{StopReason, stop_pair};
 use crate::worker::executor::{AgentExecutor, JobContext, StepOutcome};
 
+mod embedding;
 pub mod executor;
 mod fleet;
 mod halt;
@@ -28,6 +29,7 @@ mod overdue;
 mod prefetch;
 mod tasks;
 
+pub use embedding::{ChosenEmbedder, Embedding, EmbeddingError, Questions, Round, search_memory};
 pub use fleet::{Fleet, FleetOptions, Phase, Progress};
 use in_flight::{InFlight, Worked};
 pub use maintenance::maintain;

@@ -1,6 +1,7 @@
 //! What is searched for a question, and how agents are told of what is remembered.
 
 use posse_core::id::JobId;
+use posse_core::memory::block::{Change, MAX_BYTES};
 use posse_core::memory::told::{UNTRUSTED, found, heading};
 use posse_core::memory::words::{MAX_WORDS, around, asked, spread};
 use posse_core::memory::{Hit, MemoryFound, MemoryId, MemoryItem, Origin, Tier, normalised};
@@ -82,7 +83,7 @@ fn item(text: &str, untrusted: bool) -> MemoryItem {
 
 fn told(item: MemoryItem, words: &[&str]) -> String {
     let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
-    let hit = Hit { item, score: 1.0, words: words.clone(), around: vec![] };
+    let hit = Hit { item, score: 1.0, bm25: None, likeness: None, words: words.clone(), around: vec![] };
     found(&MemoryFound { items: vec![hit], words, ..MemoryFound::default() }, 60_000)
 }
 
@@ -104,4 +105,16 @@ fn of_a_long_item_the_part_is_shown_that_has_the_words() {
     let text = format!("{}\nthe harbour opens at six\n{}", "nothing here. ".repeat(400), "nor there. ".repeat(400));
     let shown = told(item(&text, false), &["harbour", "six"]);
     assert!(shown.contains("| the harbour opens at six") && shown.len() < 2500, "{shown}");
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_block_is_changed_to_it_is_the_end_of_that_and_fits(
+        text in "(\\PC{0,400}\n){0,12}", new in "(\\PC{0,400}\n){0,6}"
+    ) {
+        let whole = Change::Rewrite(text.clone()).of("").map(|(kept, _)| kept).unwrap_or_default();
+        let (kept, _) = Change::Add(new.clone()).of(&whole).unwrap_or_default();
+        prop_assert!(whole.len() <= MAX_BYTES && kept.len() <= MAX_BYTES);
+        prop_assert!(text.trim().ends_with(&whole) && [whole.trim(), new.trim()].join("\n").trim().ends_with(&kept));
+    }
 }

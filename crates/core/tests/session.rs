@@ -45,6 +45,7 @@ fn a_reply_says_how_far_it_came() {
         reason: Some("the limit".into()),
         said_at: 0,
         ended_at: None,
+        untrusted: false,
     };
     let reply = |state, text| exchange(state, text).reply();
     assert_eq!(reply(JobState::Completed, Some(" yes\n")), "yes");

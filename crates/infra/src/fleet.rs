@@ -28,7 +28,7 @@ pub fn record(id: String, roles: Vec<String>, slots: usize, clock: &dyn Clock) -
     }
 }
 
-/// A fleet's part in this process, with all it needs from one store.
+/// A fleet's part in this process, with all it needs from one store, and no embedder.
 pub fn options(store: &Arc<SqliteStore>, worker: WorkerRecord, clock: Arc<dyn Clock>) -> FleetOptions {
-    FleetOptions { store: store.clone(), clock, processes: Arc::new(LinuxProcessProbe), worker }
+    FleetOptions { store: store.clone(), clock, processes: Arc::new(LinuxProcessProbe), worker, embedder: None }
 }

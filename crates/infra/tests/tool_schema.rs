@@ -22,8 +22,10 @@ fn every_built_in_tool_is_offered_in_a_form_that_all_providers_take() {
             ("annotate", Idempotent),
             ("annotation_list", Pure),
             ("annotation_search", Pure),
+            ("annotation_tag", Idempotent),
             ("append_file", Once),
             ("calculate", Pure),
+            ("core_memory_edit", Idempotent),
             ("create_file", Once),
             ("edit_file", Once),
             ("finish", Pure),
@@ -120,5 +122,8 @@ fn finish_takes_the_final_answer() {
 fn an_unknown_tool_is_an_error_with_near_matches() {
     let error = ToolRegistry::builtin().resolve(&names(&["filesystem", "serch_files"])).err().unwrap();
     assert_eq!(error.near.first().map(String::as_str), Some("search_files"));
-    assert!(error.to_string().contains("annotations (annotate, annotation_list, annotation_search)"), "{error}");
+    assert!(
+        error.to_string().contains("annotations (annotate, annotation_list, annotation_search, annotation_tag)"),
+        "{error}"
+    );
 }

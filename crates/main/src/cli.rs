@@ -30,6 +30,7 @@ mod job_table;
 mod lists;
 mod mcp;
 mod memory;
+mod memory_block;
 mod metrics;
 mod model;
 mod model_bench;

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use posse_app::models::{EmbedderView, Origin};
 use posse_core::model::embedder::{Again, EmbedError, Embedder};
+use posse_core::worker::ChosenEmbedder;
+use posse_infra::embedder::{Local, local_file};
 use posse_infra::local_model::catalogue::EMBEDDER;
 use posse_infra::minilm;
 use posse_infra::model::embedder::{BATCH, EmbedderOptions, EndpointEmbedder};
 
-use crate::env::{Env, text};
+use crate::env::{self, Env, text};
 use crate::models::{Known, OPENAI_URL, config};
 use crate::settings::{EmbedderKind, FileModel, Settings};
 
@@ -56,11 +58,14 @@ impl Chosen {
         }
     }
 
-    /// It, ready to be asked; nothing where there is to be none. Asks nothing yet, but reads the local one's file.
+    /// It, ready to be asked; nothing where there is to be none. Asks nothing yet, but looks for the local one's file.
     pub fn build(&self, env: Env<'_>) -> Result<Option<Arc<dyn Embedder>>, EmbedError> {
         match self {
             Chosen::None => Ok(None),
-            Chosen::Local { .. } => Ok(Some(Arc::new(posse_infra::embedder::local()?))),
+            Chosen::Local { .. } => {
+                local_file()?;
+                Ok(Some(Arc::new(Local::default())))
+            }
             Chosen::Endpoint(known, options) => {
                 let mended = |message| EmbedError { again: Again::Mended, message };
                 let mut config = config("embedder", known, env).map_err(|error| mended(error.message))?;
@@ -97,6 +102,30 @@ impl Chosen {
                     file: None,
                 })
             }
+        }
+    }
+}
+
+/// The embedder of this process, asked and read once there is something to embed; none where there is to be none, or the
+/// settings of it are wrong, which is told.
+pub fn of_process(settings: &Settings) -> Option<ChosenEmbedder> {
+    let chosen = Chosen::of(settings, &env::own);
+    let is_chosen = match &chosen {
+        Chosen::None => return None,
+        // Its file may be fetched while this process is at work.
+        Chosen::Local { origin } => {
+            return Some(ChosenEmbedder {
+                embedder: Arc::new(Local::default()),
+                is_chosen: *origin != Origin::BuiltIn,
+            });
+        }
+        Chosen::Endpoint(known, _) => known.origin != Origin::BuiltIn,
+    };
+    match chosen.build(&env::own) {
+        Ok(embedder) => embedder.map(|embedder| ChosenEmbedder { embedder, is_chosen }),
+        Err(error) => {
+            tracing::warn!("what is remembered is found by its words alone: {error}");
+            None
         }
     }
 }

@@ -18,6 +18,7 @@ use posse_infra::process::{LinuxProcessProbe, SystemClock};
 use tokio::sync::{broadcast, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::embedder;
 use crate::output::Out;
 use crate::process::{Signals, random};
 use crate::records::{Recorder, RunFiles};
@@ -97,6 +98,7 @@ impl WorkerProcess {
             clock: Arc::new(SystemClock),
             processes: Arc::new(LinuxProcessProbe),
             worker,
+            embedder: embedder::of_process(settings),
         };
         // By what the database says this process deletes all the same.
         let stored = store.retention().await?.unwrap_or_default();

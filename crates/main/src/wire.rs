@@ -245,9 +245,10 @@ pub const COMMANDS_WAY_OUT: &str = "let users make namespaces (sysctl user.max_u
     until then agents are told that no command can run";
 
 /// Personas by role, and skills by name: used where a project has no folder of its own for them, and written by `posse init`.
-pub const BUILT_IN_PERSONAS: [(&str, &str); 7] = [
+pub const BUILT_IN_PERSONAS: [(&str, &str); 8] = [
     ("analyst", include_str!("../../../config/personas/analyst.json")),
     ("assistant", include_str!("../../../config/personas/assistant.json")),
+    ("browser", include_str!("../../../config/personas/browser.json")),
     ("coordinator", include_str!("../../../config/personas/coordinator.json")),
     ("researcher", include_str!("../../../config/personas/researcher.json")),
     ("reviewer", include_str!("../../../config/personas/reviewer.json")),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::*;
-use posse_core::annotation::{AnnotationFilter, NewAnnotation, words_of};
+use posse_core::annotation::{AnnotationFilter, NewAnnotation, Tagging, words_of};
 use posse_core::model::{Author, CallRequest, Extra, FailedTry, Finish, Reasoning, ToolCalling, Usage};
 use posse_core::persona::PersonaTemplate;
 use posse_core::run::journal::{
@@ -291,6 +291,34 @@ pub async fn annotations_are_found_by_tag_job_author_and_words(store: Arc<dyn St
     let remark = store.find_annotations(tagged(&["supplier"])).await.expect("can be read").remove(0);
     assert_eq!((remark.job, remark.author.as_str(), remark.text.as_str()), (jobs[1], "r", "Wool comes from Bergen"));
     assert_eq!((remark.tags.as_slice(), remark.created_at), (&["supplier".to_owned()][..], T0));
+}
+
+pub async fn annotations_are_tagged_later(store: Arc<dyn Store>) {
+    let lease = running(&*store, "r", T0).await;
+    let remark = NewAnnotation { text: "the price is missing".into(), tags: vec!["gap".into(), "why".into()] };
+    let id = store.annotate(lease.job, "r".into(), remark, T0).await.expect("is saved");
+    let tagging = |add: &[&str], remove: &[&str]| {
+        let owned = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect();
+        Tagging { add: owned(add), remove: owned(remove) }
+    };
+    let found = async |tag: &str| {
+        let filter = AnnotationFilter { tags: vec![tag.into()], limit: 9, ..AnnotationFilter::default() };
+        store.find_annotations(filter).await.expect("can be read").len()
+    };
+    for _ in 0..2 {
+        let by = Some(lease);
+        let tagged = store.tag_annotation(id, tagging(&["seen", "gap"], &["why"]), by).await.expect("is tagged");
+        assert_eq!(tagged.expect("is there").tags, ["gap", "seen"]);
+    }
+    assert_eq!((found("seen").await, found("gap").await, found("why").await), (1, 1, 0));
+    assert_eq!(store.annotations(lease.job).await.expect("can be read")[0].tags, ["gap", "seen"]);
+    assert_eq!(store.tag_annotation(99, tagging(&["x"], &[]), None).await.expect("is no error"), None);
+    let many: Vec<_> = (0..16).map(|n| n.to_string()).collect();
+    let many: Vec<_> = many.iter().map(String::as_str).collect();
+    assert!(store.tag_annotation(id, tagging(&many, &[]), None).await.is_err());
+    finish(&*store, lease, Event::Complete, T0).await;
+    assert!(is_lost(store.tag_annotation(id, tagging(&["late"], &[]), Some(lease)).await, lease.job));
+    assert_eq!((found("0").await, found("late").await), (0, 0));
 }
 
 pub async fn large_parts_are_read_back(store: Arc<dyn Store>) {

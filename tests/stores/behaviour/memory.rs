@@ -21,7 +21,10 @@ pub async fn save(store: &dyn Store, new: NewMemory) -> Remembered {
 }
 
 pub async fn search(store: &dyn Store, text: &str, filter: MemoryFilter) -> MemoryFound {
-    store.search_memory(MemorySearch { text: text.into(), filter, limit: 10 }).await.expect("is no error")
+    store
+        .search_memory(MemorySearch { text: text.into(), filter, limit: 10, ..MemorySearch::default() })
+        .await
+        .expect("is no error")
 }
 
 pub async fn texts(store: &dyn Store, text: &str) -> Vec<String> {

@@ -18,6 +18,7 @@ pub use posse_core::port::Store;
 
 pub mod any_waits;
 pub mod asking;
+pub mod blocks;
 pub mod care;
 pub mod claiming;
 pub mod deaths;
@@ -28,6 +29,7 @@ pub mod grouped;
 pub mod journals;
 pub mod limited;
 pub mod many;
+pub mod meaning;
 pub mod memory;
 pub mod model;
 pub mod people;
@@ -200,6 +202,7 @@ macro_rules! suite {
                 annotations_are_saved_with_their_entry,
                 annotations_by_hand_are_saved,
                 annotations_are_found_by_tag_job_author_and_words,
+                annotations_are_tagged_later,
                 large_parts_are_read_back;
             questions:
                 questions_are_saved_with_their_entry,
@@ -221,6 +224,21 @@ macro_rules! suite {
                 what_stands_beside_an_item_finds_it_too,
                 what_left_a_conversation_is_found,
                 the_index_of_words_is_made_anew;
+            meaning:
+                an_item_is_found_by_what_it_means,
+                what_stands_beside_an_item_is_a_part_of_what_it_means,
+                vectors_of_two_models_are_never_compared,
+                another_length_and_back_loses_nothing,
+                one_process_at_a_time_makes_vectors,
+                processes_that_differ_do_not_take_turns,
+                a_model_that_fails_keeps_nobody_from_finding_words;
+            blocks:
+                a_block_has_versions_and_each_can_be_brought_back,
+                what_a_block_has_no_room_for_goes_from_its_beginning,
+                nobody_who_has_read_others_changes_a_block,
+                blocks_are_few_and_begun_by_people,
+                the_same_call_changes_a_block_once,
+                a_forgotten_version_is_gone_and_those_before_it_are_not;
             grouped:
                 a_job_waits_for_every_job_of_a_group,
                 a_group_that_fails_is_met_by_the_rule,
@@ -309,7 +327,8 @@ macro_rules! suite {
                 names_that_differ_in_case_are_one,
                 a_deleted_session_is_gone_whole,
                 what_is_open_or_waited_for_is_not_deleted,
-                an_exchange_deleted_by_hand_is_in_no_summary;
+                an_exchange_deleted_by_hand_is_in_no_summary,
+                turns_that_are_summed_up_are_remembered;
             forking:
                 a_fork_has_the_same_beginning_and_keys_of_its_own,
                 an_edit_changes_one_entry_of_the_fork,
@@ -318,7 +337,8 @@ macro_rules! suite {
         }
         shared_behaviours! { $door =>
             remembering:
-                what_one_process_saves_another_finds;
+                what_one_process_saves_another_finds,
+                what_one_process_embeds_another_finds;
             sharing:
                 fifty_enqueue_one_key_at_once,
                 limits_hold_over_processes,

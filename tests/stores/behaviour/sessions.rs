@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::care::prune_kept;
 use super::journals::began;
 use super::*;
+use posse_core::memory::{Forgetting, MemoryFilter, MemoryId, PERSON};
 use posse_core::queue::retention::Kept;
 use posse_core::session::{NewSession, Session, SessionId, Stretch};
 
@@ -304,4 +305,62 @@ pub async fn what_is_said_supersedes_what_has_no_answer(store: Arc<dyn Store>) {
     let left = "(left for what was said next)";
     let wanted = ["the answer", "(left for what was said next)\nIt is fo", "(no answer yet)", left, "(no answer yet)"];
     assert_eq!(replies, wanted);
+}
+
+/// Older turns are found when a summary stands for them, once, and as long as their session is there.
+pub async fn turns_that_are_summed_up_are_remembered(store: Arc<dyn Store>) {
+    let (session, _) = begin(&*store, Some("ada"), "r", T0).await;
+    let first = talk(&*store, &session, "where is the ladder?", T0).await;
+    let second = say(&*store, &session, "and the key?", T0 + 1).await;
+    let lease = claim(&*store, "r", 1, T0 + 1).await[0].lease;
+    store.append(lease, 0, vec![began("s")], T0 + 1).await.expect("is saved");
+    super::questions::ask(store.as_ref(), lease, &["Which key?"], None).await;
+    let filter = posse_core::port::QuestionFilter { settled: false, job: Some(second), limit: 9 };
+    let open = store.questions(filter).await.expect("can be read").remove(0).id;
+    store.answer(open, "that of the shed".into(), "ada".into(), T0 + 2).await.expect("is saved");
+    let lease = claim(&*store, "r", 1, T0 + 2).await[0].lease;
+    finish(&*store, lease, Event::Complete, T0 + 3).await;
+    let third = talk(&*store, &session, "thanks", T0 + 4).await;
+    let texts = async || {
+        let of = MemoryFilter { thread: Some(format!("session {}", session.id)), ..MemoryFilter::default() };
+        let items = store.memory_items(of, MemoryId(i64::MAX), 99).await.expect("can be listed");
+        items.into_iter().rev().map(|item| item.text).collect::<Vec<_>>()
+    };
+    assert_eq!(texts().await, [""; 0]);
+    let keep = async |through: JobId, at| {
+        let stretch = Stretch { session: session.id, through };
+        store.keep_summary(stretch, "They talked.".into(), at).await.expect("is kept");
+    };
+    keep(second, T0 + 5).await;
+    let told = ["where is the ladder?", "the answer", "and the key?", "Which key?", "that of the shed", "(no answer)"];
+    assert_eq!(texts().await, told, "no more than it stands for");
+    keep(second, T0 + 6).await;
+    keep(third, T0 + 7).await;
+    assert_eq!(texts().await.len(), 8, "each once");
+    // With the one who said it, and with what was said next to it.
+    let found = super::memory::search(&*store, "key of the shed", MemoryFilter::default()).await;
+    let hit = &found.items[0].item;
+    assert_eq!(
+        (hit.text.as_str(), hit.origin.author.as_str(), hit.origin.job),
+        ("that of the shed", PERSON, Some(second))
+    );
+    assert!(!hit.origin.untrusted && hit.created_at == T0 + 1, "{hit:?}");
+    // Answers of which it is not known what was read for them are not vouched for.
+    let of_agent = MemoryFilter { author: Some("r".into()), untrusted: Some(false), ..MemoryFilter::default() };
+    assert_eq!(store.memory_items(of_agent, MemoryId(i64::MAX), 9).await.expect("can be listed"), []);
+    // What a person has forgotten is not remembered again.
+    let how = Forgetting { reason: "private".into(), erase: true };
+    store.forget_memory(vec![hit.id], how, None, T0 + 8).await.expect("works");
+    let fourth = talk(&*store, &session, "bye", T0 + 9).await;
+    keep(fourth, T0 + 10).await;
+    let left = texts().await;
+    assert!(left.len() == 9 && !left.contains(&"that of the shed".to_owned()), "{left:?}");
+    // An exchange goes by itself, and the rest with its session.
+    store.change(vec![first], posse_core::job::change::Change::Delete, T0 + 11).await.expect("works");
+    assert_eq!(texts().await.len(), 7);
+    store.set_retention(vec![(Kept::Sessions, Some(10 * DAY))]).await.expect("is set");
+    prune_kept(&*store, T0 + 5 * DAY).await;
+    assert_eq!(texts().await.len(), 7);
+    prune_kept(&*store, T0 + 11 * DAY).await;
+    assert_eq!((texts().await.len(), is_there(&*store, session.id).await), (0, false));
 }

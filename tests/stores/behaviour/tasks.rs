@@ -13,7 +13,7 @@ const ROOMY: TaskBounds = TaskBounds { open: 8, all: 50, depth: 3 };
 fn task(key: &str, depth: u32, bounds: TaskBounds) -> NewJob {
     let mut new = job("t");
     let key = key.into();
-    new.payload.task = Some(TaskOf { key, depth, bounds, max_tokens: Some(5), max_seconds: None });
+    new.payload.task = Some(TaskOf { key, depth, bounds, max_tokens: Some(5), max_seconds: None, heard: false });
     new
 }
 

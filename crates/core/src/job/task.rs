@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::JobId;
-use crate::text::{count, plural};
+use crate::text::{count, is_default, plural};
 
 /// Tasks of one job that may be open at once, unless its persona says otherwise.
 pub const DEFAULT_MAX_OPEN_TASKS: u32 = 8;
@@ -57,6 +57,9 @@ pub struct TaskOf {
     /// Most seconds of its work, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_seconds: Option<u64>,
+    /// Whether whoever gave it had read what others wrote.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub heard: bool,
 }
 
 /// What became of a task that was to be given.

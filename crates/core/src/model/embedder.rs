@@ -1,20 +1,10 @@
 //! What is asked of a model that turns texts into vectors, so that texts of like meaning lie near each other.
-//!
-//! Vectors of one model mean nothing to another, also where they are of one length: whoever keeps vectors keeps with
-//! each the [`Space`] that it lies in, and compares only what lies in the same.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-/// What the vectors of an embedder are comparable by.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Space {
-    /// The model's name, as its provider calls it.
-    pub model: String,
-    /// How many numbers a vector has.
-    pub dimension: usize,
-}
+pub use crate::memory::meaning::{Space, unit};
 
 /// An embedder as it knows itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,29 +49,4 @@ pub enum Again {
     Mended,
     /// Not with these texts.
     Never,
-}
-
-/// The vector made as long as 1; none where it has no direction (nothing but zeros), or is no vector of numbers.
-pub fn unit(mut vector: Vec<f32>) -> Option<Vec<f32>> {
-    // In f64, so that no square of a large number is lost.
-    let length = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt();
-    if !(length.is_finite() && length > 0.0) {
-        return None;
-    }
-    vector.iter_mut().for_each(|x| *x = (f64::from(*x) / length) as f32);
-    Some(vector)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_direction_is_kept_and_nothing_else_has_one() {
-        assert_eq!(unit(vec![3.0, -4.0]), Some(vec![0.6, -0.8]));
-        assert_eq!(unit(vec![f32::MAX, 0.0]), Some(vec![1.0, 0.0]));
-        for none in [vec![], vec![0.0, 0.0], vec![f32::NAN, 1.0], vec![f32::INFINITY, 1.0]] {
-            assert_eq!(unit(none), None);
-        }
-    }
 }

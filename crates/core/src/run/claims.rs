@@ -165,7 +165,7 @@ fn is_told(opening: &Opening, path: &str) -> bool {
         Message::System { text } | Message::User { text } | Message::Assistant { text, .. } => names(text),
         Message::Tool { text, .. } => names(&text.to_string()),
     });
-    said || opening.memory.as_deref().is_some_and(names)
+    said || [&opening.blocks, &opening.memory].into_iter().flatten().any(|text| names(text))
         || opening.results.as_ref().is_some_and(|told| names(&told.text))
 }
 

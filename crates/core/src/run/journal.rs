@@ -52,6 +52,9 @@ pub struct Opening {
     /// What the second system message says of the skills, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skills_list: Option<String>,
+    /// What the next system message says of the core blocks, if there are any: as they were then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<String>,
     /// What the next system message says of earlier sessions, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
@@ -64,6 +67,9 @@ pub struct Opening {
     /// What the jobs that it waited for, and those it made, had come to, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<ToldResults>,
+    /// What of all this others wrote, beside the workspace and the results.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub heard: Vec<String>,
     /// The model's window in tokens, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u32>,

@@ -236,11 +236,13 @@ impl Run {
             (opening.is_some_and(|opening| opening.results.is_some()), "the answers of other jobs"),
         ];
         let told = told.into_iter().filter(|(is_told, _)| *is_told).map(|(_, what)| what.to_owned());
-        told.chain(self.heard.iter().cloned()).collect()
+        let before = opening.iter().flat_map(|opening| &opening.heard);
+        told.chain(before.chain(&self.heard).cloned()).collect()
     }
 
     pub(super) fn begin(&mut self, goal: &str, opening: &Arc<Opening>) {
-        let said_first = [Some(&opening.system), opening.skills_list.as_ref(), opening.memory.as_ref()];
+        let Opening { system, skills_list, blocks, memory, .. } = &**opening;
+        let said_first = [Some(system), skills_list.as_ref(), blocks.as_ref(), memory.as_ref()];
         let system = said_first.into_iter().flatten().map(|text| Message::System { text: text.clone() });
         let mut messages: Vec<_> = system.collect();
         messages.extend(opening.examples.iter().chain(&opening.history).cloned());
@@ -509,6 +511,7 @@ impl Run {
             usage: self.usage,
             cost_microusd: self.cost_microusd,
             phase: Some(self.phase().to_owned()),
+            heard: Some(self.heard()),
         }
     }
 

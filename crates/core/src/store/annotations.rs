@@ -3,12 +3,14 @@
 use std::cmp::Reverse;
 
 use super::driver::{AnnotationInsert, AnnotationRow, AnnotationsOf, Driver};
-use super::fault::no_such;
+use super::fault::{misused, no_such};
+use super::guard::guard;
 use super::seal::{Keys, Place};
 use super::{Outcome, Tx};
-use crate::annotation::{Annotation, AnnotationFilter, NewAnnotation, SEARCHED_AT_MOST};
+use crate::annotation::{Annotation, AnnotationFilter, NewAnnotation, SEARCHED_AT_MOST, Tagging};
 use crate::clock::Millis;
 use crate::job::JobId;
+use crate::job::lease::Lease;
 
 /// Saves a remark about a job that is there, and gives its number.
 pub fn add<D: Driver>(
@@ -35,6 +37,24 @@ pub fn annotate<D: Driver>(
         Some(_) => add(tx, job, author, annotation, now),
         None => Err(no_such(job)),
     }
+}
+
+/// Changes the tags of a remark that is there.
+pub fn tag<D: Driver>(
+    tx: &mut Tx<'_, D>,
+    id: i64,
+    tagging: &Tagging,
+    by: Option<Lease>,
+) -> Outcome<Option<Annotation>> {
+    guard(tx, by)?;
+    let only = AnnotationFilter { id: Some(id), ..AnnotationFilter::default() };
+    let Some(row) = tx.db.annotations(AnnotationsOf::Fitting(&only, None, 1))?.pop() else { return Ok(None) };
+    let found = annotation(tx.keys, row);
+    let tags = tagging.of(&found.tags).map_err(misused)?;
+    if tags != found.tags {
+        tx.db.tag_annotation(id, &serde_json::to_string(&tags)?)?;
+    }
+    Ok(Some(Annotation { tags, ..found }))
 }
 
 /// Remarks about a job, oldest first.

@@ -1,10 +1,10 @@
 //! What people change about jobs, one or many.
 
-use super::driver::{DeathRow, Driver, Edited, Forgets, JobRow, SummaryRow, WaitsOf};
+use super::driver::{DeathRow, Driver, Edited, Forgets, JobRow, WaitsOf};
 use super::fault::Fault;
 use super::jobs::{Why, end_attempts, existing, store, whole};
 use super::seal::Place;
-use super::{Outcome, Tx, cancel, groups, journal, questions, unique, waits};
+use super::{Outcome, Tx, cancel, groups, journal, questions, sessions, unique, waits};
 use crate::clock::Millis;
 use crate::job::change::{Change, Changed, Edit};
 use crate::job::transition::{Event, transition};
@@ -55,7 +55,7 @@ fn apply<D: Driver>(
             if let Some(wait) = waiting {
                 return Ok(Some(format!("job {} waits for it; cancel that first", wait.job)));
             }
-            Forgets::<SummaryRow>::forget(tx.db, job)?;
+            sessions::leave(tx, job)?;
             tx.db.delete_job(job)?;
         }
         Change::Edit(edit) => return edit_one(tx, installation, row, edit, now),

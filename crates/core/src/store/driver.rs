@@ -12,6 +12,7 @@ mod kept;
 mod memory;
 mod people;
 mod sessions;
+mod vectors;
 mod views;
 mod waits;
 
@@ -30,6 +31,7 @@ pub use people::{
     AnnotationInsert, AnnotationRow, AnnotationsOf, AskChange, AskInsert, AskRow, AskSet, AsksOf, PeopleRows,
 };
 pub use sessions::{SessionRows, SessionsOf, SummaryRow};
+pub use vectors::VectorRows;
 pub use views::{CountsOf, Ended, IdsOf, Number, Queues, StatesOf, ViewRows};
 pub use waits::{Closing, GroupWaitsOf, WaitRow, WaitRows, WaitsOf};
 
@@ -67,6 +69,7 @@ driver! {
     MemoryRows,
     PeopleRows,
     SessionRows,
+    VectorRows,
     ViewRows,
     WaitRows,
     Keeps<BatchName>,

@@ -56,7 +56,8 @@ pub trait Engine: Send + Sync + 'static {
         F: Into<Fault>,
         R: FnOnce(&mut Self::Rows, &Keys) -> Result<T, F> + Send + 'static;
 
-    /// Runs `read` as [`read`](Engine::read) does, with the words that this process holds in memory. One at a time.
+    /// Runs `read`, all of which sees one moment, with the words and vectors that this process holds in memory. One at a
+    /// time.
     fn read_words<T, F, R>(&self, read: R) -> impl Future<Output = Result<T>> + Send
     where
         T: Send + 'static,

@@ -5,24 +5,17 @@ use std::collections::hash_map::Entry;
 
 use super::driver::{Driver, JobChange, LeaseAfter, Moved, ProgressRow, WorkedRow};
 use super::enqueue::{Ancestors, Batch, enqueue};
+use super::guard::guarded;
 use super::jobs::{end_attempts, set_reason, whole};
 use super::journal::{self, Sheet};
 use super::seal::{Keys, Place, Sealed};
-use super::{Answer, Done, Fault, Outcome, ROW, Tx, Verb, cancel, deaths, limits, questions, waits};
+use super::{Answer, Done, Outcome, ROW, Tx, Verb, cancel, deaths, limits, questions, waits};
 use crate::clock::Millis;
 use crate::job::dependency::{OnFailed, waits_for, would_wait_for_itself};
 use crate::job::lease::Lease;
 use crate::job::transition::{Event, Standing, transition};
 use crate::job::{JobId, JobProgress, JobState};
 use crate::port::{Appended, AttemptEnd, Reach, RepositoryError, Result};
-
-/// The job's row, if the lease still stands.
-pub fn guarded<D: Driver>(db: &mut D, lease: Lease) -> Outcome<WorkedRow> {
-    db.running(&[lease.job])?
-        .pop()
-        .filter(|row| row.lease_token == lease.token)
-        .ok_or(Fault::Refused(RepositoryError::LeaseLost(lease.job)))
-}
 
 /// Appends entries from place `seq` on; starts no call for a job that is to be cancelled.
 pub fn append<D: Driver>(

@@ -1,25 +1,33 @@
 //! What is remembered: saving, changing and forgetting it.
 //!
-//! An item holds until it ends: replaced by another one, or forgotten. The words of those that hold are indexed in the
-//! transaction that changes them, unless texts are sealed; then [`held`] has them, in memory alone.
+//! An item holds until it ends: replaced by another one, or forgotten. The words and vectors of those that hold are
+//! indexed in the transaction that changes them, unless texts are sealed; then [`held`] has them, in memory alone.
 
 use super::driver::{Driver, MemoryEnd, MemoryOf, MemoryRow};
 use super::fault::{misused, refused};
-use super::finish::guarded;
+use super::guard::{guard, guarded};
 use super::seal::{Keys, Place};
 use super::{Outcome, Tx};
 use crate::clock::Millis;
 use crate::job::lease::Lease;
+use crate::memory::block::{self, CORE_MEMORY_EDIT};
 use crate::memory::{
-    Became, CONVERSATION, Forgetting, MemoryFilter, MemoryId, MemoryItem, NewMemory, Origin, PERSON, Remembered,
-    Revision, Tier, normalised,
+    Became, CONVERSATION, Forgetting, MemoryFilter, MemoryId, MemoryItem, MemoryStanding, NewMemory, Origin, PERSON,
+    Remembered, Revision, Tier, normalised,
 };
-use row::{item, text};
+use row::item;
+use write::{give_way, gone, of_call};
 
+pub(super) use row::text;
+pub(super) use write::{Lineage, insert, replace};
+
+pub mod blocks;
 pub mod held;
 mod row;
 pub mod search;
+pub mod vectors;
 pub mod words;
+mod write;
 
 /// Items in one transaction, where there may be many.
 const AT_ONCE: u32 = 500;
@@ -49,10 +57,6 @@ pub fn save<D: Driver>(
     Ok(saved)
 }
 
-fn guard<D: Driver>(tx: &mut Tx<'_, D>, by: Option<Lease>) -> Outcome<()> {
-    by.map_or(Ok(()), |lease| guarded(tx.db, lease).map(drop))
-}
-
 /// The item that makes saving this one needless, if there is one.
 fn known<D: Driver>(tx: &mut Tx<'_, D>, new: &NewMemory) -> Outcome<Option<Remembered>> {
     if let Some(again) = of_call(tx, new.effect_key.as_deref())? {
@@ -68,54 +72,6 @@ fn known<D: Driver>(tx: &mut Tx<'_, D>, new: &NewMemory) -> Outcome<Option<Remem
     };
     let found = tx.db.memory(of)?.pop();
     Ok(found.map(|row| Remembered { id: MemoryId(row.id), became: Became::Known }))
-}
-
-/// What a call saved when it was made before.
-fn of_call<D: Driver>(tx: &mut Tx<'_, D>, key: Option<&str>) -> Outcome<Option<Remembered>> {
-    let Some(key) = key else { return Ok(None) };
-    let found = tx.db.memory(MemoryOf::Effect(key))?.pop();
-    Ok(found.map(|row| Remembered { id: MemoryId(row.id), became: Became::Again }))
-}
-
-/// What an item has of those before it.
-struct Lineage {
-    version: i64,
-    supersedes: Option<MemoryId>,
-    revision: i64,
-}
-
-fn insert<D: Driver>(tx: &mut Tx<'_, D>, new: &NewMemory, of: Lineage, now: Millis) -> Outcome<MemoryId> {
-    let Lineage { version, supersedes, revision } = of;
-    let created_at = new.at.unwrap_or(now);
-    let metadata = match new.metadata.is_empty() {
-        true => None,
-        false => Some(tx.keys.seal(Place::metadata(created_at, revision), serde_json::to_string(&new.metadata)?)),
-    };
-    let Origin { author, job, step, tool, untrusted, source } = new.origin.clone();
-    let row = MemoryRow {
-        scope: new.scope.clone(),
-        tier: new.tier.as_str().into(),
-        content: tx.keys.seal(Place::remembered(created_at, revision), new.text.as_str()),
-        metadata,
-        tags: serde_json::to_string(&new.tags)?,
-        job,
-        seq: Some(revision),
-        // What has none left a conversation.
-        step: Some(step.map_or(0, |step| i64::try_from(step).unwrap_or(i64::MAX))),
-        author,
-        tool,
-        untrusted,
-        source,
-        spot: new.spot.as_ref().map(|spot| (spot.thread.clone(), spot.place)),
-        fingerprint: new.spot.is_none().then(|| tx.keys.fingerprint(&normalised(&new.text))),
-        effect_key: new.effect_key.clone(),
-        version,
-        supersedes: supersedes.map(|id| id.0),
-        revision,
-        created_at,
-        ..MemoryRow::default()
-    };
-    Ok(tx.db.insert_memory(&row)?)
 }
 
 /// Keeps what leaves a run's conversation with its entry `seq`. It has read what tools gave, so nobody vouches for it.
@@ -166,6 +122,12 @@ pub fn revise<D: Driver>(
     }
     let row = existing(tx, id)?;
     let is_person = to.origin.author == PERSON;
+    if row.tier == Tier::Core.as_str() {
+        let name = block::name_of(&item(tx.keys, row)).unwrap_or_default().to_owned();
+        return Err(refused(format!(
+            "item {id} is a version of the block {name}, which posse memory block edit changes, and {CORE_MEMORY_EDIT}"
+        )));
+    }
     if let Some(newer) = row.superseded_by {
         return Err(refused(format!("item {id} was replaced by item {newer}; change that one")));
     }
@@ -181,7 +143,6 @@ pub fn revise<D: Driver>(
     }
     let old = item(tx.keys, row.clone());
     let text = to.text.clone().unwrap_or_else(|| old.text.clone());
-    let revision = tx.db.last_memory_revision()? + 1;
     let new = NewMemory {
         scope: row.scope.clone(),
         tier: old.tier,
@@ -205,21 +166,12 @@ pub fn revise<D: Driver>(
             tx.db.memory(MemoryOf::Same(&new.scope, &prints))?.pop().filter(|same| same.id != id.0)
         }
     };
-    let end =
-        |superseded_by| MemoryEnd { superseded_by, at: row.ended_at.unwrap_or(now), revision, ..MemoryEnd::default() };
     if let Some(same) = same {
         let same = MemoryId(same.id);
-        tx.db.end_memory(id, &end(Some(same)))?;
-        tx.db.drop_words(id)?;
+        give_way(tx, &row, same, now)?;
         return Ok(Remembered { id: same, became: Became::Known });
     }
-    // First it gives up its place, which its successor takes.
-    tx.db.end_memory(id, &end(None))?;
-    let lineage = Lineage { version: row.version + 1, supersedes: Some(id), revision: revision + 1 };
-    let new_id = insert(tx, &new, lineage, now)?;
-    tx.db.end_memory(id, &end(Some(new_id)))?;
-    tx.db.drop_words(id)?;
-    words::index(tx.db, tx.keys, &[new_id])?;
+    let new_id = replace(tx, &row, &new, now)?;
     Ok(Remembered { id: new_id, became: Became::Saved })
 }
 
@@ -243,8 +195,9 @@ pub fn forget<D: Driver>(
         let Some(row) = tx.db.memory(MemoryOf::Ids(&[*id]))?.pop() else { continue };
         let held = row.ended_at.is_none();
         let mut of = vec![row];
-        // What it replaced says nearly the same.
-        while let Some(before) = of.last().and_then(|row| row.supersedes).filter(|_| how.erase) {
+        // What it replaced says nearly the same. But what a block said before is what people bring back.
+        let is_block = of[0].tier == Tier::Core.as_str();
+        while let Some(before) = of.last().and_then(|row| row.supersedes).filter(|_| how.erase && !is_block) {
             let Some(row) = tx.db.memory(MemoryOf::Ids(&[MemoryId(before)]))?.pop() else { break };
             of.push(row);
         }
@@ -268,12 +221,24 @@ pub fn forget<D: Driver>(
             tx.db.end_memory(MemoryId(row.id), &end)?;
         }
         if held {
-            tx.db.drop_words(*id)?;
-            words::index_beside(tx.db, tx.keys, &of[0])?;
+            gone(tx, &of[0])?;
         }
         forgotten += u64::from(changed);
     }
     Ok(forgotten)
+}
+
+/// How the indexes stand.
+pub fn standing<D: Driver>(db: &mut D, keys: &Keys) -> Outcome<MemoryStanding> {
+    let standing = db.memory_standing(keys.seals())?;
+    let Some(chosen) = db.memory_space()? else { return Ok(standing) };
+    let (unindexed_vectors, stray_vectors) = match chosen.filled_through {
+        // What is not there yet is counted as such.
+        Some(_) => (0, 0),
+        None => db.vector_faults(&chosen.space, keys.seals())?,
+    };
+    let without_vector = db.without_vector(&chosen)?;
+    Ok(MemoryStanding { space: Some(chosen.space), without_vector, unindexed_vectors, stray_vectors, ..standing })
 }
 
 /// Some of the items that fit, to be forgotten in one transaction.
@@ -321,6 +286,7 @@ pub fn list<D: Driver>(
 /// Refuses what cannot be an item.
 pub(super) fn checked(new: &[NewMemory]) -> Outcome<()> {
     new.iter().try_for_each(|new| {
-        crate::memory::check(new).map_err(|(field, why)| misused(format!("the {field} of an item {why}")))
+        crate::memory::check(new).map_err(|(field, why)| misused(format!("the {field} of an item {why}")))?;
+        block::check(new).map_err(|why| misused(format!("an item {why}")))
     })
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::driver::{Driver, Ended, IdsOf, JobsOf, KeepFor, Queues, SessionsOf};
-use super::{Done, Tx};
+use super::{Done, Tx, sessions};
 use crate::clock::Millis;
 use crate::job::{JobId, holds_key};
 use crate::port::Pruned;
@@ -67,7 +67,7 @@ pub fn prune<D: Driver>(tx: &mut Tx<'_, D>, old: &[JobId], now: Millis) -> Done<
     let kept = stored(tx.db)?.unwrap_or_default();
     let unused = unused(tx.db, kept.session_cutoff(now), AT_ONCE)?;
     for session in &unused {
-        tx.db.delete_session(session.id, now)?;
+        sessions::delete(tx, session, now)?;
     }
     let mut found = left_by_sessions(tx.db, now, AT_ONCE)?;
     let rest = AT_ONCE - found.len() as u32;

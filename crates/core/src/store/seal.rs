@@ -309,6 +309,11 @@ impl<'a> Place<'a> {
         Place::numbered("memory_items.metadata", [created_at, seq, 0])
     }
 
+    /// What it means, in numbers.
+    pub const fn embedding(created_at: i64, seq: i64) -> Self {
+        Place::numbered("memory_items.embedding", [created_at, seq, 0])
+    }
+
     /// Why it was forgotten.
     pub const fn forgotten(created_at: i64, seq: i64) -> Self {
         Place::numbered("memory_items.reason", [created_at, seq, 0])

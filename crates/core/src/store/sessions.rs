@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::driver::{AskRow, AsksOf, Driver, IdsOf, JobRow, JobsOf, SessionsOf, StoredJob, SummaryRow};
+use super::driver::{AskRow, AsksOf, Driver, Forgets, IdsOf, JobRow, JobsOf, SessionsOf, StoredJob, SummaryRow};
 use super::fault::refused;
 use super::seal::{Keys, Place, Sealed};
-use super::{Done, Outcome, Tx, cancel};
+use super::{Done, Outcome, Tx, cancel, turns};
 use crate::clock::Millis;
 use crate::job::question::QuestionState;
 use crate::job::{JobId, JobState, Output, Payload};
@@ -65,9 +65,23 @@ pub fn delete_by_hand<D: Driver>(tx: &mut Tx<'_, D>, id: SessionId, now: Millis)
         )));
     }
     tx.db.drop_archived(id)?;
-    tx.db.delete_session(id, now)?;
+    delete(tx, &session, now)?;
     tx.db.drop_empty_sessions()?;
     Ok(Some(session.exchanges))
+}
+
+/// Has a session be nobody's, and its turns be remembered no more: they are what it was.
+pub(super) fn delete<D: Driver>(tx: &mut Tx<'_, D>, session: &Session, now: Millis) -> Done<()> {
+    turns::forget(tx.db, session, None)?;
+    tx.db.delete_session(session.id, now)
+}
+
+/// Has an exchange that is about to be deleted be in no summary, and its turns be remembered no more.
+pub(super) fn leave<D: Driver>(tx: &mut Tx<'_, D>, job: JobId) -> Done<()> {
+    if let Some(session) = tx.db.sessions(SessionsOf::With(job))?.pop() {
+        turns::forget(tx.db, &session, Some(job))?;
+    }
+    Forgets::<SummaryRow>::forget(tx.db, job).map(drop)
 }
 
 /// Makes a job that was just stored an exchange of its session. It supersedes what was said before and has no answer yet:
@@ -112,19 +126,27 @@ pub fn exchanges<D: Driver>(db: &mut D, keys: &Keys, id: SessionId, before: Opti
             Ok(text) => serde_json::from_str(&text).map_or_else(lost, |payload: Payload| payload.goal),
             Err(closed) => format!("({closed})"),
         };
-        let read = |output: Sealed| match keys.open(Place::output(job.0), &output) {
-            Ok(text) => serde_json::from_str(&text).map_or_else(lost, |output: Output| output.text),
+        let asked = asked.remove(&job).unwrap_or_default();
+        // What was not noted may have been read; and who ended without an answer has said what it asked.
+        let mut untrusted = !asked.is_empty();
+        let mut read = |output: Sealed| match keys.open(Place::output(job.0), &output) {
+            Ok(text) => serde_json::from_str(&text).map_or_else(lost, |output: Output| {
+                untrusted = output.heard.is_none_or(|heard| !heard.is_empty());
+                output.text
+            }),
             Err(closed) => format!("({closed})"),
         };
+        let text = output.map(&mut read);
         Exchange {
             job,
             state: standing.state,
             goal,
-            asked: asked.remove(&job).unwrap_or_default(),
-            text: output.map(read),
+            asked,
+            text,
             reason: reason.map(|reason| keys.show(Place::reason(job.0), &reason)),
             said_at: created_at,
             ended_at: finalized_at,
+            untrusted,
         }
     };
     Ok(rows.into_iter().map(exchange).collect())
@@ -151,9 +173,12 @@ fn place(of: Stretch) -> Place<'static> {
     Place::summary(of.session.0, of.through.0)
 }
 
-/// Keeps a summary unless there is one, and gives the one that is kept.
+/// Keeps a summary unless there is one, and gives the one that is kept. With it the turns that it stands for are
+/// remembered, so that a search finds what the summary has not.
 pub fn keep_summary<D: Driver>(tx: &mut Tx<'_, D>, of: Stretch, text: &str, now: Millis) -> Outcome<String> {
-    existing(tx.db, of.session)?;
+    let session = existing(tx.db, of.session)?;
+    let told = exchanges(tx.db, tx.keys, of.session, Some(JobId(of.through.0.saturating_add(1))))?;
+    turns::remember(tx, &session, &told, now)?;
     tx.db.keep(&SummaryRow { of, text: tx.keys.seal(place(of), text), created_at: now })?;
     Ok(summary(tx.db, tx.keys, of)?.unwrap_or_default())
 }

@@ -4,7 +4,7 @@ use super::cancel::cancel_within;
 use super::driver::{Driver, IdsOf, StoredJob};
 use super::enqueue::{Ancestors, Batch, enqueue};
 use super::fault::{misused, no_such};
-use super::finish::guarded;
+use super::guard::guarded;
 use super::jobs::whole;
 use super::seal::Place;
 use super::{Done, Outcome, Tx};

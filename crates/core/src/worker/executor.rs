@@ -10,10 +10,12 @@ pub use super::halt::Halt;
 use super::halt::until_available;
 use super::memory::JobMemory;
 pub use super::tasks::{Delegation, TaskDesk};
-use crate::annotation::{Annotation, AnnotationFilter, NewAnnotation, Remarks};
+use crate::annotation::{Annotation, AnnotationFilter, NewAnnotation, Remarks, Tagging};
 use crate::clock::Millis;
 use crate::job::lease::Lease;
 use crate::job::{Job, JobId, JobProgress, NewJob, Output};
+use crate::memory::SHARED;
+use crate::memory::block::Block;
 use crate::port::{Appended, RepositoryError};
 use crate::run::Run;
 use crate::run::journal::{Entry, Recorded};
@@ -200,6 +202,12 @@ impl JobContext {
         Arc::new(JobMemory { role: role.to_owned(), lease: self.lease, fleet, stop })
     }
 
+    /// The blocks that a run of this role begins with.
+    pub async fn blocks(&self, role: &str) -> Result<Vec<Block>, Halt> {
+        let scopes = || Some(vec![role.to_owned(), SHARED.to_owned()]);
+        self.until_available(|| self.fleet.store.memory_blocks(scopes())).await
+    }
+
     /// What was said before in the session that this job is an exchange of.
     pub async fn exchanges_before(&self, session: SessionId) -> Result<Vec<Exchange>, Halt> {
         self.until_available(|| self.fleet.store.exchanges(session, Some(self.job.id))).await
@@ -290,7 +298,7 @@ impl JobContext {
 
     /// The remarks that are there, for tools.
     pub fn remarks(&self) -> Arc<dyn Remarks> {
-        Arc::new(Stored { fleet: Arc::clone(&self.fleet), stop: self.stop.clone() })
+        Arc::new(Stored { fleet: Arc::clone(&self.fleet), stop: self.stop.clone(), lease: self.lease })
     }
 
     async fn until_available<T, F>(&self, call: impl FnMut() -> F) -> Result<T, Halt>
@@ -322,15 +330,26 @@ impl JobContext {
 struct Stored {
     fleet: Arc<Fleet>,
     stop: Stop,
+    lease: Lease,
+}
+
+fn in_words(halt: Halt) -> String {
+    match halt {
+        Halt::Stop(_) => "the call was stopped".into(),
+        Halt::Broken(why) => why,
+    }
 }
 
 #[async_trait]
 impl Remarks for Stored {
     async fn find(&self, filter: AnnotationFilter) -> Result<Vec<Annotation>, String> {
         let found = until_available(&self.fleet, &self.stop, || self.fleet.store.find_annotations(filter.clone()));
-        found.await.map_err(|halt| match halt {
-            Halt::Stop(_) => "the call was stopped".into(),
-            Halt::Broken(why) => why,
-        })
+        found.await.map_err(in_words)
+    }
+
+    async fn tag(&self, id: i64, add: Vec<String>) -> Result<Option<Annotation>, String> {
+        let tagging = || Tagging { add: add.clone(), remove: Vec::new() };
+        let tagged = || self.fleet.store.tag_annotation(id, tagging(), Some(self.lease));
+        until_available(&self.fleet, &self.stop, tagged).await.map_err(in_words)
     }
 }

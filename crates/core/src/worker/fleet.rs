@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::{broadcast, watch};
 use tracing::{info, warn};
 
+use super::embedding::{ChosenEmbedder, Questions};
 use super::heartbeat::Heartbeat;
 use super::outage_log::OutageLog;
 use super::overdue::{Look, Watched};
@@ -86,6 +87,8 @@ pub struct FleetOptions {
     pub processes: Arc<dyn ProcessProbe>,
     /// This worker process; its leases stand for as long as it says.
     pub worker: WorkerRecord,
+    /// What turns texts into vectors, so that what is remembered is found by its meaning; words alone find it without.
+    pub embedder: Option<ChosenEmbedder>,
 }
 
 /// One worker process's part of the fleet.
@@ -100,6 +103,9 @@ pub struct Fleet {
     progress: broadcast::Sender<Progress>,
     phase: watch::Sender<Phase>,
     pub(crate) tally: Arc<WorkTally>,
+    pub(super) embedder: Option<ChosenEmbedder>,
+    /// Asks the same one what searches mean.
+    pub(super) questions: Option<Questions>,
     outage_log: Arc<OutageLog>,
     jumps: Mutex<JumpWatch>,
     /// Until when, by [`Clock::elapsed`], no lease counts as expired, because the time was set.
@@ -116,7 +122,9 @@ const SETTLE_MS: Millis = 5_000;
 impl Fleet {
     /// Announces this worker process and starts to renew its leases.
     pub async fn start(options: FleetOptions) -> Result<Arc<Fleet>, RepositoryError> {
-        let FleetOptions { store, clock, processes, worker } = options;
+        let FleetOptions { store, clock, processes, worker, embedder } = options;
+        let ask = |chosen: &ChosenEmbedder| Questions::new(Arc::clone(&chosen.embedder), Arc::clone(&clock));
+        let questions = embedder.as_ref().map(ask);
         store.register_worker(worker.clone()).await?;
         let (id, lease_ms) = (WorkerId(worker.id.clone()), worker.lease_ms);
         let jumps = JumpWatch::new(Reading::of(&*clock));
@@ -134,6 +142,8 @@ impl Fleet {
             progress: broadcast::channel(4096).0,
             phase: watch::channel(Phase::Working).0,
             tally: Arc::default(),
+            embedder,
+            questions,
             outage_log,
             jumps: Mutex::new(jumps),
             rescue_held_until: AtomicI64::new(Millis::MIN),
@@ -147,6 +157,11 @@ impl Fleet {
         let on_list = self.store.workers().await?.into_iter().find(|worker| worker.id == self.record.id);
         let record = WorkerRecord { roles, ..on_list.unwrap_or_else(|| self.record.clone()) };
         self.store.register_worker(record).await
+    }
+
+    /// When this process began.
+    pub(super) fn began_at(&self) -> Millis {
+        self.record.started_at
     }
 
     /// What happens from now on. A receiver that falls behind misses the oldest.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
+use super::embedding::{ChosenEmbedder, Embedding, EmbeddingError, REST, Round, rest};
 use super::fleet::{Fleet, Phase};
 use crate::clock::Millis;
 use crate::port::{Firing, RepositoryError};
@@ -25,9 +26,9 @@ const DUTY_MS: Millis = 2 * PRUNE_EVERY_MS;
 
 /// Keeps a process's part of the fleet in order until everything is given back: renews leases, hears of
 /// cancellations and of its own drain, takes back what vanished workers held, makes the jobs of
-/// schedules, and deletes what was kept long enough.
+/// schedules, deletes what was kept long enough, and gives what is remembered its vectors.
 pub async fn maintain(fleet: Arc<Fleet>) {
-    tokio::join!(keep_in_touch(&fleet), keep_in_order(&fleet));
+    tokio::join!(keep_in_touch(&fleet), keep_in_order(&fleet), keep_embedded(&fleet));
 }
 
 async fn keep_in_touch(fleet: &Arc<Fleet>) {
@@ -69,6 +70,47 @@ async fn keep_in_order(fleet: &Arc<Fleet>) {
         fleet.or_say(done);
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
+            _ = phase.changed() => {}
+        }
+    }
+}
+
+/// Gives what is remembered its vectors.
+async fn keep_embedded(fleet: &Arc<Fleet>) {
+    let Some(ChosenEmbedder { embedder, is_chosen }) = fleet.embedder.clone() else { return };
+    let began = is_chosen.then_some(fleet.began_at());
+    let (store, clock) = (fleet.store.clone(), Arc::clone(&fleet.clock));
+    let mut embedding = Embedding::new(store, embedder, clock, fleet.worker.clone(), began);
+    let mut phase = fleet.phase();
+    let mut said = None;
+    loop {
+        if *phase.borrow_and_update() != Phase::Working {
+            return;
+        }
+        let came = embedding.round().await;
+        let (wait, says) = match came {
+            Ok(Round::Made(_)) => (Duration::ZERO, None),
+            Ok(Round::Idle | Round::Elsewhere) => (LOOK, None),
+            Ok(Round::Other(space)) => {
+                let what = "items have vectors of another model, which this process does not make";
+                (REST, Some(format!("{what}: {} ({})", space.model, plural(space.dimension as u64, "number"))))
+            }
+            Err(EmbeddingError::Store(error)) => {
+                fleet.or_say::<()>(Err(error));
+                (LOOK, said.clone())
+            }
+            Err(EmbeddingError::Embedder(error)) => (rest(error.again), Some(error.message)),
+        };
+        if let Some(says) = says.as_ref().filter(|_| says != said) {
+            // Where nobody asked for one, its absence is how things are.
+            match is_chosen {
+                true => warn!("what is saved is found by its words alone for now: {says}"),
+                false => debug!("what is saved is found by its words alone for now: {says}"),
+            }
+        }
+        said = says;
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
             _ = phase.changed() => {}
         }
     }

@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::embedding::search_memory;
 use super::fleet::Fleet;
 use crate::clock::Millis;
 use crate::job::lease::Lease;
+use crate::memory::block::{BlockEdit, BlockEdited, CORE_MEMORY_EDIT, name_of, scope_of};
 use crate::memory::{
     Forgetting, MemoryFilter, MemoryFound, MemoryId, MemoryItem, MemorySearch, NewMemory, Remembered, Revision, SHARED,
+    Tier,
 };
 use crate::port::{RepositoryError, Result};
 use crate::stop::Stop;
@@ -65,7 +68,13 @@ impl JobMemory {
                 ToolErrorCategory::PermissionDenied,
                 format!("item {id} is {SHARED}, and only people change such; save what you know as an item of its own"),
             )),
-            Some(_) => Ok(()),
+            Some(item) => match name_of(&item) {
+                Some(name) => Err(ToolError::new(
+                    ToolErrorCategory::PermissionDenied,
+                    format!("item {id} is a version of the block {name}, which {CORE_MEMORY_EDIT} changes"),
+                )),
+                None => Ok(()),
+            },
         }
     }
 }
@@ -92,6 +101,15 @@ impl Memory for JobMemory {
         Ok(forgotten > 0)
     }
 
+    async fn edit_block(&self, name: &str, edit: BlockEdit) -> Result<BlockEdited, ToolError> {
+        let (scope, name) = (scope_of(name, &self.role).to_owned(), name.to_owned());
+        let edit = || {
+            let (scope, name, now) = (scope.clone(), name.clone(), self.fleet.clock.now());
+            self.fleet.store.edit_block(scope, name, edit.clone(), Some(self.lease), now)
+        };
+        self.ask(edit).await
+    }
+
     async fn item(&self, id: MemoryId) -> Result<Option<MemoryItem>, ToolError> {
         let found = self.ask(|| self.fleet.store.memory_item(id)).await?;
         Ok(found.filter(|item| item.scope == self.role || item.scope == SHARED))
@@ -99,8 +117,10 @@ impl Memory for JobMemory {
 
     async fn search(&self, what: MemorySearch) -> Result<MemoryFound, ToolError> {
         let scopes = Some(vec![self.role.clone(), SHARED.to_owned()]);
-        let what = MemorySearch { filter: MemoryFilter { scopes, ..what.filter }, ..what };
-        self.ask(|| self.fleet.store.search_memory(what.clone())).await
+        // Blocks it has before it.
+        let tier = Some(Tier::Archival);
+        let what = MemorySearch { filter: MemoryFilter { scopes, tier, ..what.filter }, ..what };
+        self.ask(|| search_memory(&*self.fleet.store, self.fleet.questions.as_ref(), what.clone())).await
     }
 
     fn now(&self) -> Millis {

@@ -79,6 +79,8 @@ pub struct TaskDesk {
     /// What its tasks may use.
     tokens: Option<u64>,
     seconds: Option<u64>,
+    /// Whether it has read what others wrote.
+    heard: bool,
 }
 
 impl fmt::Debug for TaskDesk {
@@ -98,7 +100,8 @@ impl TaskDesk {
         // Less than a second is none, and none would be no limit.
         let seconds = run.time_left().map(|ms| u64::try_from(ms / 1000).unwrap_or(0).max(1));
         let tokens = run.tokens_left().map(|left| left.max(1));
-        TaskDesk { fleet, stop, lease, job: job.clone(), delegation, bounds, tokens, seconds }
+        let heard = !run.heard().is_empty();
+        TaskDesk { fleet, stop, lease, job: job.clone(), delegation, bounds, tokens, seconds, heard }
     }
 
     async fn create(&self, key: &str, role: &str, goal: String) -> Result<ToolOutput, ToolError> {
@@ -112,6 +115,7 @@ impl TaskDesk {
             bounds: self.bounds,
             max_tokens: self.tokens,
             max_seconds: self.seconds,
+            heard: self.heard,
         };
         let job = self.delegation.job(&self.job, persona, goal, task)?;
         let give = || self.fleet.store.give_task(self.lease, job.clone(), self.fleet.clock.now());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use posse_core::memory::block::{self, CORE_MEMORY_EDIT};
 use posse_core::model::{ModelError, ToolCalling};
 use posse_core::persona::{ALL_SKILLS, PersonaTemplate, Style};
 use posse_core::run::code;
@@ -131,6 +132,13 @@ impl GenericAgentExecutor {
         }
         tools.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
         let recalled = self.recall(cx, run, &persona, model, &profile).await?;
+        let edits = tools.iter().any(|tool| tool.spec.name == CORE_MEMORY_EDIT);
+        let blocks = block::told(&cx.blocks(&persona.role).await?, &persona.role, edits);
+        let heard = [
+            (cx.job.payload.task.as_ref().is_some_and(|task| task.heard), "a task of another agent"),
+            (recalled.untrusted, "an earlier conversation"),
+        ];
+        let heard = heard.into_iter().filter(|(is_heard, _)| *is_heard).map(|(_, what)| what.to_owned()).collect();
         let opening = Opening {
             model: profile.name,
             calling,
@@ -143,6 +151,8 @@ impl GenericAgentExecutor {
             persona,
             tools,
             skills,
+            blocks,
+            heard,
             memory: recalled.memory,
             history: recalled.history,
             workspace: workspace.map(|workspace| workspace.told),

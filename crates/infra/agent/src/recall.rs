@@ -35,6 +35,8 @@ pub(super) struct Recalled {
     pub memory: Option<String>,
     /// What is shown, oldest first.
     pub history: Vec<Message>,
+    /// Whether something of it nobody vouches for.
+    pub untrusted: bool,
 }
 
 struct Source<'a> {
@@ -101,10 +103,12 @@ impl GenericAgentExecutor {
 
         let summary_model = persona.context.summary_model.as_deref();
         let source = Source { cx, model, summary_model, window: profile.context_window };
+        let mut untrusted = exchanges.iter().any(|exchange| exchange.untrusted);
         let previous = match session.previous {
             Some(stretch) => {
-                let exchanges = cx.exchanges_of(stretch);
-                self.summary_of(&source, run, stretch, exchanges.await?).await?
+                let exchanges = cx.exchanges_of(stretch).await?;
+                untrusted |= exchanges.iter().any(|exchange| exchange.untrusted);
+                self.summary_of(&source, run, stretch, exchanges).await?
             }
             None => None,
         };
@@ -116,7 +120,7 @@ impl GenericAgentExecutor {
             None => None,
         };
         let memory = session::memory(previous.as_deref(), earlier.as_deref());
-        Ok(Recalled { memory, history: shown.into_iter().skip(first).flatten().collect() })
+        Ok(Recalled { memory, history: shown.into_iter().skip(first).flatten().collect(), untrusted })
     }
 
     /// The summary that is kept, or a new one. One that no model could write is not kept: the next

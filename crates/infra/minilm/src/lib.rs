@@ -34,6 +34,11 @@ pub const MOST_TOKENS: usize = 256;
 /// what is computed of them stays in a few megabytes.
 const AT_ONCE: usize = 1024;
 
+/// What the model is, whether its file is there or not.
+pub fn profile() -> EmbedderProfile {
+    EmbedderProfile { space: Space { model: MODEL.into(), dimension: WIDTH }, most_tokens: Some(MOST_TOKENS) }
+}
+
 /// Why the model cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -90,8 +95,7 @@ fn failed(why: &str) -> EmbedError {
 #[async_trait]
 impl Embedder for MiniLm {
     async fn profile(&self) -> Result<EmbedderProfile, EmbedError> {
-        let space = Space { model: MODEL.into(), dimension: WIDTH };
-        Ok(EmbedderProfile { space, most_tokens: Some(MOST_TOKENS) })
+        Ok(profile())
     }
 
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {

@@ -80,9 +80,10 @@ impl Engine for SqliteStore {
             // Where texts are not sealed nothing is held, and nobody waits for another.
             let mut none = Held::default();
             let mut locked = keys.seals().then(|| held.lock().unwrap_or_else(PoisonError::into_inner));
-            read(Rows::of(connection), &keys, locked.as_deref_mut().unwrap_or(&mut none))
+            read(Rows::of(connection), &keys, locked.as_deref_mut().unwrap_or(&mut none)).map_err(Into::into)
         };
-        self.readers.run(read).await
+        // One moment for all of it: no vector is compared with those of a model that was chosen meanwhile.
+        self.readers.run(|connection| transaction(connection, read)).await
     }
 
     fn sealing_keys(&self) -> &Keys {

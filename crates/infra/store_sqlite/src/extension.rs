@@ -6,6 +6,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use diesel::connection::SimpleConnection as _;
 use diesel::{Connection, SqliteConnection};
 use libsqlite3_sys as ffi;
 use posse_core::port::{RepositoryError, Result};
@@ -96,12 +97,24 @@ fn load(file: &Path) -> Result<Source, String> {
     std::mem::forget(library);
     register_init(init)?;
     // An entry point that fails would make every later connection fail, and nothing would say why.
-    SqliteConnection::establish(":memory:").map_err(|error| {
+    does_its_work().map_err(|error| {
         // SAFETY: only takes the entry off SQLite's list.
         unsafe { ffi::sqlite3_cancel_auto_extension(Some(init)) };
         format!("{} does not work as sqlite-vec: {error}; replace or remove it", file.display())
     })?;
     Ok(Source::File(file.to_owned()))
+}
+
+/// Whether a new connection has what `rows/vectors.rs` asks of it.
+fn does_its_work() -> Result<(), String> {
+    let mut connection = SqliteConnection::establish(":memory:").map_err(|error| error.to_string())?;
+    let asks = "CREATE VIRTUAL TABLE vss
+            USING vec0 (id INTEGER PRIMARY KEY, scope TEXT PARTITION KEY, signs bit[8], +vector BLOB);
+        INSERT INTO vss (id, scope, signs, vector) VALUES (1, 's', vec_bit(x'01'), x'00');
+        SELECT validity, rowids, partition00, vectors, value00 FROM vss_chunks
+            JOIN vss_vector_chunks00 AS bits ON bits._rowid_ = chunk_id JOIN vss_auxiliary AS kept ON kept.rowid = 1;
+        DELETE FROM vss WHERE id = 1";
+    connection.batch_execute(asks).map_err(|error| error.to_string())
 }
 
 fn register_init(init: Init) -> Result<(), String> {

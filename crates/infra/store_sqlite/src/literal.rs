@@ -63,6 +63,7 @@ conditions! {
     MayHoldKey = "(jobs.finalized_at IS NULL OR (jobs.state = 'completed' AND jobs.unique_ms IS NOT NULL))";
     IsNotPaused = "(schedules.paused_at IS NULL)";
     IsRemembered = "(memory_items.ended_at IS NULL)";
+    IsCore = "(memory_items.tier = 'core' AND memory_items.ended_at IS NULL)";
     IsOpenAsk = "(asks.state = 'open')";
     IsOpen = "(dependencies.open = 1)";
     IsGroupOpen = "(group_waits.open = 1)";

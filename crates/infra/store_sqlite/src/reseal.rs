@@ -7,7 +7,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Integer, Text};
 use posse_core::port::{Resealed, Result};
 use posse_core::store::Done;
-use posse_core::store::memory::words;
+use posse_core::store::memory::{vectors, words};
 use posse_core::store::seal::{Keys, Place, Row as PlaceRow};
 
 use super::meta;
@@ -29,6 +29,8 @@ enum Kind {
     Numbered { key: [&'static str; 2], place: [&'static str; 3] },
     /// Both are a name. There are few of these.
     Named(&'static str),
+    /// The same, of bytes.
+    Bytes { key: [&'static str; 2], place: [&'static str; 3] },
     /// Contents, known by their hash.
     Contents,
 }
@@ -60,6 +62,11 @@ const COLUMNS: [Column; 15] = [
 ];
 
 const CONTENTS: Column = Column { name: "blobs.bytes", kind: Kind::Contents };
+
+const EMBEDDINGS: Column = Column {
+    name: "memory_items.embedding",
+    kind: Kind::Bytes { key: ["id", "0"], place: ["created_at", "seq", "0"] },
+};
 
 /// How far it is in a column.
 #[derive(Debug, Clone, Copy)]
@@ -94,7 +101,7 @@ pub(super) async fn reseal(
     progress: &mut (dyn for<'a> FnMut(&'a str, u64) + Send),
 ) -> Result<Resealed> {
     let mut total = Resealed::default();
-    for column in COLUMNS.iter().chain([&CONTENTS]) {
+    for column in COLUMNS.iter().chain([&CONTENTS, &EMBEDDINGS]) {
         let mut cursor = Some(Cursor([i64::MIN; 2]));
         while let Some(from) = cursor {
             let target = target.clone();
@@ -112,6 +119,13 @@ pub(super) async fn reseal(
         let target = target.clone();
         after = writer.run(BYTES, false, move |tx| words::reindex(tx.db, &target, from)).await?;
     }
+    writer.run(BYTES, false, |tx| vectors::begin_anew(tx.db)).await?;
+    loop {
+        let target = target.clone();
+        if !writer.run(BYTES, false, move |tx| vectors::fill(tx.db, &target)).await? {
+            break;
+        }
+    }
     let sealing = target.sealing().map(str::to_owned);
     writer.run(1, false, move |tx| meta::set_sealing_key(&mut tx.db.0, sealing.as_deref())).await?;
     Ok(total)
@@ -126,7 +140,7 @@ impl Column {
     fn reseal(&self, tx: &mut Transaction<'_>, target: &Keys, from: Cursor) -> Done<(Resealed, Option<Cursor>)> {
         let (table, column) = self.parts();
         let ([a, b], [p, q, r], name) = match self.kind {
-            Kind::Numbered { key, place } => (key, place, "x''"),
+            Kind::Numbered { key, place } | Kind::Bytes { key, place } => (key, place, "x''"),
             Kind::Named(name) => (["0", "0"], ["0"; 3], name),
             Kind::Contents => (["rowid", "0"], ["0"; 3], "hash"),
         };
@@ -151,7 +165,9 @@ impl Column {
         for row in rows {
             let numbers = [row.p, row.q, row.r];
             let place = match self.kind {
-                Kind::Numbered { .. } => Place { column: self.name, row: PlaceRow::Numbers(numbers) },
+                Kind::Numbered { .. } | Kind::Bytes { .. } => {
+                    Place { column: self.name, row: PlaceRow::Numbers(numbers) }
+                }
                 Kind::Named(_) | Kind::Contents => Place { column: self.name, row: PlaceRow::Name(&row.name) },
             };
             match self.sealed_anew(tx.keys, target, place, row.value) {
@@ -170,7 +186,7 @@ impl Column {
 
     /// A value as it should be stored.
     fn sealed_anew(&self, keys: &Keys, target: &Keys, place: Place<'_>, value: Vec<u8>) -> Result<Vec<u8>, String> {
-        if matches!(self.kind, Kind::Contents) {
+        if matches!(self.kind, Kind::Contents | Kind::Bytes { .. }) {
             let opened = keys.open_bytes(place, value).map_err(|closed| closed.to_string())?;
             return Ok(target.seal_bytes(place, &opened).into_owned());
         }
@@ -182,8 +198,9 @@ impl Column {
     fn write(&self, tx: &mut Transaction<'_>, [a, b]: [i64; 2], name: &[u8], value: Vec<u8>) -> Done<()> {
         let (table, column) = self.parts();
         match self.kind {
-            Kind::Numbered { key: [first, second], .. } => {
-                let sql = format!("UPDATE {table} SET {column} = CAST(? AS TEXT) WHERE {first} = ? AND {second} = ?");
+            Kind::Numbered { key: [first, second], .. } | Kind::Bytes { key: [first, second], .. } => {
+                let new = if matches!(self.kind, Kind::Bytes { .. }) { "?" } else { "CAST(? AS TEXT)" };
+                let sql = format!("UPDATE {table} SET {column} = {new} WHERE {first} = ? AND {second} = ?");
                 let bound = diesel::sql_query(sql).bind::<Binary, _>(value).bind::<BigInt, _>(a).bind::<BigInt, _>(b);
                 bound.execute(&mut tx.db.0)?;
             }

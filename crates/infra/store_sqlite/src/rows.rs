@@ -13,6 +13,7 @@ mod limits;
 mod memory;
 mod people;
 mod sessions;
+mod vectors;
 mod views;
 mod waits;
 

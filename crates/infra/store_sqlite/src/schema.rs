@@ -219,6 +219,26 @@ diesel::table! {
 }
 
 diesel::table! {
+    memory_space (id) {
+        id -> BigInt,
+        model -> Text,
+        dimension -> BigInt,
+        chosen_at -> BigInt,
+        filled_through -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
+    // An index of vectors.
+    vss_memory_items (id) {
+        id -> BigInt,
+        scope -> Text,
+        signs -> Binary,
+        vector -> Binary,
+    }
+}
+
+diesel::table! {
     annotations (id) {
         id -> BigInt,
         job_id -> BigInt,

@@ -197,6 +197,7 @@ impl Worker {
             clock,
             processes: Arc::new(LinuxProcessProbe),
             worker,
+            embedder: None,
         })
         .await
         .expect("a fleet");

@@ -1,6 +1,7 @@
 //! The agent at work: a real database, real tools, the real worker service, and a scripted model
 //! that judges every request.
 
+mod blocks;
 mod cases;
 mod clock;
 mod compaction;

@@ -1,6 +1,6 @@
 //! `annotate`: a remark on the job, for people to find later.
 
-use posse_core::annotation::{MAX_TEXT_BYTES, NewAnnotation, check_tag, check_text};
+use posse_core::annotation::{MAX_TAGS, MAX_TEXT_BYTES, NewAnnotation, check_tag, check_text};
 use posse_core::text::has_too_many;
 use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput, Writes};
 use schemars::JsonSchema;
@@ -8,9 +8,6 @@ use serde::Deserialize;
 
 use super::FnTool;
 use super::failure::{invalid, over_limit};
-
-/// What an agent finds by one of more tags than these, nobody finds; people may set as many as they like.
-const MAX_TAGS: usize = 16;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -1,4 +1,4 @@
-//! `annotation_list` and `annotation_search`: the remarks on jobs that are there already.
+//! `annotation_list`, `annotation_search` and `annotation_tag`: the remarks on jobs that are there already.
 //!
 //! What they give was written by people and by agents, which read what strangers wrote: it is shown as data.
 
@@ -8,7 +8,7 @@ use posse_core::annotation::{Annotation, AnnotationFilter, words_of};
 use posse_core::id::JobId;
 use posse_core::run::results::{is_data, quoted};
 use posse_core::text::{plural, rfc3339, visible_line};
-use posse_core::tool::{EffectClass, ToolContext, ToolError, ToolOutput, Writes};
+use posse_core::tool::{EffectClass, Stored, ToolContext, ToolError, ToolOutput, Writes};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -48,6 +48,36 @@ struct SearchArgs {
     /// Only remarks with this tag.
     #[serde(default)]
     tag: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct TagArgs {
+    /// The number of the remark.
+    #[schemars(range(min = 1))]
+    id: i64,
+    /// Words that it is found by from now on, beside those it has.
+    #[schemars(length(min = 1))]
+    tags: Vec<String>,
+}
+
+/// Only people take tags away: by one of them they may be looking for what needs them.
+pub(super) fn tag() -> FnTool {
+    FnTool::new(
+        "annotation_tag",
+        "Adds tags to a remark that is saved already, so that others find it by them.",
+        EffectClass::Idempotent,
+        |cx: ToolContext, TagArgs { id, tags }| async move {
+            let add: Vec<_> = tags.iter().map(|tag| tag.trim().to_owned()).collect();
+            let told = visible_line(&format!("Remark {id} has the tags {} too.", add.join(", ")));
+            match stored(&cx)?.0.tag(id, add).await.map_err(invalid)? {
+                Some(_) => Ok(told.into()),
+                None => Err(missing(no_such(&format!("of number {id}")))),
+            }
+        },
+    )
+    .writing(Writes::Nothing)
+    .in_own_words()
 }
 
 pub(super) fn list() -> FnTool {
@@ -98,19 +128,24 @@ fn filter(tag: Option<&str>) -> Result<AnnotationFilter, ToolError> {
     Ok(AnnotationFilter { tags, limit: PAGE as u32 + 1, ..AnnotationFilter::default() })
 }
 
+fn stored(cx: &ToolContext) -> Result<&Stored, ToolError> {
+    cx.remarks.as_ref().ok_or_else(|| failed("There are no remarks here: this call is for no job of a database"))
+}
+
+fn no_such(which: &str) -> String {
+    format!(
+        "there is no remark {which}; annotation_list with job 0 lists those of all jobs, annotation_search finds them by \
+         words"
+    )
+}
+
 async fn find(cx: &ToolContext, filter: AnnotationFilter) -> Result<Vec<Annotation>, ToolError> {
-    let Some(stored) = &cx.remarks else {
-        return Err(failed("There are no remarks here: this call is for no job of a database"));
-    };
-    stored.0.find(filter).await.map_err(|why| failed(format!("the remarks cannot be read: {why}")))
+    stored(cx)?.0.find(filter).await.map_err(|why| failed(format!("the remarks cannot be read: {why}")))
 }
 
 fn told(found: &[Annotation], which: &str, order: &str, more: Option<String>) -> Result<ToolOutput, ToolError> {
     if found.is_empty() {
-        return Err(missing(format!(
-            "there is no remark {which}; annotation_list with job 0 lists those of all jobs, annotation_search finds them \
-             by words"
-        )));
+        return Err(missing(no_such(which)));
     }
     let most = if found.len() == 1 { OF_ONE } else { OF_MANY };
     let mut told = format!("{} {which}, {order}. {}\n", plural(found.len() as u64, "remark"), is_data());

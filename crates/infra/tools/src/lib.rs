@@ -23,6 +23,7 @@ pub mod workspace;
 mod annotate;
 mod append_file;
 mod calculate;
+mod core_memory_edit;
 mod create_file;
 mod edit_file;
 mod execute_code;
@@ -57,6 +58,7 @@ const PACKS: &[(&str, Make)] = &[
     ("annotations", annotate::tool),
     ("annotations", find_annotations::list),
     ("annotations", find_annotations::search),
+    ("annotations", find_annotations::tag),
     ("calculator", calculate::tool),
     ("calculator", query_tables::tool),
     ("filesystem", append_file::tool),
@@ -66,6 +68,7 @@ const PACKS: &[(&str, Make)] = &[
     ("filesystem", read_file::tool),
     ("filesystem", search_files::tool),
     ("finish", finish::tool),
+    ("memory", core_memory_edit::tool),
     ("memory", memory::forget),
     ("memory", memory::save),
     ("memory", memory::search),

@@ -21,6 +21,8 @@ const USUAL: u32 = 5;
 const MOST: u32 = 20;
 /// Items near a new one that its author is told of.
 const NEAR: usize = 3;
+/// Above this likeness two sentences are mostly about the same thing, and as often contradict each other as not.
+const ALIKE: f64 = 0.6;
 /// Most bytes of such an item that are shown.
 const NEAR_BYTES: usize = 200;
 
@@ -116,12 +118,12 @@ pub(super) fn forget() -> FnTool {
     .in_own_words()
 }
 
-fn memory(cx: &ToolContext) -> Result<&Arc<dyn Memory>, ToolError> {
+pub(super) fn memory(cx: &ToolContext) -> Result<&Arc<dyn Memory>, ToolError> {
     cx.memory.as_ref().ok_or_else(|| failed("nothing can be remembered here: there is no database"))
 }
 
 /// Where what this call saves comes from.
-fn origin(cx: &ToolContext, tool: &str) -> Origin {
+pub(super) fn origin(cx: &ToolContext, tool: &str) -> Origin {
     Origin {
         author: cx.role.clone(),
         job: Some(cx.job),
@@ -174,16 +176,16 @@ async fn save_item(cx: &ToolContext, args: Save) -> Result<ToolOutput, ToolError
     Ok(told.into())
 }
 
-/// Whether two items may be about the same: they share more than one word.
+/// Whether two items may be about the same: they share more than one word, or say much the same in others.
 fn is_near(hit: &Hit) -> bool {
-    hit.words.len() > 1
+    hit.words.len() > 1 || hit.likeness.is_some_and(|likeness| likeness > ALIKE)
 }
 
 async fn search_items(cx: &ToolContext, args: Search) -> Result<ToolOutput, ToolError> {
     let memory = memory(cx)?;
     let filter = MemoryFilter { tags: tags(args.tags)?, ..MemoryFilter::default() };
     let limit = args.limit.unwrap_or(USUAL).clamp(1, MOST);
-    let given = memory.search(MemorySearch { text: args.query, filter, limit }).await?;
+    let given = memory.search(MemorySearch { text: args.query, filter, limit, ..MemorySearch::default() }).await?;
     Ok(found(&given, memory.now()).into())
 }
 

@@ -1,13 +1,13 @@
 //! `posse annotation`: remarks on jobs.
 
-use posse_core::annotation::{Annotation, AnnotationFilter, SEARCHED_AT_MOST, words_of};
+use posse_core::annotation::{Annotation, AnnotationFilter, SEARCHED_AT_MOST, Tagging, words_of};
 use posse_core::clock::Millis;
 use posse_core::job::JobId;
 
 use super::lists::FullArgs;
 use super::prelude::*;
 use crate::output::table::{Cell, painted, plain};
-use crate::output::text::{ago, count, one_line};
+use crate::output::text::{ago, count, one_line, visible};
 
 #[derive(Subcommand)]
 pub enum AnnotationCommand {
@@ -15,6 +15,8 @@ pub enum AnnotationCommand {
     List(ListArgs),
     /// Remarks that have these words, those with most of them first
     Search(SearchArgs),
+    /// Change the tags of a remark
+    Tag(TagArgs),
 }
 
 #[derive(Args)]
@@ -53,6 +55,18 @@ pub struct SearchArgs {
     words: Vec<String>,
 }
 
+#[derive(Args)]
+pub struct TagArgs {
+    /// The remark's number
+    id: i64,
+    /// Tags to add
+    #[arg(required_unless_present = "remove")]
+    tags: Vec<String>,
+    /// A tag to take away; may be given more than once
+    #[arg(long, value_name = "TAG")]
+    remove: Vec<String>,
+}
+
 pub async fn dispatch(cx: &Context, command: AnnotationCommand) -> Result<Exit> {
     match command {
         AnnotationCommand::List(ListArgs { which, before }) => {
@@ -63,6 +77,15 @@ pub async fn dispatch(cx: &Context, command: AnnotationCommand) -> Result<Exit> 
             let next = (found.len() > limit).then(|| found[limit - 1].id);
             found.truncate(limit);
             shown(cx, &found, full, next, "no such remarks; posse job annotate ID \"<remark>\" makes one")
+        }
+        AnnotationCommand::Tag(TagArgs { id, tags, remove }) => {
+            let no_such = || not_found(format!("there is no remark {id}; posse annotation list shows those there are"));
+            let tagging = Tagging { add: tags, remove };
+            tagging.of(&[]).map_err(usage)?;
+            let store = wire::open_existing(&cx.plain_settings()?, no_such)?;
+            let tagged = store.tag_annotation(id, tagging, None).await?.ok_or_else(no_such)?;
+            let tags = if tagged.tags.is_empty() { "no tags".into() } else { tagged.tags.join(", ") };
+            cx.out.say(&tagged, visible(&format!("remark {id}: {tags}")))
         }
         AnnotationCommand::Search(SearchArgs { which, words }) => {
             let words = words_of(&words.join(" "));

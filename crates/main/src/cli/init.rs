@@ -75,7 +75,7 @@ pub fn init(cx: &Context, folder: &Path) -> Result<Exit> {
         ("config/posse.toml", "settings, all commented out"),
         (
             "config/personas/",
-            "analyst, assistant, coordinator, researcher, reviewer, scribe, triager; a new file is a new kind of agent",
+            "analyst, assistant, browser, coordinator, researcher, reviewer, scribe, triager; a new file is a new kind of agent",
         ),
         ("config/skills/", "summarise-files; instructions that a persona can call by name"),
         ("config/tools/", "count_lines; a command that agents can call as a tool"),

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use posse_app::memory::{self, Import, MemoryDocument, no_such};
+use posse_app::memory::{self, Import, MemoryDocument, Reindexed, no_such};
 use posse_app::{Code, filter};
 use posse_core::clock::Millis;
 use posse_core::memory::told::heading;
@@ -13,13 +13,20 @@ use posse_core::memory::{
     Origin, PERSON, Remembered, Revision, SHARED, check,
 };
 use posse_core::port::Store;
+use posse_core::worker::{Questions, search_memory};
+use posse_infra::process::SystemClock;
 use serde_json::{Map, Value};
 
 use super::enqueue::read_words;
 use super::lists::FullArgs;
+use super::memory_block;
 use super::prelude::*;
+use crate::embedder;
 use crate::output::table::{Cell, painted, plain};
 use crate::output::text::{ago, count, excerpt, moment, one_line, plural, visible};
+
+/// Items given a vector, after which it is told how many there are.
+const TOLD_EVERY: u64 = 1_000;
 
 /// Longer lines of a file are no items.
 const MAX_LINE: u64 = 256 * 1024;
@@ -48,8 +55,11 @@ pub enum MemoryCommand {
     },
     /// Items as JSON lines, which import reads
     Export(WhichArgs),
-    /// Make the index of words anew
+    /// Make the indexes anew, and give all items a vector, so that they are found by their meaning
     Reindex,
+    /// Blocks of text that runs have before them from their beginning
+    #[command(subcommand)]
+    Block(memory_block::BlockCommand),
 }
 
 #[derive(Args)]
@@ -72,7 +82,7 @@ pub struct AddArgs {
 #[derive(Args)]
 pub struct WhichArgs {
     /// Items for which all of this holds: `job=5 persona=scribe`. Keys: scope, tag, persona, job, tool, source, thread,
-    /// untrusted, since, until
+    /// untrusted, tier, since, until
     #[arg(id = "filter", long = "where", value_name = "KEY=VALUE")]
     terms: Vec<String>,
 }
@@ -131,7 +141,7 @@ pub struct ForgetArgs {
     /// The items' numbers
     ids: Vec<i64>,
     /// All items for which this holds, replaced ones too: `job=5`. Keys: scope, tag, persona, job, tool, source, thread,
-    /// untrusted, since, until
+    /// untrusted, tier, since, until
     #[arg(long = "where", value_name = "KEY=VALUE", conflicts_with = "ids")]
     terms: Vec<String>,
     /// Why; kept where the item was
@@ -150,6 +160,7 @@ pub async fn dispatch(cx: &Context, command: MemoryCommand) -> Result<Exit> {
         MemoryCommand::Import { file } => import(cx, &file).await,
         MemoryCommand::Export(args) => export(cx, args).await,
         MemoryCommand::Reindex => reindex(cx).await,
+        MemoryCommand::Block(command) => memory_block::dispatch(cx, command).await,
     }
 }
 
@@ -180,12 +191,15 @@ fn told(cx: &Context, Remembered { id, became }: &Remembered) -> Result<Exit> {
 }
 
 async fn search(cx: &Context, args: SearchArgs) -> Result<Exit> {
-    let what = MemorySearch { text: args.query.join(" "), filter: args.which.filter()?, limit: args.limit };
-    let found = cx.read(async |store| store.search_memory(what).await).await?;
+    let (text, filter) = (args.query.join(" "), args.which.filter()?);
+    let what = MemorySearch { text, filter, limit: args.limit, ..MemorySearch::default() };
+    let embedder = embedder::of_process(&cx.plain_settings()?).map(|chosen| chosen.embedder);
+    let questions = embedder.map(|embedder| Questions::new(embedder, Arc::new(SystemClock)));
+    let found = cx.read(async |store| search_memory(store, questions.as_ref(), what).await).await?;
     if cx.out.json {
         return cx.out.document(&found);
     }
-    let MemoryFound { items, words, left_out, too_many, newest, not_loaded } = found;
+    let MemoryFound { items, words, left_out, too_many, newest, not_loaded, meaning } = found;
     let now = wire::now();
     let paint = cx.out.paint;
     if items.is_empty() {
@@ -194,9 +208,10 @@ async fn search(cx: &Context, args: SearchArgs) -> Result<Exit> {
     if newest && !items.is_empty() {
         cx.out.line(paint.dim("there is no word to search for; the newest:"))?;
     }
-    for Hit { item, score, words, around } in &items {
+    for Hit { item, score, words, around, likeness, .. } in &items {
         let title = paint.bold(visible(&heading(item, now)));
-        cx.out.line(format!("{title}  {}", paint.dim(format!("{score:.2}"))))?;
+        let alike = likeness.map(|likeness| format!(", {likeness:.2} alike")).unwrap_or_default();
+        cx.out.line(format!("{title}  {}", paint.dim(format!("{score:.2}{alike}"))))?;
         for line in excerpt(&item.text, cx.out.width.saturating_sub(2), 8, false).lines() {
             cx.out.line(format!("  {line}"))?;
         }
@@ -210,6 +225,13 @@ async fn search(cx: &Context, args: SearchArgs) -> Result<Exit> {
     }
     if too_many > 0 {
         cx.out.hint(format!("of the question were left out: {} more", plural(too_many as u64, "word")));
+    }
+    if let Some(why_not) = &meaning.why_not {
+        cx.out.hint(format!("found by words alone: {}", visible(why_not)));
+    }
+    if meaning.words_alone > 0 {
+        let (what, model) = (plural(meaning.words_alone, "item"), meaning.model.as_deref().unwrap_or("its model"));
+        cx.out.hint(format!("{what} without a vector of {} found by words alone", visible(model)));
     }
     if not_loaded > 0 {
         let what = plural(not_loaded, "item");
@@ -404,7 +426,23 @@ async fn export(cx: &Context, args: WhichArgs) -> Result<Exit> {
 async fn reindex(cx: &Context) -> Result<Exit> {
     let nothing = || fail(Code::DatabaseNotFound, "there is no database yet, and nothing is remembered");
     let store = wire::open_existing(&cx.plain_settings()?, nothing)?;
-    store.reindex_memory().await?;
-    let standing = store.memory_standing().await?;
-    cx.out.say(&standing, format!("the words of {} are indexed", plural(standing.items, "item")))
+    let embedder = embedder::of_process(&cx.plain_settings()?).map(|chosen| chosen.embedder);
+    let mut told = 0;
+    let progress = |embedded| {
+        if embedded >= told + TOLD_EVERY {
+            told = embedded;
+            cx.out.hint(format!("{} given a vector", plural(embedded, "item")));
+        }
+    };
+    let done = memory::reindex(store, embedder, Arc::new(SystemClock), std::process::id(), progress).await?;
+    let Reindexed { standing, embedded, why_not } = &done;
+    let mut line = format!("the words of {} are indexed", plural(standing.items, "item"));
+    if let Some(space) = standing.space.as_ref().filter(|_| why_not.is_none() || *embedded > 0) {
+        let with = plural(standing.items.saturating_sub(standing.without_vector), "vector");
+        line += &format!(", and {with} of {}, {} of them new", visible(&space.model), count(*embedded));
+    }
+    if let Some(why_not) = why_not {
+        line += &format!("; there are no more vectors: {}", visible(why_not));
+    }
+    cx.out.say(&done, line)
 }

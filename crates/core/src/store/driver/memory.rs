@@ -22,6 +22,8 @@ pub trait MemoryRows {
     fn print_memory(&mut self, id: MemoryId, fingerprint: &[u8]) -> Done<()>;
     /// Deletes what left the conversations of a session's jobs.
     fn drop_archived(&mut self, of: SessionId) -> Done<()>;
+    /// Deletes all that ever had a place of these, the first to the last, in a conversation of a scope.
+    fn drop_thread(&mut self, scope: &str, thread: &str, places: (i64, i64)) -> Done<()>;
     /// The highest revision that an item has.
     fn last_memory_revision(&mut self) -> Done<i64>;
     /// Stores the words of an item and those beside it, in the place of those it had.
@@ -59,6 +61,11 @@ pub enum MemoryOf<'a> {
     Same(&'a str, &'a [Vec<u8>]),
     /// That of a scope that holds and has this place in a conversation.
     Spot(&'a str, &'a str, i64),
+    /// All that ever had a place of these, the first to the last, in a conversation of a scope, those that hold no more too;
+    /// by place, and of one place the newest last.
+    Thread(&'a str, &'a str, (i64, i64)),
+    /// Those of the tier `core` that hold, of these scopes or of all; by scope and conversation.
+    Core(Option<&'a [String]>),
     /// The nearest one before that place, and the nearest one after it.
     Beside(&'a str, &'a str, i64),
     /// What left the conversation of a job, in the order of entries.

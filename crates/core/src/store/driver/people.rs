@@ -14,6 +14,8 @@ pub trait PeopleRows {
     fn annotations(&mut self, of: AnnotationsOf<'_>) -> Done<Vec<AnnotationRow>>;
     /// Stores a remark and gives its number.
     fn annotate(&mut self, job: JobId, row: AnnotationInsert<'_>) -> Done<i64>;
+    /// Stores the tags of a remark, a list as JSON, in the place of those it had.
+    fn tag_annotation(&mut self, id: i64, tags: &str) -> Done<()>;
     /// Questions, oldest first.
     fn asks(&mut self, of: AsksOf) -> Done<Vec<AskRow>>;
     /// Stores a question.

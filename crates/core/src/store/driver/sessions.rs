@@ -36,6 +36,8 @@ pub enum SessionsOf<'a> {
     Named(&'a str),
     /// The first of that name whatever its case.
     Alike(&'a str),
+    /// The one that this job is an exchange of.
+    With(JobId),
     /// Those of one role or of all that were used last, the latest first, at most so many.
     Latest(Option<&'a str>, u32),
     /// Those that nobody used since then, longest unused first, at most so many: nothing was said in them or answered,

@@ -10,7 +10,7 @@ use crate::store::driver::MemoryRow;
 use crate::store::seal::{Keys, Place, Sealed};
 
 /// What an item says.
-pub(super) fn text<'a>(keys: &Keys, row: &'a MemoryRow) -> Outcome<Cow<'a, str>> {
+pub(in crate::store) fn text<'a>(keys: &Keys, row: &'a MemoryRow) -> Outcome<Cow<'a, str>> {
     Ok(keys.open(place(row), &row.content)?)
 }
 

@@ -1,78 +1,127 @@
-//! Searching by words.
+//! Searching by words, and by meaning beside them.
 
 use std::collections::HashMap;
 
 use super::held::Held;
 use super::row::item;
-use crate::memory::words::{asked, quoted};
-use crate::memory::{Hit, MAX_FOUND, MemoryFilter, MemoryFound, MemoryId, MemoryItem, MemorySearch};
+use super::vectors;
+use crate::memory::meaning::{LEAST, Meaning, POOL, WEIGHT, weighed};
+use crate::memory::words::{Asked, asked, quoted};
+use crate::memory::{ByMeaning, Hit, MAX_FOUND, MemoryFilter, MemoryFound, MemoryId, MemoryItem, MemorySearch};
 use crate::store::Outcome;
 use crate::store::driver::{Driver, MemoryOf, WordsIn};
 use crate::store::seal::Keys;
 
-/// What is found of a question. `held` has the words where texts are sealed.
+/// What is found of a question. `held` has the words and vectors where texts are sealed.
 pub fn search<D: Driver>(db: &mut D, keys: &Keys, held: &mut Held<D>, what: &MemorySearch) -> Outcome<MemoryFound> {
     let limit = what.limit.min(MAX_FOUND);
     let filter = MemoryFilter { ended: false, ..what.filter.clone() };
     let words = asked(&what.text);
     let mut found =
         MemoryFound { left_out: words.left_out.clone(), too_many: words.too_many, ..MemoryFound::default() };
-    let Some(expression) = words.expression() else {
+    let meaning;
+    (meaning, found.meaning) = by_meaning(db, what.meaning.as_ref())?;
+    if words.words.is_empty() && (meaning.is_none() || what.text.trim().is_empty()) {
         let rows = db.memory(MemoryOf::Listed(&filter, i64::MAX, limit))?;
-        let hit = |row| Hit { item: item(keys, row), score: 0.0, words: Vec::new(), around: Vec::new() };
-        found.items = rows.into_iter().map(hit).collect();
+        found.items = rows.into_iter().map(|row| Score::default().hit(item(keys, row))).collect();
         found.newest = true;
         return Ok(found);
-    };
-    let (hits, matched) = match keys.seals() {
+    }
+    let scores = match keys.seals() {
         true => {
             let rows = held.up_to_date(db, keys)?;
-            let told = look(rows, &expression, &words.words, &filter, limit)?;
+            let scores = look(rows, &words, meaning, &filter, limit)?;
             found.not_loaded = held.left_out();
-            told
+            found.meaning.words_alone += held.vectors_left_out();
+            scores
         }
-        false => look(db, &expression, &words.words, &filter, limit)?,
+        false => look(db, &words, meaning, &filter, limit)?,
     };
-    let ids: Vec<_> = hits.iter().map(|(id, _)| *id).collect();
+    let ids: Vec<_> = scores.iter().map(|score| score.id).collect();
     let rows = db.memory(MemoryOf::Ids(&ids))?;
     // Of what was held, something may have ended at this moment.
     let mut items: HashMap<MemoryId, MemoryItem> =
         rows.into_iter().filter(|row| row.ended_at.is_none()).map(|row| (MemoryId(row.id), item(keys, row))).collect();
-    let all = |which: WordsIn, id: MemoryId| {
-        let has = |(_, column, ids): &&(&String, WordsIn, Vec<MemoryId>)| *column == which && ids.contains(&id);
-        matched.iter().filter(has).map(|(word, _, _)| (*word).clone()).collect::<Vec<_>>()
-    };
-    found.items = hits
-        .into_iter()
-        .filter_map(|(id, score)| {
-            let item = items.remove(&id)?;
-            let own = all(WordsIn::Content, id);
-            let around = all(WordsIn::Around, id).into_iter().filter(|word| !own.contains(word)).collect();
-            Some(Hit { item, score, words: own, around })
-        })
-        .collect();
-    found.words = words.words.clone();
+    let hit = |score: Score| items.remove(&score.id).map(|item| score.hit(item));
+    found.items = scores.into_iter().filter_map(hit).collect();
+    found.words = words.words;
     Ok(found)
 }
 
-type Matched<'a> = Vec<(&'a String, WordsIn, Vec<MemoryId>)>;
+/// Whether meaning can be compared, and what is said of that.
+fn by_meaning<'a, D: Driver>(db: &mut D, asked: Option<&'a Meaning>) -> Outcome<(Option<&'a Meaning>, ByMeaning)> {
+    let Some(chosen) = db.memory_space()? else {
+        let why_not = asked.map(|_| "no item has a vector yet".to_owned());
+        return Ok((None, ByMeaning { why_not, ..ByMeaning::default() }));
+    };
+    let words_alone = db.without_vector(&chosen)?;
+    let space = chosen.space;
+    Ok(match asked {
+        Some(meaning) if meaning.space == space => {
+            (asked, ByMeaning { model: Some(space.model), weight: WEIGHT, words_alone, why_not: None })
+        }
+        Some(meaning) => {
+            (None, ByMeaning { why_not: Some(space.differs_from(&meaning.space)), ..ByMeaning::default() })
+        }
+        None => (None, ByMeaning::default()),
+    })
+}
 
-/// The best items, and which words stand in them and beside them.
-fn look<'a, D: Driver>(
+/// How an item came to be found.
+#[derive(Default)]
+struct Score {
+    id: MemoryId,
+    score: f64,
+    bm25: Option<f64>,
+    likeness: Option<f64>,
+    words: Vec<String>,
+    around: Vec<String>,
+}
+
+impl Score {
+    fn hit(self, item: MemoryItem) -> Hit {
+        let Score { score, bm25, likeness, words, around, .. } = self;
+        Hit { item, score, bm25, likeness, words, around }
+    }
+}
+
+/// The best items, with which words stand in them and beside them.
+fn look<D: Driver>(
     db: &mut D,
-    expression: &str,
-    words: &'a [String],
+    asked: &Asked,
+    meaning: Option<&Meaning>,
     filter: &MemoryFilter,
     limit: u32,
-) -> Outcome<(Vec<(MemoryId, f64)>, Matched<'a>)> {
-    let hits = db.find_words(expression, filter, limit)?;
-    let ids: Vec<_> = hits.iter().map(|(id, _)| *id).collect();
-    let mut matched = Vec::new();
-    for word in words {
-        for column in [WordsIn::Content, WordsIn::Around] {
-            let those = db.have_words(column, &quoted(word), &ids)?;
-            matched.push((word, column, those));
+) -> Outcome<Vec<Score>> {
+    let by_words = match asked.expression() {
+        Some(expression) => db.find_words(&expression, filter, limit.max(POOL))?,
+        None => Vec::new(),
+    };
+    let bm25: HashMap<_, _> = by_words.iter().copied().collect();
+    let mut alike = match meaning {
+        Some(meaning) => vectors::alike(db, meaning, filter)?,
+        None => Vec::new(),
+    };
+    alike.retain(|(id, likeness)| *likeness >= LEAST || bm25.contains_key(id));
+    let likeness: HashMap<_, _> = alike.iter().copied().collect();
+    let mut best = if alike.is_empty() { by_words } else { weighed(&by_words, &alike) };
+    best.truncate(limit as usize);
+    let ids: Vec<_> = best.iter().map(|(id, _)| *id).collect();
+    let score = |(id, score)| {
+        let (bm25, likeness) = (bm25.get(&id).copied(), likeness.get(&id).copied());
+        Score { id, score, bm25, likeness, ..Score::default() }
+    };
+    let mut scores: Vec<_> = best.into_iter().map(score).collect();
+    for word in &asked.words {
+        let own = db.have_words(WordsIn::Content, &quoted(word), &ids)?;
+        let around = db.have_words(WordsIn::Around, &quoted(word), &ids)?;
+        for score in &mut scores {
+            if own.contains(&score.id) {
+                score.words.push(word.clone());
+            } else if around.contains(&score.id) {
+                score.around.push(word.clone());
+            }
         }
     }
-    Ok((hits, matched))
+    Ok(scores)
 }

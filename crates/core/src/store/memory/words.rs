@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::row::text;
 use crate::memory::words::{around, spread};
-use crate::memory::{MemoryId, MemoryStanding, normalised};
+use crate::memory::{MemoryId, normalised};
 use crate::store::Outcome;
 use crate::store::driver::{Driver, MemoryOf, MemoryRow};
 use crate::store::seal::Keys;
@@ -57,7 +57,7 @@ fn one<D: Driver>(db: &mut D, keys: &Keys, row: &MemoryRow, done: &mut BTreeSet<
 }
 
 /// What stands before an item in its conversation, and what after it.
-fn beside<D: Driver>(db: &mut D, row: &MemoryRow) -> Outcome<[Option<MemoryRow>; 2]> {
+pub(super) fn beside<D: Driver>(db: &mut D, row: &MemoryRow) -> Outcome<[Option<MemoryRow>; 2]> {
     let Some((thread, place)) = &row.spot else { return Ok([None, None]) };
     let mut beside = [None, None];
     for other in db.memory(MemoryOf::Beside(&row.scope, thread, *place))? {
@@ -65,11 +65,6 @@ fn beside<D: Driver>(db: &mut D, row: &MemoryRow) -> Outcome<[Option<MemoryRow>;
         beside[usize::from(is_after)] = Some(other);
     }
     Ok(beside)
-}
-
-/// How the index stands.
-pub fn standing<D: Driver>(db: &mut D, keys: &Keys) -> Outcome<MemoryStanding> {
-    Ok(db.memory_standing(keys.seals())?)
 }
 
 /// Indexes some items anew, those with higher numbers than `after`, and gives the last of them; none behind the last

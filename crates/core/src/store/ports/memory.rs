@@ -4,11 +4,14 @@ use async_trait::async_trait;
 
 use crate::clock::Millis;
 use crate::job::lease::Lease;
+use crate::memory::block::{Block, BlockEdit, BlockEdited, MAX_BYTES};
+use crate::memory::meaning::Space;
 use crate::memory::{
-    Forgetting, MemoryFilter, MemoryFound, MemoryId, MemoryItem, MemorySearch, MemoryStanding, NewMemory, Remembered,
-    Revision,
+    ChosenSpace, Forgetting, MemoryFilter, MemoryFound, MemoryId, MemoryItem, MemorySearch, MemoryStanding, NewMemory,
+    Remembered, Revision, ToEmbed,
 };
 use crate::port::{MemoryQueries, MemoryRepository, Result};
+use crate::store::driver::VectorRows as _;
 use crate::store::engine::Engine;
 use crate::store::{MANY_ROWS, ROW, memory};
 
@@ -55,12 +58,42 @@ impl<E: Engine> MemoryRepository for E {
         }
     }
 
+    async fn edit_block(
+        &self,
+        scope: String,
+        name: String,
+        edit: BlockEdit,
+        by: Option<Lease>,
+        now: Millis,
+    ) -> Result<BlockEdited> {
+        self.write(ROW + 3 * MAX_BYTES, move |tx| memory::blocks::edit(tx, (&scope, &name), &edit, by, now)).await
+    }
+
+    async fn restore_block(&self, scope: String, name: String, to: Option<u32>, now: Millis) -> Result<Block> {
+        self.write(ROW + 3 * MAX_BYTES, move |tx| memory::blocks::restore(tx, (&scope, &name), to, now)).await
+    }
+
     async fn reindex_memory(&self) -> Result<()> {
         let mut after = Some(0);
         while let Some(from) = after {
             after = self.write(MANY_ROWS, move |tx| memory::words::reindex(tx.db, tx.keys, from)).await?;
         }
+        self.write(MANY_ROWS, move |tx| memory::vectors::begin_anew(tx.db)).await?;
+        while self.fill_memory_vectors().await? {}
         Ok(())
+    }
+
+    async fn choose_memory_space(&self, space: Space, began: Option<Millis>) -> Result<ChosenSpace> {
+        self.write(MANY_ROWS, move |tx| memory::vectors::choose(tx, &space, began)).await
+    }
+
+    async fn fill_memory_vectors(&self) -> Result<bool> {
+        self.write(MANY_ROWS, move |tx| memory::vectors::fill(tx.db, tx.keys)).await
+    }
+
+    async fn embed_memory(&self, space: Space, made: Vec<(MemoryId, Vec<f32>)>) -> Result<u64> {
+        let bytes = made.iter().map(|(_, vector)| ROW + 12 * vector.len()).sum();
+        self.write(bytes, move |tx| memory::vectors::store(tx, &space, &made)).await
     }
 }
 
@@ -82,7 +115,23 @@ impl<E: Engine> MemoryQueries for E {
         self.read_words(move |db, keys, held| memory::search::search(db, keys, held, &what)).await
     }
 
+    async fn memory_space(&self) -> Result<Option<ChosenSpace>> {
+        self.read(|db, _| crate::store::Outcome::Ok(db.memory_space()?)).await
+    }
+
+    async fn memory_to_embed(&self, space: Space, most: u32) -> Result<Vec<ToEmbed>> {
+        self.read(move |db, keys| memory::vectors::to_embed(db, keys, &space, most)).await
+    }
+
+    async fn memory_blocks(&self, scopes: Option<Vec<String>>) -> Result<Vec<Block>> {
+        self.read(move |db, keys| memory::blocks::all(db, keys, scopes.as_deref())).await
+    }
+
+    async fn block_history(&self, scope: String, name: String) -> Result<Vec<MemoryItem>> {
+        self.read(move |db, keys| memory::blocks::history(db, keys, &scope, &name)).await
+    }
+
     async fn memory_standing(&self) -> Result<MemoryStanding> {
-        self.read_at_once(memory::words::standing).await
+        self.read_at_once(memory::standing).await
     }
 }

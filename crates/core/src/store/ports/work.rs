@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::unwritable;
-use crate::annotation::NewAnnotation;
+use crate::annotation::{Annotation, NewAnnotation, Tagging};
 use crate::clock::Millis;
 use crate::job::change::{Change, Changed};
 use crate::job::lease::{Lease, WorkerId};
@@ -128,6 +128,10 @@ impl<E: Engine> AnnotationRepository for E {
         let bytes = ROW + annotation.text.len();
         self.write(bytes, move |tx| annotations::annotate(tx, job, &author, &annotation, now)).await
     }
+
+    async fn tag_annotation(&self, id: i64, tagging: Tagging, by: Option<Lease>) -> Result<Option<Annotation>> {
+        self.write(ROW, move |tx| annotations::tag(tx, id, &tagging, by)).await
+    }
 }
 
 #[async_trait]
@@ -149,7 +153,7 @@ impl<E: Engine> SessionRepository for E {
     }
 
     async fn keep_summary(&self, of: Stretch, text: String, now: Millis) -> Result<String> {
-        self.write(ROW + text.len(), move |tx| sessions::keep_summary(tx, of, &text, now)).await
+        self.write(MANY_ROWS + text.len(), move |tx| sessions::keep_summary(tx, of, &text, now)).await
     }
 
     async fn delete_session(&self, id: SessionId, now: Millis) -> Result<Option<u64>> {

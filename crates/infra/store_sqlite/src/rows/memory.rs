@@ -14,14 +14,14 @@ use posse_core::store::driver::{MemoryEnd, MemoryOf, MemoryRow, MemoryRows, Word
 use posse_core::store::seal::Sealed;
 
 use super::Rows;
-use crate::literal::{IsRemembered, update};
+use crate::literal::{IsCore, IsRemembered, update};
 use crate::schema::{memory_items, memory_words, session_jobs};
 use crate::sealed_text::Text;
 use crate::{extension, migrate};
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = memory_items)]
-struct Columns {
+pub(super) struct Columns {
     id: i64,
     scope: String,
     tier: String,
@@ -50,7 +50,7 @@ struct Columns {
     dimension: Option<i64>,
 }
 
-fn read(row: Columns) -> MemoryRow {
+pub(super) fn read(row: Columns) -> MemoryRow {
     MemoryRow {
         id: row.id,
         scope: row.scope,
@@ -84,7 +84,7 @@ fn read(row: Columns) -> MemoryRow {
 const IDS_AT_ONCE: usize = 500;
 
 /// That an item fits a filter, whose values `fit!` binds from the third on.
-const FITS: &str = "(?3 OR memory_items.ended_at IS NULL)
+pub(super) const FITS: &str = "(?3 OR memory_items.ended_at IS NULL)
     AND (?4 IS NULL OR memory_items.scope IN (SELECT value FROM json_each(?4)))
     AND NOT EXISTS (SELECT 1 FROM json_each(?5) AS wanted
         WHERE wanted.value NOT IN (SELECT value FROM json_each(memory_items.tags)))
@@ -95,7 +95,8 @@ const FITS: &str = "(?3 OR memory_items.ended_at IS NULL)
     AND (?10 IS NULL OR memory_items.thread = ?10)
     AND (?11 IS NULL OR memory_items.untrusted = ?11)
     AND (?12 IS NULL OR memory_items.created_at >= ?12)
-    AND (?13 IS NULL OR memory_items.created_at < ?13)";
+    AND (?13 IS NULL OR memory_items.created_at < ?13)
+    AND (?14 IS NULL OR memory_items.tier = ?14)";
 
 /// Binds what [`FITS`] asks for.
 macro_rules! fit {
@@ -114,8 +115,11 @@ macro_rules! fit {
             .bind::<Nullable<Bool>, _>(filter.untrusted)
             .bind::<Nullable<BigInt>, _>(filter.since)
             .bind::<Nullable<BigInt>, _>(filter.until)
+            .bind::<Nullable<SqlText>, _>(filter.tier.map(posse_core::memory::Tier::as_str))
     }};
 }
+
+pub(super) use fit;
 
 #[derive(QueryableByName)]
 struct Scored {
@@ -126,9 +130,9 @@ struct Scored {
 }
 
 #[derive(QueryableByName)]
-struct Numbered {
+pub(super) struct Numbered {
     #[diesel(sql_type = BigInt)]
-    id: i64,
+    pub id: i64,
 }
 
 #[derive(QueryableByName)]
@@ -141,7 +145,7 @@ struct Counted {
     stray_words: i64,
 }
 
-fn numbers(ids: &[MemoryId]) -> Vec<i64> {
+pub(super) fn numbers(ids: &[MemoryId]) -> Vec<i64> {
     ids.iter().map(|id| id.0).collect()
 }
 
@@ -174,6 +178,19 @@ impl MemoryRows for Rows {
                 .filter(memory_items::place.eq(place))
                 .filter(IsRemembered)
                 .load(&mut self.0)?,
+            MemoryOf::Thread(scope, thread, (first, last)) => all
+                .filter(memory_items::scope.eq(scope))
+                .filter(memory_items::thread.eq(thread))
+                .filter(memory_items::place.between(first, last))
+                .order((memory_items::place, memory_items::id))
+                .load(&mut self.0)?,
+            MemoryOf::Core(scopes) => {
+                let core = all.filter(IsCore).order((memory_items::scope, memory_items::thread));
+                match scopes {
+                    None => core.load(&mut self.0)?,
+                    Some(scopes) => core.filter(memory_items::scope.eq_any(scopes)).load(&mut self.0)?,
+                }
+            }
             MemoryOf::Beside(scope, thread, place) => {
                 let of = memory_items::scope.eq(scope).and(memory_items::thread.eq(thread));
                 let of = move || all.filter(of).filter(IsRemembered).limit(1);
@@ -257,6 +274,10 @@ impl MemoryRows for Rows {
             memory_items::superseded_by.eq(end.superseded_by.map(|id| id.0)),
             memory_items::ended_at.eq(end.at),
             memory_items::revision.eq(end.revision),
+            // Nobody looks for it any more.
+            memory_items::embedding.eq(None::<&[u8]>),
+            memory_items::model.eq(None::<&str>),
+            memory_items::dimension.eq(None::<i64>),
         );
         self.run(update(memory_items::table, memory_items::id.eq(id.0), ended))?;
         if let Some(reason) = &end.reason {
@@ -269,9 +290,6 @@ impl MemoryRows for Rows {
             memory_items::metadata.eq(None::<Text<Sealed>>),
             memory_items::tags.eq("[]"),
             memory_items::fingerprint.eq(None::<&[u8]>),
-            memory_items::embedding.eq(None::<&[u8]>),
-            memory_items::model.eq(None::<&str>),
-            memory_items::dimension.eq(None::<i64>),
         );
         self.run(update(memory_items::table, memory_items::id.eq(id.0), gone))
     }
@@ -284,6 +302,11 @@ impl MemoryRows for Rows {
         let of_session = session_jobs::table.filter(session_jobs::session_id.eq(of.0));
         let of_jobs = memory_items::job_id.eq_any(of_session.select(session_jobs::job_id.nullable()));
         self.run(diesel::delete(memory_items::table.filter(of_jobs).filter(memory_items::step.is_null())))
+    }
+
+    fn drop_thread(&mut self, scope: &str, thread: &str, (first, last): (i64, i64)) -> Done<()> {
+        let of = memory_items::scope.eq(scope).and(memory_items::thread.eq(thread));
+        self.run(diesel::delete(memory_items::table.filter(of.and(memory_items::place.between(first, last)))))
     }
 
     fn last_memory_revision(&mut self) -> Done<i64> {
@@ -342,6 +365,6 @@ impl MemoryRows for Rows {
         let count = |n: i64| n.unsigned_abs();
         let Counted { items, without_words, stray_words } = counted;
         let (items, without_words, stray_words) = (count(items), count(without_words), count(stray_words));
-        Ok(MemoryStanding { items, without_words, stray_words })
+        Ok(MemoryStanding { items, without_words, stray_words, ..MemoryStanding::default() })
     }
 }

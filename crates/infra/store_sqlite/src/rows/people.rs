@@ -1,6 +1,7 @@
 //! Rows of `annotations` and `asks`.
 
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Text as SqlText};
 use posse_core::job::JobId;
 use posse_core::job::question::{QuestionId, QuestionState};
 use posse_core::store::driver::{
@@ -98,6 +99,15 @@ impl PeopleRows for Rows {
             ))
             .returning(annotations::id)
             .get_result(&mut self.0)?)
+    }
+
+    fn tag_annotation(&mut self, id: i64, tags: &str) -> Done<()> {
+        self.run(update(annotations::table, annotations::id.eq(id), annotations::tags.eq(tags)))?;
+        self.run(diesel::delete(annotation_tags::table.filter(annotation_tags::annotation_id.eq(id))))?;
+        let each = diesel::sql_query(
+            "INSERT OR IGNORE INTO annotation_tags (tag, annotation_id) SELECT value, ?1 FROM json_each(?2)",
+        );
+        self.run(each.bind::<BigInt, _>(id).bind::<SqlText, _>(tags))
     }
 
     fn asks(&mut self, of: AsksOf) -> Done<Vec<AskRow>> {

@@ -39,6 +39,10 @@ impl SessionRows for Rows {
                 .order(sessions::id)
                 .limit(1)
                 .load(&mut self.0)?,
+            SessionsOf::With(job) => {
+                let of = session_jobs::table.filter(session_jobs::job_id.eq(job.0)).select(session_jobs::session_id);
+                there.filter(sessions::id.eq_any(of)).load(&mut self.0)?
+            }
             SessionsOf::Latest(role, most) => {
                 let latest = there.order((sessions::used_at.desc(), sessions::id.desc())).limit(i64::from(most));
                 match role {

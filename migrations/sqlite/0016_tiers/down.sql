@@ -1,0 +1,2 @@
+DROP INDEX memory_items_threads;
+DROP INDEX memory_items_core;
